@@ -1,0 +1,45 @@
+# Each target is complete on a fresh machine with Python >= 3.11, gcc and cmake.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+TORCH  := torch==2.13.0
+
+.PHONY: demo test test-all setup lint fix bench docs clean
+default: lint test
+
+setup: $(VENV)/.ready            ## create .venv and install everything
+
+# Torch first and as a CPU build: asked for by another package it would bring gigabytes of CUDA. Where pip knows no CPU build, uv does.
+$(VENV)/.ready: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/pip install -q "$(TORCH)+cpu" 2>/dev/null \
+	  || { $(BIN)/pip install -q uv && $(BIN)/uv pip install -q --python $(BIN)/python --torch-backend=cpu "$(TORCH)"; }
+	$(BIN)/pip install -q --upgrade "pip>=25.1"
+	$(BIN)/pip install -q -e . --group dev
+	touch $@
+
+demo: setup                      ## index the demo documents, ask a global and a local question
+	$(BIN)/localrag demo
+
+test: setup                      ## the tests, in minutes
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: setup                  ## with the slow ones: whole books, killed processes, the wheel
+	$(BIN)/python -m pytest
+
+lint: setup                      ## ruff, mypy strict, layers, file lengths, docs up to date
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_house.py
+
+fix: setup
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: setup                     ## measure this machine
+	$(BIN)/python scripts/bench_engine.py
+
+docs: setup                      ## regenerate the help texts and the file map in README.md
+	$(BIN)/python scripts/docs.py
+
+clean:
+	rm -rf $(VENV) .localrag dist build

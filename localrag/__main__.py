@@ -1,0 +1,5 @@
+"""`python -m localrag`."""
+
+from localrag.cli import main
+
+main()

@@ -1,0 +1,50 @@
+"""Settings: what a user may choose, with the defaults that were measured; and where localrag keeps its files."""
+
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+INDEX_FOLDER = ".localrag"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The choices an index is made with; they are stored in it."""
+
+    chunk_tokens: int = 600
+    chunk_overlap: int = 100
+    entity_types: tuple[str, ...] = ("organization", "person", "geo", "event")
+    max_cluster_size: int = 10
+    seed: int = 0
+    style: str = "auto"  # extractive | abstractive | auto: by the model's size
+    language: str = ""  # of prompts and answers; empty: the documents' own
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Settings":
+        """The settings that `to_json` wrote; unknown names are ignored, missing ones take today's default."""
+        known = {f.name for f in fields(cls)}
+        kept = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known}
+        return cls(**kept)
+
+
+def cache_dir() -> Path:
+    """Where requantised models, vocabularies and fingerprints are kept (`LOCALRAG_HOME` moves it); created if missing."""
+    home = os.environ.get("LOCALRAG_HOME")
+    folder = Path(home) / "cache" if home else platformdirs.user_cache_path("localrag")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def free_cores() -> int:
+    """How many cores the engine may use: the ones this process is allowed on."""
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except AttributeError:  # macOS and Windows have no affinity call
+        return max(1, os.cpu_count() or 1)

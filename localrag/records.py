@@ -1,0 +1,216 @@
+"""The frozen records that stages take and return, one per word of the glossary.
+
+Offsets are in characters (Unicode code points) of the document's text; ids are content hashes, so that two runs over the same
+files give the same rows.
+"""
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+
+def content_id(*parts: object) -> str:
+    """A 20-character id that is a pure function of `parts` (BLAKE2b, 80 bits)."""
+    digest = blake2b(digest_size=10)
+    for part in parts:
+        data = str(part).encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file that was read. `path` is relative to the index's root where it lies below it, absolute otherwise."""
+
+    id: str
+    path: str
+    title: str
+    text: str
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage of a document, `text == document.text[start:end]`: the paper's text unit."""
+
+    id: str
+    document_id: str
+    ordinal: int
+    start: int
+    end: int
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractedEntity:
+    """An entity as one chunk names it; `name` occurs verbatim in the chunk."""
+
+    name: str
+    type: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractedRelationship:
+    """Two different names of one chunk that the text relates; `strength` 1 to 10."""
+
+    source: str
+    target: str
+    description: str = ""
+    strength: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What the model found in one chunk."""
+
+    chunk_id: str
+    entities: tuple[ExtractedEntity, ...]
+    relationships: tuple[ExtractedRelationship, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """One entity name at one place: characters `start` to `end` of the document that `chunk_id` belongs to."""
+
+    entity_id: str
+    chunk_id: str
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A node of the graph. `descriptions` are the distinct ones extracted, `description` the one kept or summarised."""
+
+    id: str
+    name: str
+    type: str
+    descriptions: tuple[str, ...] = ()
+    description: str = ""
+    degree: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where the text supports a relationship: characters `start` to `end` of the document."""
+
+    relationship_id: str
+    chunk_id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relationship:
+    """An undirected edge; `weight` is the number of chunks that state it, `strength` the mean of the model's ratings."""
+
+    id: str
+    source_id: str
+    target_id: str
+    descriptions: tuple[str, ...] = ()
+    description: str = ""
+    weight: float = 1.0
+    strength: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The resolved graph: what `resolve` makes of all extractions."""
+
+    entities: tuple[Entity, ...] = ()
+    relationships: tuple[Relationship, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Community:
+    """A group of entities. Level 0 is the coarsest; at every level each entity is in exactly one community."""
+
+    id: str
+    level: int
+    ordinal: int
+    parent_id: str | None
+    entity_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A verbatim stretch of a document: `text == document.text[start:end]`."""
+
+    chunk_id: str
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One insight of a report, with the verbatim passages it rests on."""
+
+    summary: str
+    explanation: str
+    quotes: tuple[Quote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a community is about (paper, section 3.1.5); `rating` 0 to 10 says how much it matters."""
+
+    community_id: str
+    input_hash: str
+    title: str
+    summary: str
+    rating: float
+    rating_explanation: str
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Where a sentence of an answer comes from; `quote` is verbatim in the file at `start` to `end`."""
+
+    n: int
+    path: str
+    start: int
+    end: int
+    quote: str
+    chunk_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with its sources and what it cost. `note` says what the reader should know of how it came about."""
+
+    question: str
+    answer: str
+    mode: str
+    level: int | None = None
+    citations: tuple[Citation, ...] = ()
+    calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+    note: str = ""
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One thing that could not be done: `stage` and `subject` name it, `reason` says why."""
+
+    stage: str
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a piece of work cost in model calls."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    failures: tuple[Failure, ...] = field(default=())
