@@ -16,7 +16,7 @@ class Settings:
 
     chunk_tokens: int = 600
     chunk_overlap: int = 100
-    entity_types: tuple[str, ...] = ("organization", "person", "geo", "event")
+    entity_types: tuple[str, ...] = ("person", "organization", "place", "event")
     max_cluster_size: int = 10
     seed: int = 0
     style: str = "auto"  # extractive | abstractive | auto: by the model's size

@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,9 +18,18 @@ from localrag.engine.scheduler import Cell, Scheduler, Sequence, Step, read
 from localrag.errors import ContextTooSmall, EngineFailed
 
 
+class Chat(Protocol):
+    """A model's chat template."""
+
+    def render(self, messages: Seq[dict[str, str]]) -> str:
+        """The text of a conversation, ready for the model to answer."""
+
+
 class Backend(Protocol):
     """What the engine asks of a model: `llama.Llama`, or the fake of the tests."""
 
+    parameters: int
+    chat: Chat
     n_ctx: int
     slots: int
     can_truncate: bool
@@ -184,8 +194,11 @@ class Engine:
             rows += [
                 (sequence.cells[i].token, i, sequence.slot, i == len(sequence.cells) - 1) for i in range(sequence.computed, end)
             ]
+        spare = self._fill_gaps(rows)
         try:
-            logits = self.backend.decode(rows)
+            logits = self.backend.decode(sorted(rows + spare, key=lambda row: row[2]))
+            for _, position, slot, _ in spare:
+                self.backend.truncate(slot, position)
         except EngineFailed as error:
             self._fail([self._jobs[s] for s, _ in step.runs], error)
             return
@@ -196,6 +209,14 @@ class Engine:
                 self._take(job, row)
             except EngineFailed as error:
                 self._fail([job], error)
+
+    def _fill_gaps(self, rows: list[tuple[int, int, int, bool]]) -> list[tuple[int, int, int, bool]]:
+        """Rows for the slots between those of a decode step, taken back after it: llama.cpp computes neighbouring slots in one pass, and
+        a pass costs more than a row (4 slots: 26 ms together, 54 ms with gaps)."""
+        used = {row[2] for row in rows}
+        if len(used) < 2 or not self.backend.can_truncate:
+            return []
+        return [(rows[0][0], self.scheduler.held(slot), slot, False) for slot in range(min(used), max(used)) if slot not in used]
 
     def _take(self, job: _Job, row: NDArray[np.float32]) -> None:
         """Draw a job's next token from its row, append it with what it forces, and finish the job where it is complete."""

@@ -8,6 +8,7 @@ and a prompt's KV is the same however it was cut into pieces of two or more toke
 import ctypes
 import re
 import warnings
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,17 +125,11 @@ class Llama:
 
     def meta(self, key: str) -> str:
         """A value of the GGUF's metadata as text, empty where it is missing."""
-        size = 1 << 16
-        buffer = ctypes.create_string_buffer(size)
-        n = llama_cpp.llama_model_meta_val_str(self._model, key.encode(), buffer, size)
-        return "" if n < 0 else buffer.value.decode(errors="replace")
+        return _meta(self._model, key)
 
     def tokenize(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
         """The tokens of `text`; `special` reads control tokens such as <|im_end|>; `start` adds BOS where the model wants it."""
-        data = text.encode()
-        tokens = (llama_cpp.llama_token * (len(data) + 8))()
-        n = llama_cpp.llama_tokenize(self._vocab, data, len(data), tokens, len(tokens), start, special)
-        return list(tokens[:n])
+        return _tokenize(self._vocab, text, special=special, start=start)
 
     def piece(self, token: int) -> bytes:
         """The bytes a token stands for."""
@@ -216,8 +211,7 @@ def fast_file(file: ModelFile, threads: int) -> Path:
 
     Measured for Q4_1 against Q8_0 of the same weights on an AVX-512 CPU: prompts 2.0 times, decoding 1.5 times as fast.
     """
-    head = _head(file.path)
-    if head not in SLOW_TYPES or llama_cpp.llama_supports_gpu_offload() or file.path.stat().st_size > 1 << 30:
+    if _file_type(file.path) not in SLOW_TYPES or llama_cpp.llama_supports_gpu_offload() or file.path.stat().st_size > 1 << 30:
         return file.path
     target = cache_dir() / "models" / f"{file.path.stem}.{file.fingerprint}.Q8_0.gguf"
     if target.exists():
@@ -233,7 +227,7 @@ def fast_file(file: ModelFile, threads: int) -> Path:
     return target
 
 
-def _head(path: Path) -> int:
+def _file_type(path: Path) -> int:
     """llama.cpp's file type number of a GGUF; checks first that it is one. Raises ModelError."""
     with path.open("rb") as f:
         if f.read(4) != b"GGUF":
@@ -241,9 +235,16 @@ def _head(path: Path) -> int:
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
     model = _load(path, params)
-    kind = int(llama_cpp.llama_model_ftype(model))
+    kind = _meta(model, "general.file_type")
     llama_cpp.llama_model_free(model)
-    return kind
+    return int(kind) if kind.isdigit() else -1
+
+
+def _meta(model: Any, key: str) -> str:
+    size = 1 << 16
+    buffer = ctypes.create_string_buffer(size)
+    n = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, size)
+    return "" if n < 0 else buffer.value.decode(errors="replace")
 
 
 def _load(path: Path, params: Any) -> Any:
@@ -256,3 +257,18 @@ def _load(path: Path, params: Any) -> Any:
 def _last_log() -> str:
     lines = [line.strip() for line in _log_lines if "error" in line.lower() or "failed" in line.lower()]
     return lines[-1] if lines else "no reason given"
+
+
+def open_vocabulary(path: Path) -> Callable[[str], list[int]]:
+    """A tokenizer over a GGUF's vocabulary alone; the weights are not loaded. Raises ModelError."""
+    params = llama_cpp.llama_model_default_params()
+    params.vocab_only = True
+    vocabulary = llama_cpp.llama_model_get_vocab(_load(path, params))
+    return lambda text: _tokenize(vocabulary, text, special=False, start=False)
+
+
+def _tokenize(vocabulary: Any, text: str, *, special: bool, start: bool) -> list[int]:
+    data = text.encode()
+    tokens = (llama_cpp.llama_token * (len(data) + 8))()
+    n = llama_cpp.llama_tokenize(vocabulary, data, len(data), tokens, len(tokens), start, special)
+    return list(tokens[:n])

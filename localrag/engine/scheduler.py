@@ -129,10 +129,15 @@ class Scheduler:
         self.reused += keep
         return Place(sequence, slot, source, keep)
 
+    def held(self, slot: int) -> int:
+        """How many cells the slot's KV holds."""
+        holder = self._slots[slot]
+        return holder.sequence.computed if holder.sequence else len(holder.cells)
+
     def _usable(self, slot: int, sequence: Sequence) -> int:
         """How many cells at the start of `sequence` the slot's KV holds, leaving at least one to compute and no read cell alone."""
         holder = self._slots[slot]
-        have = holder.sequence.computed if holder.sequence else len(holder.cells)
+        have = self.held(slot)
         want = sequence.cells
         n = common_length(holder.cells[:have], want[:-1])
         return without_lone_cell(want, n)

@@ -1,0 +1,54 @@
+"""The command line: parse, one call, render. Heavy imports wait until a command runs."""
+
+import sys
+
+import typer
+
+from localrag import __version__
+from localrag.cli import ask, index, look
+from localrag.errors import LocalragError
+
+EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
+
+app = typer.Typer(
+    name="localrag", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None, epilog=EPILOG,
+    help="Ask questions of your own files, with answers that prove their sources. Nothing leaves this machine.\n\n"
+    "localrag index ./docs — build or update (safe to stop, the same command goes on)\n\n"
+    'localrag ask "What are the main themes?" --mode global — an answer with verified citations',
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"localrag {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version.")) -> None:
+    """What every command shares."""
+
+
+app.command("index")(index.index_command)
+app.command("ask")(ask.ask_command)
+app.command("source")(ask.source_command)
+app.command("status")(look.status_command)
+app.command("demo")(index.demo_command)
+
+
+def main() -> None:
+    """Run a command; a known error is a sentence with its remedy, and an exit code."""
+    try:
+        app()
+    except LocalragError as error:
+        sys.stderr.write(f"localrag: {error}\n")
+        if error.hint:
+            sys.stderr.write(f"  → {error.hint}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nStopped.\n")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

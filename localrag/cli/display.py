@@ -1,0 +1,194 @@
+"""What a person sees: progress and outcome on stderr, answers and tables on stdout."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from localrag.index.pipeline import Outcome, Project
+from localrag.index.pipeline import Progress as StageProgress
+from localrag.records import Answer, Citation
+from localrag.store import corpus, graph
+from localrag.text import squeeze
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False)
+PLAIN_EVERY = 30.0  # seconds between lines where stderr is no terminal
+
+
+def say(text: str) -> None:
+    """A line for the person at the terminal, on stderr."""
+    err.print(escape(text), soft_wrap=True)
+
+
+class IndexProgress:
+    """Called with every step of indexing: a bar per stage on a terminal, else one plain line every 30 seconds."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.extraction = (0, 0)
+        self._quiet = quiet
+        self._started = self._spoke = time.monotonic()
+        self._stage, self._stage_started, self._tokens_before = "", self._started, 0
+        self._tasks: dict[str, TaskID] = {}
+        self._bars = Progress(
+            SpinnerColumn(), TextColumn("{task.description:<17}"), BarColumn(bar_width=30), MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]:>10}"), TimeElapsedColumn(), TimeRemainingColumn(), console=err, transient=False)
+        self._live = not quiet and err.is_terminal
+        if self._live:
+            self._bars.start()
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._started
+
+    def __call__(self, step: StageProgress) -> None:
+        """Show a step."""
+        if step.stage == "extraction":
+            self.extraction = (step.done, step.total)
+        if step.stage != self._stage:
+            self._stage, self._stage_started, self._tokens_before = step.stage, time.monotonic(), step.tokens
+        if self._quiet:
+            return
+        elapsed = time.monotonic() - self._stage_started
+        speed = (step.tokens - self._tokens_before) / elapsed if elapsed > 1 else 0.0
+        words = f"{speed:.0f} tok/s" if speed else ""
+        if self._live:
+            if step.stage not in self._tasks:
+                self._tasks[step.stage] = self._bars.add_task(step.stage, total=step.total, speed="")
+            self._bars.update(self._tasks[step.stage], completed=step.done, total=step.total, speed=words)
+        elif time.monotonic() - self._spoke > PLAIN_EVERY:
+            self._spoke = time.monotonic()
+            left = elapsed / step.done * (step.total - step.done) if step.done else 0
+            say(f"{step.stage}: {step.done} of {step.total} {words}" + (f", about {duration(left)} left" if left else ""))
+
+    def close(self) -> None:
+        """Leave the bars as they are."""
+        if self._live:
+            self._bars.stop()
+
+    def __enter__(self) -> "IndexProgress":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def duration(seconds: float) -> str:
+    """`95` → `1 min 35 s`."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
+
+
+def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
+    """The end of a run: what there is now, what was left out and why, what to do next."""
+    counts = graph.counts(project.db)
+    if outcome.changed == 0 and project.model.calls == 0:
+        say(f"Nothing new in {outcome.files} files; the index is complete ({seconds:.1f} s).")
+    else:
+        say(f"{counts['documents']} documents · {counts['chunks']} chunks · {counts['entities']} entities · {counts['relationships']} "
+            f"relationships · {counts['communities']} communities · {counts['reports']} reports in {duration(seconds)} "
+            f"({project.model.calls} calls, {project.model.output_tokens} tokens written)")
+    if outcome.skipped:
+        first = ", ".join(f"{s.path} ({s.reason})" for s in outcome.skipped[:3])
+        say(f"{len(outcome.skipped)} files left out: {first}{' …' if len(outcome.skipped) > 3 else ''}. All: localrag status")
+    if outcome.failures:
+        say(f"{len(outcome.failures)} of {counts['chunks']} chunks gave no graph: {outcome.failures[0].reason} "
+            "Retry: run the same command again.")
+    if counts["chunks"] and not counts["entities"]:
+        say('No entity was found in these files; questions are answered from the passages: localrag ask "…" --mode basic')
+    elif outcome.changed or project.model.calls:
+        say('Ask: localrag ask "What are the main themes?" --mode global')
+
+
+class Stream:
+    """Prints an answer's text as it comes, where stdout is a terminal."""
+
+    def __init__(self, *, live: bool) -> None:
+        self.live = live
+        self.wrote = False
+
+    def write(self, text: str) -> None:
+        """A new stretch of the answer."""
+        if self.live:
+            self.wrote = True
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+
+def shown_path(path: str, project: Project) -> str:
+    """A stored path as the user would type it here: relative where it lies below the working folder."""
+    full = project.root / path
+    return os.path.relpath(full) if full.is_relative_to(Path.cwd()) else str(full)
+
+
+def answer_json(answer: Answer, project: Project) -> dict[str, Any]:
+    """The answer as `--json` prints it."""
+    citations = [{"n": c.n, "path": shown_path(c.path, project), "start": c.start, "end": c.end, "quote": c.quote} for c in answer.citations]
+    return {
+        "answer": answer.answer, "mode": answer.mode, "level": answer.level, "citations": citations, "calls": answer.calls,
+        "prompt_tokens": answer.prompt_tokens, "output_tokens": answer.output_tokens, "seconds": answer.seconds, "style": answer.style,
+        "note": answer.note}
+
+
+def print_answer(answer: Answer, project: Project, stream: Stream) -> None:
+    """The answer, then each citation with its file and quote; how it came about goes to stderr."""
+    if stream.wrote:
+        out.print()
+    else:
+        out.print(_bold_titles(answer.answer))
+    if answer.citations:
+        out.print()
+    for c in answer.citations:
+        quote = squeeze(c.quote)
+        short = quote if len(quote) <= 100 else quote[:97] + "…"
+        out.print(f"[dim]{c.n:>3}  {escape(shown_path(c.path, project))}:{c.start}-{c.end}  “{escape(short)}”[/dim]")
+    level = f", level {answer.level}" if answer.level is not None else ""
+    note = f"\n{answer.note}" if answer.note else ""
+    cost = f"{answer.calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.calls else ""
+    say(f"\nmode: {answer.mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s · open a source: localrag source 1{note}")
+
+
+def _bold_titles(text: str) -> str:
+    lines = escape(text).split("\n")
+    return "\n".join(f"[bold]{line[2:-2]}[/bold]" if line.startswith("**") and line.endswith("**") else line for line in lines)
+
+
+def print_source(citation: Citation, project: Project) -> None:
+    """The chunk around a citation with the quote marked."""
+    out.print(f"[bold]{escape(shown_path(citation.path, project))}[/bold] characters {citation.start}-{citation.end}\n")
+    found = corpus.chunks_by_id(project.db, [citation.chunk_id])
+    if not found:
+        out.print(escape(citation.quote))
+        return
+    chunk = found[0]
+    a, b = citation.start - chunk.start, citation.end - chunk.start
+    out.print(f"{escape(chunk.text[:a])}[reverse]{escape(chunk.text[a:b])}[/reverse]{escape(chunk.text[b:])}")
+
+
+def print_status(found: dict[str, Any]) -> None:
+    """The status as a table, then what needs attention."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for key in ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures"):
+        levels = " (" + ", ".join(f"level {n}: {c}" for n, c in found["communities_per_level"].items()) + ")"
+        table.add_row(key, str(found[key]) + (levels if key == "communities" and found[key] else ""))
+    spent = found["spent"]
+    table.add_row("spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written")
+    for kind, model in found["models"].items():
+        table.add_row(kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})")
+    table.add_row("index", f"{found['index']} ({found['bytes'] / 1e6:.1f} MB)")
+    if run := found["run"]:
+        at = f" at {run['stage']} {run['done']}/{run['total']}" if run["state"] != "complete" and run["stage"] else ""
+        table.add_row("last run", f"{run['state']}{at}")
+    out.print(table)
+    for row in found["skipped"]:
+        out.print(escape(f"left out: {row['path']}: {row['reason']}"))
+    for row in found["failed"]:
+        out.print(escape(f"failed: {row['stage']} {row['subject']}: {row['reason']}"))

@@ -1,0 +1,77 @@
+"""`localrag index` and `localrag demo`."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from localrag.index.pipeline import Outcome, Project
+
+IndexOption = Annotated[Path | None, typer.Option("--index", "-i", metavar="DIR", help="The index folder; else the nearest .localrag.")]
+ModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME|PATH", help="A model of models.toml, or a GGUF file.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+
+
+def index_command(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders to index (.txt and .md).")],
+    index: IndexOption = None,
+    model: ModelOption = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Redo the model's part of an index made with another model.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Read files and build or update their knowledge graph; safe to stop, the same command goes on."""
+    from localrag.project import open_for_writing
+
+    with open_for_writing(index, model=model, rebuild=rebuild) as project:
+        outcome = run_index(paths, project, quiet=quiet)
+    if outcome.failures or any(s.failed for s in outcome.skipped):
+        raise typer.Exit(5)
+
+
+def run_index(paths: list[Path], project: "Project", *, quiet: bool) -> "Outcome":
+    """Build with progress on stderr; an interrupt says what is saved and ends in 130."""
+    from localrag.cli.display import IndexProgress, say_outcome
+    from localrag.index.pipeline import build_index
+    from localrag.store import graph
+
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    with IndexProgress(quiet=quiet) as progress:
+        try:
+            outcome = asyncio.run(build_index(paths, project, progress))
+        except KeyboardInterrupt:
+            progress.close()
+            counts = graph.counts(project.db)
+            done, total = progress.extraction
+            sys.stderr.write(f"\nStopped. Saved: {counts['documents']} documents, {counts['chunks']} chunks"
+                             + (f", {done} of {total} extracted" if total else "") + ". The same command goes on from here.\n")
+            raise typer.Exit(130) from None
+    if not quiet:
+        say_outcome(outcome, project, progress.seconds)
+    return outcome
+
+
+def _as_interrupt(_signal: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def demo_command(
+    index: Annotated[Path, typer.Option("--index", "-i", metavar="DIR", help="Where to put the demo's index.")] = Path("localrag-demo"),
+) -> None:
+    """Index the demo documents in the package (a harbour town in 1974) and ask a global and a local question."""
+    from localrag.cli.ask import ask_and_print
+    from localrag.cli.display import say
+    from localrag.demo import CORPUS, QUESTIONS
+    from localrag.project import open_for_questions, open_for_writing
+
+    say(f"Indexing the demo documents in {CORPUS}")
+    with open_for_writing(index) as project:
+        run_index([CORPUS], project, quiet=False)
+    for mode, question in QUESTIONS:
+        say(f'\n$ localrag ask "{question}" --mode {mode}\n')
+        with open_for_questions(index) as project:
+            ask_and_print(question, project, mode=mode)
+    say(f'\nAsk more: localrag ask "…" --index {index}')

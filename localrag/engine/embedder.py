@@ -1,0 +1,66 @@
+"""Texts → unit vectors by a sentence-transformers model, loaded from a folder only; nothing is ever cut."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.config import free_cores
+from localrag.errors import ModelError
+from localrag.models import ModelFile
+
+BATCH = 32
+
+
+class Embedder:
+    """Embeds texts with the model in `file.path`; the model (seconds, 400 MB) is loaded on first use."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+        self._model: Any = None
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token weight.
+
+        Raises ModelError where the model cannot be loaded.
+        """
+        model = self._load()
+        parts: list[str] = []
+        owners: list[int] = []
+        weights: list[int] = []
+        for n, text in enumerate(texts):
+            for part, tokens in self._windows(text):
+                parts.append(part)
+                owners.append(n)
+                weights.append(tokens)
+        vectors = model.encode(parts, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True)
+        summed = np.zeros((len(texts), vectors.shape[1] if len(parts) else 0), np.float32)
+        np.add.at(summed, owners, vectors * np.asarray(weights, np.float32)[:, None])
+        norms = np.linalg.norm(summed, axis=1, keepdims=True)
+        return np.asarray(summed / np.maximum(norms, 1e-12), np.float32)
+
+    def _windows(self, text: str) -> list[tuple[str, int]]:
+        """The text in pieces that fit the model's window, each with its number of tokens."""
+        model = self._load()
+        room = model.max_seq_length - 2  # [CLS] and [SEP]
+        spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)["offset_mapping"]
+        if len(spans) <= room:
+            return [(text, max(1, len(spans)))]
+        cuts = range(0, len(spans), room)
+        return [(text[spans[i][0] : spans[min(i + room, len(spans)) - 1][1]], min(room, len(spans) - i)) for i in cuts]
+
+    def _load(self) -> Any:
+        if self._model is None:
+            import torch
+            from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
+
+            logging.set_verbosity_error()
+            logging.disable_progress_bar()
+            torch.set_num_threads(free_cores())
+            try:
+                self._model = SentenceTransformer(str(self.file.path), device="cpu", local_files_only=True)
+            except (OSError, ValueError, RuntimeError, KeyError) as error:
+                raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", "Reinstall its package.") from error
+        return self._model

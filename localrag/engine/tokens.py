@@ -1,0 +1,107 @@
+"""Counting tokens with the model's own vocabulary, without loading the model.
+
+A tiktoken `Encoding` is built from the GGUF's vocabulary and merges where its pre-tokenizer is known here; llama.cpp's own tokenizer
+serves otherwise. Nothing is downloaded: tiktoken's named encodings, which would be, are never used.
+"""
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tiktoken
+
+from localrag.config import cache_dir
+from localrag.errors import ModelError
+from localrag.models import ModelFile, replace_file
+
+# What precedes the merges, by the GGUF's `tokenizer.ggml.pre`. llama.cpp applies `smollm`'s two expressions one after the other; one
+# alternation does the same when whitespace before a digit is its own case.
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+PATTERNS = {
+    "gpt-2": _GPT2,
+    "smollm": r"\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?=\p{N})|\s+(?!\S)|\s+",
+    "llama-bpe": _LLAMA3,
+    "llama3": _LLAMA3,
+    "qwen2": _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}"),
+}
+
+
+class Tokenizer:
+    """Counts tokens of plain text as one model would."""
+
+    def __init__(self, file: ModelFile) -> None:
+        """Read the vocabulary of `file`, from the cache after the first time (seconds). Raises ModelError."""
+        self._encoding = _encoding(file)
+        self._llama: Any = None if self._encoding else _LlamaTokenizer(file.path)
+
+    def count(self, text: str) -> int:
+        """The number of tokens of `text`."""
+        return len(self._encoding.encode_ordinary(text) if self._encoding else self._llama.encode(text))
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of `text`; control tokens in it are read as plain text."""
+        return self._encoding.encode_ordinary(text) if self._encoding else list(self._llama.encode(text))
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text."""
+        if self._encoding:
+            return [len(t) for t in self._encoding.encode_ordinary_batch(list(texts), num_threads=1)]
+        return [self.count(t) for t in texts]
+
+
+class _LlamaTokenizer:
+    """llama.cpp's tokenizer, for the vocabularies that are no byte-pair encodings."""
+
+    def __init__(self, path: Path) -> None:
+        from localrag.engine.llama import open_vocabulary
+
+        self.encode = open_vocabulary(path)
+
+
+def _encoding(file: ModelFile) -> tiktoken.Encoding | None:
+    cached = cache_dir() / "vocabularies" / f"{file.fingerprint}.json"
+    if cached.exists():
+        table = json.loads(cached.read_text())
+    else:
+        table = _read_vocabulary(file.path)
+        cached.parent.mkdir(exist_ok=True)
+        replace_file(cached, json.dumps(table).encode())
+    if not table["ranks"]:
+        return None
+    ranks = {base64.b64decode(t): i for i, t in enumerate(table["ranks"])}
+    return tiktoken.Encoding(file.name, pat_str=PATTERNS[table["pre"]], mergeable_ranks=ranks, special_tokens={})
+
+
+def _read_vocabulary(path: Path) -> dict[str, Any]:
+    """Byte sequences in merge order (base64); empty where tiktoken cannot stand in for llama.cpp."""
+    import gguf  # only on the first use of a model
+
+    try:
+        fields = gguf.GGUFReader(path).fields
+    except (ValueError, OSError, IndexError) as error:
+        raise ModelError(f"{path} is not a readable GGUF file: {error}", "Give a .gguf chat model with --model.") from error
+
+    def value(key: str) -> Any:
+        return fields[key].contents() if key in fields else None
+
+    pre = value("tokenizer.ggml.pre")
+    if value("tokenizer.ggml.model") != "gpt2" or pre not in PATTERNS:
+        return {"pre": pre, "ranks": []}
+    to_byte = {c: b for b, c in _byte_alphabet().items()}
+    ordered = {bytes([b]): None for b in range(256)}
+    for merge in value("tokenizer.ggml.merges"):
+        left, right = merge.split(" ", 1)
+        ordered.setdefault(bytes(to_byte[c] for c in left + right))
+    return {"pre": pre, "ranks": [base64.b64encode(t).decode() for t in ordered]}
+
+
+def _byte_alphabet() -> dict[int, str]:
+    """GPT-2's printable stand-in for every byte (Radford et al. 2019, `bytes_to_unicode`)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [b for b in range(256) if b not in printable]
+    return {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}

@@ -1,0 +1,119 @@
+"""Chunk → Extraction: the entities of a chunk, then the relationships between them (paper, section 3.1.2).
+
+Every name is a verbatim stretch of the chunk, a relationship joins two names of one sentence or of two adjacent ones, nothing is
+listed twice, and lists are bounded: the grammar sees to it, so there is nothing to repair.
+
+*Extractive*, for small models: the names are found beforehand and the model types and relates them sentence by sentence, where it is
+most reliable. *Abstractive*: one conversation over the whole chunk whose KV is kept; the model names what it likes and describes it.
+"""
+
+import asyncio
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from itertools import combinations
+
+from localrag.config import Settings
+from localrag.index.candidates import Case, candidates
+from localrag.llm import Model
+from localrag.llm.grammar import entity_lines, pair_lines, parse_lines, parse_pairs
+from localrag.llm.prompts import load_prompt
+from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, content_id
+from localrag.text import Span, sentences, squeeze
+
+MOST_PAIRS = 30  # of one list: small models go on for ever
+MAX_TOKENS = 2000  # of one list; the grammar's bounds end it far earlier
+
+Pair = tuple[str, str]
+
+
+def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:
+    """What an extraction depends on besides its chunk: a change of any redoes it."""
+    prompts = [load_prompt(f"{style}/{name}").hash for name in ("entities", "relationships")]
+    return content_id("extract 1", model_fingerprint, style, *prompts, *settings.entity_types)
+
+
+async def extract(chunk: Chunk, case: Case, model: Model, settings: Settings, style: str) -> Extraction:
+    """The entities and relationships of one chunk. Raises what `Model.ask` raises."""
+    names = candidates(chunk.text, case)
+    run = _extract_described if style == "abstractive" else _extract_sentences
+    entities, relationships = await run(chunk.text, names, model, settings)
+    return Extraction(chunk.id, tuple(entities), tuple(relationships))
+
+
+Found = tuple[list[ExtractedEntity], list[ExtractedRelationship]]
+
+
+async def _extract_sentences(text: str, names: list[str], model: Model, settings: Settings) -> Found:
+    """Type each name in the first sentence that has it; relate names where they first come near each other."""
+    places = name_sentences(text, names)
+    spans = sentences(text)
+    prompts = {task: load_prompt(f"extractive/{task}") for task in ("entities", "relationships")}
+
+    async def entities_of(sentence: int, found: list[str]) -> list[ExtractedEntity]:
+        start, end = spans[sentence]
+        messages = prompts["entities"].fill(text=squeeze(text[start:end]), types=", ".join(settings.entity_types))
+        reply = await model.ask("entities", messages, max_tokens=MAX_TOKENS, grammar=entity_lines(found, settings.entity_types))
+        return [ExtractedEntity(**row) for row in parse_lines(reply.text)]
+
+    async def relationships_of(window: Span, pairs: list[Pair]) -> list[ExtractedRelationship]:
+        found = list(dict.fromkeys(n for pair in pairs for n in pair))
+        messages = prompts["relationships"].fill(text=squeeze(text[window.start : window.end]), names=", ".join(found))
+        grammar = pair_lines(pairs, most=min(MOST_PAIRS, len(found) - 1))
+        reply = await model.ask("relationships", messages, max_tokens=MAX_TOKENS, grammar=grammar)
+        return [ExtractedRelationship(*pair) for pair in parse_pairs(reply.text)]
+
+    first: defaultdict[int, list[str]] = defaultdict(list)
+    for name in names:
+        if places[name]:
+            first[min(places[name])].append(name)
+    windows: defaultdict[Span, list[Pair]] = defaultdict(list)
+    for pair, (i, j) in nearby_pairs(places).items():
+        windows[Span(spans[i].start, spans[j].end)].append(pair)
+    typed, related = await asyncio.gather(
+        asyncio.gather(*(entities_of(i, found) for i, found in first.items())),
+        asyncio.gather(*(relationships_of(window, pairs) for window, pairs in windows.items())))
+    return [e for part in typed for e in part], [r for part in related for r in part]
+
+
+async def _extract_described(text: str, names: list[str], model: Model, settings: Settings) -> Found:
+    """One conversation: entities with descriptions, the list ending where the model ends it; then described relationships."""
+    messages = load_prompt("abstractive/entities").fill(text=text, types=", ".join(settings.entity_types), names=", ".join(names))
+    grammar = entity_lines(names, settings.entity_types, span_of=text, described=True)
+    reply = await model.ask("entities", messages, max_tokens=MAX_TOKENS, grammar=grammar)
+    entities = [ExtractedEntity(**row) for row in parse_lines(reply.text)]
+    pairs = list(nearby_pairs(name_sentences(text, [e.name for e in entities])))
+    if not pairs:
+        return entities, []
+    grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)))
+    messages = load_prompt("abstractive/relationships").fill()
+    reply = await model.ask("relationships", messages, max_tokens=MAX_TOKENS, after=reply, grammar=grammar)
+    return entities, [ExtractedRelationship(**row) for row in parse_lines(reply.text)]
+
+
+def find_name(text: str, name: str) -> list[Span]:
+    """Every place of `text` that writes `name` as whole words, also across a line break; CJK names need no boundary."""
+    body = r"\s+".join(map(re.escape, name.split()))
+    word = r"[^\W\u3040-\u9fff]"
+    pattern = rf"(?<!{word}){body}(?!{word})" if name.isascii() else body
+    return [Span(*m.span()) for m in re.finditer(pattern, text)]
+
+
+def name_sentences(text: str, names: list[str]) -> dict[str, list[int]]:
+    """For each name, the numbers of the sentences that hold it, ascending."""
+    starts = [span.start for span in sentences(text)]
+    return {n: sorted({max(0, bisect_right(starts, at.start) - 1) for at in find_name(text, n)}) for n in names}
+
+
+def nearby_pairs(places: dict[str, list[int]]) -> dict[Pair, tuple[int, int]]:
+    """The pairs of names that share a sentence, each with the first one that does as (number, same number).
+
+    A name that shares no sentence with another is paired with those of the adjacent ones: (number, next number).
+    """
+    nearest: dict[Pair, tuple[int, int, int]] = {}
+    for a, b in combinations(places, 2):
+        near = [(abs(i - j), min(i, j), max(i, j)) for i in places[a] for j in places[b] if abs(i - j) <= 1]
+        if near and a not in b and b not in a:  # "Scrooge" inside "Ebenezer Scrooge" is no second entity
+            nearest[a, b] = min(near)
+    linked = {name for pair, (distance, *_) in nearest.items() if distance == 0 for name in pair}
+    return {pair: (i, j) for pair, (distance, i, j) in nearest.items() if distance == 0 or not linked.issuperset(pair)}

@@ -1,0 +1,280 @@
+"""`build_index`: the stages in order, each doing only what is missing. The only part of indexing that reads and writes the store."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from localrag.config import Settings
+from localrag.engine.embedder import Embedder
+from localrag.engine.tokens import Tokenizer
+from localrag.errors import LocalragError, UsageError
+from localrag.index import report as reports
+from localrag.index.candidates import Case
+from localrag.index.chunk import chunk
+from localrag.index.communities import communities
+from localrag.index.describe import describe
+from localrag.index.extract import extract, recipe
+from localrag.index.load import Skipped, find_files, load
+from localrag.index.quotes import Vectors, embed_texts, entity_quotes, relationship_quotes
+from localrag.index.resolve import resolve
+from localrag.llm import Model, in_window
+from localrag.records import Chunk, Community, Document, Failure, Graph, Report, content_id
+from localrag.store import corpus, ledger, vectors
+from localrag.store import graph as store
+
+REPORT_BUDGET = 2000  # tokens of context per report; a larger window is not better for a small model
+EMBED_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a stage is; `tokens` counts everything the model has read and written in this run."""
+
+    stage: str
+    done: int
+    total: int
+    tokens: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What indexing and questions work with. `root` is the folder that stored paths are relative to."""
+
+    root: Path
+    folder: Path
+    db: Database
+    settings: Settings
+    model: Model
+    embedder: Embedder
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did: the files it found, those it left out, and what failed."""
+
+    files: int
+    changed: int
+    skipped: tuple[Skipped, ...]
+    failures: tuple[Failure, ...]
+
+
+Report_ = Callable[[Progress], None]
+
+
+async def build_index(paths: Sequence[Path], project: Project, progress: Report_) -> Outcome:
+    """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, reports, embed.
+
+    Running it again does what is missing or changed. Raises UsageError where there is nothing to index.
+    """
+    db = project.db
+    run = ledger.start_run(db, os.getpid())
+    state = "failed"
+    tell = _recorder(project, run, progress)
+    try:
+        files, changed, skipped = _load(paths, project, tell)
+        _embed(project, "chunk", {c.id: c.text for c in corpus.all_chunks(db)}, "search index", tell)
+        style = await choose_style(project)
+        await _extract(project, style, tell)
+        await _graph(project, style, tell)
+        await _reports(project, style, tell)
+        _embed(project, "entity", {e.id: f"{e.name}: {e.description}" for e in store.entities(db)}, "entities", tell)
+        _embed(project, "report", {r.community_id: reports.markdown(r) for r in store.reports(db)}, "report vectors", tell)
+        failures = tuple(ledger.failures(db))
+        state = "partly" if failures else "complete"
+        return Outcome(files, changed, tuple(skipped), failures)
+    except BaseException as error:
+        state = "failed" if isinstance(error, Exception) else "interrupted"
+        raise
+    finally:
+        ledger.end_run(db, run, state)
+
+
+def _recorder(project: Project, run: int, progress: Report_) -> Callable[[str, int, int], None]:
+    """Reports progress to the caller at once and to the store, where another terminal reads it, every second."""
+    written = 0.0
+
+    def tell(stage: str, done: int, total: int) -> None:
+        nonlocal written
+        progress(Progress(stage, done, total, project.model.prompt_tokens + project.model.output_tokens))
+        if time.monotonic() - written > 1 or done == total:
+            ledger.update_run(project.db, run, stage, done, total)
+            written = time.monotonic()
+
+    return tell
+
+
+Tell = Callable[[str, int, int], None]
+
+
+def _load(paths: Sequence[Path], project: Project, tell: Tell) -> tuple[int, int, list[Skipped]]:
+    """Store new and changed documents, forget those that are gone from the given folders."""
+    db, settings = project.db, project.settings
+    files = find_files(paths)
+    known = corpus.document_hashes(db)
+    tokenizer: Tokenizer | None = None
+    skipped: list[Skipped] = []
+    seen: set[str] = set()
+    changed = 0
+    for n, file in enumerate(files):
+        tell("documents", n, len(files))
+        document = load(file, project.root)
+        if isinstance(document, Skipped):
+            skipped.append(document)
+            continue
+        seen.add(document.path)
+        if known.get(document.path) == document.content_hash:
+            continue
+        tokenizer = tokenizer or Tokenizer(project.model.file)
+        chunks = chunk(document, tokenizer.counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
+        corpus.add_document(db, document, chunks)
+        changed += 1
+    gone = [p for p in known if p not in seen and _below(p, paths, project.root)]
+    for path in gone:
+        corpus.remove_document(db, path)
+    corpus.set_skipped(db, [(s.path, s.reason) for s in skipped])
+    tell("documents", len(files), len(files))
+    if not seen and not corpus.document_hashes(db):
+        found = f"{len(files)} files, none of them readable text" if files else "no files"
+        raise UsageError(f"There is nothing to index in {', '.join(map(str, paths))}: {found}.",
+                         "localrag reads .txt and .md files in UTF-8. Left out: localrag status")
+    return len(files), changed + len(gone), skipped
+
+
+def _below(path: str, folders: Sequence[Path], root: Path) -> bool:
+    full = (root / path).resolve()
+    return any(full.is_relative_to(folder.resolve()) for folder in folders)
+
+
+def _embed(project: Project, kind: str, texts: dict[str, str], stage: str, tell: Tell) -> None:
+    """Give every text a vector that has none, or one of another content."""
+    fingerprint = project.embedder.file.fingerprint
+    hashes = {key: content_id(text) for key, text in texts.items()}
+    left = vectors.missing(project.db, kind, hashes, fingerprint)
+    left.sort(key=lambda key: len(texts[key]))  # similar lengths together: less padding
+    for at in range(0, len(left), EMBED_BATCH):
+        tell(stage, at, len(left))
+        batch = left[at : at + EMBED_BATCH]
+        vectors.save(project.db, kind, fingerprint, batch, hashes, project.embedder.embed([texts[key] for key in batch]))
+    if left:
+        tell(stage, len(left), len(left))
+
+
+async def choose_style(project: Project) -> str:
+    """The index's style: the setting, or for `auto` what fits the model's size; kept in the index so that no model need be loaded."""
+    if project.settings.style != "auto":
+        return project.settings.style
+    kept = ledger.settings(project.db).get("style_of", {})
+    fingerprint = project.model.file.fingerprint
+    if fingerprint not in kept:
+        kept[fingerprint] = "extractive" if await project.model.is_small() else "abstractive"
+        ledger.save_settings(project.db, style_of=kept)
+    return str(kept[fingerprint])
+
+
+async def _extract(project: Project, style: str, tell: Tell) -> None:
+    """Extract from every chunk that has no extraction of this recipe; each is committed as it comes, a failure is a row."""
+    db, key = project.db, recipe(project.settings, project.model.file.fingerprint, style)
+    left = corpus.chunks_without_extraction(db, key)
+    if not left:
+        return
+    done = len(corpus.extractions(db, key))
+    total = done + len(left)
+    cases: dict[str, Case] = {}
+    tell("extraction", done, total)
+
+    async def one(piece: Chunk) -> None:
+        nonlocal done
+        case = cases.get(piece.document_id)
+        if case is None:
+            case = cases[piece.document_id] = Case(corpus.document_by_id(db, piece.document_id))
+        try:
+            corpus.save_extraction(db, key, await extract(piece, case, project.model, project.settings, style))
+            ledger.clear_failure(db, "extraction", piece.id)
+        except LocalragError as error:
+            ledger.save_failure(db, Failure("extraction", piece.id, str(error)))
+        done += 1
+        tell("extraction", done, total)
+
+    await in_window((one(c) for c in left), size=4)
+
+
+async def _graph(project: Project, style: str, tell: Tell) -> None:
+    """Resolve, describe and cluster, if any extraction or a setting of these stages is new."""
+    db, settings = project.db, project.settings
+    key = recipe(settings, project.model.file.fingerprint, style)
+    extractions = corpus.extractions(db, key)
+    state = content_id("graph 1", key, settings.max_cluster_size, settings.seed, style, *(e.chunk_id for e in extractions))
+    if ledger.settings(db).get("graph") == state:
+        return
+    tell("graph", 0, 3)
+    chunks = {c.id: c for c in corpus.all_chunks(db)}
+    graph = resolve(extractions, chunks)
+    tell("graph", 1, 3)
+    graph = await describe(graph, chunks, project.model, style)
+    tell("graph", 2, 3)
+    levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed)
+    store.replace_graph(db, graph, levels, state)
+    tell("graph", 3, 3)
+
+
+async def _reports(project: Project, style: str, tell: Tell) -> None:
+    """Write every report whose input changed, deepest level first, so that a community can use those below it."""
+    db = project.db
+    levels = store.communities(db)
+    state = content_id(ledger.settings(db).get("graph"), reports.recipe(project.model.file.fingerprint, style))
+    if ledger.settings(db).get("reports") == state:
+        return
+    chunks = {c.id: c for c in corpus.all_chunks(db)}
+    graph = Graph(tuple(store.entities(db)), tuple(store.relationships(db)), tuple(store.mentions(db)), tuple(store.evidence(db)))
+    of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
+    sources = reports.Sources.of(graph, of_relationship, of_entity, len(chunks))
+    known = {r.community_id: r for r in store.reports(db)}
+    write = _Writer(project, style, sources, Tokenizer(project.model.file))
+    if style == "extractive":
+        quotes = [q.text for found in (of_relationship, of_entity) for some in found.values() for q in some]
+        tell("sentence vectors", 0, 1)
+        write.vectors = embed_texts(quotes, project.embedder.embed)
+        tell("sentence vectors", 1, 1)
+    done = 0
+    tell("reports", 0, len(levels))
+    for level in sorted({c.level for c in levels}, reverse=True):
+
+        async def one(community: Community) -> Report:
+            nonlocal done
+            below = [(c, known[c.id]) for c in levels if c.parent_id == community.id and c.id in known]
+            written = await write.report(community, below, known.get(community.id))
+            done += 1
+            tell("reports", done, len(levels))
+            return written
+
+        known |= {r.community_id: r for r in await in_window(one(c) for c in levels if c.level == level)}
+    ledger.save_settings(db, reports=state)
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes one report, unless the stored one came of the same input."""
+
+    project: Project
+    style: str
+    sources: reports.Sources
+    tokenizer: Tokenizer
+    vectors: Vectors = None  # type: ignore[assignment]
+
+    async def report(self, community: Community, below: list[tuple[Community, Report]], stored: Report | None) -> Report:
+        model = self.project.model
+        elements = reports.report_context(community, below, self.sources, self.tokenizer.count, REPORT_BUDGET)
+        key = reports.input_hash(community, elements, reports.recipe(model.file.fingerprint, self.style))
+        if stored is not None and stored.input_hash == key:
+            return stored
+        if self.style == "extractive":
+            written = await reports.extractive_report(community, elements, key, self.sources, self.vectors, model)
+        else:
+            written = await reports.abstractive_report(community, elements, key, model, self.project.settings.language)
+        store.save_report(self.project.db, written, reports.markdown(written))
+        return written

@@ -1,0 +1,187 @@
+"""Community → Report, bottom-up (paper, sections 3.1.5 and 3.1.6): the context of a community, then the model's report on it."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from localrag.index.quotes import Vectors, most_central, telling
+from localrag.llm import Model
+from localrag.llm.grammar import json_object, line
+from localrag.llm.prompts import load_prompt
+from localrag.records import Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
+from localrag.text import squeeze
+
+FINDINGS = 6  # of an extractive report
+TITLE_CHARACTERS = 70
+MAX_TOKENS = 1600  # of an abstractive report
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One line of a report's context: an entity, a relationship or a sub-community's report, with the passages behind it."""
+
+    id: str
+    text: str
+    tokens: int
+    quotes: tuple[Quote, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The graph by id, with the passages of its relationships and entities: what contexts are built from."""
+
+    entities: Mapping[str, Entity]
+    relationships: Sequence[Relationship]
+    of_relationship: Mapping[str, Sequence[Quote]]
+    of_entity: Mapping[str, Sequence[Quote]]
+    total_chunks: int
+
+    @classmethod
+    def of(cls, graph: Graph, of_relationship: Mapping[str, list[Quote]], of_entity: Mapping[str, list[Quote]], total: int) -> "Sources":
+        """Relationships ordered by the combined degree of their ends, then by id (paper, section 3.1.5)."""
+        entities = {e.id: e for e in graph.entities}
+        ordered = sorted(graph.relationships, key=lambda r: (-entities[r.source_id].degree - entities[r.target_id].degree, r.id))
+        return cls(entities, ordered, of_relationship, of_entity, total)
+
+
+def report_context(
+    community: Community, below: Sequence[tuple[Community, Report]], sources: Sources, count: Callable[[str], int], budget: int
+) -> list[Element]:
+    """What a report is written from: by combined degree, each relationship's ends and the relationship, within `budget` tokens.
+
+    Over budget, the sub-community with most tokens is replaced by its report, then the next, until it fits; where even the reports do
+    not fit, as many as do, largest sub-community first. Without sub-communities the list is cut.
+    """
+    elements = _elements(community, sources, count)
+    home = {entity: n for n, (sub, _) in enumerate(below) for entity in sub.entity_ids}
+    inside: defaultdict[int, list[Element]] = defaultdict(list)
+    for element, ends in elements:
+        homes = {home.get(end, -1) for end in ends}
+        inside[homes.pop() if len(homes) == 1 else -1].append(element)
+    replaced: list[Element] = []
+    kept = [e for e, _ in elements]
+    for n in sorted(range(len(below)), key=lambda n: (-sum(e.tokens for e in inside[n]), n)):
+        if sum(e.tokens for e in kept) + sum(e.tokens for e in replaced) <= budget:
+            break
+        gone = set(map(id, inside[n]))
+        kept = [e for e in kept if id(e) not in gone]
+        replaced.append(_report_element(n, *below[n], count))
+    return _cut(replaced + kept, budget)
+
+
+def _cut(elements: Sequence[Element], budget: int) -> list[Element]:
+    taken, used = [], 0
+    for element in elements:
+        used += element.tokens
+        if used > budget and taken:
+            break
+        taken.append(element)
+    return taken
+
+
+def _elements(community: Community, sources: Sources, count: Callable[[str], int]) -> list[tuple[Element, tuple[str, ...]]]:
+    """Every element of a community once, each with the entities it is about."""
+    members = set(community.entity_ids)
+    found: list[tuple[Element, tuple[str, ...]]] = []
+    seen: set[str] = set()
+
+    def add_entity(entity_id: str) -> None:
+        if entity_id not in seen:
+            seen.add(entity_id)
+            e = sources.entities[entity_id]
+            text = f"entity E{len(seen)}: {e.name} ({e.type}): {e.description}"
+            found.append((Element(f"E{len(seen)}", text, count(text), tuple(sources.of_entity.get(entity_id, ())[:2])), (entity_id,)))
+
+    for n, r in enumerate(r for r in sources.relationships if r.source_id in members and r.target_id in members):
+        add_entity(r.source_id)
+        add_entity(r.target_id)
+        ends = f"{sources.entities[r.source_id].name} – {sources.entities[r.target_id].name}"
+        text = f"relationship R{n + 1}: {ends}: {r.description}"
+        element = Element(f"R{n + 1}", text, count(text), tuple(sources.of_relationship.get(r.id, ())))
+        found.append((element, (r.source_id, r.target_id)))
+    for entity_id in community.entity_ids:
+        add_entity(entity_id)
+    return found
+
+
+def _report_element(n: int, sub: Community, report: Report, count: Callable[[str], int]) -> Element:
+    text = f"report C{n + 1} ({len(sub.entity_ids)} entities): {report.title}: {report.summary}"
+    return Element(f"C{n + 1}", text, count(text), tuple(q for f in report.findings for q in f.quotes))
+
+
+def input_hash(community: Community, elements: Sequence[Element], recipe: str) -> str:
+    """What a report depends on; it is written again only when this changes."""
+    return content_id(recipe, community.level, *(e.text for e in elements), *(squeeze(q.text) for e in elements for q in e.quotes))
+
+
+def recipe(model_fingerprint: str, style: str) -> str:
+    """What all reports depend on besides the graph."""
+    name = "extractive/title" if style == "extractive" else "abstractive/report"
+    return content_id("report 1", model_fingerprint, style, load_prompt(name).hash)
+
+
+async def extractive_report(
+    community: Community, elements: Sequence[Element], key: str, sources: Sources, vectors: Vectors, model: Model
+) -> Report:
+    """A report of verbatim sentences: the most central and varied; the model writes the title only."""
+    pool = {squeeze(q.text): q for e in elements for q in e.quotes}
+    chosen = most_central(list(pool.values()), vectors, FINDINGS)
+    members = sorted((sources.entities[i] for i in community.entity_ids), key=lambda e: (-e.degree, e.name))
+    texts = [squeeze(q.text) for q in chosen]
+    title = await _title([e.name for e in members[:5]], texts, model)
+    findings = tuple(Finding(_heading(t, members), t, (q,)) for t, q in zip(texts, chosen, strict=True))
+    lead = sorted(range(len(texts)), key=lambda i: -telling(texts[i], 1))[:2]
+    rating, why = _weight(community, sources)
+    return Report(community.id, key, title, " ".join(texts[i] for i in sorted(lead)), rating, why, findings)
+
+
+async def _title(names: Sequence[str], texts: Sequence[str], model: Model) -> str:
+    messages = load_prompt("extractive/title").fill(names=", ".join(names), text=" ".join(texts[:3])[:900])
+    reply = await model.ask("title", messages, max_tokens=4 * TITLE_CHARACTERS, grammar=line(TITLE_CHARACTERS))  # 4 bytes a character
+    return reply.text.strip()
+
+
+def _heading(text: str, members: Sequence[Entity]) -> str:
+    """The most connected members that a sentence names."""
+    named = [e.name for e in members if e.name in text][:3]
+    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named) or members[0].name
+
+
+def _weight(community: Community, sources: Sources) -> tuple[float, str]:
+    chunks = {q.chunk_id for i in community.entity_ids for q in sources.of_entity.get(i, ())}
+    share = len(chunks) / max(1, sources.total_chunks)
+    return round(min(10.0, 1 + 9 * share**0.5), 1), f"Its entities are mentioned in {len(chunks)} of {sources.total_chunks} passages."
+
+
+async def abstractive_report(community: Community, elements: Sequence[Element], key: str, model: Model, language: str) -> Report:
+    """A report in free prose whose findings cite elements of the context, chosen by grammar among those there are."""
+    messages = load_prompt("abstractive/report").fill(
+        context="\n".join(e.text for e in elements), language=language or "the language of the data")
+    reply = await model.ask("report", messages, max_tokens=MAX_TOKENS, grammar=json_object(_schema([e.id for e in elements])))
+    body = json.loads(reply.text)
+    quotes = {e.id: e.quotes for e in elements}
+    findings = tuple(
+        Finding(f["summary"], f["explanation"], tuple(dict.fromkeys(q for i in f["evidence"] for q in quotes[i][:2])))
+        for f in body["findings"])
+    return Report(community.id, key, body["title"], body["summary"], float(body["rating"]), body["rating_explanation"], findings)
+
+
+def _schema(ids: Sequence[str]) -> dict[str, object]:
+    def text(most: int) -> dict[str, object]:
+        return {"type": "string", "minLength": 3, "maxLength": most}
+
+    def record(**properties: object) -> dict[str, object]:
+        return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+    evidence = {"type": "array", "minItems": 1, "maxItems": 4, "items": {"enum": list(ids)}}
+    finding = record(summary=text(120), explanation=text(500), evidence=evidence)
+    findings = {"type": "array", "minItems": 1, "maxItems": 6, "items": finding}
+    rating = {"type": "integer", "minimum": 0, "maximum": 10}
+    return record(title=text(100), summary=text(600), rating=rating, rating_explanation=text(200), findings=findings)
+
+
+def markdown(report: Report) -> str:
+    """The report as text: title, summary, findings."""
+    parts = [f"# {report.title}", report.summary, *(f"## {f.summary}\n\n{f.explanation}" for f in report.findings)]
+    return "\n\n".join(parts)

@@ -1,0 +1,151 @@
+"""`Model.ask(prompt, grammar)`: the committed answer if there is one, else the engine's, committed before it is returned."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlite_utils import Database
+
+from localrag.config import free_cores
+from localrag.engine.engine import Engine, Request
+from localrag.engine.sampler import Grammar, Sampling
+from localrag.engine.scheduler import Cell, read
+from localrag.errors import AnswerTruncated
+from localrag.llm.prompts import Message
+from localrag.models import ModelFile
+from localrag.records import content_id
+from localrag.store.ledger import Call, find_call, save_call
+
+SMALL_MODEL = 1_000_000_000  # parameters; below, free prose is unreliable and answers select sentences instead
+PERSON, INDEXING = 0, 1  # priorities: someone who waits for an answer overtakes indexing
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's answer; `messages` and `cells` let a next turn continue it."""
+
+    text: str
+    messages: tuple[Message, ...]
+    prompt: tuple[Cell, ...] | None
+    tokens: tuple[Cell, ...]
+    prompt_tokens: int
+    output_tokens: int
+    seconds: float
+
+
+class Model:
+    """A chat model that is loaded when the first uncommitted answer is needed, and the ledger its answers are committed to."""
+
+    def __init__(self, db: Database, file: ModelFile) -> None:
+        self.db = db
+        self.file = file
+        self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
+        self._engine: Engine | None = None
+        self._opening = asyncio.Lock()
+
+    async def engine(self) -> Engine:
+        """The engine, loaded on first use. Raises ModelError."""
+        async with self._opening:
+            if self._engine is None:
+                from localrag.engine.llama import Llama  # loading llama.cpp takes half a second: only where it is needed
+
+                backend = await asyncio.to_thread(Llama, self.file, threads=free_cores())
+                self._engine = Engine(backend)
+            return self._engine
+
+    async def ask(
+        self, task: str, messages: Sequence[Message], *, max_tokens: int, grammar: Grammar | None = None, after: Reply | None = None,
+        sampling: Sampling = Sampling(), stop: tuple[str, ...] = (), priority: int = INDEXING, on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """The model's answer to a conversation; with `after`, `messages` go on from that reply in the KV it left.
+
+        Raises AnswerTruncated where `max_tokens` cut it off, ContextTooSmall, EngineFailed, ModelError.
+        """
+        conversation = (*after.messages, *messages) if after else tuple(messages)
+        prompt_hash = content_id(*(part for m in conversation for part in (m["role"], m["content"])))
+        drawn = f"{sampling.temperature} {sampling.top_p} {sampling.min_p} {sampling.seed} {max_tokens} {stop}"
+        key = content_id(self.file.fingerprint, prompt_hash, grammar.key if grammar else "", drawn)
+        if call := find_call(self.db, key):
+            if on_text:
+                on_text(call.text)
+            return _reply(call, conversation, None)
+        engine = await self.engine()
+        prompt = self._cells(engine, conversation, after)
+        generation = await engine.generate(Request(prompt, max_tokens, grammar, sampling, stop, priority, on_text))
+        if not generation.complete:
+            raise AnswerTruncated(f"The model's answer ({task}) was cut off at {max_tokens} tokens.", "Index again with a smaller chunk size.")
+        call = Call(key, task, self.file.fingerprint, prompt_hash, grammar.key if grammar else "", drawn, generation.text,
+                    tuple(generation.cells[len(prompt):]), generation.prompt_tokens, generation.output_tokens, generation.seconds)
+        save_call(self.db, call)
+        self.calls += 1
+        self.prompt_tokens += call.prompt_tokens
+        self.output_tokens += call.output_tokens
+        return _reply(call, conversation, prompt)
+
+    def _cells(self, engine: Engine, conversation: Sequence[Message], after: Reply | None) -> tuple[Cell, ...]:
+        render = engine.backend.chat.render
+        text = render(conversation)
+        if after is None:
+            return engine.cells(text)
+        so_far = after.prompt if after.prompt is not None else engine.cells(render(after.messages[:-1]))
+        head = render(after.messages[:-1]) + after.messages[-1]["content"]
+        if not text.startswith(head):  # the template rewrites earlier turns: read everything anew
+            return engine.cells(text)
+        return (*so_far, *after.tokens, *read(engine.backend.tokenize(text[len(head):], special=True)))
+
+    async def count(self, text: str) -> int:
+        """The number of tokens of a text."""
+        return len((await self.engine()).backend.tokenize(text))
+
+    async def is_small(self) -> bool:
+        """Whether the model is too small for free prose."""
+        return (await self.engine()).backend.parameters < SMALL_MODEL
+
+    async def window(self) -> int:
+        """How many tokens a prompt and its answer may have together."""
+        return (await self.engine()).backend.n_ctx
+
+    def close(self) -> None:
+        """Stop the engine and free the model."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
+def _reply(call: Call, conversation: tuple[Message, ...], prompt: tuple[Cell, ...] | None) -> Reply:
+    answered = (*conversation, {"role": "assistant", "content": call.text})
+    cells = tuple(Cell(t, d) for t, d in call.tokens)
+    return Reply(call.text, answered, prompt, cells, call.prompt_tokens, call.output_tokens, call.seconds)
+
+
+async def in_window(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 32) -> list[T]:
+    """The results of all jobs in order, with at most `size` under way: a hundred thousand chunks are not a hundred thousand tasks.
+
+    The first error cancels the rest and is raised.
+    """
+    results: dict[int, T] = {}
+    waiting = iter(enumerate(jobs))
+
+    async def worker() -> None:
+        for i, job in waiting:
+            results[i] = await job
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(size):
+                group.create_task(worker())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+    finally:
+        for _, job in waiting:
+            job.close()
+    return [results[i] for i in sorted(results)]
+
+
+def seconds_since(start: float) -> float:
+    """Seconds since a `time.perf_counter()` reading, to two places."""
+    return round(time.perf_counter() - start, 2)

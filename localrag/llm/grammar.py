@@ -1,0 +1,117 @@
+"""Grammars built for one call: what the model may say is bounded by what the text says.
+
+They are Lark grammars as llguidance reads them. A list is written one JSON object a line; each line gets a grammar of its own that
+leaves out what was listed already. Lines end in a line break, where tokenizers always cut, so nothing is torn.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from localrag.engine.sampler import Grammar
+from localrag.records import content_id
+
+NAME_CHARACTERS = 60
+DESCRIPTION_CHARACTERS = 200
+
+
+def quoted(text: str) -> str:
+    """A Lark literal that matches exactly `text`."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def inside_json(text: str) -> str:
+    """`text` as it stands between the quotes of a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def one_of(options: Collection[str]) -> str:
+    """A Lark alternative of JSON-escaped literals."""
+    return "(" + " | ".join(quoted(inside_json(o)) for o in options) + ")"
+
+
+def fixed(lark: str) -> Grammar:
+    """One grammar for the whole answer."""
+    return Grammar(content_id(lark), lambda text: None if text else lark)
+
+
+def choice(options: Sequence[str]) -> Grammar:
+    """Exactly one of the options."""
+    return fixed("start: " + " | ".join(map(quoted, options)))
+
+
+def line(max_characters: int) -> Grammar:
+    """A short line of free text: no quotes, brackets or markup, no space at its ends."""
+    body = rf"/[^\s\"'#*<>\[\]{{}}()_:.,][^\n\"#*<>\[\]{{}}_]{{2,{max_characters - 2}}}[^\s\"'#*<>\[\]{{}}_:,.]/"
+    return fixed(f'start: LINE "\\n"\nLINE: {body}')
+
+
+def json_object(schema: dict[str, Any]) -> Grammar:
+    """One JSON object of that schema, written with ", " and ": " and no other whitespace."""
+    options = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    return fixed("start: %json " + json.dumps(schema | {"x-guidance": options}, ensure_ascii=False))
+
+
+def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "", described: bool = False, most: int = 40) -> Grammar:
+    """Lines `{"name", "type"[, "description"]}`, no name twice.
+
+    Without `span_of`, exactly the given names in the order the model likes, each with its type. With it, the names are suggestions: any
+    word-aligned stretch of that text may be named, and the list ends when the model would rather end or after `most` lines.
+    """
+    spans = f"NAME: SPAN & /[^\\s\"\\\\]([^\\n\"\\\\]{{0,{NAME_CHARACTERS - 2}}}[^\\s\"\\\\,.;:])?/" if span_of else ""
+    tail = _description() if described else '"\\"}\\n"'
+
+    def following(text: str) -> str | None:
+        seen = [row["name"] for row in parse_lines(text)]
+        left = [n for n in names if n not in seen]
+        if len(seen) >= most or not (left or span_of):
+            return None
+        item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left)} "\\", \\"type\\": \\"" {one_of(types)} {tail}'
+        if not span_of:
+            return f"start: {item}"
+        unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
+        return f"start: ({item})?\n{spans}{unseen}\nSPAN: %regex {json.dumps({'substring_words': span_of}, ensure_ascii=False)}"
+
+    return Grammar(content_id("entities", *names, *types, span_of, described, most), following)
+
+
+def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, most: int) -> Grammar:
+    """Lines `["source", "target"]` over the given unordered pairs of different names, none twice.
+
+    `described`: lines `{"source", "target", "description", "strength"}` instead. The list ends when the model would rather end, or after
+    `most` lines.
+    """
+    allowed = {frozenset(p): p for p in pairs}
+    names = list(dict.fromkeys(n for p in pairs for n in p))
+    head, middle, tail = ('"{\\"source\\": \\""', '", "target": "', _description(_STRENGTH)) if described else ('"[\\""', '", "', '"\\"]\\n"')
+
+    def following(text: str) -> str | None:
+        seen = {frozenset(pair) for pair in parse_pairs(text)}
+        left = allowed.keys() - seen
+        ways = []
+        for name in names:
+            partners = [n for n in names if frozenset((name, n)) in left and n != name]
+            if partners:
+                ways.append(quoted(inside_json(name) + middle) + " " + one_of(partners))
+        if not ways or len(seen) >= most:
+            return None
+        return f"start: ({head} (" + " | ".join(ways) + f") {tail})?"
+
+    return Grammar(content_id("pairs", *(f"{a}\0{b}" for a, b in pairs), described, most), following)
+
+
+_STRENGTH = '"\\", \\"strength\\": " ("10" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9") "}\\n"'
+
+
+def _description(end: str = '"\\"}\\n"') -> str:
+    return f'"\\", \\"description\\": \\"" /[^\\s"\\\\][^\\n"\\\\]{{5,{DESCRIPTION_CHARACTERS}}}/ {end}'
+
+
+def parse_lines(text: str) -> list[Any]:
+    """The JSON values of an answer written one a line."""
+    return [json.loads(row) for row in text.split("\n") if row]
+
+
+def parse_pairs(text: str) -> list[tuple[str, str]]:
+    """The (source, target) pairs of an answer to `pair_lines`, written either way."""
+    return [(row["source"], row["target"]) if isinstance(row, dict) else (row[0], row[1]) for row in parse_lines(text)]

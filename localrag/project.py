@@ -1,0 +1,110 @@
+"""Opening a project: find the index folder, bind it to its models, hand out what indexing and questions work with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from localrag.config import INDEX_FOLDER, Settings
+from localrag.engine.embedder import Embedder
+from localrag.errors import IndexMismatch, NoIndex
+from localrag.index.pipeline import Project
+from localrag.llm import Model
+from localrag.models import ModelFile, find_chat_model, find_embedder
+from localrag.store import ledger
+from localrag.store.schema import FILE_NAME, open_index, writer_lock
+
+
+def find_index(chosen: Path | None) -> Path:
+    """The index folder: the one given, or `.localrag` here or in the nearest parent. Raises NoIndex."""
+    if chosen is not None:
+        for folder in (chosen, chosen / INDEX_FOLDER):
+            if (folder / FILE_NAME).exists():
+                return folder.resolve()
+        raise NoIndex(f"There is no index in {chosen}.", f"Make one: localrag index PATH --index {chosen}")
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / INDEX_FOLDER / FILE_NAME).exists():
+            return folder / INDEX_FOLDER
+    raise NoIndex("There is no index here or in a folder above.", "Make one: localrag index PATH")
+
+
+def root_of(folder: Path) -> Path:
+    """The folder that stored paths are relative to: the parent of `.localrag`, or the index folder's own parent."""
+    return folder.resolve().parent
+
+
+@contextmanager
+def open_for_writing(chosen: Path | None, *, model: str | None = None, rebuild: bool = False) -> Iterator[Project]:
+    """The project to index into, made where it is missing, locked against a second writer.
+
+    Raises IndexMismatch where the index was made with other models and `rebuild` is not set; IndexBusy, ModelError.
+    """
+    try:
+        folder = find_index(chosen)
+    except NoIndex:
+        folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
+    db = None
+    fresh = not (folder / FILE_NAME).exists()
+    chat = find_chat_model(model or (None if fresh else _bound_name(folder)))
+    embedder = find_embedder()
+    db = open_index(folder, create=True)
+    with writer_lock(folder):
+        _bind(folder, ledger.settings(db), chat, embedder, rebuild=rebuild)
+        ledger.save_settings(
+            db, chat_model={"name": chat.name, "path": str(chat.path), "fingerprint": chat.fingerprint},
+            embedder={"name": embedder.name, "fingerprint": embedder.fingerprint})
+        bound = ledger.settings(db)
+        settings = Settings.from_json(bound.get("settings", {}))
+        ledger.save_settings(db, settings=settings.to_json())
+        project = Project(root_of(folder), folder, db, settings, Model(db, chat), Embedder(embedder))
+        try:
+            yield project
+        finally:
+            project.model.close()
+            db.close()
+
+
+@contextmanager
+def open_for_questions(chosen: Path | None, *, model: str | None = None) -> Iterator[Project]:
+    """The project to ask. `model` may be another chat model than the index was made with. Raises NoIndex, IndexMismatch, ModelError."""
+    folder = find_index(chosen)
+    db = open_index(folder)
+    bound = ledger.settings(db)
+    if "chat_model" not in bound:
+        raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")
+    embedder = find_embedder()
+    if bound["embedder"]["fingerprint"] != embedder.fingerprint:
+        raise IndexMismatch(f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
+                            "Embed it anew: localrag index PATH --rebuild")
+    chat = find_chat_model(model or _bound_name(folder))
+    project = Project(root_of(folder), folder, db, Settings.from_json(bound.get("settings", {})), Model(db, chat), Embedder(embedder))
+    try:
+        yield project
+    finally:
+        project.model.close()
+        db.close()
+
+
+def with_settings(project: Project, **values: object) -> Project:
+    """The project with some settings changed for this run."""
+    return replace(project, settings=replace(project.settings, **values))  # type: ignore[arg-type]
+
+
+def _bound_name(folder: Path) -> str | None:
+    """How to find the chat model an index was made with: its name, or its path where it was given as a file."""
+    db = open_index(folder)
+    bound = ledger.settings(db).get("chat_model")
+    db.close()
+    if bound is None:
+        return None
+    by_name = find_chat_model(None)
+    return None if bound["name"] == by_name.name else str(bound["path"])
+
+
+def _bind(folder: Path, bound: dict[str, dict[str, str]], chat: ModelFile, embedder: ModelFile, *, rebuild: bool) -> None:
+    for kind, file in (("chat_model", chat), ("embedder", embedder)):
+        if kind in bound and bound[kind]["fingerprint"] != file.fingerprint and not rebuild:
+            raise IndexMismatch(
+                f"The index in {folder} was made with {bound[kind]['name']}, not with {file.name}.",
+                "Leave out --model, use another folder (--index DIR), or redo the model's part: --rebuild (nothing stored is lost).")

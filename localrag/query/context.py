@@ -1,0 +1,108 @@
+"""Finding and packing what an answer is made from: nearest passages, the entities a question names, budgets in tokens."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.index.pipeline import Project
+from localrag.index.quotes import marginal_relevance, telling
+from localrag.records import Chunk, Quote
+from localrag.store import corpus, graph, vectors
+from localrag.store.search import search_chunks
+from localrag.text import is_cjk, sentences, squeeze
+
+T = TypeVar("T")
+RANK_CONSTANT = 60  # reciprocal rank fusion, Cormack et al. 2009
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its vector, (d,) float32, and how to answer it."""
+
+    text: str
+    vector: NDArray[np.float32]
+    style: str
+    level: int | None = None
+    seed: int = 0
+    on_text: Callable[[str], None] | None = None
+
+
+def nearest_chunks(question: Question, project: Project, k: int) -> list[Chunk]:
+    """The `k` chunks nearest the question: vectors and full text, their ranks fused."""
+    by_vector = [i for i, _ in vectors.nearest(project.db, project.folder, "chunk", question.vector, 4 * k)]
+    by_words = [i for i, _ in search_chunks(project.db, question.text, 4 * k)]
+    if is_cjk(question.text):
+        by_vector = by_vector[:k]  # the embedder in the box knows little Chinese
+    return corpus.chunks_by_id(project.db, fuse(by_words, by_vector)[:k])
+
+
+def fuse(*rankings: Sequence[str]) -> list[str]:
+    """One ranking from several, by reciprocal ranks."""
+    score: dict[str, float] = {}
+    for ranking in rankings:
+        for rank, item in enumerate(ranking):
+            score[item] = score.get(item, 0.0) + 1 / (RANK_CONSTANT + rank)
+    return sorted(score, key=lambda i: (-score[i], i))
+
+
+def named_entities(question: str, names: dict[str, str]) -> list[str]:
+    """The ids of the entities that the question names (names: name → id), longest names first."""
+    found: dict[str, None] = {}
+    rest = question
+    for name in sorted(names, key=lambda n: (-len(n), n)):
+        pattern = rf"(?<!\w){re.escape(name)}(?!\w)" if name.isascii() else re.escape(name)
+        if re.search(pattern, rest, re.IGNORECASE):
+            found[names[name]] = None
+            rest = re.sub(pattern, " ", rest, flags=re.IGNORECASE)
+    return list(found)
+
+
+def pack(items: Iterable[T], size: Callable[[T], int], budget: int) -> list[T]:
+    """Items from the front until the next would pass the budget; at least one is never forced in."""
+    taken, used = [], 0
+    for item in items:
+        used += size(item)
+        if used > budget:
+            break
+        taken.append(item)
+    return taken
+
+
+def chunk_quotes(chunks: Iterable[Chunk]) -> list[Quote]:
+    """Every sentence of the chunks, each once although chunks overlap."""
+    found: dict[tuple[str, int], Quote] = {}
+    for c in chunks:
+        for start, end in sentences(c.text):
+            found.setdefault((c.document_id, c.start + start), Quote(c.id, c.start + start, c.start + end, c.text[start:end]))
+    return list(found.values())
+
+
+def best_quotes(question: Question, quotes: Sequence[Quote], project: Project, k: int, names: Sequence[str] = ()) -> list[Quote]:
+    """The `k` sentences that answer best: near the question, naming what it names, well formed, unlike each other."""
+    texts = [squeeze(q.text) for q in quotes]
+    kept = [i for i, t in enumerate(texts) if len(t) >= (8 if is_cjk(t) else 25)]
+    if not kept:
+        return []
+    matrix = project.embedder.embed([texts[i] for i in kept])
+    mentions = np.array([sum(n.lower() in texts[i].lower() for n in names) for i in kept], np.float32)
+    form = np.array([telling(texts[i], 1) for i in kept], np.float32)
+    relevance = matrix @ question.vector + 0.15 * np.minimum(mentions, 2) + 0.04 * form
+    if is_cjk(question.text):
+        relevance += np.array([_shared_characters(question.text, texts[i]) for i in kept], np.float32)
+    chosen = marginal_relevance(relevance, matrix, k, diversity=0.3)
+    best = float(relevance[chosen[0]])
+    return [quotes[kept[i]] for i in chosen if relevance[i] > 0.5 * best]
+
+
+def _shared_characters(a: str, b: str) -> float:
+    mine = {a[i : i + 2] for i in range(len(a) - 1)}
+    return sum(p in b for p in mine) / max(1, len(mine))
+
+
+def entity_names(project: Project) -> dict[str, str]:
+    """Every name and alias → entity id."""
+    return graph.aliases(project.db) | {e.name: e.id for e in graph.entities(project.db)}

@@ -1,0 +1,94 @@
+"""local: the neighbourhood of the entities a question is about (paper's baseline; Microsoft GraphRAG's local search as designed)."""
+
+from collections import Counter
+
+from localrag.index.pipeline import Project
+from localrag.query.cite import Draft, Point
+from localrag.query.context import (
+    Question,
+    best_quotes,
+    chunk_quotes,
+    entity_names,
+    named_entities,
+    nearest_chunks,
+    pack,
+)
+from localrag.query.write import write_prose
+from localrag.records import Chunk, Entity, Quote, Relationship
+from localrag.store import corpus, graph, vectors
+from localrag.text import squeeze
+
+ENTITIES, RELATIONSHIPS = 10, 10  # entities chosen; relationships to outside entities per chosen one
+BUDGET = 2400  # tokens: 15 % reports, 35 % entities and relationships, 50 % passages
+SENTENCES = 6
+
+
+async def ask_local(question: Question, project: Project) -> Draft:
+    """Answer from the entities the question names or is near to, their relationships, reports and passages."""
+    db = project.db
+    named = named_entities(question.text, entity_names(project))
+    near = [i for i, _ in vectors.nearest(db, project.folder, "entity", question.vector, ENTITIES)]
+    entities = graph.entities(db, list(dict.fromkeys([*named, *near]))[:ENTITIES])
+    # What the question names decides; mere neighbours of it in meaning fill up.
+    about = entities[: len(named)] or entities
+    passages = _passages(question, project, about)
+    if question.style == "extractive":
+        names = sorted({name for name, i in entity_names(project).items() if i in set(named)})
+        quotes = best_quotes(question, chunk_quotes(passages), project, SENTENCES, names)
+        return Draft(tuple(Point(squeeze(q.text), (q,)) for q in quotes), _opening(entities[: len(named)]))
+    sources = await _sources(project, entities, passages)
+    return Draft(tuple(await write_prose(question, project, sources, "answer")))
+
+
+def _opening(named: list[Entity]) -> str:
+    return "What the documents say about " + ", ".join(e.name for e in named) + ":" if named else ""
+
+
+def _passages(question: Question, project: Project, about: list[Entity]) -> list[Chunk]:
+    """Chunks that mention the entities, those with most of them and nearest the question first; then the nearest of all."""
+    mentioned = {(m.chunk_id, m.entity_id) for m in graph.mentions(project.db, [e.id for e in about])}
+    per_chunk = Counter(chunk for chunk, _ in mentioned)
+    near = [c.id for c in nearest_chunks(question, project, 20)]
+    rank = {c: n for n, c in enumerate(near)}
+    ordered = sorted(per_chunk, key=lambda c: (-per_chunk[c] if len(about) > 1 else 0, rank.get(c, 99), c))
+    return corpus.chunks_by_id(project.db, list(dict.fromkeys([*ordered[:6], *near[:4]])))
+
+
+async def _sources(project: Project, entities: list[Entity], passages: list[Chunk]) -> list[tuple[str, tuple[Quote, ...]]]:
+    """Reports, entities, relationships and passages in their shares of the budget, each with what it rests on."""
+    db = project.db
+    chosen = {e.id for e in entities}
+    matched = Counter(c.id for c in graph.communities(db) for e in c.entity_ids if e in chosen)
+    reports = sorted((r for r in graph.reports(db) if matched[r.community_id]), key=lambda r: (-matched[r.community_id], -r.rating))
+    sized: dict[str, int] = {}
+
+    async def fits(texts: list[str], share: float) -> int:
+        for text in texts:
+            sized.setdefault(text, await project.model.count(text))
+        return len(pack(texts, sized.__getitem__, int(BUDGET * share)))
+
+    report_texts = [f"{r.title}: {r.summary}" for r in reports]
+    sources: list[tuple[str, tuple[Quote, ...]]] = []
+    for n in range(await fits(report_texts, 0.15)):
+        sources.append((report_texts[n], tuple(q for f in reports[n].findings for q in f.quotes)[:1]))
+    edges = _relationships(graph.relationships(db, chosen), chosen)
+    evidence = {e.relationship_id: e for e in reversed(graph.evidence(db, [r.id for r in edges]))}
+    names = {e.id: e.name for e in graph.entities(db)}
+    lines = [(f"{names[r.source_id]} – {names[r.target_id]}: {r.description}", evidence.get(r.id)) for r in edges]
+    quotable = {c.id: c for c in corpus.chunks_by_id(db, [e.chunk_id for _, e in lines if e])}
+    for text, e in lines[: await fits([t for t, _ in lines], 0.35)]:
+        if e is not None:
+            body = quotable[e.chunk_id]
+            sources.append((text, (Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start]),)))
+    for c in pack(passages, lambda c: c.tokens, int(BUDGET * 0.5)):
+        sources.append((squeeze(c.text), (Quote(c.id, c.start, c.end, c.text),)))
+    return sources
+
+
+def _relationships(found: list[Relationship], chosen: set[str]) -> list[Relationship]:
+    """First all between chosen entities, then those to the outside entities that most chosen ones share."""
+    inner = [r for r in found if r.source_id in chosen and r.target_id in chosen]
+    outer = [r for r in found if (r.source_id in chosen) != (r.target_id in chosen)]
+    shared = Counter(r.target_id if r.source_id in chosen else r.source_id for r in outer)
+    outer.sort(key=lambda r: (-shared[r.target_id if r.source_id in chosen else r.source_id], -r.weight, r.id))
+    return inner + outer[: RELATIONSHIPS * len(chosen)]

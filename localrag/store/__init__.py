@@ -1,0 +1,1 @@
+"""One SQLite file holds everything; FAISS files beside it can be deleted at any time."""

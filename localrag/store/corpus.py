@@ -1,0 +1,109 @@
+"""Documents, chunks, their full-text index, and what was extracted from them."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction
+from localrag.text import cjk_bigrams
+
+
+def add_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
+    """Store a document with its chunks, in place of an earlier content of the same path."""
+    with db.atomic():
+        remove_document(db, document.path)
+        db.table("documents").insert(asdict(document))
+        db.table("chunks").insert_all(asdict(c) for c in chunks)
+        rows = ({"chunk_id": c.id, "text": c.text, "cjk": cjk_bigrams(c.text)} for c in chunks)
+        db.table("chunk_search").insert_all(rows)
+
+
+def remove_document(db: Database, path: str) -> None:
+    """Forget a document and everything that hangs on its chunks; a no-op for an unknown path."""
+    with db.atomic():
+        ids = "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.path = ?"
+        db.execute(f"DELETE FROM chunk_search WHERE chunk_id IN ({ids})", [path])
+        db.execute("DELETE FROM embeddings WHERE kind = 'chunk' AND subject_id IN (" + ids + ")", [path])
+        db.execute("DELETE FROM documents WHERE path = ?", [path])
+
+
+def document_hashes(db: Database) -> dict[str, str]:
+    """Path → content hash of every stored document."""
+    return {row["path"]: row["content_hash"] for row in db.query("SELECT path, content_hash FROM documents")}
+
+
+def document_path(db: Database, chunk_id: str) -> str:
+    """The path of the document a chunk belongs to."""
+    rows = db.query("SELECT d.path FROM chunks c JOIN documents d ON d.id = c.document_id WHERE c.id = ?", [chunk_id])
+    return str(next(rows)["path"])
+
+
+def document_by_id(db: Database, document_id: str) -> str:
+    """The text of a document."""
+    return str(next(db.query("SELECT text FROM documents WHERE id = ?", [document_id]))["text"])
+
+
+def document_text(db: Database, path: str) -> str | None:
+    """The text of a document as it was indexed."""
+    row = next(iter(db.query("SELECT text FROM documents WHERE path = ?", [path])), None)
+    return None if row is None else str(row["text"])
+
+
+def set_skipped(db: Database, skipped: Iterable[tuple[str, str]]) -> None:
+    """Replace the list of files that were not indexed, each with its reason."""
+    with db.atomic():
+        db.execute("DELETE FROM skipped")
+        db.table("skipped").insert_all({"path": p, "reason": r} for p, r in skipped)
+
+
+def skipped(db: Database) -> list[tuple[str, str]]:
+    """The files that were not indexed, each with its reason."""
+    return [(row["path"], row["reason"]) for row in db.query("SELECT path, reason FROM skipped ORDER BY path")]
+
+
+def all_chunks(db: Database) -> list[Chunk]:
+    """Every chunk, in the order of paths and places."""
+    return _chunks(db, "ORDER BY d.path, c.ordinal", [])
+
+
+def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
+    """The chunks with these ids, in the order given."""
+    found = {c.id: c for c in _chunks(db, "WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])}
+    return [found[i] for i in ids if i in found]
+
+
+def chunks_without_extraction(db: Database, recipe: str) -> list[Chunk]:
+    """What is left to extract with this recipe (prompt, model and settings)."""
+    return _chunks(db, "WHERE c.id NOT IN (SELECT chunk_id FROM extractions WHERE recipe = ?) ORDER BY d.path, c.ordinal", [recipe])
+
+
+def _chunks(db: Database, where: str, values: list[Any]) -> list[Chunk]:
+    rows = db.query(f"SELECT c.* FROM chunks c JOIN documents d ON d.id = c.document_id {where}", values)
+    return [Chunk(**row) for row in rows]
+
+
+def save_extraction(db: Database, recipe: str, extraction: Extraction) -> None:
+    """Commit what was found in one chunk."""
+    result = json.dumps({"entities": [asdict(e) for e in extraction.entities],
+                         "relationships": [asdict(r) for r in extraction.relationships]}, ensure_ascii=False)
+    with db.atomic():
+        db.table("extractions").insert({"chunk_id": extraction.chunk_id, "recipe": recipe, "result": result}, replace=True)
+
+
+def extractions(db: Database, recipe: str) -> list[Extraction]:
+    """All extractions made with this recipe, in the order of their chunks."""
+    rows = db.query(
+        "SELECT e.chunk_id, e.result FROM extractions e JOIN chunks c ON c.id = e.chunk_id JOIN documents d ON d.id = c.document_id"
+        " WHERE e.recipe = ? ORDER BY d.path, c.ordinal", [recipe])
+    return [_extraction(row["chunk_id"], json.loads(row["result"])) for row in rows]
+
+
+def _extraction(chunk_id: str, result: dict[str, Any]) -> Extraction:
+    return Extraction(
+        chunk_id,
+        tuple(ExtractedEntity(**e) for e in result["entities"]),
+        tuple(ExtractedRelationship(**r) for r in result["relationships"]),
+    )

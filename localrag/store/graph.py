@@ -1,0 +1,119 @@
+"""The graph as rows: entities, relationships, mentions, evidence, communities and reports."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.records import Community, Entity, Evidence, Finding, Graph, Mention, Quote, Relationship, Report
+
+
+def replace_graph(db: Database, graph: Graph, communities: Sequence[Community], input_hash: str) -> None:
+    """Put a graph and its communities in place of the stored ones, in one transaction; reports of unchanged communities stay."""
+    reports = list(db.query("SELECT * FROM reports"))
+    with db.atomic():
+        for table in ("communities", "entities"):  # everything else of the graph hangs on these
+            db.execute(f"DELETE FROM {table}")
+        db.table("entities").insert_all(_row(e, "descriptions") for e in graph.entities)
+        db.table("entity_aliases").insert_all(
+            ({"alias": m.name, "entity_id": m.entity_id} for m in graph.mentions), ignore=True)
+        db.table("relationships").insert_all(_row(r, "descriptions") for r in graph.relationships)
+        db.table("mentions").insert_all((asdict(m) for m in graph.mentions), ignore=True)
+        db.table("evidence").insert_all((asdict(e) for e in graph.evidence), ignore=True)
+        db.table("communities").insert_all(
+            {"id": c.id, "level": c.level, "ordinal": c.ordinal, "parent_id": c.parent_id} for c in communities)
+        db.table("members").insert_all({"community_id": c.id, "entity_id": e} for c in communities for e in c.entity_ids)
+        kept = {c.id for c in communities}
+        db.table("reports").insert_all(r for r in reports if r["community_id"] in kept)
+        db.execute("DELETE FROM embeddings WHERE kind = 'entity' AND subject_id NOT IN (SELECT id FROM entities)")
+        db.execute("DELETE FROM embeddings WHERE kind = 'report' AND subject_id NOT IN (SELECT id FROM communities)")
+        db.table("settings").insert({"key": "graph", "value": json.dumps(input_hash)}, replace=True)
+
+
+def _row(record: Any, *as_json: str) -> dict[str, Any]:
+    return {k: json.dumps(v, ensure_ascii=False) if k in as_json else v for k, v in asdict(record).items()}
+
+
+def entities(db: Database, ids: Sequence[str] | None = None) -> list[Entity]:
+    """All entities by degree, or those with the given ids in the order given."""
+    if ids is None:
+        return [_entity(row) for row in db.query("SELECT * FROM entities ORDER BY degree DESC, name")]
+    rows = db.query("SELECT * FROM entities WHERE id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])
+    found = {row["id"]: _entity(row) for row in rows}
+    return [found[i] for i in ids if i in found]
+
+
+def _entity(row: dict[str, Any]) -> Entity:
+    return Entity(**row | {"descriptions": tuple(json.loads(row["descriptions"]))})
+
+
+def aliases(db: Database) -> dict[str, str]:
+    """Every name an entity goes by → its id."""
+    return {row["alias"]: row["entity_id"] for row in db.query("SELECT alias, entity_id FROM entity_aliases")}
+
+
+def relationships(db: Database, touching: Iterable[str] | None = None) -> list[Relationship]:
+    """All relationships, or those with an end among the given entity ids; heaviest first."""
+    where, values = "", []
+    if touching is not None:
+        ids = json.dumps(list(touching))
+        where, values = "WHERE source_id IN (SELECT value FROM json_each(?)) OR target_id IN (SELECT value FROM json_each(?))", [ids, ids]
+    rows = db.query(f"SELECT * FROM relationships {where} ORDER BY weight DESC, id", values)
+    return [Relationship(**row | {"descriptions": tuple(json.loads(row["descriptions"]))}) for row in rows]
+
+
+def mentions(db: Database, entity_ids: Iterable[str] | None = None) -> list[Mention]:
+    """All mentions, or those of the given entities."""
+    where, values = "", []
+    if entity_ids is not None:
+        where, values = "WHERE entity_id IN (SELECT value FROM json_each(?))", [json.dumps(list(entity_ids))]
+    return [Mention(**row) for row in db.query(f"SELECT * FROM mentions {where} ORDER BY chunk_id, start", values)]
+
+
+def evidence(db: Database, relationship_ids: Iterable[str] | None = None) -> list[Evidence]:
+    """All evidence, or that of the given relationships."""
+    where, values = "", []
+    if relationship_ids is not None:
+        where, values = "WHERE relationship_id IN (SELECT value FROM json_each(?))", [json.dumps(list(relationship_ids))]
+    return [Evidence(**row) for row in db.query(f"SELECT * FROM evidence {where} ORDER BY relationship_id, chunk_id, start", values)]
+
+
+def communities(db: Database, level: int | None = None) -> list[Community]:
+    """The communities of a level, or of all, each with its members."""
+    where, values = ("WHERE level = ?", [level]) if level is not None else ("", [])
+    members: dict[str, list[str]] = {}
+    for row in db.query("SELECT community_id, entity_id FROM members ORDER BY community_id, entity_id"):
+        members.setdefault(row["community_id"], []).append(row["entity_id"])
+    rows = db.query(f"SELECT * FROM communities {where} ORDER BY level, ordinal", values)
+    return [Community(r["id"], r["level"], r["ordinal"], r["parent_id"], tuple(members.get(r["id"], ()))) for r in rows]
+
+
+def save_report(db: Database, report: Report, markdown: str) -> None:
+    """Commit a report."""
+    with db.atomic():
+        db.table("reports").insert(_row(report, "findings") | {"markdown": markdown}, replace=True)
+
+
+def reports(db: Database, level: int | None = None) -> list[Report]:
+    """The reports of a level, or of all, in the order of their communities."""
+    where, values = ("WHERE c.level = ?", [level]) if level is not None else ("", [])
+    rows = db.query(f"SELECT r.* FROM reports r JOIN communities c ON c.id = r.community_id {where} ORDER BY c.level, c.ordinal", values)
+    return [_report({k: v for k, v in row.items() if k != "markdown"}) for row in rows]
+
+
+def _report(row: dict[str, Any]) -> Report:
+    found = (Finding(f["summary"], f["explanation"], tuple(Quote(**q) for q in f["quotes"])) for f in json.loads(row["findings"]))
+    return Report(**row | {"findings": tuple(found)})
+
+
+def counts(db: Database) -> dict[str, int]:
+    """How many rows the main tables hold."""
+    tables = ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures")
+    return {t: int(next(db.query(f"SELECT count(*) AS n FROM {t}"))["n"]) for t in tables}
+
+
+def communities_per_level(db: Database) -> dict[int, int]:
+    """Level → number of communities."""
+    return {r["level"]: r["n"] for r in db.query("SELECT level, count(*) AS n FROM communities GROUP BY level ORDER BY level")}

@@ -1,0 +1,115 @@
+"""What was asked of models and what came back; settings, failures, runs and answers."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.records import Answer, Citation, Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One model answer with what produced it; `tokens` are its exact output tokens."""
+
+    key: str
+    task: str
+    model: str
+    prompt_hash: str
+    grammar: str
+    sampling: str
+    text: str
+    tokens: tuple[tuple[int, bool], ...]
+    prompt_tokens: int
+    output_tokens: int
+    seconds: float
+
+
+def find_call(db: Database, key: str) -> Call | None:
+    """The committed answer to exactly this request."""
+    rows = list(db.query("SELECT * FROM llm_calls WHERE key = ?", [key]))
+    if not rows:
+        return None
+    row = {k: v for k, v in rows[0].items() if k != "created_at"}
+    return Call(**row | {"tokens": tuple((t, d) for t, d in json.loads(row["tokens"]))})
+
+
+def save_call(db: Database, call: Call) -> None:
+    """Commit an answer; the first one stays."""
+    with db.atomic():
+        db.table("llm_calls").insert(asdict(call) | {"tokens": json.dumps(call.tokens)}, ignore=True)
+
+
+def spent(db: Database) -> dict[str, Any]:
+    """Calls, prompt tokens, output tokens and seconds over the life of the index."""
+    return next(db.query(
+        "SELECT count(*) AS calls, coalesce(sum(prompt_tokens), 0) AS prompt_tokens, coalesce(sum(output_tokens), 0) AS output_tokens,"
+        " round(coalesce(sum(seconds), 0), 1) AS seconds FROM llm_calls"))
+
+
+def settings(db: Database) -> dict[str, Any]:
+    """Everything the index is bound to."""
+    return {row["key"]: json.loads(row["value"]) for row in db.query("SELECT key, value FROM settings")}
+
+
+def save_settings(db: Database, **values: Any) -> None:
+    """Set some of the values that `settings` returns."""
+    with db.atomic():
+        db.table("settings").insert_all(({"key": k, "value": json.dumps(v)} for k, v in values.items()), replace=True)
+
+
+def save_failure(db: Database, failure: Failure) -> None:
+    """Note that something could not be done."""
+    with db.atomic():
+        db.table("failures").insert(asdict(failure), replace=True)
+
+
+def clear_failure(db: Database, stage: str, subject: str) -> None:
+    """Forget a failure: it was made good."""
+    with db.atomic():
+        db.execute("DELETE FROM failures WHERE stage = ? AND subject = ?", [stage, subject])
+
+
+def failures(db: Database) -> list[Failure]:
+    """What could not be done so far."""
+    return [Failure(**row) for row in db.query("SELECT stage, subject, reason FROM failures ORDER BY stage, subject")]
+
+
+def start_run(db: Database, pid: int) -> int:
+    """Note that an indexing run begins; returns its number. Runs that never ended are marked as interrupted."""
+    with db.atomic():
+        db.execute("UPDATE runs SET state = 'interrupted', ended_at = CURRENT_TIMESTAMP WHERE ended_at IS NULL")
+        return int(db.table("runs").insert({"pid": pid, "state": "running"}).last_pk)
+
+
+def update_run(db: Database, run: int, stage: str, done: int, total: int) -> None:
+    """Say how far a run is, for other terminals to read."""
+    with db.atomic():
+        db.execute("UPDATE runs SET stage = ?, done = ?, total = ? WHERE id = ?", [stage, done, total, run])
+
+
+def end_run(db: Database, run: int, state: str) -> None:
+    """Note how a run ended: complete, partly, interrupted or failed."""
+    with db.atomic():
+        db.execute("UPDATE runs SET state = ?, ended_at = CURRENT_TIMESTAMP WHERE id = ?", [state, run])
+
+
+def last_run(db: Database) -> dict[str, Any] | None:
+    """The newest run as a row."""
+    return next(iter(db.query("SELECT * FROM runs ORDER BY id DESC LIMIT 1")), None)
+
+
+def save_answer(db: Database, answer: Answer) -> None:
+    """Keep an answer, so that its citations can be opened later."""
+    with db.atomic():
+        db.table("answers").insert({"question": answer.question, "mode": answer.mode, "result": json.dumps(asdict(answer))})
+
+
+def last_answer(db: Database) -> Answer | None:
+    """The newest answer."""
+    row = next(iter(db.query("SELECT result FROM answers ORDER BY id DESC LIMIT 1")), None)
+    if row is None:
+        return None
+    values = json.loads(row["result"])
+    return Answer(**values | {"citations": tuple(Citation(**c) for c in values["citations"])})

@@ -1,0 +1,143 @@
+"""Opening `index.db`: write-ahead log, numbered migrations, the writer's lock, versions that do not fit."""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlite_utils import Database
+from sqlite_utils.migrations import Migrations
+
+from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
+
+FILE_NAME = "index.db"
+migrations = Migrations("localrag")
+
+
+@migrations()
+def m001_initial(db: Database) -> None:
+    """Documents to answers."""
+    for statement in _INITIAL.strip().split(";\n"):
+        db.execute(statement)
+
+
+_INITIAL = """
+CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE documents (
+    id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,
+    added_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE skipped (path TEXT PRIMARY KEY, reason TEXT NOT NULL);
+CREATE TABLE chunks (
+    id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
+    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL);
+CREATE INDEX chunks_by_document ON chunks(document_id, ordinal);
+CREATE VIRTUAL TABLE chunk_search USING fts5(chunk_id UNINDEXED, text, cjk, tokenize = 'porter unicode61 remove_diacritics 2');
+CREATE TABLE llm_calls (
+    key TEXT PRIMARY KEY, task TEXT NOT NULL, model TEXT NOT NULL, prompt_hash TEXT NOT NULL, grammar TEXT NOT NULL,
+    sampling TEXT NOT NULL, text TEXT NOT NULL, tokens TEXT NOT NULL, prompt_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL, seconds REAL NOT NULL, created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE extractions (
+    chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE, recipe TEXT NOT NULL, result TEXT NOT NULL,
+    PRIMARY KEY (chunk_id, recipe));
+CREATE TABLE entities (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, type TEXT NOT NULL, description TEXT NOT NULL, degree INTEGER NOT NULL,
+    descriptions TEXT NOT NULL);
+CREATE TABLE entity_aliases (
+    alias TEXT NOT NULL, entity_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE, PRIMARY KEY (alias, entity_id));
+CREATE TABLE mentions (
+    entity_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE,
+    chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE,
+    name TEXT NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, PRIMARY KEY (entity_id, chunk_id, start, end));
+CREATE INDEX mentions_by_chunk ON mentions(chunk_id);
+CREATE TABLE relationships (
+    id TEXT PRIMARY KEY, source_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE,
+    target_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE, description TEXT NOT NULL, weight REAL NOT NULL,
+    strength REAL NOT NULL, descriptions TEXT NOT NULL);
+CREATE INDEX relationships_by_target ON relationships(target_id);
+CREATE INDEX relationships_by_source ON relationships(source_id);
+CREATE TABLE evidence (
+    relationship_id TEXT NOT NULL REFERENCES relationships(id) ON DELETE CASCADE,
+    chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL,
+    PRIMARY KEY (relationship_id, chunk_id, start, end));
+CREATE INDEX evidence_by_chunk ON evidence(chunk_id);
+CREATE TABLE communities (
+    id TEXT PRIMARY KEY, level INTEGER NOT NULL, ordinal INTEGER NOT NULL, parent_id TEXT, UNIQUE (level, ordinal));
+CREATE TABLE members (
+    community_id TEXT NOT NULL REFERENCES communities(id) ON DELETE CASCADE,
+    entity_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE, PRIMARY KEY (community_id, entity_id));
+CREATE INDEX members_by_entity ON members(entity_id);
+CREATE TABLE reports (
+    community_id TEXT PRIMARY KEY REFERENCES communities(id) ON DELETE CASCADE, input_hash TEXT NOT NULL, title TEXT NOT NULL,
+    summary TEXT NOT NULL, rating REAL NOT NULL, rating_explanation TEXT NOT NULL, findings TEXT NOT NULL, markdown TEXT NOT NULL);
+CREATE TABLE embeddings (
+    kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL, embedder TEXT NOT NULL, vector BLOB NOT NULL,
+    PRIMARY KEY (kind, subject_id));
+CREATE TABLE failures (
+    stage TEXT NOT NULL, subject TEXT NOT NULL, reason TEXT NOT NULL, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    PRIMARY KEY (stage, subject));
+CREATE TABLE answers (
+    id INTEGER PRIMARY KEY, question TEXT NOT NULL, mode TEXT NOT NULL, result TEXT NOT NULL,
+    at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, started_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, ended_at TEXT,
+    state TEXT NOT NULL, stage TEXT NOT NULL DEFAULT '', done INTEGER NOT NULL DEFAULT 0, total INTEGER NOT NULL DEFAULT 0)
+"""
+
+
+def open_index(folder: Path, *, create: bool = False, write: bool = False) -> Database:
+    """The database in an index folder. `create` makes it where it is missing; `write` applies migrations.
+
+    Raises NoIndex, IndexMismatch (made by a newer localrag), LocalragError (damaged or not writable).
+    """
+    path = folder / FILE_NAME
+    if not path.exists() and not create:
+        raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
+    try:
+        if create:
+            folder.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path if write or create else f"file:{path}?mode=rw", uri=not (write or create), timeout=30)
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
+        db = Database(connection)
+        if write or create:
+            db.enable_wal()
+            connection.execute("PRAGMA synchronous = NORMAL")
+        _check_version(db, path)
+        if write or create:
+            migrations.apply(db)
+    except sqlite3.OperationalError as error:
+        raise LocalragError(f"The index {path} cannot be opened for writing: {error}.",
+                            "Check the folder's permissions, or keep the index elsewhere: --index DIR") from error
+    except OSError as error:
+        raise LocalragError(f"The folder {folder} cannot be made: {error.strerror}.",
+                            "Keep the index elsewhere: --index DIR") from error
+    except sqlite3.DatabaseError as error:
+        raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
+    return db
+
+
+def _check_version(db: Database, path: Path) -> None:
+    known = {m.name for m in migrations._migrations}
+    newer = [m.name for m in migrations.applied(db) if m.name not in known]
+    if newer:
+        raise IndexMismatch(f"The index {path} was made by a newer localrag ({newer[-1]}).", "Upgrade: pip install --upgrade localrag")
+
+
+@contextmanager
+def writer_lock(folder: Path) -> Iterator[None]:
+    """Hold the one place for writing to an index; the kernel frees it when the process ends, however it ends. Raises IndexBusy."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / "writer.lock"
+    with lock.open("a+") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            f.seek(0)
+            raise IndexBusy(f"Another localrag (process {f.read().strip() or 'unknown'}) is writing to {folder}.",
+                            "Wait for it, or stop it; what it has done is saved.") from error
+        f.truncate(0)
+        f.write(str(os.getpid()))
+        f.flush()
+        yield

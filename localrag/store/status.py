@@ -1,0 +1,27 @@
+"""What an index holds, in one dictionary: the counts first, then the details."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.store import corpus, graph, ledger
+
+
+def status(db: Database, folder: Path) -> dict[str, Any]:
+    """Counts of documents, chunks, entities, relationships, communities, reports and failures; then levels, skipped files, failures,
+    the last run, tokens spent and the models the index is bound to."""
+    bound = ledger.settings(db)
+    run = ledger.last_run(db)
+    return {
+        **graph.counts(db),
+        "communities_per_level": graph.communities_per_level(db),
+        "skipped": [{"path": path, "reason": reason} for path, reason in corpus.skipped(db)],
+        "failed": [{"stage": f.stage, "subject": f.subject, "reason": f.reason} for f in ledger.failures(db)],
+        "run": {k: run[k] for k in ("state", "stage", "done", "total", "started_at", "ended_at")} if run else None,
+        "spent": ledger.spent(db),
+        "models": {kind: bound[kind] for kind in ("chat_model", "embedder") if kind in bound},
+        "settings": bound.get("settings", {}),
+        "index": str(folder),
+        "bytes": sum(f.stat().st_size for f in folder.iterdir() if f.is_file()),
+    }

@@ -1,0 +1,97 @@
+"""Plain text: sentences with exact offsets, Chinese/Japanese/Korean characters, whitespace."""
+
+import re
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_CJK_RUN = re.compile(f"[{CJK}]+")
+_BLOCK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[-*+•][ \t]|\d{1,3}[.)][ \t]|\|).*$|^[ \t]*$", re.MULTILINE)
+_LONGEST = 20_000  # characters handed to the splitter at once: its time grows faster than the text
+
+
+class Span(NamedTuple):
+    """Characters `start` to `end` of a text."""
+
+    start: int
+    end: int
+
+
+def sentences(text: str) -> list[Span]:
+    """The sentences of `text` in order, without surrounding whitespace; headings, list items and table rows stand alone.
+
+    pysbd splits paragraphs (rules for English or Chinese, whichever the paragraph is written in).
+    """
+    spans = []
+    for block in _blocks(text):
+        part = text[block.start : block.end]
+        for start, end in _split(part):
+            trimmed = trim(part, Span(start, end))
+            if trimmed.end > trimmed.start:
+                spans.append(Span(block.start + trimmed.start, block.start + trimmed.end))
+    return spans
+
+
+def trim(text: str, span: Span) -> Span:
+    """`span` without the whitespace (and the byte-order mark) at its ends."""
+    part = text[span.start : span.end]
+    lead = len(part) - len(part.lstrip("\ufeff").lstrip())
+    return Span(span.start + lead, span.end - (len(part) - len(part.rstrip())))
+
+
+def squeeze(text: str) -> str:
+    """The text on one line, whitespace runs as single spaces."""
+    return " ".join(text.split())
+
+
+def is_cjk(text: str) -> bool:
+    """Whether a fifth or more of the letters are Chinese, Japanese or Korean."""
+    letters = sum(c.isalpha() for c in text)
+    return letters > 0 and sum(map(len, _CJK_RUN.findall(text))) * 5 >= letters
+
+
+def cjk_bigrams(text: str) -> str:
+    """Every two adjacent CJK characters as a word of their own, which makes them findable without a dictionary."""
+    words: list[str] = []
+    for run in _CJK_RUN.findall(text):
+        words += [run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]
+    return " ".join(words)
+
+
+def _blocks(text: str) -> Iterator[Span]:
+    """Paragraphs, and single lines that are headings, list items or table rows."""
+    at = 0
+    for line in _BLOCK.finditer(text):
+        yield from _pieces(at, line.start())
+        yield from _pieces(line.start(), line.end())
+        at = line.end()
+    yield from _pieces(at, len(text))
+
+
+def _pieces(start: int, end: int) -> Iterator[Span]:
+    for at in range(start, end, _LONGEST):
+        yield Span(at, min(end, at + _LONGEST))
+
+
+def _split(part: str) -> list[tuple[int, int]]:
+    if not part.strip():
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        found = _splitter("zh" if is_cjk(part) else "en").segment(part)
+    spans = [(s.start, s.end) for s in found]
+    covered = all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    if not covered or sum(e - s for s, e in spans) < len(part.strip()) * 0.9:
+        return [(0, len(part))]  # the splitter lost its place: better one long sentence than a wrong offset
+    return spans
+
+
+@cache
+def _splitter(language: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the library's regular expressions predate today's warnings
+        import pysbd
+
+        return pysbd.Segmenter(language=language, clean=False, char_span=True)
