@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from localrag.text import CJK, is_cjk, sentences, squeeze
+from localrag.text import CJK, FUNCTION_WORDS, is_cjk, sentences, squeeze
 
 _ABBREVIATED = r"(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Capt|Gen|Col|Lt|No|[A-Z])\."
 _WORD = rf"(?:{_ABBREVIATED}(?=\s[A-Z])|[A-ZÀ-ÖØ-Þ](?:[^\W_]|[’'](?=\w)|-(?=\w))*)"
@@ -23,18 +23,6 @@ _QUOTED_CJK = re.compile(rf"[《“「『]([{CJK}A-Za-z0-9·]{{2,12}})[》”」
 _OPENING = frozenset("\"“'‘(_[")
 _NAME_FLAGS = ("nr", "ns", "nt", "nz")
 _CJK_SUFFIX = frozenset("港 岛 镇 市 县 省 村 路 街 巷 河 山 湖 号 学校 公司 委员会 银行 教堂 医院 合作社 报 周报 灯塔 码头 沙洲 协会 法庭 船长 杂货店".split())
-_NEVER = frozenset(
-    """i a an the this that these those it its he she they we you his her their our your my me him them us who whom whose which what
-    when where why how there here then than thus so such if or and but nor yet for from to of in on at by with without into onto upon
-    over under after before during since until till while as because though although unless whether not no yes oh ah alas well now
-    never always often sometimes perhaps indeed however therefore moreover meanwhile also even still again once twice both each every
-    all any some many much more most few several other another same own only just very too is are was were be been being am do does
-    did done have has had having will would shall should may might must can could let come go get give take make see look say said one
-    two three four five six seven eight nine ten don nothing nobody everybody anybody hallo hurrah pray thank thanks plenty please dear mr mrs
-    ms miss sir madam dr january february march april may june july august september october november december monday tuesday wednesday thursday friday
-    saturday sunday chapter section part page figure table note contents
-    title author illustration""".split()
-)
 _TITLES = frozenset("mr mrs ms miss dr sir lady lord captain father mother uncle aunt king queen st saint professor judge mayor".split())
 LIMIT = 24  # names offered for one chunk: the most frequent
 
@@ -60,7 +48,7 @@ class Case:
     def is_plain(self, word: str) -> bool:
         """Whether a capitalised word is only a sentence's first: it is a function word, or the document also writes it small."""
         low = _plain(word)
-        return low in _NEVER or re.split("['’]", low)[0] in _NEVER or (low in self.lower and low not in self.inside)
+        return low in FUNCTION_WORDS or re.split("['’]", low)[0] in FUNCTION_WORDS or (low in self.lower and low not in self.inside)
 
 
 def candidates(text: str, case: Case) -> list[str]:
@@ -77,7 +65,7 @@ def _capitalised(text: str, case: Case) -> Iterator[str]:
         words = run.group().split()
         while words and case.is_plain(words[0]) and not (len(words) > 1 and _plain(words[0]) in _TITLES):
             words = words[1:]
-        while words and (_plain(words[-1]) in _NEVER or re.fullmatch(_LINK, words[-1])):
+        while words and (_plain(words[-1]) in FUNCTION_WORDS or re.fullmatch(_LINK, words[-1])):
             words = words[:-1]
         while words and re.fullmatch(_LINK, words[0]):
             words = words[1:]

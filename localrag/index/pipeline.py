@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -21,6 +21,7 @@ from localrag.index.extract import extract, recipe
 from localrag.index.load import Skipped, find_files, load
 from localrag.index.quotes import Vectors, embed_texts, entity_quotes, relationship_quotes
 from localrag.index.resolve import resolve
+from localrag.index.topics import Topics
 from localrag.llm import Model, in_window
 from localrag.records import Chunk, Community, Document, Failure, Graph, Report, content_id
 from localrag.store import corpus, ledger, vectors
@@ -239,6 +240,7 @@ async def _reports(project: Project, style: str, tell: Tell) -> None:
         quotes = [q.text for found in (of_relationship, of_entity) for some in found.values() for q in some]
         tell("sentence vectors", 0, 1)
         write.vectors = embed_texts(quotes, project.embedder.embed)
+        write.topics = Topics(list(write.vectors))
         tell("sentence vectors", 1, 1)
     done = 0
     tell("reports", 0, len(levels))
@@ -264,7 +266,8 @@ class _Writer:
     style: str
     sources: reports.Sources
     tokenizer: Tokenizer
-    vectors: Vectors = None  # type: ignore[assignment]
+    vectors: Vectors = field(default_factory=dict)
+    topics: Topics | None = None
 
     async def report(self, community: Community, below: list[tuple[Community, Report]], stored: Report | None) -> Report:
         model = self.project.model
@@ -272,8 +275,8 @@ class _Writer:
         key = reports.input_hash(community, elements, reports.recipe(model.file.fingerprint, self.style))
         if stored is not None and stored.input_hash == key:
             return stored
-        if self.style == "extractive":
-            written = await reports.extractive_report(community, elements, key, self.sources, self.vectors, model)
+        if self.topics is not None:
+            written = reports.extractive_report(community, elements, key, self.sources, self.vectors, self.topics)
         else:
             written = await reports.abstractive_report(community, elements, key, model, self.project.settings.language)
         store.save_report(self.project.db, written, reports.markdown(written))

@@ -1,5 +1,6 @@
 """Verbatim sentences around mentions and evidence, and the choice of a central and varied few among them."""
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.records import Chunk, Graph, Quote
-from localrag.text import Span, sentences, squeeze
+from localrag.text import Span, is_cjk, sentences, squeeze
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 Vectors = Mapping[str, NDArray[np.float32]]  # squeezed text → unit vector
@@ -20,22 +21,21 @@ def _spans(text: str) -> tuple[Span, ...]:
     return tuple(sentences(text))
 
 
-def sentence_quote(chunk: Chunk, start: int, end: int) -> Quote:
-    """The sentence or sentences of `chunk` that hold characters `start` to `end` of the document."""
+def sentence_quotes(chunk: Chunk, start: int, end: int) -> list[Quote]:
+    """The sentences of `chunk` that hold characters `start` to `end` of the document."""
     spans = _spans(chunk.text)
     starts = [s.start for s in spans]
     first = max(0, bisect_right(starts, start - chunk.start) - 1)
     last = max(first, bisect_right(starts, max(start, end - 1) - chunk.start) - 1)
-    a, b = spans[first].start, spans[last].end
-    return Quote(chunk.id, chunk.start + a, chunk.start + b, chunk.text[a:b])
+    return [Quote(chunk.id, chunk.start + a, chunk.start + b, chunk.text[a:b]) for a, b in spans[first : last + 1]]
 
 
 def relationship_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Quote]]:
-    """For each relationship, the passages that state it, each once although chunks overlap."""
+    """For each relationship, the sentences that state it, each once although chunks overlap."""
     found: defaultdict[str, dict[str, Quote]] = defaultdict(dict)
     for e in graph.evidence:
-        quote = sentence_quote(chunks[e.chunk_id], e.start, e.end)
-        found[e.relationship_id].setdefault(squeeze(quote.text), quote)
+        for quote in sentence_quotes(chunks[e.chunk_id], e.start, e.end):
+            found[e.relationship_id].setdefault(squeeze(quote.text), quote)
     return {key: list(quotes.values()) for key, quotes in found.items()}
 
 
@@ -44,7 +44,7 @@ def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Q
     found: defaultdict[str, dict[str, Quote]] = defaultdict(dict)
     names: defaultdict[str, set[str]] = defaultdict(set)
     for m in graph.mentions:
-        quote = sentence_quote(chunks[m.chunk_id], m.start, m.end)
+        quote = sentence_quotes(chunks[m.chunk_id], m.start, m.end)[0]
         found[m.entity_id].setdefault(squeeze(quote.text), quote)
         names[squeeze(quote.text)].add(m.entity_id)
     return {
@@ -53,27 +53,41 @@ def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Q
     }
 
 
+_UNFIT = re.compile(r"^(?:#|[-*+•|]|\d+[.):]|[a-zà-ÿ])")  # headings, list items, times, halves of sentences
+_LEANING = re.compile(  # what leans on the sentence before it
+    r"^[\"'“‘(]*(?:he|she|it|they|we|i|you|his|her|its|their|my|our|your|this|that|these|those|there|then|but|and|so|or|yet|him|them"
+    r"|such|another|both|here|他|她|它|我|你|这|那|此)\b|^[\"'“‘(]*[他她它我你这那此其]", re.IGNORECASE)
+_FIRST_PERSON = re.compile(r"\b(?:I|my|me|our|us|we|you|your)\b|[我你您]")
+
+
 def telling(text: str, entities: int) -> float:
-    """How much a sentence is worth quoting by its form alone: a full sentence of readable length that names several entities."""
-    length = len(text)
+    """How much a sentence is worth quoting by its form alone: it stands on its own, has a readable length and names several entities."""
+    if _UNFIT.match(text):
+        return 0.0
+    length = len(text) * (3 if is_cjk(text) else 1)
     readable = 1.0 if 60 <= length <= 280 else 0.5 if 30 <= length <= 400 else 0.0
     finished = 1.0 if text.rstrip("\"'”’)»』」").endswith((".", "!", "?", "。", "！", "？")) else 0.0
-    return readable + finished + 0.4 * min(entities, 4)
+    alone = 0.0 if _LEANING.match(text) else 0.5 if _FIRST_PERSON.search(text) else 1.0
+    return readable + finished + alone + 0.2 * min(entities, 4)
 
 
-def most_central(quotes: Sequence[Quote], vectors: Vectors, k: int, *, diversity: float = 0.5) -> list[Quote]:
-    """Up to `k` quotes near the centre of all and unlike each other (maximal marginal relevance, Carbonell and Goldstein 1998)."""
+def most_central(quotes: Sequence[Quote], vectors: Vectors, names: Sequence[str], k: int) -> list[Quote]:
+    """Up to `k` quotes near the centre of all, telling in form, and unlike each other (see `marginal_relevance`)."""
     texts = [squeeze(q.text) for q in quotes]
     if not texts:
         return []
     matrix = np.stack([vectors[t] for t in texts])
     centre = matrix.mean(axis=0)
-    relevance = matrix @ (centre / max(float(np.linalg.norm(centre)), 1e-9)) + [0.1 * telling(t, 1) for t in texts]
-    return [quotes[i] for i in marginal_relevance(relevance, matrix, k, diversity=diversity)]
+    form = np.array([telling(t, sum(n in t for n in names)) for t in texts], np.float32)
+    relevance = matrix @ (centre / max(float(np.linalg.norm(centre)), 1e-9)) + 0.2 * form
+    return [quotes[i] for i in marginal_relevance(relevance, matrix, k) if form[i] > 0 or len(texts) < k]
 
 
 def marginal_relevance(relevance: NDArray[np.float32], matrix: NDArray[np.float32], k: int, *, diversity: float = 0.5) -> list[int]:
-    """Row numbers of `matrix`, (n, d) unit vectors, best first: relevant, and unlike the rows chosen before."""
+    """Row numbers of `matrix`, (n, d) unit vectors, best first: relevant, and unlike the rows chosen before.
+
+    Maximal marginal relevance (Carbonell and Goldstein 1998).
+    """
     chosen: list[int] = []
     closest = np.zeros(len(relevance), np.float32)
     left = np.ones(len(relevance), bool)

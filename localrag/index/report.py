@@ -5,15 +5,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from localrag.index.quotes import Vectors, most_central, telling
+from localrag.index.quotes import Vectors, most_central
+from localrag.index.topics import Topics, title
 from localrag.llm import Model
-from localrag.llm.grammar import json_object, line
+from localrag.llm.grammar import json_object
 from localrag.llm.prompts import load_prompt
 from localrag.records import Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
 from localrag.text import squeeze
 
 FINDINGS = 6  # of an extractive report
-TITLE_CHARACTERS = 70
 MAX_TOKENS = 1600  # of an abstractive report
 
 
@@ -117,29 +117,23 @@ def input_hash(community: Community, elements: Sequence[Element], recipe: str) -
 
 def recipe(model_fingerprint: str, style: str) -> str:
     """What all reports depend on besides the graph."""
-    name = "extractive/title" if style == "extractive" else "abstractive/report"
-    return content_id("report 1", model_fingerprint, style, load_prompt(name).hash)
+    if style == "extractive":
+        return content_id("report 1", style)
+    return content_id("report 1", style, model_fingerprint, load_prompt("abstractive/report").hash)
 
 
-async def extractive_report(
-    community: Community, elements: Sequence[Element], key: str, sources: Sources, vectors: Vectors, model: Model
-) -> Report:
-    """A report of verbatim sentences: the most central and varied; the model writes the title only."""
+def extractive_report(community: Community, elements: Sequence[Element], key: str, sources: Sources, vectors: Vectors, topics: Topics) -> Report:
+    """A report of verbatim sentences, the most central and varied, under a title of names and words that stand out; no model."""
     pool = {squeeze(q.text): q for e in elements for q in e.quotes}
-    chosen = most_central(list(pool.values()), vectors, FINDINGS)
     members = sorted((sources.entities[i] for i in community.entity_ids), key=lambda e: (-e.degree, e.name))
+    names = [e.name for e in members]
+    chosen = most_central(list(pool.values()), vectors, names, FINDINGS)
     texts = [squeeze(q.text) for q in chosen]
-    title = await _title([e.name for e in members[:5]], texts, model)
     findings = tuple(Finding(_heading(t, members), t, (q,)) for t, q in zip(texts, chosen, strict=True))
-    lead = sorted(range(len(texts)), key=lambda i: -telling(texts[i], 1))[:2]
     rating, why = _weight(community, sources)
-    return Report(community.id, key, title, " ".join(texts[i] for i in sorted(lead)), rating, why, findings)
-
-
-async def _title(names: Sequence[str], texts: Sequence[str], model: Model) -> str:
-    messages = load_prompt("extractive/title").fill(names=", ".join(names), text=" ".join(texts[:3])[:900])
-    reply = await model.ask("title", messages, max_tokens=4 * TITLE_CHARACTERS, grammar=line(TITLE_CHARACTERS))  # 4 bytes a character
-    return reply.text.strip()
+    return Report(
+        community.id, key, title(names, topics.words(list(pool), [e.name for e in sources.entities.values()])), " ".join(texts[:2]), rating,
+        why, findings)
 
 
 def _heading(text: str, members: Sequence[Entity]) -> str:

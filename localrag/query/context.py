@@ -1,5 +1,6 @@
 """Finding and packing what an answer is made from: nearest passages, the entities a question names, budgets in tokens."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from localrag.index.quotes import marginal_relevance, telling
 from localrag.records import Chunk, Quote
 from localrag.store import corpus, graph, vectors
 from localrag.store.search import search_chunks
-from localrag.text import is_cjk, sentences, squeeze
+from localrag.text import FUNCTION_WORDS, cjk_bigrams, is_cjk, sentences, squeeze
 
 T = TypeVar("T")
 RANK_CONSTANT = 60  # reciprocal rank fusion, Cormack et al. 2009
@@ -84,23 +85,44 @@ def chunk_quotes(chunks: Iterable[Chunk]) -> list[Quote]:
 def best_quotes(question: Question, quotes: Sequence[Quote], project: Project, k: int, names: Sequence[str] = ()) -> list[Quote]:
     """The `k` sentences that answer best: near the question, naming what it names, well formed, unlike each other."""
     texts = [squeeze(q.text) for q in quotes]
-    kept = [i for i, t in enumerate(texts) if len(t) >= (8 if is_cjk(t) else 25)]
+    form = [telling(t, 1) for t in texts]
+    kept = [i for i in range(len(texts)) if form[i] > 1] or list(range(len(texts)))
     if not kept:
         return []
     matrix = project.embedder.embed([texts[i] for i in kept])
-    mentions = np.array([sum(n.lower() in texts[i].lower() for n in names) for i in kept], np.float32)
-    form = np.array([telling(texts[i], 1) for i in kept], np.float32)
-    relevance = matrix @ question.vector + 0.15 * np.minimum(mentions, 2) + 0.04 * form
-    if is_cjk(question.text):
-        relevance += np.array([_shared_characters(question.text, texts[i]) for i in kept], np.float32)
-    chosen = marginal_relevance(relevance, matrix, k, diversity=0.3)
+    mentions = np.array([any(n.lower() in texts[i].lower() for n in names) for i in kept], np.float32)
+    shape = np.array([form[i] for i in kept], np.float32)
+    asked = without_names(question.text, names)
+    words = np.array(word_overlap(asked, [texts[i] for i in kept]), np.float32)
+    same_script = np.array([is_cjk(texts[i]) == is_cjk(question.text) for i in kept], np.float32)
+    relevance = matrix @ question.vector + 0.6 * words + 0.1 * mentions + 0.05 * shape + 0.3 * same_script
+    chosen = marginal_relevance(relevance, matrix, k, diversity=0.25)
     best = float(relevance[chosen[0]])
-    return [quotes[kept[i]] for i in chosen if relevance[i] > 0.5 * best]
+    return [quotes[kept[i]] for i in chosen if relevance[i] > 0.55 * best]
 
 
-def _shared_characters(a: str, b: str) -> float:
-    mine = {a[i : i + 2] for i in range(len(a) - 1)}
-    return sum(p in b for p in mine) / max(1, len(mine))
+def word_overlap(question: str, texts: Sequence[str]) -> list[float]:
+    """The share of the question's words that each text has, rare words counting more (inverse document frequency); 0 to 1.
+
+    Words are cut to five letters, which joins most inflections; CJK text counts by character pairs.
+    """
+    wanted = _stems(question)
+    have = [_stems(t) for t in texts]
+    weight = {w: math.log((1 + len(texts)) / (0.5 + sum(w in h for h in have))) for w in wanted}
+    total = sum(weight.values()) or 1.0
+    return [sum(weight[w] for w in wanted & h) / total for h in have]
+
+
+def without_names(text: str, names: Sequence[str]) -> str:
+    """What is left of a question when the names in it are taken out."""
+    for name in sorted(names, key=len, reverse=True):
+        text = re.sub(re.escape(name), " ", text, flags=re.IGNORECASE)
+    return text
+
+
+def _stems(text: str) -> set[str]:
+    words = (w for w in re.findall(r"[^\W_]{3,}", text.lower()) if not is_cjk(w) and w not in FUNCTION_WORDS)
+    return {w[:5] for w in words} | set(cjk_bigrams(text).split())
 
 
 def entity_names(project: Project) -> dict[str, str]:

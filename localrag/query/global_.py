@@ -18,7 +18,7 @@ from localrag.query.context import Question
 from localrag.query.write import write_prose
 from localrag.records import Quote, Report
 from localrag.store import graph, vectors
-from localrag.text import squeeze
+from localrag.text import is_cjk, squeeze
 
 REPORTS = 30  # a level with about this many reports is the default: enough detail, few enough calls
 BATCH = 1800  # tokens of reports in one map call
@@ -73,7 +73,7 @@ def _extractive(question: Question, reports: list[Report], project: Project) -> 
     if not found:
         return ()
     near = matrix[[row[r.community_id] for r in found]]
-    score = 100 * np.clip(0.5 * (near @ question.vector) + 0.05 * np.array([r.rating for r in found]), 0, 1)
+    score = 100 * np.clip(0.4 * (near @ question.vector) + 0.08 * np.array([r.rating for r in found]), 0, 1)
     kept = [i for i in range(len(found)) if score[i] > 0]
     order = marginal_relevance((score[kept] / 100).astype(np.float32), near[kept], POINTS, diversity=0.4)
     return tuple(_report_point(found[kept[i]], question, project) for i in order)
@@ -82,8 +82,10 @@ def _extractive(question: Question, reports: list[Report], project: Project) -> 
 def _report_point(report: Report, question: Question, project: Project) -> Point:
     quotes = list(dict.fromkeys(q for f in report.findings for q in f.quotes))
     relevance = project.embedder.embed([squeeze(q.text) for q in quotes]) @ question.vector
-    best = sorted(sorted(range(len(quotes)), key=lambda i: -(relevance[i] - 0.05 * i))[:2])
-    chosen = tuple(quotes[i] for i in best)
+    # Findings come most central first, which decides unless one is clearly nearer the question.
+    foreign = [is_cjk(q.text) != is_cjk(question.text) for q in quotes]
+    order = sorted(range(len(quotes)), key=lambda i: (foreign[i], i - 8 * float(relevance[i])))
+    chosen = tuple(quotes[i] for i in order[:2])
     return Point(" ".join(squeeze(q.text) for q in chosen), chosen, report.title)
 
 
