@@ -30,7 +30,7 @@ class Settings:
     def from_json(cls, values: dict[str, Any]) -> "Settings":
         """The settings that `to_json` wrote; unknown names are ignored, missing ones take today's default."""
         known = {f.name for f in fields(cls)}
-        kept = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known}
+        kept: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known}
         return cls(**kept)
 
 

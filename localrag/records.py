@@ -167,6 +167,12 @@ class Report:
     rating_explanation: str
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def markdown(self) -> str:
+        """The report as text: title, summary, findings."""
+        findings = (f"## {f.summary}\n\n{f.explanation}" for f in self.findings)
+        return "\n\n".join([f"# {self.title}", self.summary, *findings])
+
 
 @dataclass(frozen=True, slots=True)
 class Citation:

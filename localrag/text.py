@@ -4,25 +4,29 @@ import re
 import warnings
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _CJK_RUN = re.compile(f"[{CJK}]+")
 _BLOCK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[-*+•][ \t]|\d{1,3}[.)][ \t]|\|).*$|^[ \t]*$", re.MULTILINE)
+_WRAP = re.compile(r"(?<=[^\n]{45})\n(?=[^\s])")  # the line was long: it was wrapped, and the sentence goes on
 _LONGEST = 20_000  # characters handed to the splitter at once: its time grows faster than the text
 
 # English words that are no name and say nothing of what a text is about.
 FUNCTION_WORDS = frozenset(
-    """i a an the this that these those it its he she they we you his her their our your my me him them us who whom whose which what
-    when where why how there here then than thus so such if or and but nor yet for from to of in on at by with without into onto upon
-    over under after before during since until till while as because though although unless whether not no yes oh ah alas well now
-    never always often sometimes perhaps indeed however therefore moreover meanwhile also even still again once twice both each every
-    all any some many much more most few several other another same own only just very too is are was were be been being am do does
-    did done have has had having will would shall should may might must can could let come go get give take make see look say said one
-    two three four five six seven eight nine ten don nothing nobody everybody anybody hallo hurrah pray thank thanks plenty please dear mr mrs
-    ms miss sir madam dr january february march april may june july august september october november december monday tuesday wednesday thursday friday
-    saturday sunday chapter section part page figure table note contents
-    title author illustration""".split()
+    """
+    i a an the this that these those it its he she they we you his her their our your my me him them us who whom whose which what
+    when where why how there here then than thus so such if or and but nor yet for from to of in on at by with without into onto
+    upon over under after before during since until till while as because though although unless whether not no yes oh ah alas
+    well now never always often sometimes perhaps indeed however therefore moreover meanwhile also even still again once twice
+    both each every all any some many much more most few several other another same own only just very too is are was were be been
+    being am do does did done have has had having will would shall should may might must can could let come go get give take make
+    see look say said one two three four five six seven eight nine ten don nothing nobody everybody anybody hallo hurrah pray
+    thank thanks plenty please dear mr mrs ms miss sir madam dr january february march april may june july august september
+    october november december monday tuesday wednesday thursday friday saturday sunday chapter section part page figure table note
+    contents title author illustration
+    """.split()
 )
 
 
@@ -92,11 +96,12 @@ def _pieces(start: int, end: int) -> Iterator[Span]:
 def _split(part: str) -> list[tuple[int, int]]:
     if not part.strip():
         return []
+    flowing = _WRAP.sub(" ", part)  # as long as before: offsets stay
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        found = _splitter("zh" if is_cjk(part) else "en").segment(part)
+        found = _splitter("zh" if is_cjk(part) else "en").segment(flowing)
     spans = [(s.start, s.end) for s in found]
-    covered = all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    covered = all(a[1] <= b[0] for a, b in pairwise(spans))
     if not covered or sum(e - s for s, e in spans) < len(part.strip()) * 0.9:
         return [(0, len(part))]  # the splitter lost its place: better one long sentence than a wrong offset
     return spans

@@ -11,7 +11,12 @@ from localrag.errors import LocalragError
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
 
 app = typer.Typer(
-    name="localrag", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None, epilog=EPILOG,
+    name="localrag",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    epilog=EPILOG,
     help="Ask questions of your own files, with answers that prove their sources. Nothing leaves this machine.\n\n"
     "localrag index ./docs — build or update (safe to stop, the same command goes on)\n\n"
     'localrag ask "What are the main themes?" --mode global — an answer with verified citations',
@@ -26,7 +31,9 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def _options(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version.")) -> None:
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
     """What every command shares."""
 
 

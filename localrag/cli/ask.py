@@ -10,15 +10,17 @@ import typer
 from localrag.cli.index import IndexOption, ModelOption
 
 if TYPE_CHECKING:
-    from localrag.index.pipeline import Project
+    from localrag.llm.project import Project
 
 MODES = ("local", "global", "basic")
 
 
 def ask_command(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know.")],
-    mode: Annotated[str, typer.Option("--mode", "--method", help="local: about particular things · global: about everything · basic: nearest "
-                                      "passages.")] = "local",
+    mode: Annotated[
+        str,
+        typer.Option("--mode", "--method", help="local: about particular things · global: about everything · basic: nearest passages."),
+    ] = "local",
     level: Annotated[int | None, typer.Option("--level", help="Community level of a global question; 0 is the coarsest.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Shuffles the reports of a global question.")] = 0,
     index: IndexOption = None,

@@ -9,11 +9,21 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
-from localrag.index.pipeline import Outcome, Project
+from localrag.index.pipeline import Outcome
 from localrag.index.pipeline import Progress as StageProgress
+from localrag.llm.project import Project
 from localrag.records import Answer, Citation
 from localrag.store import corpus, graph
 from localrag.text import squeeze
@@ -38,8 +48,16 @@ class IndexProgress:
         self._stage, self._stage_started, self._tokens_before = "", self._started, 0
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
-            SpinnerColumn(), TextColumn("{task.description:<17}"), BarColumn(bar_width=30), MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]:>10}"), TimeElapsedColumn(), TimeRemainingColumn(), console=err, transient=False)
+            SpinnerColumn(),
+            TextColumn("{task.description:<17}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]:>10}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=err,
+            transient=False,
+        )
         self._live = not quiet and err.is_terminal
         if self._live:
             self._bars.start()
@@ -93,15 +111,19 @@ def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
     if outcome.changed == 0 and project.model.calls == 0:
         say(f"Nothing new in {outcome.files} files; the index is complete ({seconds:.1f} s).")
     else:
-        say(f"{counts['documents']} documents · {counts['chunks']} chunks · {counts['entities']} entities · {counts['relationships']} "
+        say(
+            f"{counts['documents']} documents · {counts['chunks']} chunks · {counts['entities']} entities · {counts['relationships']} "
             f"relationships · {counts['communities']} communities · {counts['reports']} reports in {duration(seconds)} "
-            f"({project.model.calls} calls, {project.model.output_tokens} tokens written)")
+            f"({project.model.calls} calls, {project.model.output_tokens} tokens written)"
+        )
     if outcome.skipped:
         first = ", ".join(f"{s.path} ({s.reason})" for s in outcome.skipped[:3])
         say(f"{len(outcome.skipped)} files left out: {first}{' …' if len(outcome.skipped) > 3 else ''}. All: localrag status")
     if outcome.failures:
-        say(f"{len(outcome.failures)} of {counts['chunks']} chunks gave no graph: {outcome.failures[0].reason} "
-            "Retry: run the same command again.")
+        say(
+            f"{len(outcome.failures)} of {counts['chunks']} chunks gave no graph: {outcome.failures[0].reason} "
+            "Retry: run the same command again."
+        )
     if counts["chunks"] and not counts["entities"]:
         say('No entity was found in these files; questions are answered from the passages: localrag ask "…" --mode basic')
     elif outcome.changed or project.model.calls:
@@ -131,11 +153,21 @@ def shown_path(path: str, project: Project) -> str:
 
 def answer_json(answer: Answer, project: Project) -> dict[str, Any]:
     """The answer as `--json` prints it."""
-    citations = [{"n": c.n, "path": shown_path(c.path, project), "start": c.start, "end": c.end, "quote": c.quote} for c in answer.citations]
+    citations = [
+        {"n": c.n, "path": shown_path(c.path, project), "start": c.start, "end": c.end, "quote": c.quote} for c in answer.citations
+    ]
     return {
-        "answer": answer.answer, "mode": answer.mode, "level": answer.level, "citations": citations, "calls": answer.calls,
-        "prompt_tokens": answer.prompt_tokens, "output_tokens": answer.output_tokens, "seconds": answer.seconds, "style": answer.style,
-        "note": answer.note}
+        "answer": answer.answer,
+        "mode": answer.mode,
+        "level": answer.level,
+        "citations": citations,
+        "calls": answer.calls,
+        "prompt_tokens": answer.prompt_tokens,
+        "output_tokens": answer.output_tokens,
+        "seconds": answer.seconds,
+        "style": answer.style,
+        "note": answer.note,
+    }
 
 
 def print_answer(answer: Answer, project: Project, stream: Stream) -> None:

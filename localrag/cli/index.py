@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from localrag.index.pipeline import Outcome, Project
+    from localrag.index.pipeline import Outcome
+    from localrag.llm.project import Project
 
 IndexOption = Annotated[Path | None, typer.Option("--index", "-i", metavar="DIR", help="The index folder; else the nearest .localrag.")]
 ModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME|PATH", help="A model of models.toml, or a GGUF file.")]
@@ -46,8 +47,11 @@ def run_index(paths: list[Path], project: "Project", *, quiet: bool) -> "Outcome
             progress.close()
             counts = graph.counts(project.db)
             done, total = progress.extraction
-            sys.stderr.write(f"\nStopped. Saved: {counts['documents']} documents, {counts['chunks']} chunks"
-                             + (f", {done} of {total} extracted" if total else "") + ". The same command goes on from here.\n")
+            sys.stderr.write(
+                f"\nStopped. Saved: {counts['documents']} documents, {counts['chunks']} chunks"
+                + (f", {done} of {total} extracted" if total else "")
+                + ". The same command goes on from here.\n"
+            )
             raise typer.Exit(130) from None
     if not quiet:
         say_outcome(outcome, project, progress.seconds)

@@ -35,7 +35,7 @@ class Embedder:
                 owners.append(n)
                 weights.append(tokens)
         vectors = model.encode(parts, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True)
-        summed = np.zeros((len(texts), vectors.shape[1] if len(parts) else 0), np.float32)
+        summed = np.zeros((len(texts), vectors.shape[1] if parts else 0), np.float32)
         np.add.at(summed, owners, vectors * np.asarray(weights, np.float32)[:, None])
         norms = np.linalg.norm(summed, axis=1, keepdims=True)
         return np.asarray(summed / np.maximum(norms, 1e-12), np.float32)
@@ -44,7 +44,9 @@ class Embedder:
         """The text in pieces that fit the model's window, each with its number of tokens."""
         model = self._load()
         room = model.max_seq_length - 2  # [CLS] and [SEP]
-        spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)["offset_mapping"]
+        spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)[
+            "offset_mapping"
+        ]
         if len(spans) <= room:
             return [(text, max(1, len(spans)))]
         cuts = range(0, len(spans), room)
@@ -56,8 +58,8 @@ class Embedder:
             from sentence_transformers import SentenceTransformer
             from transformers.utils import logging
 
-            logging.set_verbosity_error()
-            logging.disable_progress_bar()
+            logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+            logging.disable_progress_bar()  # type: ignore[no-untyped-call]
             torch.set_num_threads(free_cores())
             try:
                 self._model = SentenceTransformer(str(self.file.path), device="cpu", local_files_only=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.sampler import Constraint, Grammar, Sampler, Sampling
+from localrag.engine.sampler import GREEDY, Constraint, Grammar, Sampler, Sampling
 from localrag.engine.scheduler import Cell, Scheduler, Sequence, Step, read
 from localrag.errors import ContextTooSmall, EngineFailed
 
@@ -29,11 +29,14 @@ class Backend(Protocol):
     """What the engine asks of a model: `llama.Llama`, or the fake of the tests."""
 
     parameters: int
-    chat: Chat
     n_ctx: int
     slots: int
     can_truncate: bool
     end_tokens: frozenset[int]
+
+    @property
+    def chat(self) -> Chat:
+        """The chat template."""
 
     def tokenize(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
         """The tokens of a text."""
@@ -64,7 +67,7 @@ class Request:
     cells: tuple[Cell, ...]
     max_tokens: int
     grammar: Grammar | None = None
-    sampling: Sampling = Sampling()
+    sampling: Sampling = GREEDY
     stop: tuple[str, ...] = ()
     priority: int = 0
     on_text: Callable[[str], None] | None = None  # called on the event loop with each new stretch of text
@@ -119,7 +122,9 @@ class Engine:
         if needed > window:
             raise ContextTooSmall(
                 f"A prompt of {len(request.cells)} tokens and an answer of up to {request.max_tokens} need {needed} tokens; "
-                f"the model's window here is {window}.", "Use a model with a larger window, or a smaller chunk size.")
+                f"the model's window here is {window}.",
+                "Use a model with a larger window, or a smaller chunk size.",
+            )
         loop = asyncio.get_running_loop()
         sequence = Sequence(list(request.cells), request.max_tokens, request.priority)
         job = _Job(request, loop, loop.create_future(), sequence)
@@ -191,9 +196,7 @@ class Engine:
         for sequence, count in step.runs:
             end = sequence.computed + count
             assert sequence.slot is not None
-            rows += [
-                (sequence.cells[i].token, i, sequence.slot, i == len(sequence.cells) - 1) for i in range(sequence.computed, end)
-            ]
+            rows += [(sequence.cells[i].token, i, sequence.slot, i == len(sequence.cells) - 1) for i in range(sequence.computed, end)]
         spare = self._fill_gaps(rows)
         try:
             logits = self.backend.decode(sorted(rows + spare, key=lambda row: row[2]))
@@ -216,7 +219,8 @@ class Engine:
         used = {row[2] for row in rows}
         if len(used) < 2 or not self.backend.can_truncate:
             return []
-        return [(rows[0][0], self.scheduler.held(slot), slot, False) for slot in range(min(used), max(used)) if slot not in used]
+        gaps = {slot: self.scheduler.held(slot) for slot in range(min(used), max(used)) if slot not in used}
+        return [(rows[0][0], held, slot, False) for slot, held in gaps.items() if held < self.backend.n_ctx]
 
     def _take(self, job: _Job, row: NDArray[np.float32]) -> None:
         """Draw a job's next token from its row, append it with what it forces, and finish the job where it is complete."""
@@ -259,8 +263,14 @@ class Engine:
         self.scheduler.release(job.sequence)
         self._jobs.pop(job.sequence, None)
         generation = Generation(
-            job.text, complete, tuple(job.sequence.cells), len(job.request.cells), len(job.sequence.generated), job.forced,
-            time.perf_counter() - job.started)
+            job.text,
+            complete,
+            tuple(job.sequence.cells),
+            len(job.request.cells),
+            len(job.sequence.generated),
+            job.forced,
+            time.perf_counter() - job.started,
+        )
         self._settle(job, generation)
 
     def _fail(self, jobs: list[_Job], error: Exception) -> None:

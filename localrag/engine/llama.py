@@ -118,8 +118,10 @@ class Llama:
             raise ModelError(f"{self.path.name} carries no chat template: it is not an instruction-tuned chat model.", "Give a chat model.")
         if "strftime_now" in template:  # today's date in the prefix would make every cached answer expire overnight
             template = re.sub(r"strftime_now\([^)]*\)", "''", template)
-        bos, eos = (self.piece(t).decode(errors="replace") if t >= 0 else "" for t in (
-            llama_cpp.llama_vocab_bos(self._vocab), llama_cpp.llama_vocab_eos(self._vocab)))
+        bos, eos = (
+            self.piece(t).decode(errors="replace") if t >= 0 else ""
+            for t in (llama_cpp.llama_vocab_bos(self._vocab), llama_cpp.llama_vocab_eos(self._vocab))
+        )
         formatter = Jinja2ChatFormatter(template=template, eos_token=eos, bos_token=bos)
         return ChatFormat(formatter, bos if llama_cpp.llama_vocab_get_add_bos(self._vocab) else "")
 
@@ -186,7 +188,8 @@ class _Rows:
         self.n_seq[:] = 1
         row_pointers = self.seq.ctypes.data + 4 * np.arange(size, dtype=np.uint64)
         self._pointers = (ctypes.POINTER(llama_cpp.llama_seq_id) * size)(
-            *(ctypes.cast(int(p), ctypes.POINTER(llama_cpp.llama_seq_id)) for p in row_pointers))
+            *(ctypes.cast(int(p), ctypes.POINTER(llama_cpp.llama_seq_id)) for p in row_pointers)
+        )
 
     def fill(self, rows: Seq[tuple[int, int, int, bool]]) -> llama_cpp.llama_batch:
         n = len(rows)

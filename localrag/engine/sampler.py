@@ -36,6 +36,9 @@ class Sampling:
     seed: int = 0
 
 
+GREEDY = Sampling()
+
+
 class Constraint:
     """One generation's grammar state: which tokens may come next, and whether the text is complete."""
 
@@ -121,4 +124,3 @@ class Sampler:
             cut[kept] = p[kept]
             p = cut / cut.sum()
         return int(self._random.choice(len(p), p=p))
-

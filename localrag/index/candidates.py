@@ -22,8 +22,16 @@ _ENDING = re.compile(r"(?:['’]s|['’]|-)$")
 _QUOTED_CJK = re.compile(rf"[《“「『]([{CJK}A-Za-z0-9·]{{2,12}})[》”」』]")
 _OPENING = frozenset("\"“'‘(_[")
 _NAME_FLAGS = ("nr", "ns", "nt", "nz")
-_CJK_SUFFIX = frozenset("港 岛 镇 市 县 省 村 路 街 巷 河 山 湖 号 学校 公司 委员会 银行 教堂 医院 合作社 报 周报 灯塔 码头 沙洲 协会 法庭 船长 杂货店".split())
-_TITLES = frozenset("mr mrs ms miss dr sir lady lord captain father mother uncle aunt king queen st saint professor judge mayor".split())
+_CJK_SUFFIX = frozenset(
+    """
+    港 岛 镇 市 县 省 村 路 街 巷 河 山 湖 号 学校 公司 委员会 银行 教堂 医院 合作社 报 周报 灯塔 码头 沙洲 协会 法庭 船长 杂货店
+    """.split()
+)
+_TITLES = frozenset(
+    """
+    mr mrs ms miss dr sir lady lord captain father mother uncle aunt king queen st saint professor judge mayor
+    """.split()
+)
 LIMIT = 24  # names offered for one chunk: the most frequent
 
 

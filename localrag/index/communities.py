@@ -56,8 +56,7 @@ def _split(network: Any, seed: int) -> list[list[int]]:
     """Leiden on weighted modularity; the parts largest first, then by their smallest member."""
     if not network.vcount():
         return []
-    partition = leidenalg.find_partition(
-        network, leidenalg.ModularityVertexPartition, weights="weight", n_iterations=ITERATIONS, seed=seed)
+    partition = leidenalg.find_partition(network, leidenalg.ModularityVertexPartition, weights="weight", n_iterations=ITERATIONS, seed=seed)
     return sorted((sorted(part) for part in partition if part), key=lambda part: (-len(part), part))
 
 

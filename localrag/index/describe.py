@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from localrag.index.quotes import entity_quotes, relationship_quotes, telling
 from localrag.llm import Model
 from localrag.llm.grammar import line
 from localrag.llm.prompts import load_prompt
+from localrag.quotes import entity_quotes, relationship_quotes, telling
 from localrag.records import Chunk, Graph, Quote
 from localrag.text import squeeze
 
@@ -22,15 +22,18 @@ async def describe(graph: Graph, chunks: Mapping[str, Chunk], model: Model, styl
         return replace(
             graph,
             entities=tuple(replace(e, description=_join(of_entity.get(e.id, ()))) for e in graph.entities),
-            relationships=tuple(replace(r, description=_join(_best(of_relationship.get(r.id, ())))) for r in graph.relationships))
+            relationships=tuple(replace(r, description=_join(_best(of_relationship.get(r.id, ())))) for r in graph.relationships),
+        )
     names = {e.id: e.name for e in graph.entities}
     entities = await asyncio.gather(*(summarise(e.name, e.descriptions, model) for e in graph.entities))
     relationships = await asyncio.gather(
-        *(summarise(f"{names[r.source_id]} and {names[r.target_id]}", r.descriptions, model) for r in graph.relationships))
+        *(summarise(f"{names[r.source_id]} and {names[r.target_id]}", r.descriptions, model) for r in graph.relationships)
+    )
     return replace(
         graph,
         entities=tuple(replace(e, description=d) for e, d in zip(graph.entities, entities, strict=True)),
-        relationships=tuple(replace(r, description=d) for r, d in zip(graph.relationships, relationships, strict=True)))
+        relationships=tuple(replace(r, description=d) for r, d in zip(graph.relationships, relationships, strict=True)),
+    )
 
 
 async def summarise(subject: str, descriptions: Sequence[str], model: Model) -> str:

@@ -72,7 +72,8 @@ async def _extract_sentences(text: str, names: list[str], model: Model, settings
         windows[Span(spans[i].start, spans[j].end)].append(pair)
     typed, related = await asyncio.gather(
         asyncio.gather(*(entities_of(i, found) for i, found in first.items())),
-        asyncio.gather(*(relationships_of(window, pairs) for window, pairs in windows.items())))
+        asyncio.gather(*(relationships_of(window, pairs) for window, pairs in windows.items())),
+    )
     return [e for part in typed for e in part], [r for part in related for r in part]
 
 

@@ -6,10 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlite_utils import Database
-
-from localrag.config import Settings
-from localrag.engine.embedder import Embedder
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import LocalragError, UsageError
 from localrag.index import report as reports
@@ -19,11 +15,12 @@ from localrag.index.communities import communities
 from localrag.index.describe import describe
 from localrag.index.extract import extract, recipe
 from localrag.index.load import Skipped, find_files, load
-from localrag.index.quotes import Vectors, embed_texts, entity_quotes, relationship_quotes
 from localrag.index.resolve import resolve
 from localrag.index.topics import Topics
-from localrag.llm import Model, in_window
-from localrag.records import Chunk, Community, Document, Failure, Graph, Report, content_id
+from localrag.llm import in_window
+from localrag.llm.project import Project, choose_style
+from localrag.quotes import Vectors, embed_texts, entity_quotes, relationship_quotes
+from localrag.records import Chunk, Community, Failure, Graph, Report, content_id
 from localrag.store import corpus, ledger, vectors
 from localrag.store import graph as store
 
@@ -43,18 +40,6 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """What indexing and questions work with. `root` is the folder that stored paths are relative to."""
-
-    root: Path
-    folder: Path
-    db: Database
-    settings: Settings
-    model: Model
-    embedder: Embedder
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run did: the files it found, those it left out, and what failed."""
 
@@ -64,10 +49,7 @@ class Outcome:
     failures: tuple[Failure, ...]
 
 
-Report_ = Callable[[Progress], None]
-
-
-async def build_index(paths: Sequence[Path], project: Project, progress: Report_) -> Outcome:
+async def build_index(paths: Sequence[Path], project: Project, progress: Callable[[Progress], None]) -> Outcome:
     """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, reports, embed.
 
     Running it again does what is missing or changed. Raises UsageError where there is nothing to index.
@@ -84,7 +66,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Report_
         await _graph(project, style, tell)
         await _reports(project, style, tell)
         _embed(project, "entity", {e.id: f"{e.name}: {e.description}" for e in store.entities(db)}, "entities", tell)
-        _embed(project, "report", {r.community_id: reports.markdown(r) for r in store.reports(db)}, "report vectors", tell)
+        _embed(project, "report", {r.community_id: r.markdown for r in store.reports(db)}, "report vectors", tell)
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
         return Outcome(files, changed, tuple(skipped), failures)
@@ -95,7 +77,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Report_
         ledger.end_run(db, run, state)
 
 
-def _recorder(project: Project, run: int, progress: Report_) -> Callable[[str, int, int], None]:
+def _recorder(project: Project, run: int, progress: Callable[[Progress], None]) -> Callable[[str, int, int], None]:
     """Reports progress to the caller at once and to the store, where another terminal reads it, every second."""
     written = 0.0
 
@@ -141,8 +123,10 @@ def _load(paths: Sequence[Path], project: Project, tell: Tell) -> tuple[int, int
     tell("documents", len(files), len(files))
     if not seen and not corpus.document_hashes(db):
         found = f"{len(files)} files, none of them readable text" if files else "no files"
-        raise UsageError(f"There is nothing to index in {', '.join(map(str, paths))}: {found}.",
-                         "localrag reads .txt and .md files in UTF-8. Left out: localrag status")
+        raise UsageError(
+            f"There is nothing to index in {', '.join(map(str, paths))}: {found}.",
+            "localrag reads .txt and .md files in UTF-8. Left out: localrag status",
+        )
     return len(files), changed + len(gone), skipped
 
 
@@ -163,18 +147,6 @@ def _embed(project: Project, kind: str, texts: dict[str, str], stage: str, tell:
         vectors.save(project.db, kind, fingerprint, batch, hashes, project.embedder.embed([texts[key] for key in batch]))
     if left:
         tell(stage, len(left), len(left))
-
-
-async def choose_style(project: Project) -> str:
-    """The index's style: the setting, or for `auto` what fits the model's size; kept in the index so that no model need be loaded."""
-    if project.settings.style != "auto":
-        return project.settings.style
-    kept = ledger.settings(project.db).get("style_of", {})
-    fingerprint = project.model.file.fingerprint
-    if fingerprint not in kept:
-        kept[fingerprint] = "extractive" if await project.model.is_small() else "abstractive"
-        ledger.save_settings(project.db, style_of=kept)
-    return str(kept[fingerprint])
 
 
 async def _extract(project: Project, style: str, tell: Tell) -> None:
@@ -244,17 +216,18 @@ async def _reports(project: Project, style: str, tell: Tell) -> None:
         tell("sentence vectors", 1, 1)
     done = 0
     tell("reports", 0, len(levels))
+
+    async def one(community: Community) -> Report:
+        nonlocal done
+        below = [(c, known[c.id]) for c in levels if c.parent_id == community.id and c.id in known]
+        written = await write.report(community, below, known.get(community.id))
+        done += 1
+        tell("reports", done, len(levels))
+        return written
+
     for level in sorted({c.level for c in levels}, reverse=True):
-
-        async def one(community: Community) -> Report:
-            nonlocal done
-            below = [(c, known[c.id]) for c in levels if c.parent_id == community.id and c.id in known]
-            written = await write.report(community, below, known.get(community.id))
-            done += 1
-            tell("reports", done, len(levels))
-            return written
-
-        known |= {r.community_id: r for r in await in_window(one(c) for c in levels if c.level == level)}
+        written = await in_window(one(c) for c in levels if c.level == level)
+        known.update((r.community_id, r) for r in written)
     ledger.save_settings(db, reports=state)
 
 
@@ -279,5 +252,5 @@ class _Writer:
             written = reports.extractive_report(community, elements, key, self.sources, self.vectors, self.topics)
         else:
             written = await reports.abstractive_report(community, elements, key, model, self.project.settings.language)
-        store.save_report(self.project.db, written, reports.markdown(written))
+        store.save_report(self.project.db, written)
         return written

@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from localrag.index.quotes import Vectors, most_central
 from localrag.index.topics import Topics, title
 from localrag.llm import Model
 from localrag.llm.grammar import json_object
 from localrag.llm.prompts import load_prompt
+from localrag.quotes import Vectors, most_central
 from localrag.records import Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
 from localrag.text import squeeze
 
@@ -71,7 +71,8 @@ def report_context(
 
 
 def _cut(elements: Sequence[Element], budget: int) -> list[Element]:
-    taken, used = [], 0
+    taken: list[Element] = []
+    used = 0
     for element in elements:
         used += element.tokens
         if used > budget and taken:
@@ -122,7 +123,9 @@ def recipe(model_fingerprint: str, style: str) -> str:
     return content_id("report 1", style, model_fingerprint, load_prompt("abstractive/report").hash)
 
 
-def extractive_report(community: Community, elements: Sequence[Element], key: str, sources: Sources, vectors: Vectors, topics: Topics) -> Report:
+def extractive_report(
+    community: Community, elements: Sequence[Element], key: str, sources: Sources, vectors: Vectors, topics: Topics
+) -> Report:
     """A report of verbatim sentences, the most central and varied, under a title of names and words that stand out; no model."""
     pool = {squeeze(q.text): q for e in elements for q in e.quotes}
     members = sorted((sources.entities[i] for i in community.entity_ids), key=lambda e: (-e.degree, e.name))
@@ -132,8 +135,14 @@ def extractive_report(community: Community, elements: Sequence[Element], key: st
     findings = tuple(Finding(_heading(t, members), t, (q,)) for t, q in zip(texts, chosen, strict=True))
     rating, why = _weight(community, sources)
     return Report(
-        community.id, key, title(names, topics.words(list(pool), [e.name for e in sources.entities.values()])), " ".join(texts[:2]), rating,
-        why, findings)
+        community.id,
+        key,
+        title(names, topics.words(list(pool), [e.name for e in sources.entities.values()])),
+        " ".join(texts[:2]),
+        rating,
+        why,
+        findings,
+    )
 
 
 def _heading(text: str, members: Sequence[Entity]) -> str:
@@ -151,13 +160,15 @@ def _weight(community: Community, sources: Sources) -> tuple[float, str]:
 async def abstractive_report(community: Community, elements: Sequence[Element], key: str, model: Model, language: str) -> Report:
     """A report in free prose whose findings cite elements of the context, chosen by grammar among those there are."""
     messages = load_prompt("abstractive/report").fill(
-        context="\n".join(e.text for e in elements), language=language or "the language of the data")
+        context="\n".join(e.text for e in elements), language=language or "the language of the data"
+    )
     reply = await model.ask("report", messages, max_tokens=MAX_TOKENS, grammar=json_object(_schema([e.id for e in elements])))
     body = json.loads(reply.text)
     quotes = {e.id: e.quotes for e in elements}
     findings = tuple(
         Finding(f["summary"], f["explanation"], tuple(dict.fromkeys(q for i in f["evidence"] for q in quotes[i][:2])))
-        for f in body["findings"])
+        for f in body["findings"]
+    )
     return Report(community.id, key, body["title"], body["summary"], float(body["rating"]), body["rating_explanation"], findings)
 
 
@@ -173,9 +184,3 @@ def _schema(ids: Sequence[str]) -> dict[str, object]:
     findings = {"type": "array", "minItems": 1, "maxItems": 6, "items": finding}
     rating = {"type": "integer", "minimum": 0, "maximum": 10}
     return record(title=text(100), summary=text(600), rating=rating, rating_explanation=text(200), findings=findings)
-
-
-def markdown(report: Report) -> str:
-    """The report as text: title, summary, findings."""
-    parts = [f"# {report.title}", report.summary, *(f"## {f.summary}\n\n{f.explanation}" for f in report.findings)]
-    return "\n\n".join(parts)

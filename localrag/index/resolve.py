@@ -78,8 +78,9 @@ def _relationships(
         descriptions = tuple(dict.fromkeys(d for _, _, d in statements if d))
         weight = float(len({chunk_id for chunk_id, _, _ in statements}))
         strength = sum(s for _, s, _ in statements) / len(statements)
-        relationships.append(Relationship(
-            _relationship_id(source, target), _entity_id(source), _entity_id(target), descriptions, "", weight, strength))
+        relationships.append(
+            Relationship(_relationship_id(source, target), _entity_id(source), _entity_id(target), descriptions, "", weight, strength)
+        )
     return tuple(relationships), tuple(sorted(evidence, key=lambda e: (e.relationship_id, e.chunk_id, e.start)))
 
 

@@ -21,8 +21,9 @@ class Topics:
         """Weigh every word of all sentences (tf-idf); words in fewer than two or in most sentences say nothing."""
         self._rows = {text: n for n, text in enumerate(texts)}
         self._words: list[str] = []
-        vectorizer = TfidfVectorizer(stop_words="english", token_pattern=rf"(?u)\b[^\W\d_{CJK}]{{4,}}\b", min_df=2, max_df=0.2,
-                                     binary=True, norm=None)
+        vectorizer = TfidfVectorizer(
+            stop_words="english", token_pattern=rf"(?u)\b[^\W\d_{CJK}]{{4,}}\b", min_df=2, max_df=0.2, binary=True, norm=None
+        )
         try:
             self._matrix = vectorizer.fit_transform(texts)
         except ValueError:  # no word occurs twice

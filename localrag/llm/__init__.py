@@ -10,7 +10,7 @@ from sqlite_utils import Database
 
 from localrag.config import free_cores
 from localrag.engine.engine import Engine, Request
-from localrag.engine.sampler import Grammar, Sampling
+from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.scheduler import Cell, read
 from localrag.errors import AnswerTruncated
 from localrag.llm.prompts import Message
@@ -58,8 +58,17 @@ class Model:
             return self._engine
 
     async def ask(
-        self, task: str, messages: Sequence[Message], *, max_tokens: int, grammar: Grammar | None = None, after: Reply | None = None,
-        sampling: Sampling = Sampling(), stop: tuple[str, ...] = (), priority: int = INDEXING, on_text: Callable[[str], None] | None = None,
+        self,
+        task: str,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        grammar: Grammar | None = None,
+        after: Reply | None = None,
+        sampling: Sampling = GREEDY,
+        stop: tuple[str, ...] = (),
+        priority: int = INDEXING,
+        on_text: Callable[[str], None] | None = None,
     ) -> Reply:
         """The model's answer to a conversation; with `after`, `messages` go on from that reply in the KV it left.
 
@@ -77,9 +86,22 @@ class Model:
         prompt = self._cells(engine, conversation, after)
         generation = await engine.generate(Request(prompt, max_tokens, grammar, sampling, stop, priority, on_text))
         if not generation.complete:
-            raise AnswerTruncated(f"The model's answer ({task}) was cut off at {max_tokens} tokens.", "Index again with a smaller chunk size.")
-        call = Call(key, task, self.file.fingerprint, prompt_hash, grammar.key if grammar else "", drawn, generation.text,
-                    tuple(generation.cells[len(prompt):]), generation.prompt_tokens, generation.output_tokens, generation.seconds)
+            raise AnswerTruncated(
+                f"The model's answer ({task}) was cut off at {max_tokens} tokens.", "Index again with a smaller chunk size."
+            )
+        call = Call(
+            key,
+            task,
+            self.file.fingerprint,
+            prompt_hash,
+            grammar.key if grammar else "",
+            drawn,
+            generation.text,
+            tuple(generation.cells[len(prompt) :]),
+            generation.prompt_tokens,
+            generation.output_tokens,
+            generation.seconds,
+        )
         save_call(self.db, call)
         self.calls += 1
         self.prompt_tokens += call.prompt_tokens
@@ -95,7 +117,7 @@ class Model:
         head = render(after.messages[:-1]) + after.messages[-1]["content"]
         if not text.startswith(head):  # the template rewrites earlier turns: read everything anew
             return engine.cells(text)
-        return (*so_far, *after.tokens, *read(engine.backend.tokenize(text[len(head):], special=True)))
+        return (*so_far, *after.tokens, *read(engine.backend.tokenize(text[len(head) :], special=True)))
 
     async def count(self, text: str) -> int:
         """The number of tokens of a text."""

@@ -58,7 +58,7 @@ def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "
     Without `span_of`, exactly the given names in the order the model likes, each with its type. With it, the names are suggestions: any
     word-aligned stretch of that text may be named, and the list ends when the model would rather end or after `most` lines.
     """
-    spans = f"NAME: SPAN & /[^\\s\"\\\\]([^\\n\"\\\\]{{0,{NAME_CHARACTERS - 2}}}[^\\s\"\\\\,.;:])?/" if span_of else ""
+    spans = f'NAME: SPAN & /[^\\s"\\\\]([^\\n"\\\\]{{0,{NAME_CHARACTERS - 2}}}[^\\s"\\\\,.;:])?/' if span_of else ""
     tail = _description() if described else '"\\"}\\n"'
 
     def following(text: str) -> str | None:
@@ -83,7 +83,9 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
     """
     allowed = {frozenset(p): p for p in pairs}
     names = list(dict.fromkeys(n for p in pairs for n in p))
-    head, middle, tail = ('"{\\"source\\": \\""', '", "target": "', _description(_STRENGTH)) if described else ('"[\\""', '", "', '"\\"]\\n"')
+    head, middle, tail = (
+        ('"{\\"source\\": \\""', '", "target": "', _description(_STRENGTH)) if described else ('"[\\""', '", "', '"\\"]\\n"')
+    )
 
     def following(text: str) -> str | None:
         seen = {frozenset(pair) for pair in parse_pairs(text)}

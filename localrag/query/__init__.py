@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from localrag.errors import UsageError
-from localrag.index.pipeline import Project, choose_style
 from localrag.llm import seconds_since
+from localrag.llm.project import Project, choose_style
 from localrag.query.basic import ask_basic
 from localrag.query.cite import Draft, cite
 from localrag.query.context import Question
@@ -42,8 +42,18 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
     draft: Draft = await MODES[mode](question, project)
     body, citations = cite(draft, project.db)
     done = Answer(
-        text, body, mode, draft.level, citations, model.calls, model.prompt_tokens, model.output_tokens, seconds_since(started),
-        " ".join(n for n in (note, draft.note) if n), question.style)
+        text,
+        body,
+        mode,
+        draft.level,
+        citations,
+        model.calls,
+        model.prompt_tokens,
+        model.output_tokens,
+        seconds_since(started),
+        " ".join(n for n in (note, draft.note) if n),
+        question.style,
+    )
     try:
         ledger.save_answer(project.db, done)
     except Exception as error:  # noqa: BLE001 — an index on a read-only disk still answers

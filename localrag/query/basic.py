@@ -1,6 +1,6 @@
 """basic: the passages nearest the question, no graph."""
 
-from localrag.index.pipeline import Project
+from localrag.llm.project import Project
 from localrag.query.cite import Draft, Point
 from localrag.query.context import Question, best_quotes, chunk_quotes, nearest_chunks, pack
 from localrag.query.write import write_prose

@@ -9,8 +9,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.index.pipeline import Project
-from localrag.index.quotes import marginal_relevance, telling
+from localrag.llm.project import Project
+from localrag.quotes import marginal_relevance, telling
 from localrag.records import Chunk, Quote
 from localrag.store import corpus, graph, vectors
 from localrag.store.search import search_chunks

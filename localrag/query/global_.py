@@ -7,15 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from localrag.errors import UsageError
-from localrag.index.pipeline import Project
-from localrag.index.quotes import marginal_relevance
-from localrag.index.report import markdown
 from localrag.llm import PERSON, in_window
 from localrag.llm.grammar import json_object
+from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
 from localrag.query.cite import Draft, Point
 from localrag.query.context import Question
 from localrag.query.write import write_prose
+from localrag.quotes import marginal_relevance
 from localrag.records import Quote, Report
 from localrag.store import graph, vectors
 from localrag.text import is_cjk, squeeze
@@ -74,7 +73,7 @@ def _extractive(question: Question, reports: list[Report], project: Project) -> 
         return ()
     near = matrix[[row[r.community_id] for r in found]]
     score = 100 * np.clip(0.4 * (near @ question.vector) + 0.08 * np.array([r.rating for r in found]), 0, 1)
-    kept = [i for i in range(len(found)) if score[i] > 0]
+    kept = [i for i in np.argsort(-score, kind="stable") if score[i] > 0][: 2 * POINTS]
     order = marginal_relevance((score[kept] / 100).astype(np.float32), near[kept], POINTS, diversity=0.4)
     return tuple(_report_point(found[kept[i]], question, project) for i in order)
 
@@ -104,26 +103,38 @@ async def _batches(reports: list[Report], project: Project) -> list[list[Report]
 
 
 def _text(report: Report) -> str:
-    return markdown(report)[:5000]
+    return report.markdown[:5000]
 
 
 async def _map(question: Question, batch: list[Report], project: Project) -> list[Scored]:
     ids = [f"C{n}" for n in range(1, len(batch) + 1)]
     messages = load_prompt("abstractive/map").fill(
-        question=question.text, reports="\n\n".join(f"{i}\n{_text(r)}" for i, r in zip(ids, batch, strict=True)))
+        question=question.text, reports="\n\n".join(f"{i}\n{_text(r)}" for i, r in zip(ids, batch, strict=True))
+    )
     point = {
-        "type": "object", "additionalProperties": False, "required": ["description", "evidence", "score"],
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["description", "evidence", "score"],
         "properties": {
             "description": {"type": "string", "minLength": 10, "maxLength": 400},
             "evidence": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": ids}},
             "score": {"type": "integer", "minimum": 0, "maximum": 100},
-        }}
-    schema = {"type": "object", "additionalProperties": False, "required": ["points"],
-              "properties": {"points": {"type": "array", "maxItems": 4, "items": point}}}
+        },
+    }
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["points"],
+        "properties": {"points": {"type": "array", "maxItems": 4, "items": point}},
+    }
     reply = await project.model.ask("map", messages, max_tokens=MAP_TOKENS, grammar=json_object(schema), priority=PERSON)
     by_id = dict(zip(ids, batch, strict=True))
     return [
-        Scored(p["description"], p["score"], tuple(q for i in dict.fromkeys(p["evidence"]) for f in by_id[i].findings for q in f.quotes[:1])[:2])
+        Scored(
+            p["description"],
+            p["score"],
+            tuple(q for i in dict.fromkeys(p["evidence"]) for f in by_id[i].findings for q in f.quotes[:1])[:2],
+        )
         for p in json.loads(reply.text)["points"]
     ]
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from localrag.index.pipeline import Project
+from localrag.llm.project import Project
 from localrag.query.cite import Draft, Point
 from localrag.query.context import (
     Question,

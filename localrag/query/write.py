@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from localrag.index.pipeline import Project
 from localrag.llm import PERSON
 from localrag.llm.grammar import fixed
+from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
 from localrag.query.cite import Point, points_of
 from localrag.query.context import Question
@@ -18,7 +18,8 @@ async def write_prose(question: Question, project: Project, sources: Sequence[tu
     """The model's answer from (text, passages) sources, as cited points. Raises what `Model.ask` raises."""
     numbered = "\n".join(f"[{n}] {text}" for n, (text, _) in enumerate(sources, 1))
     messages = load_prompt(f"abstractive/{task}").fill(
-        question=question.text, sources=numbered, language=project.settings.language or "the language of the question")
+        question=question.text, sources=numbered, language=project.settings.language or "the language of the question"
+    )
     ids = " | ".join(f'"[{n}]"' for n in range(1, len(sources) + 1))
     # Sentences of bounded length, each with one to three citations; the model ends where it likes, at the latest after the eighth.
     lark = f'start: sentence{{1,{MAX_SENTENCES}}}\nsentence: TEXT ID{{1,3}} "\\n"\nTEXT: /[^\\s\\[\\]\\n][^\\[\\]\\n]{{10,300}}/\nID: {ids}'

@@ -87,8 +87,10 @@ def _chunks(db: Database, where: str, values: list[Any]) -> list[Chunk]:
 
 def save_extraction(db: Database, recipe: str, extraction: Extraction) -> None:
     """Commit what was found in one chunk."""
-    result = json.dumps({"entities": [asdict(e) for e in extraction.entities],
-                         "relationships": [asdict(r) for r in extraction.relationships]}, ensure_ascii=False)
+    result = json.dumps(
+        {"entities": [asdict(e) for e in extraction.entities], "relationships": [asdict(r) for r in extraction.relationships]},
+        ensure_ascii=False,
+    )
     with db.atomic():
         db.table("extractions").insert({"chunk_id": extraction.chunk_id, "recipe": recipe, "result": result}, replace=True)
 
@@ -97,7 +99,9 @@ def extractions(db: Database, recipe: str) -> list[Extraction]:
     """All extractions made with this recipe, in the order of their chunks."""
     rows = db.query(
         "SELECT e.chunk_id, e.result FROM extractions e JOIN chunks c ON c.id = e.chunk_id JOIN documents d ON d.id = c.document_id"
-        " WHERE e.recipe = ? ORDER BY d.path, c.ordinal", [recipe])
+        " WHERE e.recipe = ? ORDER BY d.path, c.ordinal",
+        [recipe],
+    )
     return [_extraction(row["chunk_id"], json.loads(row["result"])) for row in rows]
 
 

@@ -17,13 +17,13 @@ def replace_graph(db: Database, graph: Graph, communities: Sequence[Community], 
         for table in ("communities", "entities"):  # everything else of the graph hangs on these
             db.execute(f"DELETE FROM {table}")
         db.table("entities").insert_all(_row(e, "descriptions") for e in graph.entities)
-        db.table("entity_aliases").insert_all(
-            ({"alias": m.name, "entity_id": m.entity_id} for m in graph.mentions), ignore=True)
+        db.table("entity_aliases").insert_all(({"alias": m.name, "entity_id": m.entity_id} for m in graph.mentions), ignore=True)
         db.table("relationships").insert_all(_row(r, "descriptions") for r in graph.relationships)
         db.table("mentions").insert_all((asdict(m) for m in graph.mentions), ignore=True)
         db.table("evidence").insert_all((asdict(e) for e in graph.evidence), ignore=True)
         db.table("communities").insert_all(
-            {"id": c.id, "level": c.level, "ordinal": c.ordinal, "parent_id": c.parent_id} for c in communities)
+            {"id": c.id, "level": c.level, "ordinal": c.ordinal, "parent_id": c.parent_id} for c in communities
+        )
         db.table("members").insert_all({"community_id": c.id, "entity_id": e} for c in communities for e in c.entity_ids)
         kept = {c.id for c in communities}
         db.table("reports").insert_all(r for r in reports if r["community_id"] in kept)
@@ -59,7 +59,10 @@ def relationships(db: Database, touching: Iterable[str] | None = None) -> list[R
     where, values = "", []
     if touching is not None:
         ids = json.dumps(list(touching))
-        where, values = "WHERE source_id IN (SELECT value FROM json_each(?)) OR target_id IN (SELECT value FROM json_each(?))", [ids, ids]
+        where, values = (
+            "WHERE source_id IN (SELECT value FROM json_each(?)) OR target_id IN (SELECT value FROM json_each(?))",
+            [ids, ids],
+        )
     rows = db.query(f"SELECT * FROM relationships {where} ORDER BY weight DESC, id", values)
     return [Relationship(**row | {"descriptions": tuple(json.loads(row["descriptions"]))}) for row in rows]
 
@@ -90,10 +93,10 @@ def communities(db: Database, level: int | None = None) -> list[Community]:
     return [Community(r["id"], r["level"], r["ordinal"], r["parent_id"], tuple(members.get(r["id"], ()))) for r in rows]
 
 
-def save_report(db: Database, report: Report, markdown: str) -> None:
+def save_report(db: Database, report: Report) -> None:
     """Commit a report."""
     with db.atomic():
-        db.table("reports").insert(_row(report, "findings") | {"markdown": markdown}, replace=True)
+        db.table("reports").insert(_row(report, "findings") | {"markdown": report.markdown}, replace=True)
 
 
 def reports(db: Database, level: int | None = None) -> list[Report]:

@@ -43,9 +43,12 @@ def save_call(db: Database, call: Call) -> None:
 
 def spent(db: Database) -> dict[str, Any]:
     """Calls, prompt tokens, output tokens and seconds over the life of the index."""
-    return next(db.query(
-        "SELECT count(*) AS calls, coalesce(sum(prompt_tokens), 0) AS prompt_tokens, coalesce(sum(output_tokens), 0) AS output_tokens,"
-        " round(coalesce(sum(seconds), 0), 1) AS seconds FROM llm_calls"))
+    return next(
+        db.query(
+            "SELECT count(*) AS calls, coalesce(sum(prompt_tokens), 0) AS prompt_tokens, coalesce(sum(output_tokens), 0) AS output_tokens,"
+            " round(coalesce(sum(seconds), 0), 1) AS seconds FROM llm_calls"
+        )
+    )
 
 
 def settings(db: Database) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def start_run(db: Database, pid: int) -> int:
     """Note that an indexing run begins; returns its number. Runs that never ended are marked as interrupted."""
     with db.atomic():
         db.execute("UPDATE runs SET state = 'interrupted', ended_at = CURRENT_TIMESTAMP WHERE ended_at IS NULL")
-        return int(db.table("runs").insert({"pid": pid, "state": "running"}).last_pk)
+        return int(str(db.table("runs").insert({"pid": pid, "state": "running"}).last_pk))
 
 
 def update_run(db: Database, run: int, stage: str, done: int, total: int) -> None:

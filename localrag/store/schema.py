@@ -108,11 +108,12 @@ def open_index(folder: Path, *, create: bool = False, write: bool = False) -> Da
         if write or create:
             migrations.apply(db)
     except sqlite3.OperationalError as error:
-        raise LocalragError(f"The index {path} cannot be opened for writing: {error}.",
-                            "Check the folder's permissions, or keep the index elsewhere: --index DIR") from error
+        raise LocalragError(
+            f"The index {path} cannot be opened for writing: {error}.",
+            "Check the folder's permissions, or keep the index elsewhere: --index DIR",
+        ) from error
     except OSError as error:
-        raise LocalragError(f"The folder {folder} cannot be made: {error.strerror}.",
-                            "Keep the index elsewhere: --index DIR") from error
+        raise LocalragError(f"The folder {folder} cannot be made: {error.strerror}.", "Keep the index elsewhere: --index DIR") from error
     except sqlite3.DatabaseError as error:
         raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
     return db
@@ -135,8 +136,10 @@ def writer_lock(folder: Path) -> Iterator[None]:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             f.seek(0)
-            raise IndexBusy(f"Another localrag (process {f.read().strip() or 'unknown'}) is writing to {folder}.",
-                            "Wait for it, or stop it; what it has done is saved.") from error
+            raise IndexBusy(
+                f"Another localrag (process {f.read().strip() or 'unknown'}) is writing to {folder}.",
+                "Wait for it, or stop it; what it has done is saved.",
+            ) from error
         f.truncate(0)
         f.write(str(os.getpid()))
         f.flush()

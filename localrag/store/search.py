@@ -18,5 +18,7 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
         return []
     rows = db.query(
         "SELECT chunk_id, -bm25(chunk_search) AS score FROM chunk_search WHERE chunk_search MATCH ? ORDER BY bm25(chunk_search), chunk_id"
-        " LIMIT ?", [" OR ".join(terms), k])
+        " LIMIT ?",
+        [" OR ".join(terms), k],
+    )
     return [(row["chunk_id"], row["score"]) for row in rows]

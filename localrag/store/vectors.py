@@ -22,8 +22,10 @@ def missing(db: Database, kind: str, hashes: Mapping[str, str], embedder: str) -
 
 def save(db: Database, kind: str, embedder: str, subjects: Sequence[str], hashes: Mapping[str, str], vectors: NDArray[np.float32]) -> None:
     """Commit vectors, (n, d) float32, one per subject."""
-    rows = ({"kind": kind, "subject_id": s, "content_hash": hashes[s], "embedder": embedder, "vector": v.astype("<f4").tobytes()}
-            for s, v in zip(subjects, vectors, strict=True))
+    rows = (
+        {"kind": kind, "subject_id": s, "content_hash": hashes[s], "embedder": embedder, "vector": v.astype("<f4").tobytes()}
+        for s, v in zip(subjects, vectors, strict=True)
+    )
     with db.atomic():
         db.table("embeddings").insert_all(rows, replace=True)
 
@@ -61,7 +63,7 @@ def _faiss_index(db: Database, folder: Path, kind: str) -> Any:
             path.unlink(missing_ok=True)  # torn: the vectors themselves are in the database
     _, vectors = load(db, kind)
     if len(vectors) <= FLAT_LIMIT:
-        index = faiss.IndexFlatIP(vectors.shape[1])
+        index: Any = faiss.IndexFlatIP(vectors.shape[1])
     else:
         index = faiss.IndexHNSWFlat(vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
     index.add(vectors)

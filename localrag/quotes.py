@@ -56,7 +56,9 @@ def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Q
 _UNFIT = re.compile(r"^(?:#|[-*+•|]|\d+[.):]|[a-zà-ÿ])")  # headings, list items, times, halves of sentences
 _LEANING = re.compile(  # what leans on the sentence before it
     r"^[\"'“‘(]*(?:he|she|it|they|we|i|you|his|her|its|their|my|our|your|this|that|these|those|there|then|but|and|so|or|yet|him|them"
-    r"|such|another|both|here|他|她|它|我|你|这|那|此)\b|^[\"'“‘(]*[他她它我你这那此其]", re.IGNORECASE)
+    r"|such|another|both|here|他|她|它|我|你|这|那|此)\b|^[\"'“‘(]*[他她它我你这那此其]",
+    re.IGNORECASE,
+)
 _FIRST_PERSON = re.compile(r"\b(?:I|my|me|our|us|we|you|your)\b|[我你您]")
 
 

@@ -1,0 +1,35 @@
+"""What indexing and questions work with: one opened index and its models."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from localrag.config import Settings
+from localrag.engine.embedder import Embedder
+from localrag.llm import Model
+from localrag.store import ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What indexing and questions work with. `root` is the folder that stored paths are relative to."""
+
+    root: Path
+    folder: Path
+    db: Database
+    settings: Settings
+    model: Model
+    embedder: Embedder
+
+
+async def choose_style(project: Project) -> str:
+    """The index's style: the setting, or for `auto` what fits the model's size; kept in the index so that no model need be loaded."""
+    if project.settings.style != "auto":
+        return project.settings.style
+    kept = ledger.settings(project.db).get("style_of", {})
+    fingerprint = project.model.file.fingerprint
+    if fingerprint not in kept:
+        kept[fingerprint] = "extractive" if await project.model.is_small() else "abstractive"
+        ledger.save_settings(project.db, style_of=kept)
+    return str(kept[fingerprint])

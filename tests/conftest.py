@@ -1,0 +1,70 @@
+"""What tests share: a home of their own, the fake backend, and small indexes made by the real models."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Caches go to a folder of the test run, never to the user's."""
+    folder = Path(os.environ.get("LOCALRAG_TEST_HOME") or tmp_path_factory.mktemp("home"))
+    os.environ["LOCALRAG_HOME"] = str(folder)
+    yield folder
+
+
+@pytest.fixture(scope="session")
+def chat_file(home):
+    """The embedded chat model."""
+    from localrag.models import find_chat_model
+
+    return find_chat_model(None)
+
+
+@pytest.fixture(scope="session")
+def llama(chat_file):
+    """The embedded model, loaded once."""
+    from localrag.config import free_cores
+    from localrag.engine.llama import Llama
+
+    model = Llama(chat_file, threads=free_cores(), n_ctx=2048)
+    yield model
+    model.close()
+
+
+def run_localrag(*args: str, cwd: Path, timeout: float = 600, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "localrag", *args], check=False, cwd=cwd, timeout=timeout, capture_output=True, text=True, env=os.environ | env
+    )
+
+
+TOWN = {
+    "a.md": "# The ferry\n\nIngrid Holm bought the ferry Skua from the Northern Line in Vardby. "
+    "Her brother Lars Holm is the mate of the Skua. The town of Vardby had waited two years for a ferry.\n",
+    "b.txt": "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks. Mayor Ruth Sand asked the Northern Line to pay. "
+    "The Northern Line answered that Ingrid Holm had seen the Skua before she signed.\n",
+    "c.txt": "英格丽·霍尔姆（Ingrid Holm）买下了渡轮“海鸥号”。王海明是“海鸥号”的轮机长。王海明说，渡轮漏水不是他的错。\n",
+}
+
+
+@pytest.fixture(scope="session")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of three short documents, indexed by the embedded models through the command line."""
+    folder = tmp_path_factory.mktemp("town")
+    write_town(folder / "docs")
+    done = run_localrag("index", "docs", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def write_town(docs: Path) -> None:
+    docs.mkdir(parents=True, exist_ok=True)
+    for name, text in TOWN.items():
+        (docs / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,137 @@
+"""The house rules that a machine can check: layers, file lengths, words, documentation."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "localrag"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+# From the bottom up; a module imports only from rows below its own, or from its own row's package.
+ROWS = [
+    {"errors", "records", "text"},
+    {"config", "quotes"},
+    {"models"},
+    {"engine", "store"},
+    {"llm"},
+    {"index", "query"},
+    {"project", "demo"},
+    {"cli"},
+    {"__init__", "__main__"},
+]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def row_of(name: str) -> int:
+    return next(n for n, row in enumerate(ROWS) if name in row)
+
+
+def imports(path: Path) -> list[str]:
+    """Every localrag module that `path` imports anywhere, as a dotted name without the package's own."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "localrag":
+            found += [f"{node.module}.{a.name}".removeprefix("localrag.") for a in node.names]
+        elif isinstance(node, ast.Import):
+            found += [a.name.removeprefix("localrag.") for a in node.names if a.name.startswith("localrag.")]
+    return found
+
+
+def third_parties(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[0] for a in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_module_imports_only_from_rows_below(path):
+    """A module imports only from rows below its own; engine and store never import each other."""
+    mine = name_of(path)
+    if mine in {"__main__"}:
+        return
+    for target in imports(path):
+        other = target.split(".")[0]
+        if other in {mine, "__version__"}:
+            continue
+        assert row_of(other) < row_of(mine) or (mine, other) == ("query", "index"), f"{mine} imports {target}, which is not below it"
+
+
+def test_stages_do_not_touch_the_store():
+    """Of indexing, only the pipeline reads and writes the store; stages take and return records."""
+    for path in (PACKAGE / "index").glob("*.py"):
+        if path.name != "pipeline.py":
+            assert not [t for t in imports(path) if t.startswith("store")], path.name
+
+
+def test_one_module_knows_llama_cpp_and_the_terminal_stays_in_cli():
+    """Only engine/llama.py imports llama_cpp; rich and typer stay in cli/."""
+    for path in MODULES:
+        used = third_parties(path)
+        assert "llama_cpp" not in used or path.name == "llama.py", path
+        assert not used & {"rich", "typer"} or name_of(path) == "cli", path
+
+
+def test_sql_stays_in_the_store():
+    """No module outside store/ executes SQL."""
+    for path in MODULES:
+        if name_of(path) != "store":
+            assert not re.search(r"\.(execute|query|executescript)\(", path.read_text(encoding="utf-8")), path
+
+
+def test_nothing_sends_anything():
+    """No module imports a client for the network."""
+    for path in MODULES:
+        assert not third_parties(path) & {"requests", "httpx", "urllib", "urllib3", "aiohttp", "http", "socket"}, path
+
+
+def test_files_stay_short():
+    """No file of the package is longer than 400 lines."""
+    assert not [(p.name, n) for p in MODULES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 400]
+
+
+def test_functions_fit_on_a_screen():
+    """No function is longer than 60 lines."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno - node.lineno < 60, f"{path.name}: {node.name}"
+
+
+def test_the_words_of_the_field_are_used():
+    """One concept has one word: the synonyms that peers use for ours do not occur."""
+    banned = re.compile(r"text_unit|covariate|node_data|vertex_|knowledge base", re.IGNORECASE)
+    for path in [*MODULES, *(ROOT / "prompts").rglob("*.md")]:
+        assert not banned.search(path.read_text(encoding="utf-8")), path
+
+
+def test_every_test_says_what_it_holds():
+    """Every test has a docstring."""
+    for path in Path(__file__).parent.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                assert ast.get_docstring(node), f"{path.name}: {node.name}"
+
+
+def test_the_readme_is_up_to_date():
+    """The help texts and the file map in README.md are what the code says today."""
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "docs.py", "--check"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_is_quick():
+    """`--help` loads none of the heavy libraries."""
+    code = "import sys, localrag.cli; print([m for m in ('torch', 'llama_cpp', 'faiss', 'igraph', 'sentence_transformers', 'rich', "
+    code += "'numpy', 'sqlite_utils') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
