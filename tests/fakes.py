@@ -1,5 +1,8 @@
 """A backend without a model: its logits depend on the whole sequence, and it refuses what llama.cpp would refuse."""
 
+import time
+import zlib
+
 import numpy as np
 
 from localrag.errors import EngineFailed
@@ -16,7 +19,7 @@ class FakeChat:
 class FakeLlama:
     """Tokens are characters; the next token is a hash of the sequence and of how each cell was computed (alone or in company)."""
 
-    def __init__(self, slots: int = 4, n_ctx: int = 256, *, can_truncate: bool = True, fail_on: int | None = None) -> None:
+    def __init__(self, slots: int = 4, n_ctx: int = 256, *, can_truncate: bool = True, fail_on: int | None = None, seconds: float = 0) -> None:
         self.slots, self.n_ctx, self.can_truncate = slots, n_ctx, can_truncate
         self.end_tokens = frozenset({END})
         self.parameters = 1
@@ -25,6 +28,7 @@ class FakeLlama:
         self.steps: list[list[tuple[int, int]]] = []  # per step: (slot, rows)
         self.computed_rows = 0
         self.fail_on = fail_on
+        self.seconds = seconds  # of one step
         self.closed = False
 
     def tokenize(self, text, *, special=False, start=False):
@@ -39,6 +43,7 @@ class FakeLlama:
     def decode(self, rows):
         if self.fail_on is not None and any(token == self.fail_on for token, *_ in rows):
             raise EngineFailed("the fake was told to fail")
+        time.sleep(self.seconds)
         per_slot: dict[int, int] = {}
         for _, _, slot, _ in rows:
             per_slot[slot] = per_slot.get(slot, 0) + 1
@@ -55,7 +60,7 @@ class FakeLlama:
         return np.array(logits, np.float32).reshape(len(logits), VOCABULARY)
 
     def _logits(self, slot: int) -> np.ndarray:
-        seed = hash(tuple((t, k) for t, k in self.kv[slot])) & 0xFFFFFFFF
+        seed = zlib.crc32(repr(self.kv[slot]).encode())
         return np.random.default_rng(seed).random(VOCABULARY).astype(np.float32)
 
     def copy(self, source, target):

@@ -21,8 +21,8 @@ class Cell(NamedTuple):
 
 
 def read(tokens: Seq[int]) -> list[Cell]:
-    """Cells of a prompt."""
-    return [Cell(t, False) for t in tokens]
+    """Cells of a prompt. A single one is computed alone, like a decoded one, and says so."""
+    return [Cell(t, len(tokens) == 1) for t in tokens]
 
 
 @dataclass(eq=False, slots=True)

@@ -38,12 +38,8 @@ class Tokenizer:
         self._llama: Any = None if self._encoding else _LlamaTokenizer(file.path)
 
     def count(self, text: str) -> int:
-        """The number of tokens of `text`."""
+        """The number of tokens of `text`; control tokens in it are read as plain text."""
         return len(self._encoding.encode_ordinary(text) if self._encoding else self._llama.encode(text))
-
-    def encode(self, text: str) -> list[int]:
-        """The tokens of `text`; control tokens in it are read as plain text."""
-        return self._encoding.encode_ordinary(text) if self._encoding else list(self._llama.encode(text))
 
     def counts(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text."""

@@ -20,7 +20,7 @@ _HEADING = re.compile(r"^(?:#.*|[^a-z\n]*)$", re.MULTILINE)  # marked so, or wit
 _LOWER = re.compile(r"(?<![\w’'])[a-zà-öø-ÿ][\w’'-]*")
 _ENDING = re.compile(r"(?:['’]s|['’]|-)$")
 _QUOTED_CJK = re.compile(rf"[《“「『]([{CJK}A-Za-z0-9·]{{2,12}})[》”」』]")
-_OPENING = frozenset("\"“'‘(_[")
+_BEFORE_A_START = frozenset(".!?:;…-—–\"“”'‘’(_[*")
 _NAME_FLAGS = ("nr", "ns", "nt", "nz")
 _CJK_SUFFIX = frozenset(
     """
@@ -50,7 +50,7 @@ class Case:
         for run in _RUN.finditer(text):
             for word in re.finditer(_WORD, run.group()):
                 at = run.start() + word.start()
-                if at not in starts and text[at - 1 : at] not in _OPENING:
+                if at not in starts and text[:at].rstrip()[-1:] not in _BEFORE_A_START:
                     self.inside.add(_plain(word.group()))
 
     def is_plain(self, word: str) -> bool:

@@ -29,7 +29,8 @@ def chunk(document: Document, counts: Counter, *, size: int, overlap: int) -> li
         chunks.append(Chunk(content_id(document.id, start, end), document.id, len(chunks), start, end, body, counts([body])[0]))
         if last == len(units):
             break
-        first = _overlap_start(weights, first, last, overlap)
+        # The next sentence must still fit behind the overlap, or a chunk would hold nothing new.
+        first = _overlap_start(weights, first, last, min(overlap, size - weights[last]))
     return chunks
 
 

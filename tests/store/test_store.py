@@ -1,0 +1,152 @@
+"""The store: round trips, deletion, full text, vectors against brute force, versions, the writer's lock."""
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
+from localrag.records import Answer, Chunk, Citation, Document, ExtractedEntity, Extraction, Failure
+from localrag.store import corpus, graph, ledger, vectors
+from localrag.store.schema import open_index, writer_lock
+from localrag.store.search import search_chunks
+
+
+@pytest.fixture
+def db(tmp_path):
+    return open_index(tmp_path / "index", create=True)
+
+
+def add(db, path, *texts):
+    document = Document(f"doc-{path}", path, path, "".join(texts), f"hash-{path}-{texts}")
+    at, chunks = 0, []
+    for n, text in enumerate(texts):
+        chunks.append(Chunk(f"{path}-{n}", document.id, n, at, at + len(text), text, 3))
+        at += len(text)
+    corpus.add_document(db, document, chunks)
+    return document, chunks
+
+
+def test_documents_and_chunks_come_back_as_they_went_in(db):
+    """Stored records are equal to the ones read."""
+    document, chunks = add(db, "a.txt", "One two. ", "Three four.")
+
+    assert corpus.all_chunks(db) == chunks
+    assert corpus.chunks_by_id(db, ["a.txt-1", "missing", "a.txt-0"]) == [chunks[1], chunks[0]]
+    assert corpus.document_text(db, "a.txt") == document.text
+    assert corpus.document_hashes(db) == {"a.txt": document.content_hash}
+
+
+def test_a_new_content_of_a_path_replaces_the_old_one(db):
+    """After a change nothing of the old content is found, extractions of it included."""
+    add(db, "a.txt", "ancient words")
+    corpus.save_extraction(db, "r", Extraction("a.txt-0", (ExtractedEntity("ancient", "event"),), ()))
+    add(db, "a.txt", "recent words")
+
+    assert search_chunks(db, "ancient", 5) == []
+    assert [c for c, _ in search_chunks(db, "recent", 5)] == ["a.txt-0"]
+    assert corpus.extractions(db, "r") == []
+    assert [c.id for c in corpus.chunks_without_extraction(db, "r")] == ["a.txt-0"]
+
+
+def test_full_text_finds_inflected_and_chinese_words(db):
+    """English words match by stem, Chinese by character pairs; punctuation in a question is no query syntax."""
+    add(db, "a.txt", "The fishermen voted on selling the quay.")
+    add(db, "b.txt", "王海明是海鸥号的轮机长。")
+
+    assert [c for c, _ in search_chunks(db, 'Who "sells" the quay? (vote*) AND -NOT', 5)] == ["a.txt-0"]
+    assert [c for c, _ in search_chunks(db, "谁是轮机长？", 5)] == ["b.txt-0"]
+    assert search_chunks(db, "?!", 5) == []
+
+
+def test_the_nearest_vectors_are_those_of_brute_force(db, tmp_path):
+    """FAISS gives the order and the cosines of a matrix product, also from its file and after that file is torn."""
+    random = np.random.default_rng(0)
+    matrix = random.normal(size=(300, 16)).astype(np.float32)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    ids = [f"s{n:03d}" for n in range(300)]
+    vectors.save(db, "chunk", "e", ids, dict.fromkeys(ids, "h"), matrix)
+    query = matrix[17]
+    expected = [ids[n] for n in np.argsort(-(matrix @ query), kind="stable")[:5]]
+    folder = tmp_path / "index"
+
+    for _ in range(3):
+        found = vectors.nearest(db, folder, "chunk", query, 5)
+        assert [i for i, _ in found] == expected
+        assert found[0][1] == pytest.approx(1.0, abs=1e-5)
+        (file,) = folder.glob("*.faiss")
+        file.write_bytes(file.read_bytes()[:100])
+
+
+def test_only_changed_texts_need_a_vector(db):
+    """A subject is missing when it has no vector, one of another content, or one of another embedder."""
+    one = np.ones((1, 4), np.float32)
+    vectors.save(db, "chunk", "e", ["a"], {"a": "h"}, one)
+
+    assert vectors.missing(db, "chunk", {"a": "h"}, "e") == []
+    assert vectors.missing(db, "chunk", {"a": "other", "b": "h"}, "e") == ["a", "b"]
+    assert vectors.missing(db, "chunk", {"a": "h"}, "another") == ["a"]
+
+
+def test_the_first_committed_answer_stays(db):
+    """A call is found by its key; saving it again changes nothing."""
+    call = ledger.Call("k", "task", "m", "p", "g", "s", "text", ((1, True), (2, False)), 10, 2, 0.5)
+    ledger.save_call(db, call)
+    ledger.save_call(db, ledger.Call("k", "task", "m", "p", "g", "s", "other", (), 1, 1, 1.0))
+
+    assert ledger.find_call(db, "k") == call
+    assert ledger.find_call(db, "unknown") is None
+    assert ledger.spent(db)["output_tokens"] == 2
+
+
+def test_failures_runs_and_answers_are_kept(db):
+    """What failed is a row until it is made good; the last run and answer can be read back."""
+    ledger.save_failure(db, Failure("extraction", "c1", "cut off"))
+    ledger.start_run(db, 1)
+    run = ledger.start_run(db, 2)
+    ledger.end_run(db, run, "partly")
+    answer = Answer("q", "a [1]", "local", 1, (Citation(1, "a.txt", 0, 3, "One"),), note="n")
+    ledger.save_answer(db, answer)
+
+    assert ledger.failures(db) == [Failure("extraction", "c1", "cut off")]
+    ledger.clear_failure(db, "extraction", "c1")
+    assert ledger.failures(db) == []
+    assert ledger.last_run(db)["state"] == "partly"
+    assert ledger.last_answer(db) == answer
+    assert graph.counts(db)["documents"] == 0
+
+
+def test_an_index_of_a_newer_localrag_is_refused(tmp_path):
+    """A migration this version does not know is a sentence, not a traceback; nothing is touched."""
+    db = open_index(tmp_path, create=True)
+    db.table("_sqlite_migrations").insert({"migration_set": "localrag", "name": "m999_future", "applied_at": "now"})
+    db.close()
+
+    with pytest.raises(IndexMismatch, match="m999_future"):
+        open_index(tmp_path)
+
+
+def test_what_is_no_index_is_refused_in_words(tmp_path):
+    """A missing index and a file that is no database are told apart."""
+    with pytest.raises(NoIndex):
+        open_index(tmp_path)
+    (tmp_path / "index.db").write_bytes(b"not a database" * 1000)
+    with pytest.raises(LocalragError, match=r"index\.db is not a usable index"):
+        open_index(tmp_path)
+
+
+def test_there_is_one_writer(tmp_path):
+    """A second writer is refused while the first holds the lock, and let in after it."""
+    with writer_lock(tmp_path), pytest.raises(IndexBusy, match="process"), writer_lock(tmp_path):
+        pass
+    with writer_lock(tmp_path):
+        pass
+
+
+def test_a_failed_transaction_leaves_nothing(db):
+    """When a document's chunks cannot be stored, neither is the document."""
+    twice = Chunk("same", "d", 0, 0, 1, "x", 1)
+    with pytest.raises(sqlite3.IntegrityError):
+        corpus.add_document(db, Document("d", "d.txt", "d", "x", "h"), [twice, twice])
+
+    assert corpus.document_hashes(db) == {}
