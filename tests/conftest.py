@@ -41,7 +41,13 @@ def llama(chat_file):
 def run_localrag(*args: str, cwd: Path, timeout: float = 600, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "localrag", *args], check=False, cwd=cwd, timeout=timeout, capture_output=True, text=True, env=os.environ | env
+        [sys.executable, "-m", "localrag", *args],
+        check=False,
+        cwd=cwd,
+        timeout=timeout,
+        capture_output=True,
+        text=True,
+        env=os.environ | env,
     )
 
 

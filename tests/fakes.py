@@ -19,7 +19,9 @@ class FakeChat:
 class FakeLlama:
     """Tokens are characters; the next token is a hash of the sequence and of how each cell was computed (alone or in company)."""
 
-    def __init__(self, slots: int = 4, n_ctx: int = 256, *, can_truncate: bool = True, fail_on: int | None = None, seconds: float = 0) -> None:
+    def __init__(
+        self, slots: int = 4, n_ctx: int = 256, *, can_truncate: bool = True, fail_on: int | None = None, seconds: float = 0
+    ) -> None:
         self.slots, self.n_ctx, self.can_truncate = slots, n_ctx, can_truncate
         self.end_tokens = frozenset({END})
         self.parameters = 1

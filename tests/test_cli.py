@@ -63,7 +63,9 @@ def test_the_graph_is_grounded(town):
 def test_every_entity_is_in_one_community_per_level(town):
     """The communities of a level partition the entities, and each has a report."""
     (entities,) = rows(town, "SELECT count(*) FROM entities")[0]
-    levels = rows(town, "SELECT level, count(*), count(DISTINCT entity_id) FROM members m JOIN communities c ON c.id = m.community_id GROUP BY 1")
+    levels = rows(
+        town, "SELECT level, count(*), count(DISTINCT entity_id) FROM members m JOIN communities c ON c.id = m.community_id GROUP BY 1"
+    )
 
     assert levels
     assert all(members == distinct == entities for _, members, distinct in levels)

@@ -42,7 +42,9 @@ def test_killed_at_any_moment_it_ends_with_the_same_graph(tmp_path):
     for calls in (1, 9, 25):
         folder = tmp_path / f"killed{calls}"
         many_documents(folder)
-        process = subprocess.Popen([sys.executable, "-m", "localrag", "index", "docs"], cwd=folder, stderr=subprocess.DEVNULL, env=os.environ)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "localrag", "index", "docs"], cwd=folder, stderr=subprocess.DEVNULL, env=os.environ
+        )
         wait_for_calls(folder, calls)
         process.kill()
         process.wait()
@@ -72,7 +74,10 @@ def test_a_christmas_carol(tmp_path):
     for (name,) in rows(tmp_path, "SELECT name FROM entities e WHERE NOT EXISTS (SELECT 1 FROM mentions m JOIN chunks c ON c.id = m.chunk_id "
                                   "WHERE m.entity_id = e.id AND instr(c.text, e.name))"):  # fmt: skip
         raise AssertionError(f"{name} is in no chunk it cites")
-    assert rows(tmp_path, "SELECT 1 FROM members m JOIN communities c ON c.id = m.community_id GROUP BY level, entity_id HAVING count(*) <> 1") == []
+    assert (
+        rows(tmp_path, "SELECT 1 FROM members m JOIN communities c ON c.id = m.community_id GROUP BY level, entity_id HAVING count(*) <> 1")
+        == []
+    )
     assert rows(tmp_path, "SELECT count(*) FROM communities WHERE id NOT IN (SELECT community_id FROM reports)") == [(0,)]
     answer = json.loads(run_localrag("ask", "--mode", "global", "What are the main themes?", "--json", cwd=tmp_path).stdout)
     assert len(answer["citations"]) >= 3
@@ -81,7 +86,9 @@ def test_a_christmas_carol(tmp_path):
 
 def connected(folder, start):
     """The names that can be reached from `start` over relationships."""
-    edges = rows(folder, "SELECT a.name, b.name FROM relationships r JOIN entities a ON a.id = r.source_id JOIN entities b ON b.id = r.target_id")
+    edges = rows(
+        folder, "SELECT a.name, b.name FROM relationships r JOIN entities a ON a.id = r.source_id JOIN entities b ON b.id = r.target_id"
+    )
     found, waiting = {start}, [start]
     while waiting:
         here = waiting.pop()
@@ -105,7 +112,9 @@ def test_the_wheel_carries_prompts_models_and_the_demo(tmp_path):
         "print(localrag.__file__, (data_path('prompts') / 'abstractive' / 'report.md').is_file(), known_models()['default_chat'], "
         "len([p for p in CORPUS.rglob('*') if p.is_file()]))"
     )
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONPATH": next(p for p in sys.path if p.endswith("site-packages"))}
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
+        "PYTHONPATH": next(p for p in sys.path if p.endswith("site-packages"))
+    }
     done = subprocess.run([python, "-P", "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path, env=env)
 
     assert str(tmp_path / "env") in done.stdout

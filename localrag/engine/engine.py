@@ -139,6 +139,10 @@ class Engine:
         """The cells of a rendered prompt."""
         return tuple(read(self.backend.tokenize(text, special=True, start=True)))
 
+    def forget(self) -> None:
+        """Drop every KV that no running sequence uses, before the next step; for measurements from a cold start."""
+        self._inbox.put(("forget", None))
+
     def close(self) -> None:
         """Stop after the step under way and free the model; generations still running fail."""
         self._inbox.put(("close", None))
@@ -164,6 +168,10 @@ class Engine:
                 kind, job = self._inbox.get(block=self.scheduler.idle)
             except queue.Empty:
                 return True
+            if kind == "forget":
+                for slot in self.scheduler.forget():
+                    self.backend.truncate(slot, 0)
+                continue
             if job is None:
                 return False
             if kind == "cancel":

@@ -179,6 +179,13 @@ class Scheduler:
             self._slots[sequence.slot] = _Slot(cells, None, self._clock)
             sequence.slot = None
 
+    def forget(self) -> list[int]:
+        """Take every free slot's KV for empty; returns their numbers, for the caller to clear."""
+        free = [i for i, s in enumerate(self._slots) if s.sequence is None]
+        for i in free:
+            self._slots[i] = _Slot()
+        return free
+
 
 def common_length(a: Seq[Cell], b: Seq[Cell]) -> int:
     """How many cells two sequences share from the start."""

@@ -16,13 +16,12 @@ from itertools import combinations
 from localrag.config import Settings
 from localrag.index.candidates import Case, candidates
 from localrag.llm import Model
-from localrag.llm.grammar import entity_lines, pair_lines, parse_lines, parse_pairs
+from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, entity_lines, pair_lines, parse_lines, parse_pairs
 from localrag.llm.prompts import load_prompt
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 from localrag.text import Span, sentences, squeeze
 
 MOST_PAIRS = 30  # of one list: small models go on for ever
-MAX_TOKENS = 2000  # of one list; the grammar's bounds end it far earlier
 
 Pair = tuple[str, str]
 
@@ -53,14 +52,14 @@ async def _extract_sentences(text: str, names: list[str], model: Model, settings
     async def entities_of(sentence: int, found: list[str]) -> list[ExtractedEntity]:
         start, end = spans[sentence]
         messages = prompts["entities"].fill(text=squeeze(text[start:end]), types=", ".join(settings.entity_types))
-        reply = await model.ask("entities", messages, max_tokens=MAX_TOKENS, grammar=entity_lines(found, settings.entity_types))
+        reply = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=entity_lines(found, settings.entity_types))
         return [ExtractedEntity(**row) for row in parse_lines(reply.text)]
 
     async def relationships_of(window: Span, pairs: list[Pair]) -> list[ExtractedRelationship]:
         found = list(dict.fromkeys(n for pair in pairs for n in pair))
         messages = prompts["relationships"].fill(text=squeeze(text[window.start : window.end]), names=", ".join(found))
         grammar = pair_lines(pairs, most=min(MOST_PAIRS, len(found) - 1))
-        reply = await model.ask("relationships", messages, max_tokens=MAX_TOKENS, grammar=grammar)
+        reply = await model.ask("relationships", messages, max_tokens=PAIR_TOKENS, grammar=grammar)
         return [ExtractedRelationship(*pair) for pair in parse_pairs(reply.text)]
 
     first: defaultdict[int, list[str]] = defaultdict(list)
@@ -81,14 +80,14 @@ async def _extract_described(text: str, names: list[str], model: Model, settings
     """One conversation: entities with descriptions, the list ending where the model ends it; then described relationships."""
     messages = load_prompt("abstractive/entities").fill(text=text, types=", ".join(settings.entity_types), names=", ".join(names))
     grammar = entity_lines(names, settings.entity_types, span_of=text, described=True)
-    reply = await model.ask("entities", messages, max_tokens=MAX_TOKENS, grammar=grammar)
+    reply = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
     entities = [ExtractedEntity(**row) for row in parse_lines(reply.text)]
     pairs = list(nearby_pairs(name_sentences(text, [e.name for e in entities])))
     if not pairs:
         return entities, []
     grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)))
     messages = load_prompt("abstractive/relationships").fill()
-    reply = await model.ask("relationships", messages, max_tokens=MAX_TOKENS, after=reply, grammar=grammar)
+    reply = await model.ask("relationships", messages, max_tokens=PAIR_TOKENS, after=reply, grammar=grammar)
     return entities, [ExtractedRelationship(**row) for row in parse_lines(reply.text)]
 
 

@@ -13,6 +13,8 @@ from localrag.records import content_id
 
 NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
+ENTITY_BYTES, PAIR_BYTES, PROSE_BYTES = 3500, 2500, 1600  # a list ends after the line that passes this: a small model would fill any limit
+ENTITY_TOKENS, PAIR_TOKENS = 1800, 1200  # room for that and one more line, so that a list is never cut off
 
 
 def quoted(text: str) -> str:
@@ -64,7 +66,7 @@ def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "
     def following(text: str) -> str | None:
         seen = [row["name"] for row in parse_lines(text)]
         left = [n for n in names if n not in seen]
-        if len(seen) >= most or not (left or span_of):
+        if len(seen) >= most or not (left or span_of) or (span_of and len(text.encode()) > ENTITY_BYTES):
             return None
         item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left)} "\\", \\"type\\": \\"" {one_of(types)} {tail}'
         if not span_of:
@@ -95,7 +97,7 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
             partners = [n for n in names if frozenset((name, n)) in left and n != name]
             if partners:
                 ways.append(quoted(inside_json(name) + middle) + " " + one_of(partners))
-        if not ways or len(seen) >= most:
+        if not ways or len(seen) >= most or len(text.encode()) > PAIR_BYTES:
             return None
         return f"start: ({head} (" + " | ".join(ways) + f") {tail})?"
 
@@ -103,6 +105,21 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
 
 
 _STRENGTH = '"\\", \\"strength\\": " ("10" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9") "}\\n"'
+
+
+def cited_lines(marks: Sequence[str], *, most: int) -> Grammar:
+    """Lines of prose of bounded length, none twice, each ending in one to three different marks; at least one line, at most `most`."""
+    mark = " | ".join(map(quoted, marks))
+
+    def following(text: str) -> str | None:
+        lines = text.splitlines()
+        if len(lines) >= most or len(text.encode()) > PROSE_BYTES:
+            return None
+        said = " | ".join(quoted(line.split("[")[0]) for line in lines)
+        prose = r"/[^\s\[\]][^\[\]\n]{10,300}/" + (f" & ~({said})" if said else "")
+        return f'start: (TEXT MARK{{1,3}} "\\n"){"?" if lines else ""}\nTEXT: {prose}\nMARK: {mark}'
+
+    return Grammar(content_id("cited", *marks, most), following)
 
 
 def _description(end: str = '"\\"}\\n"') -> str:

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from localrag.llm import PERSON
-from localrag.llm.grammar import fixed
+from localrag.llm.grammar import cited_lines
 from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
 from localrag.query.cite import Point, points_of
 from localrag.query.context import Question
 from localrag.records import Quote
 
-MAX_TOKENS = 700
+MAX_TOKENS = 1000
 MAX_SENTENCES = 8
 
 
@@ -20,8 +20,6 @@ async def write_prose(question: Question, project: Project, sources: Sequence[tu
     messages = load_prompt(f"abstractive/{task}").fill(
         question=question.text, sources=numbered, language=project.settings.language or "the language of the question"
     )
-    ids = " | ".join(f'"[{n}]"' for n in range(1, len(sources) + 1))
-    # Sentences of bounded length, each with one to three citations; the model ends where it likes, at the latest after the eighth.
-    lark = f'start: sentence{{1,{MAX_SENTENCES}}}\nsentence: TEXT ID{{1,3}} "\\n"\nTEXT: /[^\\s\\[\\]\\n][^\\[\\]\\n]{{10,300}}/\nID: {ids}'
-    reply = await project.model.ask(task, messages, max_tokens=MAX_TOKENS, grammar=fixed(lark), priority=PERSON, on_text=question.on_text)
+    grammar = cited_lines([f"[{n}]" for n in range(1, len(sources) + 1)], most=MAX_SENTENCES)
+    reply = await project.model.ask(task, messages, max_tokens=MAX_TOKENS, grammar=grammar, priority=PERSON, on_text=question.on_text)
     return points_of(reply.text, [quotes for _, quotes in sources])

@@ -157,7 +157,13 @@ def test_text_streams_as_it_comes(engine):
 def test_tokens_are_cut_as_llama_cpp_would(chat_file, llama):
     """The tiktoken encoding built from the GGUF cuts text exactly like llama.cpp's tokenizer."""
     ours, theirs = Tokenizer(chat_file)._encoding, open_vocabulary(chat_file.path)
-    texts = [*TOWN.values(), "In 1974, 3.5 kg  of\t\tfish\n\n\ncost £12 000; naïve café, 北京2024年\r\n", "<|im_end|> is plain text", "  a 7  b", "\n \n"]
+    texts = [
+        *TOWN.values(),
+        "In 1974, 3.5 kg  of\t\tfish\n\n\ncost £12 000; naïve café, 北京2024年\r\n",
+        "<|im_end|> is plain text",
+        "  a 7  b",
+        "\n \n",
+    ]
 
     for text in texts:
         assert ours.decode_tokens_bytes(ours.encode_ordinary(text)) == [llama.piece(t) for t in theirs(text)]

@@ -8,7 +8,9 @@ from localrag.index.chunk import chunk
 from localrag.records import Document
 from localrag.text import cjk_bigrams, is_cjk, sentences
 
-WORDS = st.sampled_from("Anna sold the boat. Mr. Holm, 3.5 kg of fish!\n\n # Heading\n - item one\n 王海明走了。 他没有回来！ “Why?” ".split(" "))
+WORDS = st.sampled_from(
+    "Anna sold the boat. Mr. Holm, 3.5 kg of fish!\n\n # Heading\n - item one\n 王海明走了。 他没有回来！ “Why?” ".split(" ")
+)
 texts = st.lists(WORDS, max_size=80).map(" ".join)
 
 
@@ -37,9 +39,7 @@ def test_sentences_cover_every_visible_character(text):
 
 def test_abbreviations_quotes_and_wrapped_lines_do_not_end_a_sentence():
     """Mr. and initials are no sentence ends; a line break after a long line is none either, a heading stands alone."""
-    text = (
-        "# The yard\nMr. J. Holm paid 3.50 to St. Mary's in the long winter of that year, and\nnobody thanked him. He left.\n\nShort line\nAnother\n"
-    )
+    text = "# The yard\nMr. J. Holm paid 3.50 to St. Mary's in the long winter of that year, and\nnobody thanked him. He left.\n\nShort line\nAnother\n"
 
     assert [text[a:b] for a, b in sentences(text)] == [
         "# The yard",

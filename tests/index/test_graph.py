@@ -33,7 +33,9 @@ def chunk_of(text, ident="c", start=0):
 
 def test_candidates_are_names_not_sentence_beginnings():
     """Capitalised runs are names, words that only begin a sentence are not; possessives and titles are handled."""
-    text = "The old man laughed. Laughed too did Fred Holm. Old Fezziwig's clerk saw Mr. Marley of London. When Fred came, the old clerk left."
+    text = (
+        "The old man laughed. Laughed too did Fred Holm. Old Fezziwig's clerk saw Mr. Marley of London. When Fred came, the old clerk left."
+    )
 
     assert candidates(text, Case(text)) == ["Fred Holm", "Fezziwig", "Mr. Marley of London", "Fred"]
 

@@ -1,0 +1,72 @@
+"""The abstractive style, for models that write reliable prose: its mechanics hold with any model, also with the one in the box."""
+
+import asyncio
+
+import pytest
+
+from localrag.index.pipeline import build_index
+from localrag.project import open_for_questions, open_for_writing, with_settings
+from localrag.query import Options, answer
+from localrag.store import graph, ledger
+from tests.conftest import TOWN
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """Two short documents indexed in the abstractive style."""
+    folder = tmp_path_factory.mktemp("abstractive")
+    for name in ("a.md", "b.txt"):
+        (folder / name).write_text(TOWN[name], encoding="utf-8")
+    with open_for_writing(folder / ".localrag") as project:
+        project = with_settings(project, style="abstractive")
+        ledger.save_settings(project.db, settings=project.settings.to_json())
+        outcome = asyncio.run(build_index([folder], project, lambda _: None))
+        assert not outcome.failures
+    return folder / ".localrag"
+
+
+def test_descriptions_and_reports_are_written(index):
+    """Every entity and relationship is described; reports have a rating and findings that rest on passages."""
+    with open_for_questions(index) as project:
+        entities, relationships, reports = (
+            graph.entities(project.db),
+            graph.relationships(project.db),
+            graph.reports(project.db),
+        )
+
+    assert entities
+    assert all(e.description for e in entities)
+    assert all(r.description for r in relationships)
+    for r in reports:
+        assert 0 <= r.rating <= 10
+        assert r.findings
+        assert all(f.quotes for f in r.findings)
+
+
+@pytest.mark.parametrize("mode", ["basic", "local", "global"])
+def test_prose_is_cited_sentence_by_sentence(index, mode):
+    """Each line of the answer ends in citations, all of which are verbatim; tokens are counted."""
+    with open_for_questions(index) as project:
+        found = asyncio.run(answer("What is wrong with the Skua?", project, Options(mode)))
+
+    assert found.style == "abstractive"
+    assert found.citations
+    assert found.calls > 0
+    assert found.output_tokens > 0
+    assert all(p.rstrip().endswith("]") for p in found.answer.split("\n\n"))
+    for c in found.citations:
+        text = TOWN[c.path]
+        assert text[c.start : c.end] == c.quote
+
+
+def test_the_same_question_costs_nothing_twice(index):
+    """A second time the answer comes from the ledger, word for word."""
+    answers = []
+    for _ in range(2):
+        with open_for_questions(index) as project:
+            answers.append(asyncio.run(answer("Who owns the ferry?", project, Options("basic"))))
+
+    assert answers[0].answer == answers[1].answer
+    assert answers[1].calls == 0
