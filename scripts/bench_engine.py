@@ -78,9 +78,7 @@ def main() -> None:
         tokens = sum(g.output_tokens for g in batched)
     engine.close()
     one, all_ = statistics.median(seconds[False]), statistics.median(seconds[True])
-    print(
-        f"{file.name} on {platform.machine()}, {free_cores()} cores, {args.requests} requests, {tokens} output tokens, median of {args.rounds}"
-    )
+    print(f"{file.name} on {platform.machine()}, {free_cores()} cores, {args.requests} requests, {tokens} output tokens")
     print(f"  one by one   {one:6.1f} s   {tokens / one:6.1f} output tok/s")
     print(f"  all at once  {all_:6.1f} s   {tokens / all_:6.1f} output tok/s   {one / all_:.2f} times as fast, answers equal: {same}")
     figures = {"model": file.name, "cores": free_cores(), "requests": args.requests, "output_tokens": tokens, "equal": same}

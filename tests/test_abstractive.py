@@ -19,8 +19,8 @@ def index(tmp_path_factory):
     folder = tmp_path_factory.mktemp("abstractive")
     for name in ("a.md", "b.txt"):
         (folder / name).write_text(TOWN[name], encoding="utf-8")
-    with open_for_writing(folder / ".localrag") as project:
-        project = with_settings(project, style="abstractive")
+    with open_for_writing(folder / ".localrag") as opened:
+        project = with_settings(opened, style="abstractive")
         ledger.save_settings(project.db, settings=project.settings.to_json())
         outcome = asyncio.run(build_index([folder], project, lambda _: None))
         assert not outcome.failures

@@ -120,14 +120,18 @@ def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
         first = ", ".join(f"{s.path} ({s.reason})" for s in outcome.skipped[:3])
         say(f"{len(outcome.skipped)} files left out: {first}{' …' if len(outcome.skipped) > 3 else ''}. All: localrag status")
     if outcome.failures:
-        say(
-            f"{len(outcome.failures)} of {counts['chunks']} chunks gave no graph: {outcome.failures[0].reason} "
-            "Retry: run the same command again."
-        )
+        say(f"{_failed_parts(outcome, counts)}: {outcome.failures[0].reason} Retry: run the same command again.")
     if counts["chunks"] and not counts["entities"]:
         say('No entity was found in these files; questions are answered from the passages: localrag ask "…" --mode basic')
     elif outcome.changed or project.model.calls:
         say('Ask: localrag ask "What are the main themes?" --mode global')
+
+
+def _failed_parts(outcome: Outcome, counts: dict[str, int]) -> str:
+    chunks = sum(f.stage == "extraction" for f in outcome.failures)
+    reports = len(outcome.failures) - chunks
+    parts = [f"{chunks} of {counts['chunks']} chunks gave no graph"] * bool(chunks)
+    return " and ".join(parts + [f"{reports} of {counts['communities']} communities have no report"] * bool(reports))
 
 
 class Stream:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localrag.engine.tokens import Tokenizer
-from localrag.errors import LocalragError, UsageError
+from localrag.errors import UsageError
 from localrag.index import report as reports
 from localrag.index.candidates import Case
 from localrag.index.chunk import chunk
@@ -17,7 +17,7 @@ from localrag.index.extract import extract, recipe
 from localrag.index.load import Skipped, find_files, load
 from localrag.index.resolve import resolve
 from localrag.index.topics import Topics
-from localrag.llm import in_window
+from localrag.llm import CALL_FAILED, in_window
 from localrag.llm.project import Project, choose_style
 from localrag.quotes import Vectors, embed_texts, entity_quotes, relationship_quotes
 from localrag.records import Chunk, Community, Failure, Graph, Report, content_id
@@ -30,7 +30,7 @@ EMBED_BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a stage is; `tokens` counts everything the model has read and written in this run."""
+    """How far a stage is; `tokens` counts what the model has computed in this run."""
 
     stage: str
     done: int
@@ -67,6 +67,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
         await _reports(project, style, tell)
         _embed(project, "entity", {e.id: f"{e.name}: {e.description}" for e in store.entities(db)}, "entities", tell)
         _embed(project, "report", {r.community_id: r.markdown for r in store.reports(db)}, "report vectors", tell)
+        ledger.clear_stale_failures(db)
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
         return Outcome(files, changed, tuple(skipped), failures)
@@ -83,7 +84,7 @@ def _recorder(project: Project, run: int, progress: Callable[[Progress], None]) 
 
     def tell(stage: str, done: int, total: int) -> None:
         nonlocal written
-        progress(Progress(stage, done, total, project.model.prompt_tokens + project.model.output_tokens))
+        progress(Progress(stage, done, total, project.model.computed))
         if time.monotonic() - written > 1 or done == total:
             ledger.update_run(project.db, run, stage, done, total)
             written = time.monotonic()
@@ -168,7 +169,7 @@ async def _extract(project: Project, style: str, tell: Tell) -> None:
         try:
             corpus.save_extraction(db, key, await extract(piece, case, project.model, project.settings, style))
             ledger.clear_failure(db, "extraction", piece.id)
-        except LocalragError as error:
+        except CALL_FAILED as error:
             ledger.save_failure(db, Failure("extraction", piece.id, str(error)))
         done += 1
         tell("extraction", done, total)
@@ -217,18 +218,24 @@ async def _reports(project: Project, style: str, tell: Tell) -> None:
     done = 0
     tell("reports", 0, len(levels))
 
-    async def one(community: Community) -> Report:
+    async def one(community: Community) -> Report | None:
         nonlocal done
         below = [(c, known[c.id]) for c in levels if c.parent_id == community.id and c.id in known]
-        written = await write.report(community, below, known.get(community.id))
+        written = None
+        try:
+            written = await write.report(community, below, known.get(community.id))
+            ledger.clear_failure(db, "report", community.id)
+        except CALL_FAILED as error:
+            ledger.save_failure(db, Failure("report", community.id, str(error)))
         done += 1
         tell("reports", done, len(levels))
         return written
 
     for level in sorted({c.level for c in levels}, reverse=True):
         written = await in_window(one(c) for c in levels if c.level == level)
-        known.update((r.community_id, r) for r in written)
-    ledger.save_settings(db, reports=state)
+        known.update((r.community_id, r) for r in written if r is not None)
+    if not any(f.stage == "report" for f in ledger.failures(db)):
+        ledger.save_settings(db, reports=state)
 
 
 @dataclass(slots=True)

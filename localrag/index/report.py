@@ -180,7 +180,7 @@ def _schema(ids: Sequence[str]) -> dict[str, object]:
         return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
     evidence = {"type": "array", "minItems": 1, "maxItems": 4, "items": {"enum": list(ids)}}
-    finding = record(summary=text(120), explanation=text(500), evidence=evidence)
-    findings = {"type": "array", "minItems": 1, "maxItems": 6, "items": finding}
+    finding = record(summary=text(120), explanation=text(300), evidence=evidence)
+    findings = {"type": "array", "minItems": 1, "maxItems": 5, "items": finding}
     rating = {"type": "integer", "minimum": 0, "maximum": 10}
-    return record(title=text(100), summary=text(600), rating=rating, rating_explanation=text(200), findings=findings)
+    return record(title=text(100), summary=text(400), rating=rating, rating_explanation=text(200), findings=findings)

@@ -12,13 +12,14 @@ from localrag.config import free_cores
 from localrag.engine.engine import Engine, Request
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.scheduler import Cell, read
-from localrag.errors import AnswerTruncated
+from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed
 from localrag.llm.prompts import Message
 from localrag.models import ModelFile
 from localrag.records import content_id
 from localrag.store.ledger import Call, find_call, save_call
 
 SMALL_MODEL = 1_000_000_000  # parameters; below, free prose is unreliable and answers select sentences instead
+CALL_FAILED = (AnswerTruncated, ContextTooSmall, EngineFailed)  # one call's failure, which others survive
 PERSON, INDEXING = 0, 1  # priorities: someone who waits for an answer overtakes indexing
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ class Model:
         generation = await engine.generate(Request(prompt, max_tokens, grammar, sampling, stop, priority, on_text))
         if not generation.complete:
             raise AnswerTruncated(
-                f"The model's answer ({task}) was cut off at {max_tokens} tokens.", "Index again with a smaller chunk size."
+                f"The model's answer ({task}) was cut off at {max_tokens} tokens.", "Try a larger model: --model PATH.gguf"
             )
         call = Call(
             key,
@@ -130,6 +131,11 @@ class Model:
     async def window(self) -> int:
         """How many tokens a prompt and its answer may have together."""
         return (await self.engine()).backend.n_ctx
+
+    @property
+    def computed(self) -> int:
+        """Tokens this process has computed, read or written; those found in a KV cache or in the ledger cost nothing."""
+        return self._engine.rows if self._engine else 0
 
     def close(self) -> None:
         """Stop the engine and free the model."""

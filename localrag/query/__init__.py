@@ -65,7 +65,8 @@ def _mode_for(project: Project, mode: str) -> tuple[str, str]:
     """The mode asked for, or the next simpler one that the index can serve, and why."""
     counts = graph.counts(project.db)
     run = ledger.last_run(project.db)
-    building = "" if run is None or run["state"] in {"complete", "partly"} else " Index again to finish it: localrag index PATH"
+    remedies = {"running": " It is being built now.", "complete": "", "partly": ""}
+    building = remedies.get(run["state"], " Index again to finish it: localrag index PATH") if run else ""
     if mode == "global" and not counts["reports"]:
         why = "No reports are written yet" if counts["communities"] else "The graph has no communities"
         mode, note = ("local" if counts["entities"] else "basic"), f"{why}, so this is answered from the passages.{building}"

@@ -74,6 +74,13 @@ def clear_failure(db: Database, stage: str, subject: str) -> None:
         db.execute("DELETE FROM failures WHERE stage = ? AND subject = ?", [stage, subject])
 
 
+def clear_stale_failures(db: Database) -> None:
+    """Forget the failures of chunks and communities that are no more."""
+    with db.atomic():
+        db.execute("DELETE FROM failures WHERE stage = 'extraction' AND subject NOT IN (SELECT id FROM chunks)")
+        db.execute("DELETE FROM failures WHERE stage = 'report' AND subject NOT IN (SELECT id FROM communities)")
+
+
 def failures(db: Database) -> list[Failure]:
     """What could not be done so far."""
     return [Failure(**row) for row in db.query("SELECT stage, subject, reason FROM failures ORDER BY stage, subject")]

@@ -97,7 +97,7 @@ def open_index(folder: Path, *, create: bool = False, write: bool = False) -> Da
     try:
         if create:
             folder.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path if write or create else f"file:{path}?mode=rw", uri=not (write or create), timeout=30)
+        connection = sqlite3.connect(path, timeout=30) if write or create else _connect_existing(path)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
         db = Database(connection)
@@ -117,6 +117,17 @@ def open_index(folder: Path, *, create: bool = False, write: bool = False) -> Da
     except sqlite3.DatabaseError as error:
         raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
     return db
+
+
+def _connect_existing(path: Path) -> sqlite3.Connection:
+    """A connection that makes no file; where the folder cannot be written to (a log beside it is needed), one that only reads."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError:
+        connection.close()
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    return connection
 
 
 def _check_version(db: Database, path: Path) -> None:

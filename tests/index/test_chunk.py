@@ -1,5 +1,7 @@
 """Sentences and chunks: exact offsets, nothing lost, overlap of whole sentences."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +41,10 @@ def test_sentences_cover_every_visible_character(text):
 
 def test_abbreviations_quotes_and_wrapped_lines_do_not_end_a_sentence():
     """Mr. and initials are no sentence ends; a line break after a long line is none either, a heading stands alone."""
-    text = "# The yard\nMr. J. Holm paid 3.50 to St. Mary's in the long winter of that year, and\nnobody thanked him. He left.\n\nShort line\nAnother\n"
+    text = (
+        "# The yard\nMr. J. Holm paid 3.50 to St. Mary's in the long winter of that year, and\nnobody thanked him. He left.\n\n"
+        "Short line\nAnother\n"
+    )
 
     assert [text[a:b] for a, b in sentences(text)] == [
         "# The yard",
@@ -69,7 +74,7 @@ def test_chunks_are_exact_stretches_that_cover_the_text(text, size, overlap):
         assert c.tokens <= size or len(c.text) <= 4
     covered = {i for c in chunks for i in range(c.start, c.end)}
     assert all(i in covered for i, character in enumerate(text) if not character.isspace() and character != "\ufeff")
-    assert all(a.end < b.end and a.start < b.start for a, b in zip(chunks, chunks[1:], strict=False))
+    assert all(a.end < b.end and a.start < b.start for a, b in pairwise(chunks))
 
 
 def test_the_next_chunk_repeats_whole_sentences():
@@ -78,7 +83,7 @@ def test_the_next_chunk_repeats_whole_sentences():
     chunks = chunk(document(text), words, size=30, overlap=10)
 
     assert len(chunks) > 2
-    for a, b in zip(chunks, chunks[1:], strict=False):
+    for a, b in pairwise(chunks):
         assert b.start < a.end
         assert b.text.startswith("Sentence number")
 
