@@ -44,21 +44,19 @@ def open_for_writing(chosen: Path | None, *, model: str | None = None, rebuild: 
         folder = find_index(chosen)
     except NoIndex:
         folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
-    db = None
     fresh = not (folder / FILE_NAME).exists()
     chat = find_chat_model(model or (None if fresh else _bound_name(folder)))
     embedder = find_embedder()
-    db = open_index(folder, create=True)
     with writer_lock(folder):
+        db = open_index(folder, create=True)
         _bind(folder, ledger.settings(db), chat, embedder, rebuild=rebuild)
+        settings = Settings.from_json(ledger.settings(db).get("settings", {}))
         ledger.save_settings(
             db,
             chat_model={"name": chat.name, "path": str(chat.path), "fingerprint": chat.fingerprint},
             embedder={"name": embedder.name, "fingerprint": embedder.fingerprint},
+            settings=settings.to_json(),
         )
-        bound = ledger.settings(db)
-        settings = Settings.from_json(bound.get("settings", {}))
-        ledger.save_settings(db, settings=settings.to_json())
         project = Project(root_of(folder), folder, db, settings, Model(db, chat), Embedder(embedder))
         try:
             yield project

@@ -156,7 +156,7 @@ def test_edits_and_deletions_are_followed(town, tmp_path):
         (["ask", "Why?"], 3, "There is no index here"),
         (["status"], 3, "localrag index PATH"),
         (["ask"], 2, "Missing argument"),
-        (["index", "docs", "--index", "file/inside"], 1, "cannot be made"),
+        (["index", "docs", "--index", "file/inside"], 1, "cannot be made or written to"),
     ],
 )
 def test_bad_input_gets_a_sentence_and_a_code(tmp_path, args, code, words):

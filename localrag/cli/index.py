@@ -25,8 +25,10 @@ def index_command(
     quiet: QuietOption = False,
 ) -> None:
     """Read files and build or update their knowledge graph; safe to stop, the same command goes on."""
+    from localrag.index.load import check_paths
     from localrag.project import open_for_writing
 
+    check_paths(paths)
     with open_for_writing(index, model=model, rebuild=rebuild) as project:
         outcome = run_index(paths, project, quiet=quiet)
     if outcome.failures or any(s.failed for s in outcome.skipped):

@@ -5,5 +5,5 @@ from pathlib import Path
 CORPUS = Path(__file__).parent / "corpus"
 QUESTIONS = (
     ("global", "What are the main themes?"),
-    ("local", "Who was to blame for the wreck of the Marian Dace?"),
+    ("local", "How much was Hugh Dunmore fined, and for what?"),
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from llguidance import LLMatcher, LLTokenizer
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from numpy.typing import NDArray
 
 from localrag.errors import EngineFailed
@@ -37,6 +37,8 @@ class Sampling:
 
 
 GREEDY = Sampling()
+# Stretches of Chinese text without the names listed so far need more than the default 200,000; errors must not print a document.
+_LIMITS = LLParserLimits(step_lexer_fuel=5_000_000, verbose_errors=False)
 
 
 class Constraint:
@@ -54,7 +56,7 @@ class Constraint:
         self.finished = lark is None
         if lark is None:
             return
-        self._matcher = LLMatcher(self._tokenizer, lark, log_level=0)
+        self._matcher = LLMatcher(self._tokenizer, lark, log_level=0, limits=_LIMITS)
         self._check()
 
     def _check(self) -> None:

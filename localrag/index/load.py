@@ -21,12 +21,18 @@ class Skipped:
     failed: bool
 
 
-def find_files(paths: Sequence[Path]) -> list[Path]:
-    """All files below `paths`, sorted, each once; hidden files, hidden folders and links to folders are left out. Raises UsageError."""
-    found: dict[Path, None] = {}
+def check_paths(paths: Sequence[Path]) -> None:
+    """Raises UsageError for a path where there is nothing, before anything is made or written."""
     for path in paths:
         if not path.exists():
             raise UsageError(f"There is nothing at {path}.", "Check the path: localrag index PATH…")
+
+
+def find_files(paths: Sequence[Path]) -> list[Path]:
+    """All files below `paths`, sorted, each once; hidden files, hidden folders and links to folders are left out. Raises UsageError."""
+    check_paths(paths)
+    found: dict[Path, None] = {}
+    for path in paths:
         for file in [path] if path.is_file() else _walk(path):
             found[file.resolve()] = None
     return sorted(found)

@@ -10,6 +10,7 @@ from typing import Any
 
 from localrag.engine.sampler import Grammar
 from localrag.records import content_id
+from localrag.text import is_cjk
 
 NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
@@ -60,7 +61,8 @@ def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "
     Without `span_of`, exactly the given names in the order the model likes, each with its type. With it, the names are suggestions: any
     word-aligned stretch of that text may be named, and the list ends when the model would rather end or after `most` lines.
     """
-    spans = f'NAME: SPAN & /[^\\s"\\\\]([^\\n"\\\\]{{0,{NAME_CHARACTERS - 2}}}[^\\s"\\\\,.;:])?/' if span_of else ""
+    pieces, longest = ("substring_chars", NAME_CHARACTERS // 3) if is_cjk(span_of) else ("substring_words", NAME_CHARACTERS)
+    spans = f'NAME: SPAN & /[^\\s"\\\\]([^\\n"\\\\]{{0,{longest - 2}}}[^\\s"\\\\,.;:，。；：、！？])?/' if span_of else ""
     tail = _description() if described else '"\\"}\\n"'
 
     def following(text: str) -> str | None:
@@ -72,7 +74,7 @@ def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "
         if not span_of:
             return f"start: {item}"
         unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
-        return f"start: ({item})?\n{spans}{unseen}\nSPAN: %regex {json.dumps({'substring_words': span_of}, ensure_ascii=False)}"
+        return f"start: ({item})?\n{spans}{unseen}\nSPAN: %regex {json.dumps({pieces: span_of}, ensure_ascii=False)}"
 
     return Grammar(content_id("entities", *names, *types, span_of, described, most), following)
 

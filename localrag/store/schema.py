@@ -13,6 +13,7 @@ from sqlite_utils.migrations import Migrations
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 
 FILE_NAME = "index.db"
+_ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
 migrations = Migrations("localrag")
 
 
@@ -86,8 +87,9 @@ CREATE TABLE runs (
 """
 
 
-def open_index(folder: Path, *, create: bool = False, write: bool = False) -> Database:
-    """The database in an index folder. `create` makes it where it is missing; `write` applies migrations.
+def open_index(folder: Path, *, create: bool = False) -> Database:
+    """The database in an index folder. `create` opens it for writing, makes it where it is missing and applies
+    migrations.
 
     Raises NoIndex, IndexMismatch (made by a newer localrag), LocalragError (damaged or not writable).
     """
@@ -95,25 +97,22 @@ def open_index(folder: Path, *, create: bool = False, write: bool = False) -> Da
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
     try:
-        if create:
-            folder.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=30) if write or create else _connect_existing(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, timeout=30) if create else _connect_existing(path)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
         db = Database(connection)
-        if write or create:
+        if create:
             db.enable_wal()
             connection.execute("PRAGMA synchronous = NORMAL")
         _check_version(db, path)
-        if write or create:
+        if create:
             migrations.apply(db)
     except sqlite3.OperationalError as error:
         raise LocalragError(
             f"The index {path} cannot be opened for writing: {error}.",
-            "Check the folder's permissions, or keep the index elsewhere: --index DIR",
+            _ELSEWHERE,
         ) from error
-    except OSError as error:
-        raise LocalragError(f"The folder {folder} cannot be made: {error.strerror}.", "Keep the index elsewhere: --index DIR") from error
     except sqlite3.DatabaseError as error:
         raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
     return db
@@ -140,9 +139,12 @@ def _check_version(db: Database, path: Path) -> None:
 @contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
     """Hold the one place for writing to an index; the kernel frees it when the process ends, however it ends. Raises IndexBusy."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = folder / "writer.lock"
-    with lock.open("a+") as f:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        f = (folder / "writer.lock").open("a+")
+    except OSError as error:
+        raise LocalragError(f"The index folder {folder} cannot be made or written to: {error.strerror}.", _ELSEWHERE) from error
+    with f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

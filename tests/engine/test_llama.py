@@ -195,3 +195,15 @@ def test_an_embedding_model_is_refused_as_a_chat_model(tmp_path):
 
     with pytest.raises(ModelError, match=r"embedder\.gguf"):
         Llama(ModelFile("x", "chat", path), threads=1)
+
+
+def test_chinese_names_are_stretches_of_characters(engine):
+    """In Chinese text a name is any stretch of characters; a long list over a whole newspaper piece stays within the grammar's means."""
+    from localrag.demo import CORPUS
+
+    text = (CORPUS / "press" / "1974-02-23-haiqiao-weekly.md").read_text(encoding="utf-8")[200:900]
+    (answer,) = run(engine, ask(engine, text, max_tokens=900, grammar=entity_lines([], ["person", "place"], span_of=text, most=8)))
+    names = [row["name"] for row in parse_lines(answer.text)]
+
+    assert names
+    assert all(name in text and len(name) <= 20 for name in names)
