@@ -4,7 +4,7 @@ Offsets are in characters (Unicode code points) of the document's text; ids are 
 files give the same rows.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 
 
@@ -210,13 +210,3 @@ class Failure:
     stage: str
     subject: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What a piece of work cost in model calls."""
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    failures: tuple[Failure, ...] = field(default=())

@@ -1,6 +1,7 @@
 """What a group of sentences is about, in a few of its own words: the title of an extractive report.
 
-Small models invent here: asked for free titles, the embedded one put a person of the prompt's example into three of thirteen.
+Small models invent here: asked for free titles, the embedded one put a person of the prompt's example into one of the six shown
+for the demo corpus.
 """
 
 from collections.abc import Sequence

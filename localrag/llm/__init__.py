@@ -128,10 +128,6 @@ class Model:
         """Whether the model is too small for free prose."""
         return (await self.engine()).backend.parameters < SMALL_MODEL
 
-    async def window(self) -> int:
-        """How many tokens a prompt and its answer may have together."""
-        return (await self.engine()).backend.n_ctx
-
     @property
     def computed(self) -> int:
         """Tokens this process has computed, read or written; those found in a KV cache or in the ledger cost nothing."""

@@ -5,7 +5,6 @@ the first heading is for the reader. Fixed text stands first and what differs fr
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from string import Template
@@ -67,8 +66,3 @@ def _read(name: str) -> str:
 def _defuse(value: str) -> str:
     """A document cannot speak as the system: `<|im_end|>` in it becomes `< |im_end|>`."""
     return _CONTROL.sub("< ", value)
-
-
-def values_hash(values: Mapping[str, object]) -> str:
-    """Identifies what a prompt was filled with."""
-    return content_id(*(f"{k}={values[k]}" for k in sorted(values)))
