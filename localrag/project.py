@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from localrag.config import INDEX_FOLDER, Settings
 from localrag.engine.embedder import Embedder
+from localrag.engine.settings import EngineOptions
 from localrag.errors import IndexMismatch, NoIndex
 from localrag.llm import Model
 from localrag.llm.project import Project
@@ -35,7 +35,9 @@ def root_of(folder: Path) -> Path:
 
 
 @contextmanager
-def open_for_writing(chosen: Path | None, *, model: str | None = None, rebuild: bool = False) -> Iterator[Project]:
+def open_for_writing(
+    chosen: Path | None, *, model: str | None = None, rebuild: bool = False, engine: EngineOptions | None = None
+) -> Iterator[Project]:
     """The project to index into, made where it is missing, locked against a second writer.
 
     Raises IndexMismatch where the index was made with other models and `rebuild` is not set; IndexBusy, ModelError.
@@ -57,7 +59,7 @@ def open_for_writing(chosen: Path | None, *, model: str | None = None, rebuild: 
             embedder={"name": embedder.name, "fingerprint": embedder.fingerprint},
             settings=settings.to_json(),
         )
-        project = Project(root_of(folder), folder, db, settings, Model(db, chat), Embedder(embedder))
+        project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), Embedder(embedder))
         try:
             yield project
         finally:
@@ -66,7 +68,7 @@ def open_for_writing(chosen: Path | None, *, model: str | None = None, rebuild: 
 
 
 @contextmanager
-def open_for_questions(chosen: Path | None, *, model: str | None = None) -> Iterator[Project]:
+def open_for_questions(chosen: Path | None, *, model: str | None = None, engine: EngineOptions | None = None) -> Iterator[Project]:
     """The project to ask. `model` may be another chat model than the index was made with. Raises NoIndex, IndexMismatch, ModelError."""
     folder = find_index(chosen)
     db = open_index(folder)
@@ -80,17 +82,13 @@ def open_for_questions(chosen: Path | None, *, model: str | None = None) -> Iter
             "Embed it anew: localrag index PATH --rebuild",
         )
     chat = find_chat_model(model or _bound_name(folder))
-    project = Project(root_of(folder), folder, db, Settings.from_json(bound.get("settings", {})), Model(db, chat), Embedder(embedder))
+    settings = Settings.from_json(bound.get("settings", {}))
+    project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), Embedder(embedder))
     try:
         yield project
     finally:
         project.model.close()
         db.close()
-
-
-def with_settings(project: Project, **values: object) -> Project:
-    """The project with some settings changed for this run."""
-    return replace(project, settings=replace(project.settings, **values))  # type: ignore[arg-type]
 
 
 def _bound_name(folder: Path) -> str | None:

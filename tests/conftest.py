@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("localrag", deadline=None)  # a busy machine is no failure
+settings.load_profile("localrag")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -28,14 +31,16 @@ def chat_file(home):
 
 
 @pytest.fixture(scope="session")
-def llama(chat_file):
-    """The embedded model, loaded once."""
-    from localrag.config import free_cores
-    from localrag.engine.llama import Llama
+def engine(chat_file):
+    """An engine over the embedded model, loaded once; an exact one holds nothing over from test to test."""
+    from localrag.engine.engine import Engine
+    from localrag.engine.settings import EngineOptions
+    from localrag.engine.tune import open_backend
 
-    model = Llama(chat_file, threads=free_cores(), n_ctx=2048)
-    yield model
-    model.close()
+    made = Engine(lambda: open_backend(chat_file, EngineOptions("context=2048")))
+    yield made
+    assert made.leaks() == []
+    made.close()
 
 
 def run_localrag(*args: str, cwd: Path, timeout: float = 600, **env: str) -> subprocess.CompletedProcess[str]:

@@ -5,10 +5,12 @@ import zlib
 
 import numpy as np
 
-from localrag.errors import EngineFailed
+from localrag.engine.settings import EngineSettings
+from localrag.errors import EngineFailed, NoRoom
 
 VOCABULARY = 64
 END = 0
+MARGIN = 16
 
 
 class FakeChat:
@@ -17,21 +19,39 @@ class FakeChat:
 
 
 class FakeLlama:
-    """Tokens are characters; the next token is a hash of the sequence and of how each cell was computed (alone or in company)."""
+    """Tokens are characters; the next token is a hash of the sequence and of how each cell was computed (alone or in company).
+
+    `memory`: only so many of the last cells count, so that texts repeat themselves and guesses come true.
+    """
 
     def __init__(
-        self, slots: int = 4, n_ctx: int = 256, *, can_truncate: bool = True, fail_on: int | None = None, seconds: float = 0
+        self,
+        slots: int = 4,
+        n_ctx: int = 256,
+        *,
+        can_truncate: bool = True,
+        fail_on: int | None = None,
+        seconds: float = 0,
+        memory: int = 10_000,
+        capacity: int | None = None,
+        prefix_folder=None,
+        **settings,
     ) -> None:
-        self.slots, self.n_ctx, self.can_truncate = slots, n_ctx, can_truncate
+        self.settings = EngineSettings(slots=slots, unified=capacity is not None, **settings)
+        self.n_ctx, self.can_truncate, self.capacity = n_ctx, can_truncate, capacity
         self.end_tokens = frozenset({END})
         self.parameters = 1
         self.chat = FakeChat()
-        self.kv: list[list[tuple[int, str]]] = [[] for _ in range(slots)]
-        self.steps: list[list[tuple[int, int]]] = []  # per step: (slot, rows)
-        self.computed_rows = 0
+        self.memory = memory
+        self.prefix_folder = prefix_folder
         self.fail_on = fail_on
         self.seconds = seconds  # of one step
+        self.steps: list[list[tuple[int, int]]] = []  # per step: (slot, rows)
+        self.computed_rows = self.resets = self.loads = 0
         self.closed = False
+        self.kv: list[list[tuple[int, str]]] = []
+        self.reset()
+        self.resets = 0
 
     def tokenize(self, text, *, special=False, start=False):
         return [1 + ord(c) % (VOCABULARY - 1) for c in text]
@@ -43,7 +63,10 @@ class FakeLlama:
         raise AssertionError("the fake follows no grammar")
 
     def decode(self, rows):
+        if self.capacity is not None and sum(map(len, self.kv)) + len(rows) > self.capacity:
+            raise NoRoom("the fake is full")
         if self.fail_on is not None and any(token == self.fail_on for token, *_ in rows):
+            self.kv = [[(-1, "lost")] for _ in self.kv]
             raise EngineFailed("the fake was told to fail")
         time.sleep(self.seconds)
         per_slot: dict[int, int] = {}
@@ -51,10 +74,13 @@ class FakeLlama:
             per_slot[slot] = per_slot.get(slot, 0) + 1
         assert list(per_slot) == sorted(per_slot), "rows must be in ascending order of slots"
         assert len(set(per_slot.values())) == 1, "every slot must have the same number of rows"
+        assert len(rows) % self.settings.row_multiple == 0 or not self.can_truncate, "rows must come in multiples"
         logits = []
         for token, position, slot, wanted in rows:
             assert position == len(self.kv[slot]), f"slot {slot} holds {len(self.kv[slot])} cells, the row is for {position}"
-            self.kv[slot].append((token, "alone" if per_slot[slot] == 1 else "read"))
+            assert position < self.n_ctx + MARGIN
+            alone = per_slot[slot] < self.settings.least_rows and self.can_truncate
+            self.kv[slot].append((token, "alone" if alone else "read"))
             if wanted:
                 logits.append(self._logits(slot))
         self.steps.append(sorted(per_slot.items()))
@@ -62,16 +88,34 @@ class FakeLlama:
         return np.array(logits, np.float32).reshape(len(logits), VOCABULARY)
 
     def _logits(self, slot: int) -> np.ndarray:
-        seed = zlib.crc32(repr(self.kv[slot]).encode())
+        seed = zlib.crc32(repr(self.kv[slot][-self.memory :]).encode())
         return np.random.default_rng(seed).random(VOCABULARY).astype(np.float32)
 
-    def copy(self, source, target):
-        self.kv[target] = list(self.kv[source])
+    def copy(self, source, target, length):
+        self.kv[target] = list(self.kv[source][:length])
+        assert self.can_truncate or length == len(self.kv[source])
 
     def truncate(self, sequence, length):
         if length and length < len(self.kv[sequence]):
             assert self.can_truncate, "this model's state cannot be cut"
         del self.kv[sequence][length:]
+
+    def save(self, sequence, path, cells):
+        assert [token for token, _ in self.kv[sequence]] == list(cells), "a kept beginning holds just its cells"
+        path.write_text(repr(self.kv[sequence]))
+        return True
+
+    def load(self, sequence, path, cells):
+        self.loads += 1
+        self.kv[sequence] = [(token, "read") for token in cells]
+        if path.read_text() == repr(self.kv[sequence]):
+            return True
+        self.kv[sequence] = []
+        return False
+
+    def reset(self):
+        self.kv = [[] for _ in range(self.settings.slots)]
+        self.resets += 1
 
     def close(self):
         self.closed = True

@@ -1,11 +1,12 @@
 """The abstractive style, for models that write reliable prose: its mechanics hold with any model, also with the one in the box."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from localrag.index.pipeline import build_index
-from localrag.project import open_for_questions, open_for_writing, with_settings
+from localrag.project import open_for_questions, open_for_writing
 from localrag.query import Options, answer
 from localrag.store import graph, ledger
 from tests.conftest import TOWN
@@ -20,7 +21,7 @@ def index(tmp_path_factory):
     for name in ("a.md", "b.txt"):
         (folder / name).write_text(TOWN[name], encoding="utf-8")
     with open_for_writing(folder / ".localrag") as opened:
-        project = with_settings(opened, style="abstractive")
+        project = replace(opened, settings=replace(opened.settings, style="abstractive"))
         ledger.save_settings(project.db, settings=project.settings.to_json())
         outcome = asyncio.run(build_index([folder], project, lambda _: None))
         assert not outcome.failures

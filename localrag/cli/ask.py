@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.index import IndexOption, ModelOption
+from localrag.cli.index import DeterministicOption, EngineOption, IndexOption, ModelOption, RetuneOption, engine_options
 
 if TYPE_CHECKING:
     from localrag.llm.project import Project
@@ -25,6 +25,9 @@ def ask_command(
     seed: Annotated[int, typer.Option("--seed", help="Shuffles the reports of a global question.")] = 0,
     index: IndexOption = None,
     model: ModelOption = None,
+    engine: EngineOption = "",
+    retune: RetuneOption = False,
+    deterministic: DeterministicOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Answer a question from the index; every citation is a verbatim passage of a file."""
@@ -33,7 +36,8 @@ def ask_command(
 
     if mode not in MODES:
         raise UsageError(f"There is no mode {mode!r}.", f"Modes: {', '.join(MODES)}")
-    with open_for_questions(index, model=model) as project:
+    options = engine_options(engine, retune=retune, deterministic=deterministic)
+    with open_for_questions(index, model=model, engine=options) as project:
         ask_and_print(question, project, mode=mode, level=level, seed=seed, as_json=as_json)
 
 

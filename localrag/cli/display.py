@@ -116,6 +116,8 @@ def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
             f"relationships · {counts['communities']} communities · {counts['reports']} reports in {duration(seconds)} "
             f"({project.model.calls} calls, {project.model.output_tokens} tokens written)"
         )
+        if line := engine_line(project.model.report()):
+            say(line)
     if outcome.skipped:
         first = ", ".join(f"{s.path} ({s.reason})" for s in outcome.skipped[:3])
         say(f"{len(outcome.skipped)} files left out: {first}{' …' if len(outcome.skipped) > 3 else ''}. All: localrag status")
@@ -223,8 +225,64 @@ def print_status(found: dict[str, Any]) -> None:
     if run := found["run"]:
         at = f" at {run['stage']} {run['done']}/{run['total']}" if run["state"] != "complete" and run["stage"] else ""
         table.add_row("last run", f"{run['state']}{at}")
+        if line := engine_line(run["figures"]):
+            table.add_row("its engine", line)
     out.print(table)
+    if run and run["figures"]:
+        out.print(_tasks_table(run["figures"]["tasks"]))
     for row in found["skipped"]:
         out.print(escape(f"left out: {row['path']}: {row['reason']}"))
     for row in found["failed"]:
         out.print(escape(f"failed: {row['stage']} {row['subject']}: {row['reason']}"))
+
+
+def engine_line(figures: dict[str, Any]) -> str:
+    """What an engine did in one line; empty where it did nothing."""
+    if not figures or not figures["steps"]:
+        return ""
+    tasks = figures["tasks"].values()
+    prompt, cached, wrote, forced, drafted = (
+        sum(t[k] for t in tasks) for k in ("prompt_tokens", "cached_tokens", "output_tokens", "forced_tokens", "drafted_tokens")
+    )
+    return (
+        f"read {prompt} tokens, {share(cached, prompt)} of them from the KV cache, at {figures['prefill_tokens_per_s']:.0f} tok/s · wrote "
+        f"{wrote}, {share(forced, wrote)} forced, {share(drafted, wrote)} guessed, at {figures['decode_tokens_per_s']:.0f} tok/s · "
+        f"{figures['steps']} steps, slots {figures['slot_use']:.0%} full"
+    )
+
+
+def share(part: int, whole: int) -> str:
+    """`part` of `whole` in per cent."""
+    return f"{part / whole:.0%}" if whole else "0%"
+
+
+def _tasks_table(tasks: dict[str, Any]) -> Table:
+    table = Table("task", box=None, padding=(0, 2, 0, 0))
+    shown = {
+        "requests": "requests",
+        "prompt_tokens": "read",
+        "cached_tokens": "cached",
+        "output_tokens": "written",
+        "forced_tokens": "forced",
+    }
+    seconds = {"wait_p50_s": "wait p50 s", "p50_s": "p50 s", "p95_s": "p95 s"}
+    for name in (*shown.values(), *seconds.values()):
+        table.add_column(name, justify="right")
+    for name, task in tasks.items():
+        table.add_row(name, *(str(task[k]) for k in (*shown, *seconds)))
+    return table
+
+
+def print_bench(figures: dict[str, Any], without: dict[str, dict[str, Any]]) -> None:
+    """A run's speed, then that of the runs with a part taken away, and the settings it had."""
+    table = Table("run", box=None, padding=(0, 2, 0, 0))
+    for name in ("output tok/s", "times", "seconds", "written", "forced", "guessed", "prefix saved", "steps", "host"):
+        table.add_column(name, justify="right")
+    for name, row in {"all parts": figures, **without}.items():
+        speed = row["output_tokens_per_s"]
+        counts = (str(row[k]) for k in ("output_tokens", "forced_tokens", "drafted_tokens", "prefix_tokens_saved", "steps"))
+        table.add_row(
+            name, f"{speed}", f"{speed / figures['output_tokens_per_s']:.2f}", f"{row['seconds']}", *counts, f"{row['host_share']:.1%}"
+        )
+    out.print(table)
+    out.print("settings: " + ", ".join(f"{k}={v}" for k, v in figures["settings"].items()), style="dim")

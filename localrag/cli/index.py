@@ -9,12 +9,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from localrag.engine.settings import EngineOptions
     from localrag.index.pipeline import Outcome
     from localrag.llm.project import Project
 
 IndexOption = Annotated[Path | None, typer.Option("--index", "-i", metavar="DIR", help="The index folder; else the nearest .localrag.")]
 ModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME|PATH", help="A model of models.toml, or a GGUF file.")]
+EngineOption = Annotated[
+    str, typer.Option("--engine", metavar="NAME=VALUE,…", help="Engine settings by hand, such as slots=4,threads=2,context=8192,kv=f16.")
+]
+RetuneOption = Annotated[bool, typer.Option("--retune", help="Measure anew which engine settings are fastest here.")]
+DeterministicOption = Annotated[
+    bool, typer.Option("--deterministic", help="Every answer depends on its request alone, whatever that costs; on CPU it is so anyway.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+
+
+def engine_options(values: str, *, retune: bool = False, deterministic: bool = False, quiet: bool = False) -> "EngineOptions":
+    """What the options ask of the engine; what it has to say goes to stderr. Raises UsageError."""
+    from localrag.cli.display import say
+    from localrag.engine.settings import EngineOptions, EngineSettings
+
+    EngineSettings().with_values(values)  # a mistake is said before anything is opened
+    return EngineOptions(values, retune, deterministic, *(() if quiet else (say,)))
 
 
 def index_command(
@@ -22,14 +39,18 @@ def index_command(
     index: IndexOption = None,
     model: ModelOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Redo the model's part of an index made with another model.")] = False,
+    engine: EngineOption = "",
+    retune: RetuneOption = False,
+    deterministic: DeterministicOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Read files and build or update their knowledge graph; safe to stop, the same command goes on."""
     from localrag.index.load import check_paths
     from localrag.project import open_for_writing
 
+    options = engine_options(engine, retune=retune, deterministic=deterministic, quiet=quiet)
     check_paths(paths)
-    with open_for_writing(index, model=model, rebuild=rebuild) as project:
+    with open_for_writing(index, model=model, rebuild=rebuild, engine=options) as project:
         outcome = run_index(paths, project, quiet=quiet)
     if outcome.failures or any(s.failed for s in outcome.skipped):
         raise typer.Exit(5)
@@ -74,10 +95,11 @@ def demo_command(
     from localrag.project import open_for_questions, open_for_writing
 
     say(f"Indexing the demo documents in {CORPUS}")
-    with open_for_writing(index) as project:
+    options = engine_options("")
+    with open_for_writing(index, engine=options) as project:
         run_index([CORPUS], project, quiet=False)
     for mode, question in QUESTIONS:
         say(f'\n$ localrag ask "{question}" --mode {mode}\n')
-        with open_for_questions(index) as project:
+        with open_for_questions(index, engine=options) as project:
             ask_and_print(question, project, mode=mode)
     say(f'\nAsk more: localrag ask "…" --index {index}')

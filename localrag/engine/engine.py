@@ -6,84 +6,20 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from collections.abc import Sequence as Seq
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.sampler import GREEDY, Constraint, Grammar, Sampler, Sampling
-from localrag.engine.scheduler import Cell, Scheduler, Sequence, Step, read
-from localrag.errors import ContextTooSmall, EngineFailed
-
-
-class Chat(Protocol):
-    """A model's chat template."""
-
-    def render(self, messages: Seq[dict[str, str]]) -> str:
-        """The text of a conversation, ready for the model to answer."""
-
-
-class Backend(Protocol):
-    """What the engine asks of a model: `llama.Llama`, or the fake of the tests."""
-
-    parameters: int
-    n_ctx: int
-    slots: int
-    can_truncate: bool
-    end_tokens: frozenset[int]
-
-    @property
-    def chat(self) -> Chat:
-        """The chat template."""
-
-    def tokenize(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
-        """The tokens of a text."""
-
-    def piece(self, token: int) -> bytes:
-        """The bytes of a token."""
-
-    def grammar_tokenizer(self) -> Any:
-        """llguidance's view of the vocabulary."""
-
-    def decode(self, rows: list[tuple[int, int, int, bool]]) -> NDArray[np.float32]:
-        """Logits of the wanted rows of (token, position, slot, wanted)."""
-
-    def copy(self, source: int, target: int) -> None:
-        """Copy a slot's KV."""
-
-    def truncate(self, sequence: int, length: int) -> None:
-        """Cut a slot's KV."""
-
-    def close(self) -> None:
-        """Free the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A prompt to continue. `cells` may hold an earlier generation's, which then goes on in the KV it left."""
-
-    cells: tuple[Cell, ...]
-    max_tokens: int
-    grammar: Grammar | None = None
-    sampling: Sampling = GREEDY
-    stop: tuple[str, ...] = ()
-    priority: int = 0
-    on_text: Callable[[str], None] | None = None  # called on the event loop with each new stretch of text
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """What came out. `complete` is False where `max_tokens` cut it off; `cells` is the whole sequence, to be continued."""
-
-    text: str
-    complete: bool
-    cells: tuple[Cell, ...]
-    prompt_tokens: int
-    output_tokens: int
-    forced_tokens: int
-    seconds: float
+from localrag.engine.draft import Lookup
+from localrag.engine.figures import Figures
+from localrag.engine.prefixes import Prefixes
+from localrag.engine.request import Backend, Generation, Request, Row
+from localrag.engine.sampler import Constraint, Sampler
+from localrag.engine.scheduler import Place, Run, Scheduler, Sequence, Step
+from localrag.errors import ContextTooSmall, EngineFailed, NoRoom
 
 
 @dataclass(eq=False, slots=True)
@@ -92,26 +28,42 @@ class _Job:
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Generation]"
     sequence: Sequence
+    lookup: Lookup = field(default_factory=Lookup)
     decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
     sampler: Sampler | None = None
     constraint: Constraint | None = None
     text: str = ""
     forced: int = 0
-    started: float = 0.0
+    cached: int = 0
+    asked: float = field(default_factory=time.perf_counter)
+    waited: float = -1.0  # seconds until it first had a slot
 
 
 class Engine:
-    """Runs many generations at once over one backend. Create it, `await generate(...)`, and `close()` it."""
+    """Runs many generations at once over one model. Create it, `await generate(...)`, and `close()` it."""
 
-    def __init__(self, backend: Backend, *, piece: int = 512) -> None:
-        self.backend = backend
-        self.scheduler = Scheduler(backend.slots, backend.n_ctx, piece, can_truncate=backend.can_truncate)
-        self.steps = self.rows = 0
+    def __init__(self, open_backend: Callable[[], Backend], *, piece: int = 512) -> None:
+        """Open the model on the engine's own thread and wait for it; raises what `open_backend` raises.
+
+        All of llama.cpp's work must come from one thread: OpenMP keeps a team of workers for every thread that ever computed, and once it
+        counts more workers than cores they sleep instead of spin at each of a step's thousand barriers, which doubles its time (measured).
+        """
+        self.figures = Figures()
         self._inbox: queue.SimpleQueue[tuple[str, _Job | None]] = queue.SimpleQueue()
         self._jobs: dict[Sequence, _Job] = {}
         self._grammar_tokenizer: Any = None
-        self._thread = threading.Thread(target=self._run, name="localrag-engine", daemon=True)
+        opened: Future[Backend] = Future()
+        self._thread = threading.Thread(target=self._run, args=(open_backend, opened), name="localrag-engine", daemon=True)
         self._thread.start()
+        self.backend = opened.result()
+        self.settings = self.backend.settings
+        self.scheduler = self._new_scheduler(piece)
+        self.prefixes = Prefixes(self.backend.prefix_folder if self.settings.share_prefixes else None)
+        self._inbox.put(("open", None))
+
+    def _new_scheduler(self, piece: int) -> Scheduler:
+        b = self.backend
+        return Scheduler(b.settings, b.n_ctx, piece, can_truncate=b.can_truncate, capacity=b.capacity)
 
     async def generate(self, request: Request) -> Generation:
         """Continue the request's cells until its grammar is complete, the model ends, or `max_tokens` are out.
@@ -123,10 +75,12 @@ class Engine:
             raise ContextTooSmall(
                 f"A prompt of {len(request.cells)} tokens and an answer of up to {request.max_tokens} need {needed} tokens; "
                 f"the model's window here is {window}.",
-                "Use a model with a larger window, or a smaller chunk size.",
+                "Use a model with a larger window, a smaller chunk size, or --engine context=…",
             )
+        if not self._thread.is_alive():
+            raise EngineFailed("The engine is closed.")
         loop = asyncio.get_running_loop()
-        sequence = Sequence(list(request.cells), request.max_tokens, request.priority)
+        sequence = Sequence(list(request.cells), request.max_tokens, request.priority, request.task)
         job = _Job(request, loop, loop.create_future(), sequence)
         self._inbox.put(("add", job))
         try:
@@ -135,13 +89,18 @@ class Engine:
             self._inbox.put(("cancel", job))
             raise
 
-    def cells(self, text: str) -> tuple[Cell, ...]:
-        """The cells of a rendered prompt."""
-        return tuple(read(self.backend.tokenize(text, special=True, start=True)))
+    def cells(self, text: str) -> tuple[int, ...]:
+        """The tokens of a rendered prompt."""
+        return tuple(self.backend.tokenize(text, special=True, start=True))
 
-    def forget(self) -> None:
-        """Drop every KV that no running sequence uses, before the next step; for measurements from a cold start."""
-        self._inbox.put(("forget", None))
+    def report(self) -> dict[str, Any]:
+        """What was done so far, as JSON-ready values."""
+        s = self.scheduler
+        return self.figures.to_json(self.settings.slots) | {"prefix_tokens_saved": s.reused, "preempted": s.preempted}
+
+    def leaks(self) -> list[str]:
+        """What is wrong with the books of an idle engine: sequences, slots or jobs that nobody waits for. Empty when all is well."""
+        return self.scheduler.leaks() + [f"{len(self._jobs)} jobs are kept"] * bool(self._jobs)
 
     def close(self) -> None:
         """Stop after the step under way and free the model; generations still running fail."""
@@ -150,14 +109,22 @@ class Engine:
 
     # Everything below runs on the engine's own thread.
 
-    def _run(self) -> None:
+    def _run(self, open_backend: Callable[[], Backend], opened: "Future[Backend]") -> None:
+        try:
+            opened.set_result(open_backend())
+        except BaseException as error:  # noqa: BLE001 — the thread that opens the engine gets it
+            opened.set_exception(error)
+            return
+        self._inbox.get()
         while self._drain():
+            started = time.perf_counter()
             try:
                 self._place_waiting()
                 if step := self.scheduler.plan():
                     self._carry_out(step)
             except Exception as error:  # noqa: BLE001 — the thread must outlive any step: its jobs get the error
                 self._fail(list(self._jobs.values()), error)
+            self.figures.seconds += time.perf_counter() - started
         self._fail(list(self._jobs.values()), EngineFailed("The engine was closed while this was being generated."))
         self.backend.close()
 
@@ -168,20 +135,18 @@ class Engine:
                 kind, job = self._inbox.get(block=self.scheduler.idle)
             except queue.Empty:
                 return True
-            if kind == "forget":
-                for slot in self.scheduler.forget():
-                    self.backend.truncate(slot, 0)
-                continue
             if job is None:
                 return False
             if kind == "cancel":
-                self._jobs.pop(job.sequence, None)
-                self.scheduler.release(job.sequence)
+                self._drop(job)
             else:
                 self._start(job)
 
+    def _drop(self, job: _Job) -> None:
+        if self._jobs.pop(job.sequence, None):
+            self.scheduler.release(job.sequence)
+
     def _start(self, job: _Job) -> None:
-        job.started = time.perf_counter()
         try:
             if grammar := job.request.grammar:
                 self._grammar_tokenizer = self._grammar_tokenizer or self.backend.grammar_tokenizer()
@@ -189,59 +154,140 @@ class Engine:
         except Exception as error:  # noqa: BLE001 — a grammar that cannot be built fails its own request only
             self._settle(job, error)
             return
-        job.sampler = Sampler(job.request.sampling, job.constraint)
+        job.sampler = Sampler(job.request.sampling, job.constraint, lazy=self.settings.lazy_masks)
+        if job.request.task:
+            job.sequence.boundary = self.prefixes.learn(job.request.task, job.sequence.cells)
         self._jobs[job.sequence] = job
         self.scheduler.add(job.sequence)
 
     def _place_waiting(self) -> None:
         while place := self.scheduler.admit():
-            if place.source is not None:
-                self.backend.copy(place.source, place.slot)
+            for slot in place.evict:
+                self.backend.truncate(slot, 0)
+            self._place(place)
+            job = self._jobs[place.sequence]
+            if job.waited < 0:
+                job.waited, job.cached = time.perf_counter() - job.asked, place.sequence.computed
+            self._keep_prefix(place.sequence)
+
+    def _place(self, place: Place) -> None:
+        sequence = place.sequence
+        length, path = self.prefixes.find(sequence.cells)
+        if path and length > place.keep:
+            if self.backend.load(place.slot, path, sequence.cells[:length]):
+                self.scheduler.reused += length - place.keep
+                sequence.computed = length
+                return
+            self.prefixes.dropped(path)
+            if place.source is None:
+                sequence.computed = 0
+                return
+        if place.source is not None:
+            self.backend.copy(place.source, place.slot, place.keep)
+        else:
             self.backend.truncate(place.slot, place.keep)
 
+    def _keep_prefix(self, sequence: Sequence) -> None:
+        """Write the KV of a beginning that its task's prompts share to a file, at the moment the slot holds just that."""
+        if sequence.boundary and sequence.computed == sequence.boundary and sequence.slot is not None:
+            cells = sequence.cells[: sequence.boundary]
+            sequence.boundary = 0
+            if self.prefixes.find([*cells, 0])[0] < len(cells):
+                path = self.prefixes.new_file(cells)
+                if self.backend.save(sequence.slot, path, cells):
+                    self.prefixes.added(path)
+
     def _carry_out(self, step: Step) -> None:
-        rows = []
-        for sequence, count in step.runs:
-            end = sequence.computed + count
-            assert sequence.slot is not None
-            rows += [(sequence.cells[i].token, i, sequence.slot, i == len(sequence.cells) - 1) for i in range(sequence.computed, end)]
-        spare = self._fill_gaps(rows)
+        for slot in step.evict:
+            self.backend.truncate(slot, 0)
+        rows = [row for run in step.runs for row in _rows(run)]
+        rows += [(rows[0][0], at + i, slot, False) for slot, at, count in step.gaps for i in range(count)]
+        started = time.perf_counter()
         try:
-            logits = self.backend.decode(sorted(rows + spare, key=lambda row: row[2]))
-            for _, position, slot, _ in spare:
-                self.backend.truncate(slot, position)
-        except EngineFailed as error:
-            self._fail([self._jobs[s] for s, _ in step.runs], error)
+            logits = self.backend.decode(sorted(rows, key=lambda row: row[2]) if step.gaps else rows)
+        except NoRoom as error:
+            self._make_room(step, error)
             return
-        self.steps, self.rows = self.steps + 1, self.rows + len(rows)
-        for row, sequence in zip(logits, self.scheduler.computed(step), strict=True):
-            job = self._jobs[sequence]
-            try:
-                self._take(job, row)
-            except EngineFailed as error:
-                self._fail([job], error)
+        except EngineFailed as error:
+            self._recover(step, error)
+            return
+        before = sum(r.sequence.generated for r in step.runs)
+        seconds = time.perf_counter() - started
+        for slot, at, _ in step.gaps:
+            self.backend.truncate(slot, at)
+        self._use(step, logits)
+        self._count(step, seconds, len(rows), sum(r.sequence.generated for r in step.runs) - before)
 
-    def _fill_gaps(self, rows: list[tuple[int, int, int, bool]]) -> list[tuple[int, int, int, bool]]:
-        """Rows for the slots between those of a decode step, taken back after it: llama.cpp computes neighbouring slots in one pass, and
-        a pass costs more than a row (4 slots: 26 ms together, 54 ms with gaps)."""
-        used = {row[2] for row in rows}
-        if len(used) < 2 or not self.backend.can_truncate:
-            return []
-        gaps = {slot: self.scheduler.held(slot) for slot in range(min(used), max(used)) if slot not in used}
-        return [(rows[0][0], held, slot, False) for slot, held in gaps.items() if held < self.backend.n_ctx]
+    def _recover(self, step: Step, error: EngineFailed) -> None:
+        """A step failed: the KV is made anew. A lone request gets the error; of several each is tried alone, for one is to blame."""
+        if len(step.runs) == 1:
+            self._fail([self._jobs[r.sequence] for r in step.runs], error)
+        for run in step.runs:
+            run.sequence.suspect = True
+        self.scheduler.lost()
+        self.backend.reset()
 
-    def _take(self, job: _Job, row: NDArray[np.float32]) -> None:
-        """Draw a job's next token from its row, append it with what it forces, and finish the job where it is complete."""
+    def _make_room(self, step: Step, error: NoRoom) -> None:
+        """The step did not fit into the KV: the newest sequence waits; a lone one fails with the numbers."""
+        if len(self.scheduler.running) == 1:
+            self._fail([self._jobs[r.sequence] for r in step.runs], error)
+            return
+        newest = max(self.scheduler.running, key=lambda s: (s.priority, s.arrival))
+        slot = newest.slot
+        self.scheduler.preempt(newest)
+        assert slot is not None
+        self.scheduler.clear(slot)
+        self.backend.truncate(slot, 0)
+
+    def _use(self, step: Step, logits: NDArray[np.float32]) -> None:
+        """Hand the rows of a step to the sequences, and take back from the KV what they did not want."""
+        at, waiting = 0, {id(run) for run in self.scheduler.computed(step)}
+        for run in step.runs:
+            sequence, slot, end = run.sequence, run.sequence.slot, run.sequence.computed + run.rows - run.known
+            if id(run) in waiting:
+                wanted = 1 + _drafted(run)
+                job = self._jobs[sequence]
+                try:
+                    self._take(job, logits[at : at + wanted], sequence.draft[: wanted - 1])
+                except Exception as error:  # noqa: BLE001 — one request's grammar may fail; the others of the step go on
+                    self._fail([job], error)
+                at += wanted
+            if slot is not None and (held := self.scheduler.held(slot)) < end:
+                self.backend.truncate(slot, held)
+            self._keep_prefix(sequence)
+
+    def _take(self, job: _Job, rows: NDArray[np.float32], draft: list[int]) -> None:
+        """Draw tokens from a job's rows as long as its draft foretold them, and finish the job where it is complete.
+
+        rows: (1 + len(draft), n_vocab); row i follows the i-th drafted token.
+        """
+        sequence = job.sequence
+        base, right = len(sequence.cells), 0
+        while not self._draw(job, rows[right]):
+            while right < len(draft) and base + right < len(sequence.cells) and sequence.cells[base + right] == draft[right]:
+                right += 1
+            sequence.computed = base + right
+            if sequence.pending or right == len(rows):
+                break
+        if draft:
+            self.figures.tasks[sequence.task].drafted_tokens += right
+            sequence.luck = min(0.9, 0.7 * sequence.luck + 0.3 * right / len(draft))
+        if sequence in self._jobs:
+            sequence.draft = self._guess(job) if self.settings.drafts and self.scheduler.can_truncate else []
+
+    def _draw(self, job: _Job, row: NDArray[np.float32]) -> bool:
+        """Draw a job's next token, append it with what it forces; whether that finished the job."""
         assert job.sampler is not None
         token = job.sampler.choose(row)
         if token in self.backend.end_tokens:
             self._finish(job, complete=True)
-            return
+            return True
         tokens = [token]
-        if constraint := job.constraint:
+        constraint = job.constraint
+        if constraint and self.settings.forced_tokens:
             tokens += constraint.forced()
             job.forced += len(tokens) - 1
-        room = job.sequence.max_tokens - len(job.sequence.generated)
+        room = job.sequence.max_tokens - job.sequence.generated
         job.sequence.append(tokens[:room])
         self._emit(job, b"".join(self.backend.piece(t) for t in tokens[:room]))
         if constraint and len(tokens) <= room:
@@ -249,14 +295,22 @@ class Engine:
         stopped = self._stop_at(job)
         if stopped or (constraint and constraint.finished):
             self._finish(job, complete=True)
-        elif len(job.sequence.generated) >= job.sequence.max_tokens:
+        elif job.sequence.generated >= job.sequence.max_tokens:
             self._finish(job, complete=False)
+        elif job.loop.is_closed():  # its caller is gone without a word
+            self._drop(job)
+        return job.sequence not in self._jobs
+
+    def _guess(self, job: _Job) -> list[int]:
+        draft = job.lookup.guess(job.sequence.cells)
+        draft = draft[: max(0, job.sequence.max_tokens - job.sequence.generated - 1)]
+        return draft[: job.constraint.valid(draft)] if draft and job.constraint else draft
 
     def _emit(self, job: _Job, data: bytes) -> None:
         new = job.decoder.decode(data)
         job.text += new
         if new and job.request.on_text:
-            job.loop.call_soon_threadsafe(job.request.on_text, new)
+            _call(job.loop, job.request.on_text, new)
 
     @staticmethod
     def _stop_at(job: _Job) -> bool:
@@ -268,18 +322,19 @@ class Engine:
         return False
 
     def _finish(self, job: _Job, *, complete: bool) -> None:
-        self.scheduler.release(job.sequence)
-        self._jobs.pop(job.sequence, None)
-        generation = Generation(
-            job.text,
-            complete,
-            tuple(job.sequence.cells),
-            len(job.request.cells),
-            len(job.sequence.generated),
-            job.forced,
-            time.perf_counter() - job.started,
-        )
-        self._settle(job, generation)
+        sequence, seconds = job.sequence, time.perf_counter() - job.asked
+        self.scheduler.finished(sequence)
+        self._drop(job)
+        figures = self.figures.tasks[sequence.task]
+        figures.requests += 1
+        figures.prompt_tokens += len(job.request.cells)
+        figures.cached_tokens += job.cached
+        figures.output_tokens += sequence.generated
+        figures.forced_tokens += job.forced
+        figures.seconds.append(seconds)
+        figures.waits.append(job.waited)
+        counts = (len(job.request.cells), job.cached, sequence.generated, job.forced)
+        self._settle(job, Generation(job.text, complete, tuple(sequence.cells), *counts, seconds, job.waited))
 
     def _fail(self, jobs: list[_Job], error: Exception) -> None:
         for job in jobs:
@@ -289,6 +344,15 @@ class Engine:
             if slot is not None:
                 self.backend.truncate(slot, 0)
             self._settle(job, error if isinstance(error, EngineFailed) else EngineFailed(f"The engine failed: {error!r}"))
+
+    def _count(self, step: Step, seconds: float, rows: int, written: int) -> None:
+        f = self.figures
+        f.steps, f.rows = f.steps + 1, f.rows + rows
+        if len(step.runs) == 1 and step.runs[0].known > 1 and not written:
+            f.read_tokens, f.read_seconds = f.read_tokens + step.runs[0].known, f.read_seconds + seconds
+            return
+        f.written_tokens, f.write_seconds, f.write_steps = f.written_tokens + written, f.write_seconds + seconds, f.write_steps + 1
+        f.busy_slots += len(step.runs)
 
     @staticmethod
     def _settle(job: _Job, result: Generation | Exception) -> None:
@@ -300,7 +364,27 @@ class Engine:
             else:
                 job.future.set_result(result)
 
-        try:
-            job.loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the caller's loop has closed: nobody waits any more
-            return
+        _call(job.loop, settle)
+
+
+def _rows(run: Run) -> list[Row]:
+    """The rows of a run: known cells, then drafts, then whatever fills it up."""
+    sequence, start = run.sequence, run.sequence.computed
+    assert sequence.slot is not None
+    tokens = sequence.cells[start : start + run.known]
+    first = run.known - 1 if run.known == sequence.pending else run.rows  # the first row that wants logits
+    last = first + _drafted(run)
+    tokens += sequence.draft[: run.rows - run.known] if first < run.rows else []
+    tokens += [tokens[0]] * (run.rows - len(tokens))
+    return [(token, start + i, sequence.slot, first <= i <= last) for i, token in enumerate(tokens)]
+
+
+def _drafted(run: Run) -> int:
+    return min(run.rows - run.known, len(run.sequence.draft))
+
+
+def _call(loop: asyncio.AbstractEventLoop, what: Any, *values: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(what, *values)
+    except RuntimeError:  # the caller's loop has closed: nobody waits any more
+        return

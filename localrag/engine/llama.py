@@ -1,15 +1,17 @@
 """The only import of llama_cpp: load a GGUF, tokenize, decode rows, move KV cells.
 
-Each sequence has a KV stream of its own (kv_unified=False) and flash attention is off. Measured on CPU, that is the one layout
-whose logits do not depend on what else is in the batch: a row decoded beside seven others is bit for bit the row decoded alone,
-and a prompt's KV is the same however it was cut into pieces of two or more tokens. Everything above builds on this.
+With a KV stream for each sequence (kv_unified=False) and flash attention off, logits on CPU do not depend on what else is in the
+batch: a row computed in a piece of two or more is bit for bit the same in any piece and beside any company. Everything above builds
+on this; `tune` measures whether it holds.
 """
 
 import ctypes
+import os
 import re
 import warnings
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,13 @@ from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
 from localrag.config import cache_dir
-from localrag.errors import EngineFailed, ModelError
+from localrag.engine.scheduler import MARGIN
+from localrag.engine.settings import EngineSettings
+from localrag.errors import EngineFailed, ModelError, NoRoom
 from localrag.models import ModelFile
 
 PIECE = 512  # tokens of a prompt computed in one call (n_ubatch)
-KV_BYTES = 3 << 29  # memory for KV streams: 1.5 GiB
+KV_TYPES = {"f32": (0, 4.0), "f16": (1, 2.0), "q8_0": (8, 34 / 32), "bf16": (30, 2.0)}  # ggml_type, bytes a value
 SLOW_TYPES = {3: "Q4_1", 8: "Q5_0", 9: "Q5_1"}  # llama_ftype without repacked CPU kernels
 
 _log_lines: list[str] = []
@@ -59,24 +63,50 @@ class ChatFormat:
 class Llama:
     """A loaded model with `slots` sequences of at most `n_ctx` tokens each. Not thread-safe, but for `tokenize` and `piece`."""
 
-    def __init__(self, file: ModelFile, *, threads: int, slots: int = 8, n_ctx: int = 4096) -> None:
-        """Load `file`. Fewer slots are taken where their KV would pass 1.5 GiB. Raises ModelError."""
-        self.path = fast_file(file, threads)
+    def __init__(self, file: ModelFile, settings: EngineSettings) -> None:
+        """Load `file`. Raises ModelError, also where the memory does not suffice."""
+        self.path = fast_file(file, settings.threads) if settings.fast_weights else checked_file(file)
         params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = -1 if llama_cpp.llama_supports_gpu_offload() else 0
+        params.n_gpu_layers = settings.gpu_layers if llama_cpp.llama_supports_gpu_offload() else 0
         self._model = _load(self.path, params)
         self._check_chat_model(file)
         self._vocab = llama_cpp.llama_model_get_vocab(self._model)
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self.parameters = int(llama_cpp.llama_model_n_params(self._model))
-        self.n_ctx = min(n_ctx, int(llama_cpp.llama_model_n_ctx_train(self._model)) // 256 * 256)
-        self.slots = max(1, min(slots, KV_BYTES // (self.n_ctx * self._kv_bytes_per_token())))
-        self._ctx = self._open_context(threads)
-        self._memory = llama_cpp.llama_get_memory(self._ctx)
-        self._rows = _Rows(PIECE)
-        self.can_truncate = self._probe_truncate()
         self.end_tokens = frozenset(t for t in range(self.n_vocab) if llama_cpp.llama_vocab_is_eog(self._vocab, t))
         self.chat = self._chat_format()
+        self._fingerprint = file.fingerprint
+        self._rows = _Rows(PIECE)
+        self._ctx: Any = None
+        self._borrowed = False
+        self._copied: set[int] = set()  # streams whose copy llama.cpp carries out only with the next step
+        self.open(settings)
+
+    def open(self, settings: EngineSettings) -> None:
+        """Make the KV as `settings` say, in place of the one there is. Raises ModelError where memory does not suffice."""
+        if self._ctx:
+            llama_cpp.llama_free(self._ctx)
+            self._ctx = None
+        trained = int(llama_cpp.llama_model_n_ctx_train(self._model)) // 256 * 256
+        self.settings = settings
+        self._cells = max(256, min(settings.context, trained))  # of a sequence
+        self.n_ctx = self._cells - MARGIN
+        total = self._cells * settings.slots
+        self.capacity = total if settings.unified else None
+        self._check_memory(total * self.kv_bytes_per_token(settings.kv))
+        self._ctx = self._open_context()
+        self._memory = llama_cpp.llama_get_memory(self._ctx)
+        self.can_truncate = self._probe_truncate()
+        layout = f"{settings.kv}-{'u' if settings.unified else 's'}{'f' if settings.flash_attention else ''}".replace("/", "_")
+        build = f"{llama_cpp.__version__}-{self._cells}"
+        self.prefix_folder: Path | None = cache_dir() / "prefixes" / f"{self._fingerprint}-{self.path.stem[-4:]}-{build}-{layout}"
+
+    def sibling(self, settings: EngineSettings) -> "Llama":
+        """The same loaded weights with a KV of its own; close it before this one. Raises ModelError."""
+        twin = copy(self)
+        twin._rows, twin._copied, twin._ctx, twin._borrowed = _Rows(PIECE), set(), None, True
+        twin.open(settings)
+        return twin
 
     def _check_chat_model(self, file: ModelFile) -> None:
         architecture = self.meta("general.architecture")
@@ -85,30 +115,49 @@ class Llama:
         if llama_cpp.llama_model_has_encoder(self._model):
             raise ModelError(f"{file.path.name} is an encoder-decoder model; a chat model is needed.", "Give another file with --model.")
 
-    def _kv_bytes_per_token(self) -> int:
+    def kv_bytes_per_token(self, kv: str) -> float:
+        """Bytes one token takes in a KV of that type."""
         model = self._model
         heads = int(llama_cpp.llama_model_n_head_kv(model))
         width = int(llama_cpp.llama_model_n_embd(model)) // max(1, int(llama_cpp.llama_model_n_head(model)))
-        return max(1, int(llama_cpp.llama_model_n_layer(model)) * heads * width * 2 * 2)  # keys and values, f16
+        keys, values = _kv_types(kv)
+        return max(1.0, int(llama_cpp.llama_model_n_layer(model)) * heads * width * (KV_TYPES[keys][1] + KV_TYPES[values][1]))
 
-    def _open_context(self, threads: int) -> Any:
+    def _check_memory(self, needed: float) -> None:
+        free = free_memory()
+        if free is not None and needed > free:
+            s = self.settings
+            raise ModelError(
+                f"{self.path.name} with {s.slots} slots of {self._cells} tokens needs {needed / 2**30:.1f} GiB for its KV; "
+                f"{free / 2**30:.1f} GiB are free.",
+                f"Take less: --engine slots={max(1, s.slots // 2)},context={max(256, self._cells // 2)}",
+            )
+
+    def _open_context(self) -> Any:
+        s = self.settings
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx = self.n_ctx * self.slots
+        params.n_ctx = self._cells * s.slots
         params.n_batch = params.n_ubatch = PIECE
-        params.n_seq_max = self.slots
-        params.n_threads = params.n_threads_batch = threads
-        params.kv_unified = False
-        params.flash_attn_type = 0
+        params.n_seq_max = s.slots
+        params.n_threads = params.n_threads_batch = s.threads
+        params.kv_unified = s.unified
+        params.flash_attn_type = int(s.flash_attention)
+        params.type_k, params.type_v = (KV_TYPES[kind][0] for kind in _kv_types(s.kv))
+        params.swa_full = True  # a sliding window would make shared beginnings unusable
         params.no_perf = True
         ctx = llama_cpp.llama_init_from_model(self._model, params)
         if not ctx:
-            raise ModelError(f"{self.path.name} loads, but no context can be made for it: {_last_log()}", "Try a smaller model.")
+            raise ModelError(
+                f"{self.path.name} loads, but no context of {s.slots} × {self._cells} tokens can be made for it: {_last_log()}",
+                f"Take less: --engine slots={max(1, s.slots // 2)},context={max(256, self._cells // 2)}",
+            )
         return ctx
 
     def _probe_truncate(self) -> bool:
         """Whether a sequence can be cut back (not so for recurrent and hybrid models)."""
         self.decode([(0, 0, 0, False), (0, 1, 0, True)])
-        cut = bool(llama_cpp.llama_memory_seq_rm(self._memory, 0, 1, -1))
+        recurrent = llama_cpp.llama_model_is_recurrent(self._model) or llama_cpp.llama_model_is_hybrid(self._model)
+        cut = bool(llama_cpp.llama_memory_seq_rm(self._memory, 0, 1, -1)) and not recurrent
         llama_cpp.llama_memory_seq_rm(self._memory, 0, -1, -1)
         return cut
 
@@ -148,12 +197,21 @@ class Llama:
     def decode(self, rows: Seq[tuple[int, int, int, bool]]) -> NDArray[np.float32]:
         """Compute rows of (token, position, sequence, wants logits); returns (wanted rows, n_vocab) float32, valid until the next call.
 
-        At most PIECE rows; positions of a sequence continue from its last one. Raises EngineFailed, which leaves the
-        sequences of these rows in an unknown state: `clear` them.
+        At most PIECE rows; positions of a sequence continue from its last one. Raises NoRoom, which leaves everything as it was, and
+        EngineFailed, which leaves the KV in an unknown state: `reset` it.
         """
         if not 0 < len(rows) <= PIECE:  # more would abort the process inside llama.cpp
             raise EngineFailed(f"A step of {len(rows)} rows was asked for; 1 to {PIECE} are possible.")
+        token, _, slot, _ = max(rows, key=lambda row: row[0])
+        if token >= self.n_vocab or not all(0 <= row[2] < self.settings.slots and 0 <= row[1] < self._cells for row in rows):
+            raise EngineFailed(f"A row outside the vocabulary or the KV was asked for (token {token}, slot {slot}).")
         status = llama_cpp.llama_decode(self._ctx, self._rows.fill(rows))
+        self._copied.clear()
+        if status == 1:
+            raise NoRoom(
+                f"The KV of {self.capacity or self._cells} cells has no room for a step of {len(rows)} rows.",
+                "Take more: --engine context=…",
+            )
         if status != 0:
             raise EngineFailed(f"llama.cpp could not compute a step of {len(rows)} rows (code {status}): {_last_log()}")
         wanted = sum(row[3] for row in rows)
@@ -166,17 +224,57 @@ class Llama:
         """Forget everything of a sequence from position `length` on."""
         llama_cpp.llama_memory_seq_rm(self._memory, sequence, length if length else -1, -1)
 
-    def copy(self, source: int, target: int) -> None:
-        """Make sequence `target` a copy of `source` (whole: a part cannot be copied between streams)."""
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Make sequence `target` hold the first `length` cells of `source`."""
         llama_cpp.llama_memory_seq_rm(self._memory, target, -1, -1)
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+        if self.settings.unified and self.can_truncate:  # shares the cells
+            llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
+            return
+        self._copied |= {target}
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)  # a part of a stream cannot be copied: the process would abort
+        if self.can_truncate:
+            self.truncate(target, length)
+
+    def save(self, sequence: int, path: Path, cells: Seq[int]) -> bool:
+        """Write a sequence's KV, which holds just `cells`, to a file; whether that worked."""
+        self._settle_copies(sequence, len(cells))
+        part = path.with_name(f"{path.name}.{id(cells):x}.part")
+        tokens = (llama_cpp.llama_token * len(cells))(*cells)
+        if not llama_cpp.llama_state_seq_save_file(self._ctx, str(part).encode(), sequence, tokens, len(cells)):
+            part.unlink(missing_ok=True)
+            return False
+        part.replace(path)
+        return True
+
+    def _settle_copies(self, sequence: int, length: int) -> None:
+        """Have pending copies carried out, by a row that is taken back: a state saved before them would be the old one."""
+        if self._copied and self.can_truncate:
+            llama_cpp.llama_memory_seq_rm(self._memory, sequence, length or -1, -1)
+            self.decode([(0, length, sequence, False)])
+            self.truncate(sequence, length)
+
+    def load(self, sequence: int, path: Path, cells: Seq[int]) -> bool:
+        """Read a sequence's KV from a file that `save` wrote; where that fails, or it holds other tokens, the sequence is empty."""
+        self._settle_copies(sequence, 0)
+        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        tokens, count = (llama_cpp.llama_token * len(cells))(), ctypes.c_size_t(0)
+        read = llama_cpp.llama_state_seq_load_file(self._ctx, str(path).encode(), sequence, tokens, len(cells), ctypes.byref(count))
+        if read and list(tokens[: count.value]) == list(cells):
+            return True
+        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        return False
+
+    def reset(self) -> None:
+        """Make the context anew after a failed step: all sequences are empty. Raises ModelError."""
+        self.open(self.settings)
 
     def close(self) -> None:
         """Free the context and the model."""
         if self._ctx:
             llama_cpp.llama_free(self._ctx)
+        if self._model and not self._borrowed:
             llama_cpp.llama_model_free(self._model)
-            self._ctx = None
+        self._ctx = self._model = None
 
 
 class _Rows:
@@ -209,18 +307,44 @@ class _Rows:
         )
 
 
+def _kv_types(kv: str) -> tuple[str, str]:
+    keys, _, values = kv.partition("/")
+    return keys, values or keys
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that are free or can be freed, where the system says (Linux)."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def checked_file(file: ModelFile) -> Path:
+    """The file itself, seen to be a GGUF. Raises ModelError."""
+    _file_type(file.path)
+    return file.path
+
+
+def has_slow_weights(file: ModelFile) -> bool:
+    """Whether the file's quantisation has no fast CPU kernels, and the CPU is what will compute. Raises ModelError."""
+    slow = _file_type(file.path) in SLOW_TYPES
+    return slow and not llama_cpp.llama_supports_gpu_offload() and file.path.stat().st_size <= 1 << 30
+
+
 def fast_file(file: ModelFile, threads: int) -> Path:
-    """The file to load: `file` itself, or its Q8_0 copy in the cache where its quantisation has no fast CPU kernels.
+    """The file to load: `file` itself, or its Q8_0 copy in the cache where its weights are slow; the copy is made if it is missing.
 
     Measured for Q4_1 against Q8_0 of the same weights on an AVX-512 CPU: prompts 2.0 times, decoding 1.5 times as fast.
     """
-    if _file_type(file.path) not in SLOW_TYPES or llama_cpp.llama_supports_gpu_offload() or file.path.stat().st_size > 1 << 30:
+    if not has_slow_weights(file):
         return file.path
     target = cache_dir() / "models" / f"{file.path.stem}.{file.fingerprint}.Q8_0.gguf"
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(".part")
+    part = target.with_suffix(f".{os.getpid()}.part")
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype, params.allow_requantize, params.nthread = 7, True, threads
     if llama_cpp.llama_model_quantize(str(file.path).encode(), str(part).encode(), ctypes.byref(params)) != 0:

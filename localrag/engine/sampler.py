@@ -72,6 +72,10 @@ class Constraint:
         self._matcher.consume_token(token)
         self._check()
 
+    def valid(self, tokens: list[int]) -> int:
+        """How many of `tokens` the grammar would take from here."""
+        return int(self._matcher.validate_tokens(tokens))
+
     def allowed(self) -> NDArray[np.int64]:
         """The ids of all tokens that may come next."""
         self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
@@ -95,16 +99,18 @@ class Constraint:
 class Sampler:
     """Draws one sequence's tokens from its rows of logits."""
 
-    def __init__(self, sampling: Sampling, constraint: Constraint | None) -> None:
+    def __init__(self, sampling: Sampling, constraint: Constraint | None, *, lazy: bool = True) -> None:
+        self._lazy = lazy
         self._sampling = sampling
         self._constraint = constraint
         self._random = np.random.default_rng(sampling.seed)
 
     def choose(self, logits: NDArray[np.float32]) -> int:
         """The next token of a (n_vocab,) row, taken into the grammar."""
-        token = self._draw(logits)
         constraint = self._constraint
-        if constraint is None or constraint.accepts(token):
+        if constraint is None:
+            return self._draw(logits)
+        if self._lazy and constraint.accepts(token := self._draw(logits)):
             return token
         allowed = constraint.allowed()
         token = int(allowed[self._draw(logits[allowed])])

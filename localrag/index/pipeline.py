@@ -75,7 +75,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
         state = "failed" if isinstance(error, Exception) else "interrupted"
         raise
     finally:
-        ledger.end_run(db, run, state)
+        ledger.end_run(db, run, state, project.model.report())
 
 
 def _recorder(project: Project, run: int, progress: Callable[[Progress], None]) -> Callable[[str, int, int], None]:

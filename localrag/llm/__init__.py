@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
-from localrag.config import free_cores
-from localrag.engine.engine import Engine, Request
+from localrag.engine.engine import Engine
+from localrag.engine.request import Request
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
-from localrag.engine.scheduler import Cell, read
+from localrag.engine.settings import EngineOptions
 from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed
 from localrag.llm.prompts import Message
 from localrag.models import ModelFile
@@ -31,8 +31,8 @@ class Reply:
 
     text: str
     messages: tuple[Message, ...]
-    prompt: tuple[Cell, ...] | None
-    tokens: tuple[Cell, ...]
+    prompt: tuple[int, ...] | None
+    tokens: tuple[int, ...]
     prompt_tokens: int
     output_tokens: int
     seconds: float
@@ -41,9 +41,10 @@ class Reply:
 class Model:
     """A chat model that is loaded when the first uncommitted answer is needed, and the ledger its answers are committed to."""
 
-    def __init__(self, db: Database, file: ModelFile) -> None:
+    def __init__(self, db: Database, file: ModelFile, options: EngineOptions | None = None) -> None:
         self.db = db
         self.file = file
+        self._options = options or EngineOptions()
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
         self._engine: Engine | None = None
         self._opening = asyncio.Lock()
@@ -51,11 +52,11 @@ class Model:
     async def engine(self) -> Engine:
         """The engine, loaded on first use. Raises ModelError."""
         async with self._opening:
-            if self._engine is None:
-                from localrag.engine.llama import Llama  # loading llama.cpp takes half a second: only where it is needed
+            if self._engine is not None:
+                return self._engine
+            from localrag.engine.tune import open_backend  # loading llama.cpp takes half a second: only where it is needed
 
-                backend = await asyncio.to_thread(Llama, self.file, threads=free_cores())
-                self._engine = Engine(backend)
+            self._engine = await asyncio.to_thread(Engine, lambda: open_backend(self.file, self._options))
             return self._engine
 
     async def ask(
@@ -85,7 +86,7 @@ class Model:
             return _reply(call, conversation, None)
         engine = await self.engine()
         prompt = self._cells(engine, conversation, after)
-        generation = await engine.generate(Request(prompt, max_tokens, grammar, sampling, stop, priority, on_text))
+        generation = await engine.generate(Request(prompt, max_tokens, grammar, sampling, stop, priority, on_text, task))
         if not generation.complete:
             raise AnswerTruncated(
                 f"The model's answer ({task}) was cut off at {max_tokens} tokens.", "Try a larger model: --model PATH.gguf"
@@ -109,7 +110,7 @@ class Model:
         self.output_tokens += call.output_tokens
         return _reply(call, conversation, prompt)
 
-    def _cells(self, engine: Engine, conversation: Sequence[Message], after: Reply | None) -> tuple[Cell, ...]:
+    def _cells(self, engine: Engine, conversation: Sequence[Message], after: Reply | None) -> tuple[int, ...]:
         render = engine.backend.chat.render
         text = render(conversation)
         if after is None:
@@ -118,7 +119,7 @@ class Model:
         head = render(after.messages[:-1]) + after.messages[-1]["content"]
         if not text.startswith(head):  # the template rewrites earlier turns: read everything anew
             return engine.cells(text)
-        return (*so_far, *after.tokens, *read(engine.backend.tokenize(text[len(head) :], special=True)))
+        return (*so_far, *after.tokens, *engine.backend.tokenize(text[len(head) :], special=True))
 
     async def count(self, text: str) -> int:
         """The number of tokens of a text."""
@@ -131,7 +132,11 @@ class Model:
     @property
     def computed(self) -> int:
         """Tokens this process has computed, read or written; those found in a KV cache or in the ledger cost nothing."""
-        return self._engine.rows if self._engine else 0
+        return self._engine.figures.rows if self._engine else 0
+
+    def report(self) -> dict[str, Any]:
+        """The engine's figures and settings as JSON-ready values; empty where no model was needed."""
+        return self._engine.report() | {"settings": self._engine.settings.to_json()} if self._engine else {}
 
     def close(self) -> None:
         """Stop the engine and free the model."""
@@ -140,10 +145,9 @@ class Model:
             self._engine = None
 
 
-def _reply(call: Call, conversation: tuple[Message, ...], prompt: tuple[Cell, ...] | None) -> Reply:
+def _reply(call: Call, conversation: tuple[Message, ...], prompt: tuple[int, ...] | None) -> Reply:
     answered = (*conversation, {"role": "assistant", "content": call.text})
-    cells = tuple(Cell(t, d) for t, d in call.tokens)
-    return Reply(call.text, answered, prompt, cells, call.prompt_tokens, call.output_tokens, call.seconds)
+    return Reply(call.text, answered, prompt, call.tokens, call.prompt_tokens, call.output_tokens, call.seconds)
 
 
 async def in_window(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 32) -> list[T]:

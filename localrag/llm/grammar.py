@@ -58,8 +58,9 @@ def json_object(schema: dict[str, Any]) -> Grammar:
 def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "", described: bool = False, most: int = 40) -> Grammar:
     """Lines `{"name", "type"[, "description"]}`, no name twice.
 
-    Without `span_of`, exactly the given names in the order the model likes, each with its type. With it, the names are suggestions: any
-    word-aligned stretch of that text may be named, and the list ends when the model would rather end or after `most` lines.
+    Without `span_of`, exactly the given names in their order, each with its type (in an order of its own choice the embedded model typed
+    0.78 of CoNLL04's names right, so 0.80). With it, the names are suggestions: any word-aligned stretch of that text may be named, and
+    the list ends when the model would rather end or after `most` lines.
     """
     pieces, longest = ("substring_chars", NAME_CHARACTERS // 3) if is_cjk(span_of) else ("substring_words", NAME_CHARACTERS)
     spans = f'NAME: SPAN & /[^\\s"\\\\]([^\\n"\\\\]{{0,{longest - 2}}}[^\\s"\\\\,.;:，。；：、！？])?/' if span_of else ""
@@ -70,7 +71,7 @@ def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "
         left = [n for n in names if n not in seen]
         if len(seen) >= most or not (left or span_of) or (span_of and len(text.encode()) > ENTITY_BYTES):
             return None
-        item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left)} "\\", \\"type\\": \\"" {one_of(types)} {tail}'
+        item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left[:1])} "\\", \\"type\\": \\"" {one_of(types)} {tail}'
         if not span_of:
             return f"start: {item}"
         unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""

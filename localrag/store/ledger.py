@@ -20,7 +20,7 @@ class Call:
     grammar: str
     sampling: str
     text: str
-    tokens: tuple[tuple[int, bool], ...]
+    tokens: tuple[int, ...]
     prompt_tokens: int
     output_tokens: int
     seconds: float
@@ -32,7 +32,7 @@ def find_call(db: Database, key: str) -> Call | None:
     if not rows:
         return None
     row = {k: v for k, v in rows[0].items() if k != "created_at"}
-    return Call(**row | {"tokens": tuple((t, d) for t, d in json.loads(row["tokens"]))})
+    return Call(**row | {"tokens": tuple(json.loads(row["tokens"]))})
 
 
 def save_call(db: Database, call: Call) -> None:
@@ -99,15 +99,16 @@ def update_run(db: Database, run: int, stage: str, done: int, total: int) -> Non
         db.execute("UPDATE runs SET stage = ?, done = ?, total = ? WHERE id = ?", [stage, done, total, run])
 
 
-def end_run(db: Database, run: int, state: str) -> None:
-    """Note how a run ended: complete, partly, interrupted or failed."""
+def end_run(db: Database, run: int, state: str, figures: dict[str, Any]) -> None:
+    """Note how a run ended: complete, partly, interrupted or failed; and what its engine did."""
     with db.atomic():
-        db.execute("UPDATE runs SET state = ?, ended_at = CURRENT_TIMESTAMP WHERE id = ?", [state, run])
+        db.execute("UPDATE runs SET state = ?, figures = ?, ended_at = CURRENT_TIMESTAMP WHERE id = ?", [state, json.dumps(figures), run])
 
 
 def last_run(db: Database) -> dict[str, Any] | None:
-    """The newest run as a row."""
-    return next(iter(db.query("SELECT * FROM runs ORDER BY id DESC LIMIT 1")), None)
+    """The newest run as a row; `figures` is what its engine did."""
+    row = next(iter(db.query("SELECT * FROM runs ORDER BY id DESC LIMIT 1")), None)
+    return None if row is None else row | {"figures": json.loads(row.get("figures") or "{}")}
 
 
 def save_answer(db: Database, answer: Answer) -> None:

@@ -24,6 +24,15 @@ def m001_initial(db: Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m002_engine_figures(db: Database) -> None:
+    """Runs say what their engine did; the tokens of answers are plain numbers."""
+    db.execute("ALTER TABLE runs ADD COLUMN figures TEXT NOT NULL DEFAULT '{}'")
+    db.execute(
+        "UPDATE llm_calls SET tokens = (SELECT json_group_array(json_extract(t.value, '$[0]')) FROM json_each(llm_calls.tokens) AS t)"
+    )
+
+
 _INITIAL = """
 CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE documents (

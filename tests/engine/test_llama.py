@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from localrag.engine.engine import Engine, Request
 from localrag.engine.llama import Llama, open_vocabulary
+from localrag.engine.request import Request
 from localrag.engine.sampler import Sampling
+from localrag.engine.settings import EngineSettings
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ModelError
 from localrag.llm.grammar import choice, entity_lines, json_object, pair_lines, parse_lines, parse_pairs
@@ -15,23 +16,6 @@ from localrag.models import ModelFile
 from tests.conftest import TOWN
 
 TEXT = TOWN["a.md"]
-
-
-@pytest.fixture
-def engine(llama):
-    class Shared:
-        """The session's model, which outlives this engine."""
-
-        def __getattr__(self, name):
-            return getattr(llama, name)
-
-        def close(self):
-            for slot in range(llama.slots):
-                llama.truncate(slot, 0)
-
-    made = Engine(Shared())
-    yield made
-    made.close()
 
 
 def ask(engine, text, **options):
@@ -60,10 +44,10 @@ def test_batched_answers_are_bit_for_bit_those_of_one_at_a_time(engine):
 def test_a_shared_prompt_is_not_read_again(engine):
     """The second of two prompts that differ at their end reads only what differs."""
     run(engine, ask(engine, TEXT + " Who?"))
-    before = engine.rows
+    before = engine.figures.rows
     run(engine, ask(engine, TEXT + " Why?", max_tokens=1))
 
-    assert engine.rows - before < 20
+    assert engine.figures.rows - before < 30
 
 
 def test_entities_are_verbatim_and_listed_once(engine):
@@ -154,7 +138,7 @@ def test_text_streams_as_it_comes(engine):
     assert len(pieces) > 5
 
 
-def test_tokens_are_cut_as_llama_cpp_would(chat_file, llama):
+def test_tokens_are_cut_as_llama_cpp_would(chat_file, engine):
     """The tiktoken encoding built from the GGUF cuts text exactly like llama.cpp's tokenizer."""
     ours, theirs = Tokenizer(chat_file)._encoding, open_vocabulary(chat_file.path)
     texts = [
@@ -166,7 +150,7 @@ def test_tokens_are_cut_as_llama_cpp_would(chat_file, llama):
     ]
 
     for text in texts:
-        assert ours.decode_tokens_bytes(ours.encode_ordinary(text)) == [llama.piece(t) for t in theirs(text)]
+        assert ours.decode_tokens_bytes(ours.encode_ordinary(text)) == [engine.backend.piece(t) for t in theirs(text)]
 
 
 def test_a_damaged_file_is_refused_in_words(tmp_path, chat_file):
@@ -177,7 +161,7 @@ def test_a_damaged_file_is_refused_in_words(tmp_path, chat_file):
 
     for path in (noise, half):
         with pytest.raises(ModelError, match=path.name):
-            Llama(ModelFile("x", "chat", path), threads=1)
+            Llama(ModelFile("x", "chat", path), EngineSettings())
 
 
 def test_an_embedding_model_is_refused_as_a_chat_model(tmp_path):
@@ -194,7 +178,7 @@ def test_an_embedding_model_is_refused_as_a_chat_model(tmp_path):
     writer.close()
 
     with pytest.raises(ModelError, match=r"embedder\.gguf"):
-        Llama(ModelFile("x", "chat", path), threads=1)
+        Llama(ModelFile("x", "chat", path), EngineSettings())
 
 
 def test_chinese_names_are_stretches_of_characters(engine):

@@ -1,0 +1,125 @@
+"""A workload given as files, run through the engine: how fast it is here, and what each of its parts brings.
+
+The workload: every chunk of a text is asked for one JSON object of a schema after the same few-shot conversation, greedily. Any tool that
+can do that can be compared on the same files.
+"""
+
+import asyncio
+import json
+import re
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from localrag.engine.engine import Engine
+from localrag.engine.llama import Llama
+from localrag.engine.request import Generation, Request
+from localrag.engine.settings import EngineOptions
+from localrag.engine.tune import open_backend
+from localrag.errors import UsageError
+from localrag.llm.grammar import json_object
+from localrag.models import ModelFile
+
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "no prefix sharing": {"share_prefixes": False},
+    "no drafts": {"drafts": False},
+    "no forced tokens": {"forced_tokens": False},
+    "eager masks": {"lazy_masks": False},
+    "one sequence": {"slots": 1},
+    "llama.cpp's KV defaults": {"unified": True, "flash_attention": True, "kv": "f16", "least_rows": 1, "row_multiple": 1, "exact": False},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is asked: a conversation that comes before every chunk, the chunks, the shape of the answers and their length."""
+
+    prefix: tuple[dict[str, str], ...]
+    chunks: tuple[str, ...]
+    schema: dict[str, Any]
+    max_tokens: int
+
+
+def read_workload(text: Path, prefix: Path, schema: Path, *, chunks: int, words: int, max_tokens: int) -> Workload:
+    """Read the files: a plain text, a conversation in ChatML (`<|im_start|>role … <|im_end|>`), a JSON schema. Raises UsageError."""
+    turns = re.findall(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", _read(prefix), re.DOTALL)
+    if not turns:
+        raise UsageError(f"{prefix} holds no turn of a conversation.", "Write it as <|im_start|>role, a line break, the text, <|im_end|>.")
+    try:
+        shape = json.loads(_read(schema))
+    except ValueError as error:
+        raise UsageError(f"{schema} is no JSON: {error}", "Give a JSON schema.") from error
+    every = _read(text).split()
+    parts = tuple(" ".join(every[i * words : (i + 1) * words]) for i in range(chunks))
+    if not all(parts):
+        raise UsageError(f"{text} has {len(every)} words, {chunks} chunks of {words} need {chunks * words}.", "Ask for fewer: --chunks 4")
+    return Workload(tuple({"role": role, "content": content.strip()} for role, content in turns), parts, shape, max_tokens)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", "Check the path.") from error
+
+
+def run_workload(file: ModelFile, options: EngineOptions, work: Workload) -> dict[str, Any]:
+    """The figures of one run of the workload from a cold start: no KV is taken over from earlier runs. Raises ModelError."""
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine(lambda: _cold(open_backend(file, options), Path(folder)))
+        try:
+            engine.backend.grammar_tokenizer()
+            return _run(engine, work)
+        finally:
+            engine.close()
+
+
+def ablate(file: ModelFile, options: EngineOptions, work: Workload) -> dict[str, dict[str, Any]]:
+    """The figures of the workload with one part of the engine taken away at a time, by the part's name."""
+    return {name: run_workload(file, replace(options, values=_changed(options.values, change)), work) for name, change in ABLATIONS.items()}
+
+
+def _changed(values: str, change: dict[str, Any]) -> str:
+    return ",".join([values, *(f"{name}={_written(value)}" for name, value in change.items())])
+
+
+def _written(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _cold(backend: Llama, folder: Path) -> Llama:
+    backend.prefix_folder = folder
+    return backend
+
+
+def _run(engine: Engine, work: Workload) -> dict[str, Any]:
+    render, grammar = engine.backend.chat.render, json_object(work.schema)
+    requests = [
+        Request(engine.cells(render([*work.prefix, {"role": "user", "content": chunk}])), work.max_tokens, grammar, task="bench")
+        for chunk in work.chunks
+    ]
+
+    async def all_at_once() -> list[Generation]:
+        return list(await asyncio.gather(*(engine.generate(r) for r in requests)))
+
+    started = time.perf_counter()
+    answers = asyncio.run(all_at_once())
+    seconds = time.perf_counter() - started
+    written = sum(a.output_tokens for a in answers)
+    report = engine.report()
+    return {
+        "output_tokens": written,
+        "seconds": round(seconds, 2),
+        "output_tokens_per_s": round(written / seconds, 1),
+        "chunks_per_s": round(len(requests) / seconds, 3),
+        "forced_tokens": sum(a.forced_tokens for a in answers),
+        "drafted_tokens": report["tasks"]["bench"]["drafted_tokens"],
+        "prefix_tokens_saved": report["prefix_tokens_saved"],
+        "steps": report["steps"],
+        "limit_tokens_per_s": round(written / report["computing_s"], 1),
+        "host_share": report["host_share"],
+        "slot_use": report["slot_use"],
+        "settings": engine.settings.to_json(),
+    }

@@ -1,0 +1,94 @@
+"""How the engine is set up for one model on one machine: measured by `tune`, or given by hand."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from localrag.errors import UsageError
+
+KV_TYPES = ("f16", "f32", "bf16", "q8_0", "q8_0/f32", "q8_0/bf16")  # one type, or that of keys / that of values
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Everything about a run of the engine that may change its speed; only those marked * may change an answer, by rounding."""
+
+    threads: int = 1
+    slots: int = 8  # sequences under way at once
+    context: int = 4096  # cells of one sequence, at most
+    unified: bool = False  # * one KV buffer for all sequences instead of one each
+    flash_attention: bool = False  # *
+    kv: str = "f16"  # *
+    gpu_layers: int = -1  # * -1: all of them, where llama.cpp was built for a GPU
+    fast_weights: bool = True  # * read weights of slow quantisations from a Q8_0 copy
+    share_prefixes: bool = True  # copy the KV that an earlier prompt of the same beginning left
+    forced_tokens: bool = True  # append what the grammar leaves no choice about without asking the model
+    drafts: bool = True  # guess tokens from the text so far and check several in one step
+    lazy_masks: bool = True  # compute a grammar's mask only when the model's favourite is refused
+    pass_rows: float = 10.0  # what a step costs besides its rows, counted in rows
+    least_rows: int = 2  # rows a sequence takes part with: on CPU two or more round alike, one does not
+    row_multiple: int = 1  # rows of a step come in multiples of this, where kernels round the remainder differently
+    exact: bool = True  # measured: an answer does not depend on what else runs
+
+    def with_values(self, text: str) -> "EngineSettings":
+        """These settings with `name=value,name=value` applied. Raises UsageError."""
+        kinds = {f.name: type(getattr(self, f.name)) for f in fields(self)}
+        values: dict[str, Any] = {}
+        for part in filter(None, (p.strip() for p in text.split(","))):
+            name, _, value = part.partition("=")
+            name = name.strip().replace("-", "_")
+            if name not in kinds:
+                raise UsageError(f"The engine has no setting {name!r}.", f"It has: {', '.join(kinds)}.")
+            values[name] = _read(name, value.strip(), kinds[name])
+        return checked(replace(self, **values))
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as JSON-ready values."""
+        return asdict(self)
+
+
+def _silent(_text: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What a user asks of the engine: settings by hand, to measure anew, answers that are functions of their requests alone."""
+
+    values: str = ""
+    retune: bool = False
+    deterministic: bool = False
+    say: Callable[[str], None] = _silent
+
+
+def checked(settings: EngineSettings) -> EngineSettings:
+    """The settings, if llama.cpp can carry them out. Raises UsageError."""
+    for name in ("threads", "slots", "least_rows", "row_multiple"):
+        if getattr(settings, name) < 1:
+            raise UsageError(f"Engine setting {name} must be at least 1, not {getattr(settings, name)}.", f"For example: --engine {name}=2")
+    if settings.slots > 256:
+        raise UsageError(f"Engine setting slots={settings.slots}: llama.cpp has at most 256 sequences.", "For example: --engine slots=16")
+    if settings.context < 256:
+        raise UsageError(
+            f"Engine setting context={settings.context}: at least 256 tokens are needed.", "For example: --engine context=4096"
+        )
+    if settings.kv == "q8_0" and not settings.flash_attention:
+        raise UsageError(
+            "Engine setting kv=q8_0 keeps values in q8_0, which needs flash attention.", "Use kv=q8_0/f32, or add flash_attention=yes."
+        )
+    return settings
+
+
+def _read(name: str, value: str, kind: type) -> Any:
+    if kind is bool:
+        if value.lower() not in {"yes", "no", "true", "false", "1", "0", "on", "off"}:
+            raise UsageError(f"Engine setting {name} is yes or no, not {value!r}.", f"For example: --engine {name}=yes")
+        return value.lower() in {"yes", "true", "1", "on"}
+    if name == "kv":
+        if value not in KV_TYPES:
+            raise UsageError(f"Engine setting kv cannot be {value!r}.", f"It can be: {', '.join(KV_TYPES)}.")
+        return value
+    try:
+        return kind(value)
+    except ValueError:
+        raise UsageError(f"Engine setting {name} is a number, not {value!r}.", f"For example: --engine {name}=4") from None

@@ -1,0 +1,284 @@
+"""Finding the settings a model runs best with on this machine: a handful are measured on typical steps, once, and kept.
+
+What wins differs: on this project's CPUs KV streams of their own with keys in q8_0, without flash attention; on a GPU another.
+"""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+
+from localrag.config import cache_dir, free_cores
+from localrag.engine.llama import Llama, free_memory, has_slow_weights
+from localrag.engine.settings import EngineOptions, EngineSettings, checked
+from localrag.errors import EngineFailed, ModelError
+from localrag.models import ModelFile, replace_file
+
+HELD = 256  # cells of a typical sequence
+READ_ROWS, WRITE_ROWS, READ_SHARE = 64, 2, 1.5  # a typical request reads three rows for every two it writes
+MOST_KV = 2 << 30  # bytes, and no more than a third of the free memory
+EXACT_IS_WORTH = 1.15  # an exact layout is taken unless another is so much faster
+ROUNDS = 4
+CPU_LAYOUTS: tuple[dict[str, Any], ...] = (
+    {"kv": "q8_0/bf16"},
+    {"kv": "q8_0/f32"},
+    {"kv": "f32"},
+    {"kv": "f16"},
+    {"kv": "f16", "flash_attention": True},
+)
+# On CPU, attention over one KV for all costs every sequence the length of all of them (124 ms a step against 47, eight of 700 tokens).
+GPU_LAYOUTS: tuple[dict[str, Any], ...] = (
+    {"kv": "f16", "flash_attention": True},
+    {"kv": "f16", "flash_attention": True, "unified": True},
+    {"kv": "q8_0", "flash_attention": True, "unified": True},
+    {"kv": "f16"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One choice's figures: seconds to read a row, and to write one in a step of all slots."""
+
+    settings: EngineSettings
+    read: float
+    write: float
+
+    @property
+    def score(self) -> float:
+        """Seconds of a typical request for each row it writes; lower is better."""
+        loose = self.settings.unified or self.settings.flash_attention
+        return (READ_SHARE * self.read + self.write) * (EXACT_IS_WORTH if loose and not llama_cpp.llama_supports_gpu_offload() else 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """What was chosen and what it costs."""
+        shown = ("threads", "slots", "kv", "unified", "flash_attention", "gpu_layers")
+        figures = {"read_ms": round(self.read * 1e3, 3), "write_ms": round(self.write * 1e3, 3)}
+        return {n: getattr(self.settings, n) for n in shown} | figures
+
+
+def open_backend(file: ModelFile, options: EngineOptions) -> Llama:
+    """The model, loaded with the settings measured for it here (now, if never before) and those given by hand. Raises ModelError."""
+    kept = _record(file)
+    known = None if options.retune else _load(kept)
+    if known is None:
+        options.say(f"Measuring how {file.name} runs best on this machine; it is done once.")
+        known, rows = measure(file, options.say)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(kept, json.dumps({"settings": known.to_json(), "measured": rows}, indent=1).encode())
+        options.say(describe(known))
+    settings = checked(known.with_values(options.values))
+    backend = Llama(file, settings)
+    return _deterministic(backend) if options.deterministic else backend
+
+
+def describe(s: EngineSettings) -> str:
+    """The settings in a line."""
+    layout = ("one KV for all" if s.unified else "a KV each") + (", flash attention" if s.flash_attention else "")
+    return f"{s.slots} sequences at once, {layout}, {s.kv}, {s.threads} threads" + (
+        "" if s.exact else "; answers may depend on what else runs"
+    )
+
+
+def measure(file: ModelFile, say: Callable[[str], None]) -> tuple[EngineSettings, list[dict[str, Any]]]:
+    """The best settings for a model on this machine, and what was measured. Takes some seconds. Raises ModelError."""
+    base = EngineSettings(threads=free_cores(), slots=8, context=512)
+    backend = _with_best_weights(file, base, say)
+    base = replace(base, fast_weights=backend.settings.fast_weights)
+    try:
+        layouts = _compare([(backend, s) for s in _layouts(base)])
+        best = _best(layouts).settings
+        sizes = _compare([(backend, s) for s in _sizes(backend, best)])
+        best = _best(sizes).settings
+        best = _with_rules(backend, replace(best, pass_rows=_pass_rows(backend, best)))
+        return replace(best, context=EngineSettings().context), [m.to_json() for m in (*layouts, *sizes)]
+    finally:
+        backend.close()
+
+
+def _best(measured: list[Measured]) -> Measured:
+    """The first that none of the later beats by 5 %: they are tried in the order of what is expected, and machines are noisy."""
+    best = measured[0]
+    for other in measured[1:]:
+        if other.score < 0.95 * best.score:
+            best = other
+    return best
+
+
+def _with_best_weights(file: ModelFile, base: EngineSettings, say: Callable[[str], None]) -> Llama:
+    """The model, from the Q8_0 copy of weights whose quantisation is slow here if that wins."""
+    own = Llama(file, replace(base, fast_weights=False))
+    if not has_slow_weights(file):
+        return own
+    fast = Llama(file, base)
+    slow_figures, fast_figures = _compare([(own, own.settings), (fast, base)])
+    if fast_figures.score >= slow_figures.score:
+        fast.close()
+        return own
+    own.close()
+    gain = f"reads {slow_figures.read / fast_figures.read:.1f} and writes {slow_figures.write / fast_figures.write:.1f} times as fast"
+    say(f"{file.path.name} has weights that are slow on this CPU: a Q8_0 copy in {fast.path.parent} {gain}.")
+    return fast
+
+
+def _layouts(base: EngineSettings) -> Iterator[EngineSettings]:
+    if llama_cpp.llama_supports_gpu_offload():
+        for layout in GPU_LAYOUTS:
+            yield replace(base, **layout)
+        base = replace(base, gpu_layers=0)
+    for layout in CPU_LAYOUTS:
+        yield replace(base, **layout)
+
+
+def _sizes(backend: Llama, best: EngineSettings) -> Iterator[EngineSettings]:
+    """Numbers of slots whose KV the memory can hold, and fewer threads."""
+    budget = min(MOST_KV, (free_memory() or 3 * MOST_KV) // 3)
+    most = int(budget / (EngineSettings().context * backend.kv_bytes_per_token(best.kv)))
+    for slots in (16, 8, 4, 32) if most >= 4 else (max(1, most),):
+        if slots <= max(1, most):
+            yield replace(best, slots=slots)
+    if best.threads >= 4:  # two threads of one core gain nothing
+        yield replace(best, threads=best.threads // 2, slots=min(8, max(1, most)))
+
+
+def _compare(choices: list[tuple[Llama, EngineSettings]]) -> list[Measured]:
+    """The figures of those choices that this model and machine can have, measured in turn so that a busy moment spoils none.
+
+    Raises ModelError where it can have none.
+    """
+    held: list[Llama] = []
+    try:
+        for backend, settings in choices:
+            with suppress(ModelError, EngineFailed):
+                held.append(_hold(backend.sibling(settings)))
+        if not held:
+            raise ModelError("No layout of the KV works for this model.", "Give one by hand: --engine slots=1,context=1024")
+        rounds = [[(_step(b, 1, READ_ROWS), _step(b, b.settings.slots, WRITE_ROWS)) for b in held] for _ in range(ROUNDS)]
+        best = [tuple(map(min, zip(*each, strict=True))) for each in zip(*rounds, strict=True)]
+        return [
+            Measured(replace(b.settings), read / READ_ROWS, write / (WRITE_ROWS * b.settings.slots))
+            for b, (read, write) in zip(held, best, strict=True)
+        ]
+    finally:
+        for backend in held:
+            backend.close()
+
+
+def _hold(backend: Llama) -> Llama:
+    """The model with HELD cells in every slot."""
+    unified, slots = backend.settings.unified, backend.settings.slots
+    for slot in range(slots if unified else 1):  # a copy in a KV for all would share its cells
+        for start in range(0, HELD, 128):
+            backend.decode([(1 + (start + i) % 997, start + i, slot, False) for i in range(128)])
+    for slot in range(1, 1 if unified else slots):
+        backend.copy(0, slot, HELD)
+    return backend
+
+
+def _step(backend: Llama, slots: int, rows: int) -> float:
+    """Seconds of a step of `slots` sequences with `rows` rows each."""
+    step = [(5 + i, HELD + i, slot, i == rows - 1) for slot in range(slots) for i in range(rows)]
+    started = time.perf_counter()
+    backend.decode(step)
+    seconds = time.perf_counter() - started
+    for slot in range(slots):
+        backend.truncate(slot, HELD)
+    return seconds
+
+
+def _pass_rows(backend: Llama, settings: EngineSettings) -> float:
+    """What a step costs besides its rows, in rows: from steps of two and of eight rows for each slot."""
+    held = _hold(backend.sibling(settings))
+    few, many = (min(_step(held, settings.slots, rows) for _ in range(ROUNDS)) for rows in (2, 8))
+    held.close()
+    row = max(1e-7, (many - few) / (6 * settings.slots))
+    return round(min(500.0, max(2.0, few / row - 2 * settings.slots)), 1)
+
+
+def _with_rules(backend: Llama, settings: EngineSettings) -> EngineSettings:
+    """The settings with the fewest rows for which a sequence's logits do not depend on pieces and company, if there are such."""
+    for least, multiple in ((1, 1), (2, 1), (2, 4)):
+        tried = replace(settings, least_rows=least, row_multiple=multiple, exact=True)
+        if _is_exact(backend, tried):
+            return tried
+    return replace(settings, least_rows=1, row_multiple=1, exact=False)
+
+
+def _is_exact(backend: Llama, settings: EngineSettings) -> bool:
+    """Whether the logits after a text are bit for bit the same however it is cut and whatever runs beside it."""
+    tokens = [3 + 7 * i % 991 for i in range(72)]  # over short texts one row and several round alike
+    company = min(3, settings.slots - 1)
+    pieces = [[60], [settings.least_rows], [9], [3, 5, 17, 2]]
+    ways = [(p, c) for p in pieces for c in {0, company}] if backend.can_truncate else [([60], 0), ([2], 0)]
+    held = backend.sibling(replace(settings, context=256))
+    try:
+        first, *rest = ways
+        expected = _logits(held, settings, tokens, *first)
+        return all(np.array_equal(expected, _logits(held, settings, tokens, *way)) for way in rest)
+    finally:
+        held.close()
+
+
+def _logits(backend: Llama, settings: EngineSettings, tokens: list[int], cuts: list[int], others: int) -> Any:
+    """Logits after `tokens`, computed in pieces of `cuts` lengths beside `others` sequences, under the settings' rules for rows."""
+    for slot in range(others + 1):
+        backend.truncate(slot, 0)
+    at = turn = 0
+    while at < len(tokens):
+        known = min(max(cuts[turn % len(cuts)], 1), len(tokens) - at)
+        rows = max(known, settings.least_rows)
+        while backend.can_truncate and rows * (others + 1) % settings.row_multiple:
+            rows += 1
+        step = [
+            ((tokens + tokens)[at + i] + 13 * slot, at + i, slot, slot == 0 and at + i == len(tokens) - 1)
+            for slot in range(others + 1)
+            for i in range(rows)
+        ]
+        logits = backend.decode(step).copy()
+        at, turn = at + known, turn + 1
+        for slot in range(others + 1):
+            if rows > known:
+                backend.truncate(slot, at)
+    return logits
+
+
+def _deterministic(backend: Llama) -> Llama:
+    """The model set up so that every answer depends on its request alone."""
+    if backend.settings.exact:
+        return backend
+    plain = replace(backend.settings, unified=False, flash_attention=False, kv="f16")
+    ruled = _with_rules(backend, plain)
+    if not ruled.exact:  # one request at a time, each computed from its first token on
+        ruled = replace(ruled, slots=1, share_prefixes=False, drafts=False)
+    backend.open(ruled)
+    return backend
+
+
+def _record(file: ModelFile) -> Path:
+    machine = sha256(json.dumps(_machine()).encode()).hexdigest()[:12]
+    return cache_dir() / "tuning" / f"{file.fingerprint}-{machine}.json"
+
+
+def _machine() -> list[Any]:
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), cpu)
+    return [cpu, free_cores(), os.cpu_count(), llama_cpp.__version__, bool(llama_cpp.llama_supports_gpu_offload())]
+
+
+def _load(path: Path) -> EngineSettings | None:
+    """Settings kept earlier; None where there are none, or they are of another version."""
+    try:
+        values = json.loads(path.read_text())["settings"]
+        return EngineSettings(**values) if values.keys() == asdict(EngineSettings()).keys() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
