@@ -48,3 +48,12 @@ def free_cores() -> int:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # macOS and Windows have no affinity call
         return max(1, os.cpu_count() or 1)
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that are free or can be freed, where the system says (Linux)."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return None

@@ -25,20 +25,35 @@ def data_path(name: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model on disk: `kind` is chat (a GGUF file) or embedder (a sentence-transformers folder)."""
+    """A model on disk: `kind` is chat (a GGUF file) or embedder (a sentence-transformers folder, or a GGUF file).
+
+    With `url` it is a chat model behind a server there; `path` is then a file whose vocabulary stands in for counting tokens.
+    """
 
     name: str
     kind: str
     path: Path
+    url: str = ""
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the file's content; see `fingerprint`."""
-        return fingerprint(self.path)
+        """What identifies the file's content, see `fingerprint`; of a server, its address and the model's name."""
+        return sha256(f"{self.url} {self.name}".encode()).hexdigest()[:16] if self.url else fingerprint(self.path)
+
+    @property
+    def given(self) -> str:
+        """What to give to --model for it."""
+        return f"{self.url}#{self.name}" if self.url else str(self.path)
 
 
 def find_chat_model(name: str | None) -> ModelFile:
-    """The chat model of that name in models.toml, or the GGUF at that path; the default for None. Raises ModelError."""
+    """The chat model of that name in models.toml, the GGUF at that path, or the one at `http://host:port/v1#name`; the default for None.
+
+    Raises ModelError.
+    """
+    if name and name.startswith(("http://", "https://")):
+        url, _, model = name.partition("#")
+        return ModelFile(model or "default", "chat", _named("chat", None).path, url)
     if name and (name.endswith(".gguf") or "/" in name):
         path = Path(name).expanduser()
         if not path.is_file():
@@ -47,9 +62,14 @@ def find_chat_model(name: str | None) -> ModelFile:
     return _named("chat", name)
 
 
-def find_embedder() -> ModelFile:
-    """The embedding model named as default in models.toml. Raises ModelError."""
-    return _named("embedder", None)
+def find_embedder(name: str | None = None) -> ModelFile:
+    """The embedding model of that name in models.toml, or the GGUF file or folder at that path; the default for None. Raises ModelError."""
+    if name and (name.endswith(".gguf") or "/" in name):
+        path = Path(name).expanduser()
+        if not path.exists():
+            raise ModelError(f"There is no embedding model at {path}.", "Check the path, or leave out --embedder for the embedded one.")
+        return ModelFile(path.stem, "embedder", path.resolve())
+    return _named("embedder", name)
 
 
 def known_models() -> dict[str, Any]:

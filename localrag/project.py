@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localrag.config import INDEX_FOLDER, Settings
-from localrag.engine.embedder import Embedder
+from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
 from localrag.errors import IndexMismatch, NoIndex
 from localrag.llm import Model
@@ -36,7 +36,12 @@ def root_of(folder: Path) -> Path:
 
 @contextmanager
 def open_for_writing(
-    chosen: Path | None, *, model: str | None = None, rebuild: bool = False, engine: EngineOptions | None = None
+    chosen: Path | None,
+    *,
+    model: str | None = None,
+    embedder: str | None = None,
+    rebuild: bool = False,
+    engine: EngineOptions | None = None,
 ) -> Iterator[Project]:
     """The project to index into, made where it is missing, locked against a second writer.
 
@@ -47,19 +52,19 @@ def open_for_writing(
     except NoIndex:
         folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
     fresh = not (folder / FILE_NAME).exists()
-    chat = find_chat_model(model or (None if fresh else _bound_name(folder)))
-    embedder = find_embedder()
+    chat = find_chat_model(model or (None if fresh else _bound_name(folder, "chat_model")))
+    vectors = find_embedder(embedder or (None if fresh else _bound_name(folder, "embedder")))
     with writer_lock(folder):
         db = open_index(folder, create=True)
-        _bind(folder, ledger.settings(db), chat, embedder, rebuild=rebuild)
+        _bind(folder, ledger.settings(db), chat, vectors, rebuild=rebuild)
         settings = Settings.from_json(ledger.settings(db).get("settings", {}))
         ledger.save_settings(
             db,
-            chat_model={"name": chat.name, "path": str(chat.path), "fingerprint": chat.fingerprint},
-            embedder={"name": embedder.name, "fingerprint": embedder.fingerprint},
+            chat_model={"name": chat.name, "path": chat.given, "fingerprint": chat.fingerprint},
+            embedder={"name": vectors.name, "path": vectors.given, "fingerprint": vectors.fingerprint},
             settings=settings.to_json(),
         )
-        project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), Embedder(embedder))
+        project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(vectors))
         try:
             yield project
         finally:
@@ -75,15 +80,15 @@ def open_for_questions(chosen: Path | None, *, model: str | None = None, engine:
     bound = ledger.settings(db)
     if "chat_model" not in bound:
         raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")
-    embedder = find_embedder()
+    embedder = find_embedder(_bound_name(folder, "embedder"))
     if bound["embedder"]["fingerprint"] != embedder.fingerprint:
         raise IndexMismatch(
             f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
             "Embed it anew: localrag index PATH --rebuild",
         )
-    chat = find_chat_model(model or _bound_name(folder))
+    chat = find_chat_model(model or _bound_name(folder, "chat_model"))
     settings = Settings.from_json(bound.get("settings", {}))
-    project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), Embedder(embedder))
+    project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder))
     try:
         yield project
     finally:
@@ -91,15 +96,13 @@ def open_for_questions(chosen: Path | None, *, model: str | None = None, engine:
         db.close()
 
 
-def _bound_name(folder: Path) -> str | None:
-    """How to find the chat model an index was made with: its name, or its path where it was given as a file."""
+def _bound_name(folder: Path, kind: str) -> str | None:
+    """How to find a model an index was made with: None for the default, else its path or address."""
     db = open_index(folder)
-    bound = ledger.settings(db).get("chat_model")
+    bound = ledger.settings(db).get(kind)
     db.close()
-    if bound is None:
-        return None
-    by_name = find_chat_model(None)
-    return None if bound["name"] == by_name.name else str(bound["path"])
+    default = (find_chat_model if kind == "chat_model" else find_embedder)(None)
+    return None if bound is None or bound["name"] == default.name else str(bound["path"])
 
 
 def _bind(folder: Path, bound: dict[str, dict[str, str]], chat: ModelFile, embedder: ModelFile, *, rebuild: bool) -> None:
@@ -107,5 +110,5 @@ def _bind(folder: Path, bound: dict[str, dict[str, str]], chat: ModelFile, embed
         if kind in bound and bound[kind]["fingerprint"] != file.fingerprint and not rebuild:
             raise IndexMismatch(
                 f"The index in {folder} was made with {bound[kind]['name']}, not with {file.name}.",
-                "Leave out --model, use another folder (--index DIR), or redo the model's part: --rebuild (nothing stored is lost).",
+                "Leave out --model and --embedder, use another folder (--index DIR), or redo the model's part: --rebuild.",
             )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.engine.engine import Engine
-from localrag.engine.llama import Llama
+from localrag.engine.llama.chat import Llama
 from localrag.engine.request import Generation, Request
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tune import open_backend

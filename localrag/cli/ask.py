@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.index import DeterministicOption, EngineOption, IndexOption, ModelOption, RetuneOption, engine_options
+from localrag.cli.index import AllowHostOption, DeterministicOption, EngineOption, IndexOption, ModelOption, RetuneOption, engine_options
 
 if TYPE_CHECKING:
     from localrag.llm.project import Project
@@ -25,6 +25,7 @@ def ask_command(
     seed: Annotated[int, typer.Option("--seed", help="Shuffles the reports of a global question.")] = 0,
     index: IndexOption = None,
     model: ModelOption = None,
+    allow_host: AllowHostOption = None,
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
@@ -36,7 +37,7 @@ def ask_command(
 
     if mode not in MODES:
         raise UsageError(f"There is no mode {mode!r}.", f"Modes: {', '.join(MODES)}")
-    options = engine_options(engine, retune=retune, deterministic=deterministic)
+    options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host)
     with open_for_questions(index, model=model, engine=options) as project:
         ask_and_print(question, project, mode=mode, level=level, seed=seed, as_json=as_json)
 

@@ -244,6 +244,8 @@ def engine_line(figures: dict[str, Any]) -> str:
     prompt, cached, wrote, forced, drafted = (
         sum(t[k] for t in tasks) for k in ("prompt_tokens", "cached_tokens", "output_tokens", "forced_tokens", "drafted_tokens")
     )
+    if "server" in figures:
+        return f"{figures['server']} read {prompt} tokens and wrote {wrote}"
     return (
         f"read {prompt} tokens, {share(cached, prompt)} of them from the KV cache, at {figures['prefill_tokens_per_s']:.0f} tok/s · wrote "
         f"{wrote}, {share(forced, wrote)} forced, {share(drafted, wrote)} guessed, at {figures['decode_tokens_per_s']:.0f} tok/s · "

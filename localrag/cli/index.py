@@ -14,9 +14,15 @@ if TYPE_CHECKING:
     from localrag.llm.project import Project
 
 IndexOption = Annotated[Path | None, typer.Option("--index", "-i", metavar="DIR", help="The index folder; else the nearest .localrag.")]
-ModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME|PATH", help="A model of models.toml, or a GGUF file.")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="NAME|PATH", help="A model of models.toml, a GGUF file, or http://127.0.0.1:PORT/v1#NAME."),
+]
 EngineOption = Annotated[
     str, typer.Option("--engine", metavar="NAME=VALUE,…", help="Engine settings by hand, such as slots=4,threads=2,context=8192,kv=f16.")
+]
+AllowHostOption = Annotated[
+    list[str] | None, typer.Option("--allow-host", metavar="HOST", help="Let a model server on another machine see the documents.")
 ]
 RetuneOption = Annotated[bool, typer.Option("--retune", help="Measure anew which engine settings are fastest here.")]
 DeterministicOption = Annotated[
@@ -25,13 +31,16 @@ DeterministicOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
-def engine_options(values: str, *, retune: bool = False, deterministic: bool = False, quiet: bool = False) -> "EngineOptions":
+def engine_options(
+    values: str, *, retune: bool = False, deterministic: bool = False, hosts: list[str] | None = None, quiet: bool = False
+) -> "EngineOptions":
     """What the options ask of the engine; what it has to say goes to stderr. Raises UsageError."""
     from localrag.cli.display import say
     from localrag.engine.settings import EngineOptions, EngineSettings
 
     EngineSettings().with_values(values)  # a mistake is said before anything is opened
-    return EngineOptions(values, retune, deterministic, *(() if quiet else (say,)))
+    listener = {} if quiet else {"say": say}
+    return EngineOptions(values, retune, deterministic, allowed_hosts=tuple(hosts or ()), **listener)
 
 
 def index_command(
@@ -39,6 +48,10 @@ def index_command(
     index: IndexOption = None,
     model: ModelOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Redo the model's part of an index made with another model.")] = False,
+    embedder: Annotated[
+        str | None, typer.Option("--embedder", metavar="NAME|PATH", help="An embedding model of models.toml, or a GGUF file.")
+    ] = None,
+    allow_host: AllowHostOption = None,
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
@@ -48,9 +61,9 @@ def index_command(
     from localrag.index.load import check_paths
     from localrag.project import open_for_writing
 
-    options = engine_options(engine, retune=retune, deterministic=deterministic, quiet=quiet)
+    options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, quiet=quiet)
     check_paths(paths)
-    with open_for_writing(index, model=model, rebuild=rebuild, engine=options) as project:
+    with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options) as project:
         outcome = run_index(paths, project, quiet=quiet)
     if outcome.failures or any(s.failed for s in outcome.skipped):
         raise typer.Exit(5)

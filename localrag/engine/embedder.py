@@ -1,7 +1,7 @@
 """Texts → unit vectors by a sentence-transformers model, loaded from a folder only; nothing is ever cut."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,24 @@ from localrag.errors import ModelError
 from localrag.models import ModelFile
 
 BATCH = 32
+
+
+class Embeds(Protocol):
+    """What turns texts into vectors: `Embedder`, or `llama.embed.GgufEmbedder`."""
+
+    file: ModelFile
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d) float32, each row L2-normalised; no text is cut."""
+
+
+def open_embedder(file: ModelFile) -> Embeds:
+    """The embedder for a sentence-transformers folder or a GGUF file; it is loaded on first use."""
+    if file.path.suffix == ".gguf":
+        from localrag.engine.llama.embed import GgufEmbedder  # loads llama.cpp
+
+        return GgufEmbedder(file)
+    return Embedder(file)
 
 
 class Embedder:

@@ -96,7 +96,11 @@ class Engine:
     def report(self) -> dict[str, Any]:
         """What was done so far, as JSON-ready values."""
         s = self.scheduler
-        return self.figures.to_json(self.settings.slots) | {"prefix_tokens_saved": s.reused, "preempted": s.preempted}
+        return self.figures.to_json(self.settings.slots) | {
+            "prefix_tokens_saved": s.reused,
+            "preempted": s.preempted,
+            "settings": self.settings.to_json(),
+        }
 
     def leaks(self) -> list[str]:
         """What is wrong with the books of an idle engine: sequences, slots or jobs that nobody waits for. Empty when all is well."""

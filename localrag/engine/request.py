@@ -83,6 +83,7 @@ class Request:
     priority: int = 0
     on_text: Callable[[str], None] | None = None  # called on the event loop with each new stretch of text
     task: str = ""
+    messages: tuple[dict[str, str], ...] = ()  # what `cells` were rendered from, for a model behind a server
 
 
 @dataclass(frozen=True, slots=True)

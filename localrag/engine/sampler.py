@@ -7,6 +7,7 @@ holds: each following grammar starts at a line break, where no token of the usua
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
@@ -20,10 +21,13 @@ class Grammar:
     """What may be generated. `following(text so far)` gives the Lark grammar of what comes next, None where the text is complete.
 
     It is called once with "" and again whenever a grammar is exhausted; `key` identifies the whole (it goes into cache keys).
+    For servers that take no grammar, `schema` is the nearest JSON schema and `from_json` turns such an answer into pieces of this form.
     """
 
     key: str
     following: Callable[[str], str | None]
+    schema: dict[str, Any] | None = None
+    from_json: Callable[[Any], list[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Sampling:
 
 GREEDY = Sampling()
 # Stretches of Chinese text without the names listed so far need more than the default 200,000; errors must not print a document.
-_LIMITS = LLParserLimits(step_lexer_fuel=5_000_000, verbose_errors=False)
+LIMITS = LLParserLimits(step_lexer_fuel=5_000_000, verbose_errors=False)
 
 
 class Constraint:
@@ -56,7 +60,7 @@ class Constraint:
         self.finished = lark is None
         if lark is None:
             return
-        self._matcher = LLMatcher(self._tokenizer, lark, log_level=0, limits=_LIMITS)
+        self._matcher = LLMatcher(self._tokenizer, lark, log_level=0, limits=LIMITS)
         self._check()
 
     def _check(self) -> None:

@@ -59,6 +59,7 @@ class EngineOptions:
     retune: bool = False
     deterministic: bool = False
     say: Callable[[str], None] = _silent
+    allowed_hosts: tuple[str, ...] = ()  # beyond this machine, for a model behind a server
 
 
 def checked(settings: EngineSettings) -> EngineSettings:

@@ -52,7 +52,7 @@ class _LlamaTokenizer:
     """llama.cpp's tokenizer, for the vocabularies that are no byte-pair encodings."""
 
     def __init__(self, path: Path) -> None:
-        from localrag.engine.llama import open_vocabulary
+        from localrag.engine.llama.weights import open_vocabulary
 
         self.encode = open_vocabulary(path)
 

@@ -14,11 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
 
-from localrag.config import cache_dir, free_cores
-from localrag.engine.llama import Llama, free_memory, has_slow_weights
+from localrag.config import cache_dir, free_cores, free_memory
+from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.weights import BUILD, GPU, has_slow_weights
 from localrag.engine.settings import EngineOptions, EngineSettings, checked
 from localrag.errors import EngineFailed, ModelError
 from localrag.models import ModelFile, replace_file
@@ -56,7 +56,7 @@ class Measured:
     def score(self) -> float:
         """Seconds of a typical request for each row it writes; lower is better."""
         loose = self.settings.unified or self.settings.flash_attention
-        return (READ_SHARE * self.read + self.write) * (EXACT_IS_WORTH if loose and not llama_cpp.llama_supports_gpu_offload() else 1)
+        return (READ_SHARE * self.read + self.write) * (EXACT_IS_WORTH if loose and not GPU else 1)
 
     def to_json(self) -> dict[str, Any]:
         """What was chosen and what it costs."""
@@ -130,7 +130,7 @@ def _with_best_weights(file: ModelFile, base: EngineSettings, say: Callable[[str
 
 
 def _layouts(base: EngineSettings) -> Iterator[EngineSettings]:
-    if llama_cpp.llama_supports_gpu_offload():
+    if GPU:
         for layout in GPU_LAYOUTS:
             yield replace(base, **layout)
         base = replace(base, gpu_layers=0)
@@ -272,7 +272,7 @@ def _machine() -> list[Any]:
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
         cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), cpu)
-    return [cpu, free_cores(), os.cpu_count(), llama_cpp.__version__, bool(llama_cpp.llama_supports_gpu_offload())]
+    return [cpu, free_cores(), os.cpu_count(), BUILD, GPU]
 
 
 def _load(path: Path) -> EngineSettings | None:

@@ -4,14 +4,17 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
 from localrag.engine.engine import Engine
+from localrag.engine.remote import Remote
 from localrag.engine.request import Request
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.settings import EngineOptions
+from localrag.engine.tokens import Tokenizer
 from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed
 from localrag.llm.prompts import Message
 from localrag.models import ModelFile
@@ -46,13 +49,16 @@ class Model:
         self.file = file
         self._options = options or EngineOptions()
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
-        self._engine: Engine | None = None
+        self._engine: Engine | Remote | None = None
         self._opening = asyncio.Lock()
 
-    async def engine(self) -> Engine:
+    async def engine(self) -> Engine | Remote:
         """The engine, loaded on first use. Raises ModelError."""
         async with self._opening:
             if self._engine is not None:
+                return self._engine
+            if self.file.url:
+                self._engine = Remote(self.file.url, self.file.name, allowed=self._options.allowed_hosts)
                 return self._engine
             from localrag.engine.tune import open_backend  # loading llama.cpp takes half a second: only where it is needed
 
@@ -85,8 +91,8 @@ class Model:
                 on_text(call.text)
             return _reply(call, conversation, None)
         engine = await self.engine()
-        prompt = self._cells(engine, conversation, after)
-        generation = await engine.generate(Request(prompt, max_tokens, grammar, sampling, stop, priority, on_text, task))
+        prompt = self._cells(engine, conversation, after) if isinstance(engine, Engine) else ()
+        generation = await engine.generate(Request(prompt, max_tokens, grammar, sampling, stop, priority, on_text, task, conversation))
         if not generation.complete:
             raise AnswerTruncated(
                 f"The model's answer ({task}) was cut off at {max_tokens} tokens.", "Try a larger model: --model PATH.gguf"
@@ -123,11 +129,17 @@ class Model:
 
     async def count(self, text: str) -> int:
         """The number of tokens of a text."""
-        return len((await self.engine()).backend.tokenize(text))
+        engine = await self.engine()
+        return len(engine.backend.tokenize(text)) if isinstance(engine, Engine) else self._tokenizer.count(text)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return Tokenizer(self.file)
 
     async def is_small(self) -> bool:
         """Whether the model is too small for free prose."""
-        return (await self.engine()).backend.parameters < SMALL_MODEL
+        engine = await self.engine()
+        return isinstance(engine, Engine) and engine.backend.parameters < SMALL_MODEL
 
     @property
     def computed(self) -> int:
@@ -136,7 +148,7 @@ class Model:
 
     def report(self) -> dict[str, Any]:
         """The engine's figures and settings as JSON-ready values; empty where no model was needed."""
-        return self._engine.report() | {"settings": self._engine.settings.to_json()} if self._engine else {}
+        return self._engine.report() if self._engine else {}
 
     def close(self) -> None:
         """Stop the engine and free the model."""

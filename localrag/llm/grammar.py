@@ -6,6 +6,7 @@ leaves out what was listed already. Lines end in a line break, where tokenizers 
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from localrag.engine.sampler import Grammar
@@ -40,19 +41,22 @@ def fixed(lark: str) -> Grammar:
 
 def choice(options: Sequence[str]) -> Grammar:
     """Exactly one of the options."""
-    return fixed("start: " + " | ".join(map(quoted, options)))
+    made = fixed("start: " + " | ".join(map(quoted, options)))
+    return replace(made, schema=_object(answer={"enum": list(options)}), from_json=lambda value: [value["answer"]])
 
 
 def line(max_characters: int) -> Grammar:
     """A short line of free text: no quotes, brackets or markup, no space at its ends."""
     body = rf"/[^\s\"'#*<>\[\]{{}}()_:.,][^\n\"#*<>\[\]{{}}_]{{2,{max_characters - 2}}}[^\s\"'#*<>\[\]{{}}_:,.]/"
-    return fixed(f'start: LINE "\\n"\nLINE: {body}')
+    made = fixed(f'start: LINE "\\n"\nLINE: {body}')
+    return replace(made, schema=_object(line={"type": "string"}), from_json=lambda value: [value["line"].strip() + "\n"])
 
 
 def json_object(schema: dict[str, Any]) -> Grammar:
     """One JSON object of that schema, written with ", " and ": " and no other whitespace."""
     options = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    return fixed("start: %json " + json.dumps(schema | {"x-guidance": options}, ensure_ascii=False))
+    made = fixed("start: %json " + json.dumps(schema | {"x-guidance": options}, ensure_ascii=False))
+    return replace(made, schema=schema, from_json=lambda value: [_json(value)])
 
 
 def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "", described: bool = False, most: int = 40) -> Grammar:
@@ -77,7 +81,17 @@ def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "
         unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
         return f"start: ({item})?\n{spans}{unseen}\nSPAN: %regex {json.dumps({pieces: span_of}, ensure_ascii=False)}"
 
-    return Grammar(content_id("entities", *names, *types, span_of, described, most), following)
+    kind, prose = {"enum": list(types)}, {"description": {"type": "string"}} if described else {}
+    if span_of:
+        schema = _object(items={"type": "array", "items": _object(name={"type": "string"}, type=kind, **prose), "maxItems": most})
+        lines = _items
+    else:
+        schema = _object(**dict.fromkeys(names, kind))
+
+        def lines(value: Any) -> list[str]:
+            return [_json({"name": n, "type": value[n]}) + "\n" for n in names]
+
+    return Grammar(content_id("entities", *names, *types, span_of, described, most), following, schema, lines)
 
 
 def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, most: int) -> Grammar:
@@ -104,7 +118,14 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
             return None
         return f"start: ({head} (" + " | ".join(ways) + f") {tail})?"
 
-    return Grammar(content_id("pairs", *(f"{a}\0{b}" for a, b in pairs), described, most), following)
+    end = {"enum": names}
+    about: dict[str, Any] = {"description": {"type": "string"}, "strength": {"enum": list(range(1, 11))}} if described else {}
+    schema = _object(items={"type": "array", "items": _object(source=end, target=end, **about), "maxItems": most})
+
+    def lines(value: Any) -> list[str]:
+        return _items(value) if described else [_json([row["source"], row["target"]]) + "\n" for row in value["items"]]
+
+    return Grammar(content_id("pairs", *(f"{a}\0{b}" for a, b in pairs), described, most), following, schema, lines)
 
 
 _STRENGTH = '"\\", \\"strength\\": " ("10" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9") "}\\n"'
@@ -122,7 +143,26 @@ def cited_lines(marks: Sequence[str], *, most: int) -> Grammar:
         prose = r"/[^\s\[\]][^\[\]\n]{10,300}/" + (f" & ~({said})" if said else "")
         return f'start: (TEXT MARK{{1,3}} "\\n"){"?" if lines else ""}\nTEXT: {prose}\nMARK: {mark}'
 
-    return Grammar(content_id("cited", *marks, most), following)
+    point = _object(text={"type": "string"}, marks={"type": "array", "items": {"enum": list(marks)}, "minItems": 1, "maxItems": 3})
+    schema = _object(items={"type": "array", "items": point, "minItems": 1, "maxItems": most})
+
+    def lines(value: Any) -> list[str]:
+        return [" ".join(row["text"].split()) + " " + "".join(row["marks"]) + "\n" for row in value["items"]]
+
+    return Grammar(content_id("cited", *marks, most), following, schema, lines)
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    """The JSON schema of an object with just these properties."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _items(value: Any) -> list[str]:
+    return [_json(row) + "\n" for row in value["items"]]
 
 
 def _description(end: str = '"\\"}\\n"') -> str:

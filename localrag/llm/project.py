@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from localrag.config import Settings
-from localrag.engine.embedder import Embedder
+from localrag.engine.embedder import Embeds
 from localrag.llm import Model
 from localrag.store import ledger
 
@@ -20,7 +20,7 @@ class Project:
     db: Database
     settings: Settings
     model: Model
-    embedder: Embedder
+    embedder: Embeds
 
 
 async def choose_style(project: Project) -> str:

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from localrag.engine.llama import Llama, open_vocabulary
+from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.weights import open_vocabulary
 from localrag.engine.request import Request
 from localrag.engine.sampler import Sampling
 from localrag.engine.settings import EngineSettings

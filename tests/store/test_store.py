@@ -90,7 +90,7 @@ def test_only_changed_texts_need_a_vector(db):
 
 def test_the_first_committed_answer_stays(db):
     """A call is found by its key; saving it again changes nothing."""
-    call = ledger.Call("k", "task", "m", "p", "g", "s", "text", ((1, True), (2, False)), 10, 2, 0.5)
+    call = ledger.Call("k", "task", "m", "p", "g", "s", "text", (1, 2), 10, 2, 0.5)
     ledger.save_call(db, call)
     ledger.save_call(db, ledger.Call("k", "task", "m", "p", "g", "s", "other", (), 1, 1, 1.0))
 
@@ -104,14 +104,14 @@ def test_failures_runs_and_answers_are_kept(db):
     ledger.save_failure(db, Failure("extraction", "c1", "cut off"))
     ledger.start_run(db, 1)
     run = ledger.start_run(db, 2)
-    ledger.end_run(db, run, "partly")
+    ledger.end_run(db, run, "partly", {"steps": 7})
     answer = Answer("q", "a [1]", "local", 1, (Citation(1, "a.txt", 0, 3, "One"),), note="n")
     ledger.save_answer(db, answer)
 
     assert ledger.failures(db) == [Failure("extraction", "c1", "cut off")]
     ledger.clear_failure(db, "extraction", "c1")
     assert ledger.failures(db) == []
-    assert ledger.last_run(db)["state"] == "partly"
+    assert (ledger.last_run(db)["state"], ledger.last_run(db)["figures"]) == ("partly", {"steps": 7})
     assert ledger.last_answer(db) == answer
     assert graph.counts(db)["documents"] == 0
 

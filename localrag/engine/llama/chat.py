@@ -1,4 +1,4 @@
-"""The only import of llama_cpp: load a GGUF, tokenize, decode rows, move KV cells.
+"""A chat model: tokenize, decode rows, move KV cells.
 
 With a KV stream for each sequence (kv_unified=False) and flash attention off, logits on CPU do not depend on what else is in the
 batch: a row computed in a piece of two or more is bit for bit the same in any piece and beside any company. Everything above builds
@@ -6,10 +6,8 @@ on this; `tune` measures whether it holds.
 """
 
 import ctypes
-import os
 import re
 import warnings
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from copy import copy
 from dataclasses import dataclass
@@ -23,7 +21,9 @@ from llguidance import LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
-from localrag.config import cache_dir
+from localrag.config import cache_dir, free_memory
+from localrag.engine.llama.rows import Rows
+from localrag.engine.llama.weights import BUILD, GPU, checked_file, fast_file, last_log, load, meta, tokenize
 from localrag.engine.scheduler import MARGIN
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError, NoRoom
@@ -31,20 +31,6 @@ from localrag.models import ModelFile
 
 PIECE = 512  # tokens of a prompt computed in one call (n_ubatch)
 KV_TYPES = {"f32": (0, 4.0), "f16": (1, 2.0), "q8_0": (8, 34 / 32), "bf16": (30, 2.0)}  # ggml_type, bytes a value
-SLOW_TYPES = {3: "Q4_1", 8: "Q5_0", 9: "Q5_1"}  # llama_ftype without repacked CPU kernels
-
-_log_lines: list[str] = []
-
-
-@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
-def _keep_log(_level: int, text: bytes, _data: object) -> None:
-    """llama.cpp's own words, kept for error messages instead of printed."""
-    _log_lines.append(text.decode(errors="replace"))
-    del _log_lines[:-40]
-
-
-llama_cpp.llama_log_set(_keep_log, None)
-llama_cpp.llama_backend_init()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +53,8 @@ class Llama:
         """Load `file`. Raises ModelError, also where the memory does not suffice."""
         self.path = fast_file(file, settings.threads) if settings.fast_weights else checked_file(file)
         params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = settings.gpu_layers if llama_cpp.llama_supports_gpu_offload() else 0
-        self._model = _load(self.path, params)
+        params.n_gpu_layers = settings.gpu_layers if GPU else 0
+        self._model = load(self.path, params)
         self._check_chat_model(file)
         self._vocab = llama_cpp.llama_model_get_vocab(self._model)
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
@@ -76,7 +62,7 @@ class Llama:
         self.end_tokens = frozenset(t for t in range(self.n_vocab) if llama_cpp.llama_vocab_is_eog(self._vocab, t))
         self.chat = self._chat_format()
         self._fingerprint = file.fingerprint
-        self._rows = _Rows(PIECE)
+        self._rows = Rows(PIECE)
         self._ctx: Any = None
         self._borrowed = False
         self._copied: set[int] = set()  # streams whose copy llama.cpp carries out only with the next step
@@ -98,13 +84,13 @@ class Llama:
         self._memory = llama_cpp.llama_get_memory(self._ctx)
         self.can_truncate = self._probe_truncate()
         layout = f"{settings.kv}-{'u' if settings.unified else 's'}{'f' if settings.flash_attention else ''}".replace("/", "_")
-        build = f"{llama_cpp.__version__}-{self._cells}"
+        build = f"{BUILD}-{self._cells}"
         self.prefix_folder: Path | None = cache_dir() / "prefixes" / f"{self._fingerprint}-{self.path.stem[-4:]}-{build}-{layout}"
 
     def sibling(self, settings: EngineSettings) -> "Llama":
         """The same loaded weights with a KV of its own; close it before this one. Raises ModelError."""
         twin = copy(self)
-        twin._rows, twin._copied, twin._ctx, twin._borrowed = _Rows(PIECE), set(), None, True
+        twin._rows, twin._copied, twin._ctx, twin._borrowed = Rows(PIECE), set(), None, True
         twin.open(settings)
         return twin
 
@@ -148,7 +134,7 @@ class Llama:
         ctx = llama_cpp.llama_init_from_model(self._model, params)
         if not ctx:
             raise ModelError(
-                f"{self.path.name} loads, but no context of {s.slots} × {self._cells} tokens can be made for it: {_last_log()}",
+                f"{self.path.name} loads, but no context of {s.slots} × {self._cells} tokens can be made for it: {last_log()}",
                 f"Take less: --engine slots={max(1, s.slots // 2)},context={max(256, self._cells // 2)}",
             )
         return ctx
@@ -176,11 +162,11 @@ class Llama:
 
     def meta(self, key: str) -> str:
         """A value of the GGUF's metadata as text, empty where it is missing."""
-        return _meta(self._model, key)
+        return meta(self._model, key)
 
     def tokenize(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
         """The tokens of `text`; `special` reads control tokens such as <|im_end|>; `start` adds BOS where the model wants it."""
-        return _tokenize(self._vocab, text, special=special, start=start)
+        return tokenize(self._vocab, text, special=special, start=start)
 
     def piece(self, token: int) -> bytes:
         """The bytes a token stands for."""
@@ -213,7 +199,7 @@ class Llama:
                 "Take more: --engine context=…",
             )
         if status != 0:
-            raise EngineFailed(f"llama.cpp could not compute a step of {len(rows)} rows (code {status}): {_last_log()}")
+            raise EngineFailed(f"llama.cpp could not compute a step of {len(rows)} rows (code {status}): {last_log()}")
         wanted = sum(row[3] for row in rows)
         if not wanted:
             return np.empty((0, self.n_vocab), np.float32)
@@ -277,125 +263,6 @@ class Llama:
         self._ctx = self._model = None
 
 
-class _Rows:
-    """A llama_batch over numpy arrays, so that a step is filled in microseconds."""
-
-    def __init__(self, size: int) -> None:
-        self.token, self.pos, self.n_seq, self.seq = (np.zeros(size, np.int32) for _ in range(4))
-        self.logits = np.zeros(size, np.int8)
-        self.n_seq[:] = 1
-        row_pointers = self.seq.ctypes.data + 4 * np.arange(size, dtype=np.uint64)
-        self._pointers = (ctypes.POINTER(llama_cpp.llama_seq_id) * size)(
-            *(ctypes.cast(int(p), ctypes.POINTER(llama_cpp.llama_seq_id)) for p in row_pointers)
-        )
-
-    def fill(self, rows: Seq[tuple[int, int, int, bool]]) -> llama_cpp.llama_batch:
-        n = len(rows)
-        self.token[:n], self.pos[:n], self.seq[:n], self.logits[:n] = zip(*rows, strict=True)
-
-        def pointer(array: NDArray[Any], kind: Any) -> Any:
-            return array.ctypes.data_as(ctypes.POINTER(kind))
-
-        return llama_cpp.llama_batch(
-            n_tokens=n,
-            token=pointer(self.token, llama_cpp.llama_token),
-            embd=None,
-            pos=pointer(self.pos, llama_cpp.llama_pos),
-            n_seq_id=pointer(self.n_seq, ctypes.c_int32),
-            seq_id=ctypes.cast(self._pointers, ctypes.POINTER(ctypes.POINTER(llama_cpp.llama_seq_id))),
-            logits=pointer(self.logits, ctypes.c_int8),
-        )
-
-
 def _kv_types(kv: str) -> tuple[str, str]:
     keys, _, values = kv.partition("/")
     return keys, values or keys
-
-
-def free_memory() -> int | None:
-    """Bytes of memory that are free or can be freed, where the system says (Linux)."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return None
-
-
-def checked_file(file: ModelFile) -> Path:
-    """The file itself, seen to be a GGUF. Raises ModelError."""
-    _file_type(file.path)
-    return file.path
-
-
-def has_slow_weights(file: ModelFile) -> bool:
-    """Whether the file's quantisation has no fast CPU kernels, and the CPU is what will compute. Raises ModelError."""
-    slow = _file_type(file.path) in SLOW_TYPES
-    return slow and not llama_cpp.llama_supports_gpu_offload() and file.path.stat().st_size <= 1 << 30
-
-
-def fast_file(file: ModelFile, threads: int) -> Path:
-    """The file to load: `file` itself, or its Q8_0 copy in the cache where its weights are slow; the copy is made if it is missing.
-
-    Measured for Q4_1 against Q8_0 of the same weights on an AVX-512 CPU: prompts 2.0 times, decoding 1.5 times as fast.
-    """
-    if not has_slow_weights(file):
-        return file.path
-    target = cache_dir() / "models" / f"{file.path.stem}.{file.fingerprint}.Q8_0.gguf"
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(f".{os.getpid()}.part")
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype, params.allow_requantize, params.nthread = 7, True, threads
-    if llama_cpp.llama_model_quantize(str(file.path).encode(), str(part).encode(), ctypes.byref(params)) != 0:
-        part.unlink(missing_ok=True)
-        return file.path
-    part.replace(target)
-    return target
-
-
-def _file_type(path: Path) -> int:
-    """llama.cpp's file type number of a GGUF; checks first that it is one. Raises ModelError."""
-    with path.open("rb") as f:
-        if f.read(4) != b"GGUF":
-            raise ModelError(f"{path} is not a GGUF file.", "Give a .gguf chat model with --model.")
-    params = llama_cpp.llama_model_default_params()
-    params.vocab_only = True
-    model = _load(path, params)
-    kind = _meta(model, "general.file_type")
-    llama_cpp.llama_model_free(model)
-    return int(kind) if kind.isdigit() else -1
-
-
-def _meta(model: Any, key: str) -> str:
-    size = 1 << 16
-    buffer = ctypes.create_string_buffer(size)
-    n = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, size)
-    return "" if n < 0 else buffer.value.decode(errors="replace")
-
-
-def _load(path: Path, params: Any) -> Any:
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
-    if not model:
-        raise ModelError(f"{path} cannot be loaded, it may be damaged: {_last_log()}", "Copy the file again, or give another with --model.")
-    return model
-
-
-def _last_log() -> str:
-    lines = [line.strip() for line in _log_lines if "error" in line.lower() or "failed" in line.lower()]
-    return lines[-1] if lines else "no reason given"
-
-
-def open_vocabulary(path: Path) -> Callable[[str], list[int]]:
-    """A tokenizer over a GGUF's vocabulary alone; the weights are not loaded. Raises ModelError."""
-    params = llama_cpp.llama_model_default_params()
-    params.vocab_only = True
-    vocabulary = llama_cpp.llama_model_get_vocab(_load(path, params))
-    return lambda text: _tokenize(vocabulary, text, special=False, start=False)
-
-
-def _tokenize(vocabulary: Any, text: str, *, special: bool, start: bool) -> list[int]:
-    data = text.encode()
-    tokens = (llama_cpp.llama_token * (len(data) + 8))()
-    n = llama_cpp.llama_tokenize(vocabulary, data, len(data), tokens, len(tokens), start, special)
-    return list(tokens[:n])
