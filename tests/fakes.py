@@ -10,7 +10,7 @@ from localrag.errors import EngineFailed, NoRoom
 
 VOCABULARY = 64
 END = 0
-MARGIN = 16
+MARGIN = 32
 
 
 class FakeChat:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.config import free_cores
+from localrag.config import free_cores, in_a_thread_that_ends
 from localrag.errors import ModelError
 from localrag.models import ModelFile
 
@@ -43,6 +43,9 @@ class Embedder:
 
         Raises ModelError where the model cannot be loaded.
         """
+        return in_a_thread_that_ends(lambda: self._embed(texts))
+
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         model = self._load()
         parts: list[str] = []
         owners: list[int] = []

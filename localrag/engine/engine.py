@@ -177,7 +177,8 @@ class Engine:
     def _place(self, place: Place) -> None:
         sequence = place.sequence
         length, path = self.prefixes.find(sequence.cells)
-        if path and length > place.keep:
+        # A file of the shared beginning alone is read faster than another slot's whole stream is copied.
+        if path and (length > place.keep or (place.source is not None and length == place.keep)):
             if self.backend.load(place.slot, path, sequence.cells[:length]):
                 self.scheduler.reused += length - place.keep
                 sequence.computed = length

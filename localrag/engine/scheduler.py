@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from localrag.engine.settings import EngineSettings
 
-READ = 16  # from so many known cells on a sequence is read in a piece of its own; fewer go along with the others
-LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)  # rows a sequence may have in a step of several
-MARGIN = 16  # cells beyond a sequence's own that a step may touch
+SHORT = 4  # so few known cells are never computed on their own
+LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # rows a sequence may have in a step of several
+MARGIN = 32  # cells beyond a sequence's own that a step may touch
 TAIL = 32  # a sequence waits for another that is reading a beginning it shares, if that is so many cells longer than what it has
 
 
@@ -147,9 +147,10 @@ class Scheduler:
         free = [i for i, s in enumerate(self._slots) if s.sequence is None]
         held = {i: self._usable(i, sequence) for i in range(len(self._slots))} if self._settings.share_prefixes else dict.fromkeys(free, 0)
         best = max(held, key=lambda i: (held[i], i in free))
-        # A free slot that holds nothing beyond what is shared is continued; otherwise the longest unused one is overwritten.
-        extends = [i for i in free if held[i] == held[best] and held[i] >= len(self._slots[i].cells) - 1]
-        slot = extends[0] if extends else min(free, key=lambda i: (self._slots[i].used, i))
+        # A free slot that holds nothing beyond what is shared is continued, or one that holds more is cut back: a copy costs more.
+        # Where none holds as much, the longest unused one is overwritten.
+        ready = [i for i in free if held[i] == held[best]] or free
+        slot = min(ready, key=lambda i: (held[i] < len(self._slots[i].cells) - 1, self._slots[i].used, i))
         keep = held[best]
         if self._behind_a_reader(sequence, keep):
             return None
@@ -218,11 +219,11 @@ class Scheduler:
         return any(
             common_length(other.cells, sequence.cells[:-1]) > max(keep, other.computed) + TAIL
             for other in self.running
-            if other.pending > READ and other.priority <= sequence.priority
+            if other.pending > TAIL and other.priority <= sequence.priority
         )
 
     def plan(self) -> Step | None:
-        """The next step: a piece of one prompt first, so that slots fill up; else some rows of every running sequence.
+        """The next step: what brings most known and drafted cells further for its cost. That is a piece of one prompt, or some rows of all.
 
         A prompt takes turns with sequences more urgent than its own.
         """
@@ -231,15 +232,16 @@ class Scheduler:
             return None
         if suspects := [s for s in running if s.suspect]:
             return self._fitted([self._read(suspects[0])])
-        readers = [s for s in running if s.pending > READ]
-        if readers:
-            reader = min(readers, key=lambda s: (s.priority, s.arrival))
-            urgent = any(s.priority < reader.priority for s in running if s.pending <= READ)
-            if not (urgent and self._read_last):
-                self._read_last = True
-                return self._fitted([self._read(reader)])
-        self._read_last = False
-        return self._fitted(self._joint(running))
+        longest = max(running, key=lambda s: (s.pending, -s.arrival))
+        together, gain = self._joint(running)
+        alone = self._read(longest)
+        urgent = self._read_last and any(s.priority < longest.priority for s in running)
+        self._read_last = longest.pending > SHORT and not urgent and alone.known / self._cost(1, alone.rows) > gain
+        return self._fitted([alone] if self._read_last else together)
+
+    def _cost(self, slots: int, rows: int) -> float:
+        """What a step of `rows` rows each for `slots` adjacent slots costs, in rows."""
+        return self._settings.pass_rows + slots * (self._settings.slot_rows + rows)
 
     def _read(self, sequence: Sequence) -> Run:
         known = min(sequence.pending, self.piece, _to_boundary(sequence))
@@ -250,18 +252,18 @@ class Scheduler:
         s = self._settings
         return known if not self.can_truncate else -(-max(known, s.least_rows) // s.row_multiple) * s.row_multiple
 
-    def _joint(self, running: list[Sequence]) -> list[Run]:
-        assert all(s.slot is not None for s in running)
-        span = max(s.slot or 0 for s in running) - min(s.slot or 0 for s in running) + 1
-        if self.can_truncate:
-            s = self._settings
-            fits = [k for k in LENGTHS if k >= s.least_rows and span * k % s.row_multiple == 0 and span * k <= self.piece]
-            if not fits:
-                return [self._read(running[0])]
-            rows = max(fits, key=lambda k: sum(q.useful(k) for q in running) / (s.pass_rows + span * k))
-        else:
+    def _joint(self, running: list[Sequence]) -> tuple[list[Run], float]:
+        """Equally many rows of every running sequence, as many as pay best, and what a row's cost then brings."""
+        if not self.can_truncate:
             rows = min(min(q.pending, _to_boundary(q)) for q in running)
-        return [Run(q, min(rows, q.pending, _to_boundary(q)), rows) for q in running]
+            return [Run(q, rows, rows) for q in running], len(running) * rows / self._cost(len(running), rows)
+        used = [q.slot for q in running if q.slot is not None]
+        span, s = max(used) - min(used) + 1, self._settings
+        fits = [k for k in LENGTHS if k >= s.least_rows and span * k % s.row_multiple == 0 and span * k <= self.piece]
+        if not fits:
+            return [self._read(running[0])], 0.0
+        gain, rows = max((sum(q.useful(k) for q in running) / self._cost(span, k), k) for k in fits)
+        return [Run(q, min(rows, q.pending, _to_boundary(q)), rows) for q in running], gain
 
     def _fitted(self, runs: list[Run]) -> Step:
         """The step, with the KV it needs made free: cached slots go first, then the newest sequences."""

@@ -25,7 +25,8 @@ class EngineSettings:
     forced_tokens: bool = True  # append what the grammar leaves no choice about without asking the model
     drafts: bool = True  # guess tokens from the text so far and check several in one step
     lazy_masks: bool = True  # compute a grammar's mask only when the model's favourite is refused
-    pass_rows: float = 10.0  # what a step costs besides its rows, counted in rows
+    pass_rows: float = 8.0  # what a step costs besides its rows, counted in rows
+    slot_rows: float = 2.0  # and what every sequence in it costs besides its rows
     least_rows: int = 2  # rows a sequence takes part with: on CPU two or more round alike, one does not
     row_multiple: int = 1  # rows of a step come in multiples of this, where kernels round the remainder differently
     exact: bool = True  # measured: an answer does not depend on what else runs

@@ -98,7 +98,7 @@ def measure(file: ModelFile, say: Callable[[str], None]) -> tuple[EngineSettings
         best = _best(layouts).settings
         sizes = _compare([(backend, s) for s in _sizes(backend, best)])
         best = _best(sizes).settings
-        best = _with_rules(backend, replace(best, pass_rows=_pass_rows(backend, best)))
+        best = _with_rules(backend, _with_costs(backend, best))
         return replace(best, context=EngineSettings().context), [m.to_json() for m in (*layouts, *sizes)]
     finally:
         backend.close()
@@ -194,13 +194,16 @@ def _step(backend: Llama, slots: int, rows: int) -> float:
     return seconds
 
 
-def _pass_rows(backend: Llama, settings: EngineSettings) -> float:
-    """What a step costs besides its rows, in rows: from steps of two and of eight rows for each slot."""
-    held = _hold(backend.sibling(settings))
-    few, many = (min(_step(held, settings.slots, rows) for _ in range(ROUNDS)) for rows in (2, 8))
+def _with_costs(backend: Llama, settings: EngineSettings) -> EngineSettings:
+    """The settings with what a step, and each sequence in it, costs besides its rows: from steps of 1 × 2, n × 2 and n × 8 rows."""
+    held, n = _hold(backend.sibling(settings)), settings.slots
+    rounds = [[_step(held, slots, rows) for slots, rows in ((1, 2), (n, 2), (n, 8))] for _ in range(ROUNDS)]
     held.close()
-    row = max(1e-7, (many - few) / (6 * settings.slots))
-    return round(min(500.0, max(2.0, few / row - 2 * settings.slots)), 1)
+    one, few, many = (min(times) for times in zip(*rounds, strict=True))
+    row = max(1e-7, (many - few) / (6 * n))
+    each = max(0.0, (few - one) / row - 2 * (n - 1)) / max(1, n - 1)
+    alone = max(1.0, one / row - 2 - each)
+    return replace(settings, pass_rows=round(min(500.0, alone), 1), slot_rows=round(min(50.0, each), 2))
 
 
 def _with_rules(backend: Llama, settings: EngineSettings) -> EngineSettings:

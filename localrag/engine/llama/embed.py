@@ -1,14 +1,13 @@
 """Embedding models as GGUF files, through llama.cpp."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.config import free_cores
+from localrag.config import free_cores, in_a_thread_that_ends
 from localrag.engine.llama.rows import Rows
 from localrag.engine.llama.weights import GPU, checked_file, last_log, load, meta, tokenize
 from localrag.errors import EngineFailed, ModelError
@@ -30,9 +29,7 @@ class GgufEmbedder:
 
         Raises ModelError where the model cannot be loaded, EngineFailed where it cannot compute.
         """
-        # In a thread that ends with the call: OpenMP's workers end with it, else they would slow the chat model's down.
-        with ThreadPoolExecutor(1) as once:
-            return once.submit(self._embed, list(texts)).result()
+        return in_a_thread_that_ends(lambda: self._embed(list(texts)))
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
         self._load()

@@ -95,8 +95,10 @@ def load(path: Path, params: Any) -> Any:
 
 def last_log() -> str:
     """The last thing llama.cpp complained about."""
-    lines = [line.strip() for line in _log_lines if "error" in line.lower() or "failed" in line.lower()]
-    return lines[-1] if lines else "no reason given"
+    for word in ("error", "failed"):  # the reason is an error; that something failed is only its consequence
+        if lines := [line.strip() for line in _log_lines if word in line.lower()]:
+            return lines[-1]
+    return "no reason given"
 
 
 def open_vocabulary(path: Path) -> Callable[[str], list[int]]:

@@ -1,0 +1,90 @@
+"""What the engine finds out about a machine, and what can be set by hand."""
+
+import json
+
+import pytest
+
+from localrag.config import cache_dir
+from localrag.engine.engine import Engine
+from localrag.engine.llama.chat import Llama
+from localrag.engine.settings import EngineOptions, EngineSettings
+from localrag.engine.tune import _is_exact, open_backend
+from localrag.errors import ModelError, UsageError
+from tests.conftest import run_localrag
+
+
+def test_what_was_measured_is_kept(engine, chat_file):
+    """The first use writes the settings and the figures behind them; the next use measures nothing."""
+    (record,) = (cache_dir() / "tuning").glob("*.json")
+    kept = json.loads(record.read_text())
+    said = []
+    backend = open_backend(chat_file, EngineOptions(say=said.append))
+    backend.close()
+
+    assert said == []
+    assert len(kept["measured"]) >= 5
+    assert all(row["read_ms"] > 0 and row["write_ms"] > 0 for row in kept["measured"])
+    assert {**kept["settings"], "context": 2048} == engine.settings.to_json()
+
+
+def test_settings_by_hand_win():
+    """`--engine` changes what it names and nothing else."""
+    settings = EngineSettings(threads=3).with_values("slots=2, kv=f32,flash-attention=yes,drafts=no")
+
+    assert settings == EngineSettings(threads=3, slots=2, kv="f32", flash_attention=True, drafts=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("speed=9", "no setting 'speed'"),
+        ("slots=many", "is a number"),
+        ("slots=0", "at least 1"),
+        ("slots=999", "256"),
+        ("context=10", "at least 256"),
+        ("kv=q3", "cannot be 'q3'"),
+        ("kv=q8_0", "needs flash attention"),
+        ("drafts=maybe", "yes or no"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_in_words(text, said):
+    """A mistake in --engine names the setting and what it may be."""
+    with pytest.raises(UsageError, match=said):
+        EngineSettings().with_values(text)
+
+
+def test_a_mistake_in_engine_settings_ends_before_anything_is_made(tmp_path):
+    """The command line refuses it with exit code 2 and leaves no index behind."""
+    (tmp_path / "a.txt").write_text("Lars Holm is the mate.")
+    done = run_localrag("index", "a.txt", "--engine", "slots=0", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert not (tmp_path / ".localrag").exists()
+
+
+def test_too_little_memory_is_said_with_the_numbers(engine, chat_file):
+    """A KV that the memory cannot hold is refused with what it needs, what there is, and what to ask for instead."""
+    with pytest.raises(ModelError, match=r"256 slots of 8192 tokens needs .* GiB .* GiB are free") as error:
+        Llama(chat_file, EngineSettings(slots=256, context=8192, kv="f32"))
+    assert "--engine slots=128" in error.value.hint
+
+
+def test_exactness_is_measured_not_assumed(engine):
+    """The layout in use passes the test that an answer depends on its request alone; one row at a time does not."""
+    settings = engine.settings
+
+    assert settings.exact
+    assert _is_exact(engine.backend, settings)
+    assert not _is_exact(engine.backend, EngineSettings(threads=1, slots=4, kv=settings.kv, least_rows=1))
+
+
+def test_deterministic_engines_are_exact(chat_file, engine):
+    """With flash attention asked for, answers would depend on their company; --deterministic takes a layout where they do not."""
+    loose = Engine(
+        lambda: open_backend(chat_file, EngineOptions("flash_attention=yes,kv=f16,slots=2,context=512,exact=no", deterministic=True))
+    )
+    settings = loose.settings
+    loose.close()
+
+    assert settings.exact
+    assert not settings.flash_attention
