@@ -36,7 +36,7 @@ fix: setup
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 bench: setup                     ## measure this machine
-	$(BIN)/python scripts/bench_engine.py
+	$(BIN)/localrag bench engine --ablate
 
 docs: setup                      ## regenerate the help texts and the file map in README.md
 	$(BIN)/python scripts/docs.py

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-COMMANDS = ("index", "ask", "source", "status", "demo")
+COMMANDS = ("index", "ask", "source", "status", "demo", "bench engine")
 
 
 def file_map() -> str:
@@ -26,7 +26,7 @@ def help_texts() -> str:
     """`--help` of the program and of every command, as users see it."""
     env = os.environ | {"COLUMNS": "110", "NO_COLOR": "1", "TERM": "dumb"}
     texts = []
-    for command in ((), *((c,) for c in COMMANDS)):
+    for command in ((), *(c.split() for c in COMMANDS)):
         call = [sys.executable, "-m", "localrag", *command, "--help"]
         out = subprocess.run(call, check=True, capture_output=True, text=True, env=env, cwd=ROOT).stdout
         texts.append("\n".join(line.rstrip() for line in out.strip().splitlines()).replace("python -m localrag", "localrag"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from localrag.demo import CORPUS
 from localrag.engine.engine import Engine
 from localrag.engine.llama.chat import Llama
 from localrag.engine.request import Generation, Request
@@ -22,6 +23,7 @@ from localrag.errors import UsageError
 from localrag.llm.grammar import json_object
 from localrag.models import ModelFile
 
+SHIPPED = Path(__file__).parent / "workload"
 ABLATIONS: dict[str, dict[str, Any]] = {
     "no prefix sharing": {"share_prefixes": False},
     "no drafts": {"drafts": False},
@@ -42,8 +44,12 @@ class Workload:
     max_tokens: int
 
 
-def read_workload(text: Path, prefix: Path, schema: Path, *, chunks: int, words: int, max_tokens: int) -> Workload:
-    """Read the files: a plain text, a conversation in ChatML (`<|im_start|>role … <|im_end|>`), a JSON schema. Raises UsageError."""
+def read_workload(text: Path | None, prefix: Path | None, schema: Path | None, *, chunks: int, words: int, max_tokens: int) -> Workload:
+    """Read the files: a plain text, a conversation in ChatML (`<|im_start|>role … <|im_end|>`), a JSON schema. Raises UsageError.
+
+    For those left out there are the demo documents, and a conversation and a schema of this package.
+    """
+    prefix, schema = prefix or SHIPPED / "prefix.txt", schema or SHIPPED / "schema.json"
     turns = re.findall(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", _read(prefix), re.DOTALL)
     if not turns:
         raise UsageError(f"{prefix} holds no turn of a conversation.", "Write it as <|im_start|>role, a line break, the text, <|im_end|>.")
@@ -51,10 +57,10 @@ def read_workload(text: Path, prefix: Path, schema: Path, *, chunks: int, words:
         shape = json.loads(_read(schema))
     except ValueError as error:
         raise UsageError(f"{schema} is no JSON: {error}", "Give a JSON schema.") from error
-    every = _read(text).split()
+    every = " ".join(map(_read, [text] if text else sorted(CORPUS.rglob("*.md")))).split()
     parts = tuple(" ".join(every[i * words : (i + 1) * words]) for i in range(chunks))
     if not all(parts):
-        raise UsageError(f"{text} has {len(every)} words, {chunks} chunks of {words} need {chunks * words}.", "Ask for fewer: --chunks 4")
+        raise UsageError(f"{text or 'The demo'} has {len(every)} words, {chunks} chunks of {words} need {chunks * words}.", "Ask for fewer: --chunks 4")
     return Workload(tuple({"role": role, "content": content.strip()} for role, content in turns), parts, shape, max_tokens)
 
 

@@ -19,9 +19,9 @@ def _bench() -> None:
 
 @bench_app.command("engine")
 def engine_command(
-    text: Annotated[Path, typer.Option("--text", metavar="FILE", help="A text whose chunks are asked about.")],
-    prefix: Annotated[Path, typer.Option("--prefix", metavar="FILE", help="The conversation before every chunk, in ChatML.")],
-    schema: Annotated[Path, typer.Option("--schema", metavar="FILE", help="The JSON schema of the answers.")],
+    text: Annotated[Path | None, typer.Option("--text", metavar="FILE", help="A text whose chunks are asked about.")] = None,
+    prefix: Annotated[Path | None, typer.Option("--prefix", metavar="FILE", help="The conversation before every chunk, in ChatML.")] = None,
+    schema: Annotated[Path | None, typer.Option("--schema", metavar="FILE", help="The JSON schema of the answers.")] = None,
     model: ModelOption = None,
     chunks: Annotated[int, typer.Option("--chunks", min=1, help="How many chunks.")] = 16,
     words: Annotated[int, typer.Option("--words", min=1, help="Words of a chunk.")] = 220,
@@ -32,7 +32,7 @@ def engine_command(
     deterministic: DeterministicOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Run a workload given as files and print how fast it was."""
+    """Run a workload, the one in the package or your own files, and print how fast it was."""
     from localrag.bench import engine as bench
     from localrag.cli.display import print_bench
     from localrag.models import find_chat_model

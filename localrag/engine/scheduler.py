@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from localrag.engine.settings import EngineSettings
 
-SHORT = 4  # so few known cells are never computed on their own
+SHORT = 16  # so few known cells are never computed on their own: they fill rows that others would waste
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # rows a sequence may have in a step of several
 MARGIN = 32  # cells beyond a sequence's own that a step may touch
 TAIL = 32  # a sequence waits for another that is reading a beginning it shares, if that is so many cells longer than what it has

@@ -15,7 +15,7 @@ from localrag.engine.request import Request
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokens import Tokenizer
-from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed
+from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed, ModelError
 from localrag.llm.prompts import Message
 from localrag.models import ModelFile
 from localrag.records import content_id
@@ -51,6 +51,7 @@ class Model:
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
         self._engine: Engine | Remote | None = None
         self._opening = asyncio.Lock()
+        self._stamp: tuple[int, int, int] | None = None  # of the file when it was loaded
 
     async def engine(self) -> Engine | Remote:
         """The engine, loaded on first use. Raises ModelError."""
@@ -91,6 +92,7 @@ class Model:
                 on_text(call.text)
             return _reply(call, conversation, None)
         engine = await self.engine()
+        self._check_file()
         prompt = self._cells(engine, conversation, after) if isinstance(engine, Engine) else ()
         generation = await engine.generate(Request(prompt, max_tokens, grammar, sampling, stop, priority, on_text, task, conversation))
         if not generation.complete:
@@ -115,6 +117,14 @@ class Model:
         self.prompt_tokens += call.prompt_tokens
         self.output_tokens += call.output_tokens
         return _reply(call, conversation, prompt)
+
+    def _check_file(self) -> None:
+        """Refuse to go on with a file that is not the one whose fingerprint stands in the ledger. Raises ModelError."""
+        stat = self.file.path.stat()
+        stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        self._stamp = self._stamp or stamp
+        if stamp != self._stamp:
+            raise ModelError(f"{self.file.path} was replaced while it was in use.", "Run the same command again; what is done is saved.")
 
     def _cells(self, engine: Engine, conversation: Sequence[Message], after: Reply | None) -> tuple[int, ...]:
         render = engine.backend.chat.render

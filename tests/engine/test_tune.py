@@ -1,15 +1,21 @@
 """What the engine finds out about a machine, and what can be set by hand."""
 
+import asyncio
 import json
 
 import pytest
 
+from localrag.bench.engine import read_workload
 from localrag.config import cache_dir
 from localrag.engine.engine import Engine
 from localrag.engine.llama.chat import Llama
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.engine.tune import _is_exact, open_backend
 from localrag.errors import ModelError, UsageError
+from localrag.llm import Model
+from localrag.llm.grammar import choice
+from localrag.models import ModelFile
+from localrag.store.schema import open_index
 from tests.conftest import run_localrag
 
 
@@ -88,3 +94,52 @@ def test_deterministic_engines_are_exact(chat_file, engine):
 
     assert settings.exact
     assert not settings.flash_attention
+
+
+def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
+    """The workload given as files runs, and one JSON object with all figures is all that stdout gets."""
+    (tmp_path / "text").write_text("The Skua leaks, said Lars Holm, and the Northern Line must pay for it. " * 20)
+    (tmp_path / "prefix").write_text("<|im_start|>system\nName one person as JSON.<|im_end|>\n")
+    shape = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "required": ["name"], "additionalProperties": False}
+    (tmp_path / "schema").write_text(json.dumps(shape))
+    files = ["--text", "text", "--prefix", "prefix", "--schema", "schema"]
+    done = run_localrag("bench", "engine", *files, "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
+    figures = json.loads(done.stdout)
+
+    assert done.returncode == 0, done.stderr
+    assert {"output_tokens", "seconds", "output_tokens_per_s", "chunks_per_s", "forced_tokens", "prefix_tokens_saved", "steps"} <= figures.keys()
+    assert 0 < figures["output_tokens"] <= 120
+    assert figures["settings"]["threads"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"), [("text", "cannot be read"), ("prefix", "no turn"), ("schema", "no JSON"), ("words", "needs? [0-9]+")]
+)
+def test_a_workload_that_cannot_be_run_is_refused_in_words(tmp_path, wrong, said):
+    """A missing text, a prefix without turns, a schema that is no JSON and too short a text each get a sentence."""
+    text, prefix, schema = (tmp_path / name for name in ("text", "prefix", "schema"))
+    text.write_text("one two three")
+    prefix.write_text("nothing" if wrong == "prefix" else "<|im_start|>user\nHello<|im_end|>")
+    schema.write_text("{" if wrong == "schema" else "{}")
+    if wrong == "text":
+        text.unlink()
+
+    with pytest.raises(UsageError, match=said):
+        read_workload(text, prefix, schema, chunks=2, words=9 if wrong == "words" else 1, max_tokens=5)
+
+
+def test_a_replaced_model_file_is_noticed(tmp_path, chat_file):
+    """A model file that changes under a running engine ends the run in words, before another answer is committed under its name."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(chat_file.path.read_bytes())
+    model = Model(open_index(tmp_path / "index", create=True), ModelFile("m", "chat", path), EngineOptions("slots=2,context=512"))
+
+    async def run():
+        question = [{"role": "user", "content": "Hello"}]
+        await model.ask("t", question, max_tokens=30, grammar=choice(["yes", "no"]))
+        path.touch()
+        await model.ask("t", [*question, {"role": "user", "content": "Again"}], max_tokens=30, grammar=choice(["yes", "no"]))
+
+    with pytest.raises(ModelError, match="was replaced while it was in use"):
+        asyncio.run(run())
+    model.close()

@@ -1,0 +1,94 @@
+"""Long mixed work on the engine leaves nothing behind. `LOCALRAG_SOAK=1800 pytest tests/engine/test_soak.py` soaks for half an hour."""
+
+import asyncio
+import gc
+import os
+import random
+import resource
+import time
+
+import pytest
+
+from localrag.engine.engine import Engine
+from localrag.engine.request import Request
+from localrag.errors import EngineFailed
+from localrag.llm import in_window
+from tests.fakes import FakeLlama
+
+SECONDS = float(os.environ.get("LOCALRAG_SOAK", "10"))
+POISON = 63  # a token the fake refuses
+
+
+def memory() -> int:
+    """The most memory this process ever had, in KiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+@pytest.mark.parametrize("capacity", [None, 700])
+@pytest.mark.timeout(SECONDS * 2 + 60)
+def test_random_work_leaks_nothing(capacity):
+    """Requests, cancellations, failures, preemptions and people in a hurry, at random: at the end no sequence, slot, cell or task is left."""
+    chance = random.Random(7)
+    backend = FakeLlama(slots=6, capacity=capacity, fail_on=POISON)
+    engine = Engine(lambda: backend, piece=32)
+    ended = {"answered": 0, "failed": 0, "cancelled": 0}
+    shared = [1 + n % 5 for n in range(60)]
+
+    async def one():
+        tokens = shared[: chance.choice([0, 60])] + [chance.randrange(1, 60) for _ in range(chance.randrange(1, 50))]
+        if chance.random() < 0.01:
+            tokens[-1] = POISON
+        request = Request(tuple(tokens), chance.randrange(1, 60), priority=chance.choice([0, 1, 1, 1]), task=chance.choice("ab"))
+        task = asyncio.create_task(engine.generate(request))
+        if chance.random() < 0.2:
+            await asyncio.sleep(chance.random() / 100)
+            task.cancel()
+        try:
+            await task
+            ended["answered"] += 1
+        except EngineFailed:
+            ended["failed"] += 1
+        except asyncio.CancelledError:
+            ended["cancelled"] += 1
+
+    async def soak():
+        until = time.monotonic() + SECONDS / 2
+        early = 0
+        while time.monotonic() < until:
+            await in_window((one() for _ in range(200)), size=24)
+            early = early or memory()
+        await engine.generate(Request((1, 2), 1))  # whatever was cancelled last has been taken in
+        return early, len(asyncio.all_tasks())
+
+    early, tasks = asyncio.run(soak())
+    leaks = engine.leaks()
+    held = [len(cells) for cells in backend.kv]
+    kept = [engine.scheduler.held(slot) for slot in range(6)]
+    engine.close()
+    gc.collect()
+
+    assert leaks == []
+    assert held == kept
+    assert tasks == 1
+    assert all(ended.values()), ended
+    assert memory() - early < 50_000
+
+
+def test_ten_thousand_queued_requests_are_no_ten_thousand_tasks():
+    """However many requests there are, a bounded number of tasks and little memory serve them."""
+    backend = FakeLlama(slots=16)
+    engine = Engine(lambda: backend, piece=512)
+    most = 0
+
+    async def one(n):
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+        return (await engine.generate(Request((1 + n % 7, 1 + n % 11), 1))).output_tokens
+
+    before = memory()
+    done = asyncio.run(in_window((one(n) for n in range(10_000)), size=32))
+    engine.close()
+
+    assert len(done) == 10_000
+    assert most <= 34
+    assert memory() - before < 50_000
