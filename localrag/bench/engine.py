@@ -60,7 +60,9 @@ def read_workload(text: Path | None, prefix: Path | None, schema: Path | None, *
     every = " ".join(map(_read, [text] if text else sorted(CORPUS.rglob("*.md")))).split()
     parts = tuple(" ".join(every[i * words : (i + 1) * words]) for i in range(chunks))
     if not all(parts):
-        raise UsageError(f"{text or 'The demo'} has {len(every)} words, {chunks} chunks of {words} need {chunks * words}.", "Ask for fewer: --chunks 4")
+        raise UsageError(
+            f"{text or 'The demo'} has {len(every)} words, {chunks} chunks of {words} need {chunks * words}.", "Ask for fewer: --chunks 4"
+        )
     return Workload(tuple({"role": role, "content": content.strip()} for role, content in turns), parts, shape, max_tokens)
 
 

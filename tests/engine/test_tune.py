@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -76,12 +77,12 @@ def test_too_little_memory_is_said_with_the_numbers(engine, chat_file):
 
 
 def test_exactness_is_measured_not_assumed(engine):
-    """The layout in use passes the test that an answer depends on its request alone; one row at a time does not."""
+    """The layout in use passes the test that an answer depends on its request alone; with fewer rows for a sequence it does not."""
     settings = engine.settings
 
     assert settings.exact
     assert _is_exact(engine.backend, settings)
-    assert not _is_exact(engine.backend, EngineSettings(threads=1, slots=4, kv=settings.kv, least_rows=1))
+    assert settings.least_rows == 1 or not _is_exact(engine.backend, replace(settings, least_rows=1))
 
 
 def test_deterministic_engines_are_exact(chat_file, engine):
@@ -100,14 +101,27 @@ def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
     """The workload given as files runs, and one JSON object with all figures is all that stdout gets."""
     (tmp_path / "text").write_text("The Skua leaks, said Lars Holm, and the Northern Line must pay for it. " * 20)
     (tmp_path / "prefix").write_text("<|im_start|>system\nName one person as JSON.<|im_end|>\n")
-    shape = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "required": ["name"], "additionalProperties": False}
+    shape = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 20}},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
     (tmp_path / "schema").write_text(json.dumps(shape))
     files = ["--text", "text", "--prefix", "prefix", "--schema", "schema"]
     done = run_localrag("bench", "engine", *files, "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
     figures = json.loads(done.stdout)
 
     assert done.returncode == 0, done.stderr
-    assert {"output_tokens", "seconds", "output_tokens_per_s", "chunks_per_s", "forced_tokens", "prefix_tokens_saved", "steps"} <= figures.keys()
+    assert {
+        "output_tokens",
+        "seconds",
+        "output_tokens_per_s",
+        "chunks_per_s",
+        "forced_tokens",
+        "prefix_tokens_saved",
+        "steps",
+    } <= figures.keys()
     assert 0 < figures["output_tokens"] <= 120
     assert figures["settings"]["threads"] >= 1
 
