@@ -27,7 +27,7 @@ def memory() -> int:
 @pytest.mark.parametrize("capacity", [None, 700])
 @pytest.mark.timeout(SECONDS * 2 + 60)
 def test_random_work_leaks_nothing(capacity):
-    """Requests, cancellations, failures, preemptions and people in a hurry, at random: at the end no sequence, slot, cell or task is left."""
+    """Requests, cancellations, failures, preemptions, people in a hurry, at random: in the end no sequence, slot, cell or task is left."""
     chance = random.Random(7)
     backend = FakeLlama(slots=6, capacity=capacity, fail_on=POISON)
     engine = Engine(lambda: backend, piece=32)
