@@ -18,7 +18,7 @@ from localrag.engine.figures import Figures
 from localrag.engine.prefixes import Prefixes
 from localrag.engine.request import Backend, Generation, Request, Row
 from localrag.engine.sampler import Constraint, Sampler
-from localrag.engine.scheduler import Place, Run, Scheduler, Sequence, Step
+from localrag.engine.scheduler import SHORT, Place, Run, Scheduler, Sequence, Step
 from localrag.errors import ContextTooSmall, EngineFailed, NoRoom
 
 
@@ -353,10 +353,11 @@ class Engine:
     def _count(self, step: Step, seconds: float, rows: int, written: int) -> None:
         f = self.figures
         f.steps, f.rows = f.steps + 1, f.rows + rows
-        if len(step.runs) == 1 and step.runs[0].known > 1 and not written:
+        f.written_tokens += written
+        if len(step.runs) == 1 and step.runs[0].known > SHORT:
             f.read_tokens, f.read_seconds = f.read_tokens + step.runs[0].known, f.read_seconds + seconds
             return
-        f.written_tokens, f.write_seconds, f.write_steps = f.written_tokens + written, f.write_seconds + seconds, f.write_steps + 1
+        f.write_seconds, f.write_steps = f.write_seconds + seconds, f.write_steps + 1
         f.busy_slots += len(step.runs)
 
     @staticmethod
