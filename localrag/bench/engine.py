@@ -78,7 +78,6 @@ def run_workload(file: ModelFile, options: EngineOptions, work: Workload) -> dic
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(lambda: _cold(open_backend(file, options), Path(folder)))
         try:
-            engine.backend.grammar_tokenizer()
             return _run(engine, work)
         finally:
             engine.close()
@@ -126,7 +125,6 @@ def _run(engine: Engine, work: Workload) -> dict[str, Any]:
         "drafted_tokens": report["tasks"]["bench"]["drafted_tokens"],
         "prefix_tokens_saved": report["prefix_tokens_saved"],
         "steps": report["steps"],
-        "limit_tokens_per_s": round(written / report["computing_s"], 1),
         "host_share": report["host_share"],
         "slot_use": report["slot_use"],
         "settings": engine.settings.to_json(),

@@ -57,13 +57,10 @@ class Engine:
         self._thread.start()
         self.backend = opened.result()
         self.settings = self.backend.settings
-        self.scheduler = self._new_scheduler(piece)
+        b = self.backend
+        self.scheduler = Scheduler(b.settings, b.n_ctx, piece, can_truncate=b.can_truncate, capacity=b.capacity)
         self.prefixes = Prefixes(self.backend.prefix_folder if self.settings.share_prefixes else None)
         self._inbox.put(("open", None))
-
-    def _new_scheduler(self, piece: int) -> Scheduler:
-        b = self.backend
-        return Scheduler(b.settings, b.n_ctx, piece, can_truncate=b.can_truncate, capacity=b.capacity)
 
     async def generate(self, request: Request) -> Generation:
         """Continue the request's cells until its grammar is complete, the model ends, or `max_tokens` are out.
@@ -230,19 +227,18 @@ class Engine:
         for run in step.runs:
             run.sequence.suspect = True
         self.scheduler.lost()
-        self.backend.reset()
+        try:
+            self.backend.reset()
+        except Exception:
+            self._inbox.put(("close", None))  # without a context the next call would end the process
+            raise
 
     def _make_room(self, step: Step, error: NoRoom) -> None:
         """The step did not fit into the KV: the newest sequence waits; a lone one fails with the numbers."""
         if len(self.scheduler.running) == 1:
             self._fail([self._jobs[r.sequence] for r in step.runs], error)
             return
-        newest = max(self.scheduler.running, key=lambda s: (s.priority, s.arrival))
-        slot = newest.slot
-        self.scheduler.preempt(newest)
-        assert slot is not None
-        self.scheduler.clear(slot)
-        self.backend.truncate(slot, 0)
+        self.backend.truncate(self.scheduler.send_back(self.scheduler.newest), 0)
 
     def _use(self, step: Step, logits: NDArray[np.float32]) -> None:
         """Hand the rows of a step to the sequences, and take back from the KV what they did not want."""

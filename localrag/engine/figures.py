@@ -54,7 +54,6 @@ class Figures:
             "decode_tokens_per_s": _rate(self.written_tokens, self.write_seconds),
             "slot_use": round(self.busy_slots / max(1, self.write_steps * slots), 3),
             "seconds": round(self.seconds, 2),
-            "computing_s": round(computing, 3),
             "host_share": round(1 - computing / self.seconds, 4) if self.seconds else 0.0,
             "tasks": {name: task.to_json() for name, task in sorted(self.tasks.items())},
         }

@@ -114,9 +114,9 @@ class Scheduler:
         return [s.sequence for s in self._slots if s.sequence is not None]
 
     @property
-    def waiting(self) -> int:
-        """How many sequences wait for a slot."""
-        return len(self._waiting)
+    def newest(self) -> Sequence:
+        """The newest of the least urgent running sequences: the first to leave."""
+        return max(self.running, key=lambda s: (s.priority, s.arrival))
 
     @property
     def idle(self) -> bool:
@@ -168,7 +168,7 @@ class Scheduler:
 
     def _make_way(self, urgent: Sequence) -> bool:
         """Send the newest of the least urgent running sequences back to wait, if it is less urgent than this one."""
-        last = max(self.running, key=lambda s: (s.priority, s.arrival))
+        last = self.newest
         if last.priority <= urgent.priority:
             return False
         self.preempt(last)
@@ -179,6 +179,14 @@ class Scheduler:
         self.release(sequence)
         self.preempted += 1
         self.add(sequence)
+
+    def send_back(self, sequence: Sequence) -> int:
+        """Preempt a sequence whose KV is needed; returns the slot that must be emptied."""
+        slot = sequence.slot
+        assert slot is not None
+        self.preempt(sequence)
+        self._slots[slot] = _Slot()
+        return slot
 
     def _room_for(self, sequence: Sequence, slot: int) -> tuple[int, ...] | None:
         """Which free slots must lose their KV for it to fit with what the running ones are expected to need; None: it must wait."""
@@ -272,14 +280,10 @@ class Scheduler:
             need = sum(r.rows for r in runs) + sum(s.computed for s in self.running)
             evict = self._evict(self.capacity - need)
             while need > self.capacity and len(self.running) > 1:
-                last = max(self.running, key=lambda s: (s.priority, s.arrival))
+                last = self.newest
                 need -= last.computed + sum(r.rows for r in runs if r.sequence is last)
                 runs = [r for r in runs if r.sequence is not last]
-                slot = last.slot
-                self.preempt(last)
-                assert slot is not None
-                self._slots[slot] = _Slot()
-                evict = (*evict, slot)
+                evict = (*evict, self.send_back(last))
         return Step(tuple(runs), self._gaps(runs), evict)
 
     def _gaps(self, runs: list[Run]) -> tuple[tuple[int, int, int], ...]:
@@ -310,10 +314,6 @@ class Scheduler:
     def finished(self, sequence: Sequence) -> None:
         """Note how long an answer became, for the admission of the next ones of its task."""
         self._sizes[sequence.task].append(sequence.generated)
-
-    def clear(self, slot: int) -> None:
-        """A free slot's KV is gone."""
-        self._slots[slot] = _Slot()
 
     def lost(self) -> None:
         """All KV is gone: what runs waits again in its old place, to be computed anew."""
