@@ -11,7 +11,7 @@ from localrag.engine.engine import Engine
 from localrag.engine.request import Request
 from localrag.engine.scheduler import Scheduler, Sequence, common_length
 from localrag.engine.settings import EngineSettings
-from localrag.errors import ContextTooSmall, EngineFailed, NoRoom
+from localrag.errors import ContextTooSmall, EngineFailed, ModelError, NoRoom
 from tests.fakes import FakeLlama
 
 PIECE = 16
@@ -288,6 +288,27 @@ def test_closing_fails_what_still_runs_and_frees_the_model():
         await asyncio.to_thread(engine.close)
         with pytest.raises(EngineFailed):
             await task
+
+    asyncio.run(run())
+    assert backend.closed
+
+
+def test_a_kv_that_cannot_be_made_anew_closes_the_engine():
+    """When not even an empty KV can be had after a failed step, requests end in errors and nothing is computed on what is gone."""
+    backend = FakeLlama(slots=2, fail_on=9)
+    engine = Engine(lambda: backend, piece=PIECE)
+
+    def no_memory():
+        raise ModelError("no memory")
+
+    backend.reset = no_memory
+
+    async def run():
+        with pytest.raises(EngineFailed):
+            await engine.generate(request([9, 9]))
+        await asyncio.to_thread(engine._thread.join, 5)
+        with pytest.raises(EngineFailed, match="closed"):
+            await engine.generate(request([1, 2]))
 
     asyncio.run(run())
     assert backend.closed
