@@ -265,13 +265,31 @@ class Scheduler:
         if not self.can_truncate:
             rows = min(min(q.pending, _to_boundary(q)) for q in running)
             return [Run(q, rows, rows) for q in running], len(running) * rows / self._cost(len(running), rows)
-        used = [q.slot for q in running if q.slot is not None]
-        span, s = max(used) - min(used) + 1, self._settings
-        fits = [k for k in LENGTHS if k >= s.least_rows and span * k % s.row_multiple == 0 and span * k <= self.piece]
-        if not fits:
+        slots, s = [q.slot for q in running if q.slot is not None], self._settings
+        gains = []
+        for rows in LENGTHS:
+            sizes = [last - first + 1 for first, last in self._passes(slots, rows)]
+            if rows >= s.least_rows and sum(sizes) * rows <= self.piece and not any(size * rows % s.row_multiple for size in sizes):
+                gains.append((sum(q.useful(rows) for q in running) / sum(self._cost(size, rows) for size in sizes), rows))
+        if not gains:
             return [self._read(running[0])], 0.0
-        gain, rows = max((sum(q.useful(k) for q in running) / self._cost(span, k), k) for k in fits)
+        gain, rows = max(gains)
         return [Run(q, min(rows, q.pending, _to_boundary(q)), rows) for q in running], gain
+
+    def _passes(self, slots: list[int], rows: int) -> list[tuple[int, int]]:
+        """First and last slot of the passes in which llama.cpp computes those slots: it splits a step where their numbers have a gap.
+
+        A gap is filled with rows that are thrown away where that costs less than another pass.
+        """
+        if self._settings.unified:  # no streams, so no gaps: any rows go in one pass
+            return [(0, len(slots) - 1)]
+        passes: list[tuple[int, int]] = []
+        for slot in slots:
+            if passes and (slot - passes[-1][1] - 1) * (self._settings.slot_rows + rows) <= self._settings.pass_rows:
+                passes[-1] = (passes[-1][0], slot)
+            else:
+                passes.append((slot, slot))
+        return passes
 
     def _fitted(self, runs: list[Run]) -> Step:
         """The step, with the KV it needs made free: cached slots go first, then the newest sequences."""
@@ -287,12 +305,12 @@ class Scheduler:
         return Step(tuple(runs), self._gaps(runs), evict)
 
     def _gaps(self, runs: list[Run]) -> tuple[tuple[int, int, int], ...]:
-        """Rows for the slots between those of a step: a gap would split it, and a pass costs more than some rows."""
+        """Rows for the free slots inside the passes of a step."""
         if len(runs) < 2 or not self.can_truncate or self._settings.unified:
             return ()
-        used = {r.sequence.slot for r in runs}
-        slots = [slot for slot in used if slot is not None]
-        return tuple((i, self.held(i), runs[0].rows) for i in range(min(slots), max(slots)) if i not in used)
+        slots, rows = [r.sequence.slot for r in runs if r.sequence.slot is not None], runs[0].rows
+        passes = self._passes(slots, rows)
+        return tuple((i, self.held(i), rows) for first, last in passes for i in range(first, last) if i not in slots)
 
     def computed(self, step: Step) -> list[Run]:
         """Note that a step was carried out; returns the runs whose sequences now need a token, in row order."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from localrag.errors import UsageError
 
+WEIGHTS = ("own", "q8_0", "bf16")
 KV_TYPES = ("f16", "f32", "bf16", "q8_0", "q8_0/f32", "q8_0/bf16")  # one type, or that of keys / that of values
 
 
@@ -20,7 +21,7 @@ class EngineSettings:
     flash_attention: bool = False  # *
     kv: str = "f16"  # *
     gpu_layers: int = -1  # * -1: all of them, where llama.cpp was built for a GPU
-    fast_weights: bool = True  # * read weights of slow quantisations from a Q8_0 copy
+    weights: str = "own"  # * compute with the file's own weights, or with a copy of them in a type that is faster here
     share_prefixes: bool = True  # copy the KV that an earlier prompt of the same beginning left
     forced_tokens: bool = True  # append what the grammar leaves no choice about without asking the model
     drafts: bool = True  # guess tokens from the text so far and check several in one step
@@ -86,9 +87,9 @@ def _read(name: str, value: str, kind: type) -> Any:
         if value.lower() not in {"yes", "no", "true", "false", "1", "0", "on", "off"}:
             raise UsageError(f"Engine setting {name} is yes or no, not {value!r}.", f"For example: --engine {name}=yes")
         return value.lower() in {"yes", "true", "1", "on"}
-    if name == "kv":
-        if value not in KV_TYPES:
-            raise UsageError(f"Engine setting kv cannot be {value!r}.", f"It can be: {', '.join(KV_TYPES)}.")
+    if known := {"kv": KV_TYPES, "weights": WEIGHTS}.get(name):
+        if value not in known:
+            raise UsageError(f"Engine setting {name} cannot be {value!r}.", f"It can be: {', '.join(known)}.")
         return value
     try:
         return kind(value)

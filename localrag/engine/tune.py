@@ -18,12 +18,12 @@ import numpy as np
 
 from localrag.config import cache_dir, free_cores, free_memory
 from localrag.engine.llama.chat import Llama
-from localrag.engine.llama.weights import BUILD, GPU, has_slow_weights
+from localrag.engine.llama.weights import BUILD, GPU, copy_path, useful_copies
 from localrag.engine.settings import EngineOptions, EngineSettings, checked
 from localrag.errors import EngineFailed, ModelError
 from localrag.models import ModelFile, replace_file
 
-HELD = 256  # cells of a typical sequence
+HELD = 512  # cells of a typical sequence
 READ_ROWS, WRITE_ROWS, READ_SHARE = 64, 2, 1.5  # a typical request reads three rows for every two it writes
 MOST_KV = 2 << 30  # bytes, and no more than a third of the free memory
 EXACT_IS_WORTH = 1.15  # an exact layout is taken unless another is so much faster
@@ -31,7 +31,6 @@ ROUNDS = 4
 CPU_LAYOUTS: tuple[dict[str, Any], ...] = (
     {"kv": "q8_0/bf16"},
     {"kv": "q8_0/f32"},
-    {"kv": "f32"},
     {"kv": "f16"},
     {"kv": "f16", "flash_attention": True},
 )
@@ -60,7 +59,7 @@ class Measured:
 
     def to_json(self) -> dict[str, Any]:
         """What was chosen and what it costs."""
-        shown = ("threads", "slots", "kv", "unified", "flash_attention", "gpu_layers")
+        shown = ("weights", "threads", "slots", "kv", "unified", "flash_attention", "gpu_layers")
         figures = {"read_ms": round(self.read * 1e3, 3), "write_ms": round(self.write * 1e3, 3)}
         return {n: getattr(self.settings, n) for n in shown} | figures
 
@@ -82,7 +81,8 @@ def open_backend(file: ModelFile, options: EngineOptions) -> Llama:
 
 def describe(s: EngineSettings) -> str:
     """The settings in a line."""
-    layout = ("one KV for all" if s.unified else "a KV each") + (", flash attention" if s.flash_attention else "")
+    weights = "" if s.weights == "own" else f"weights in {s.weights}, "
+    layout = weights + ("one KV for all" if s.unified else "a KV each") + (", flash attention" if s.flash_attention else "")
     return f"{s.slots} sequences at once, {layout}, {s.kv}, {s.threads} threads" + (
         "" if s.exact else "; answers may depend on what else runs"
     )
@@ -90,9 +90,9 @@ def describe(s: EngineSettings) -> str:
 
 def measure(file: ModelFile, say: Callable[[str], None]) -> tuple[EngineSettings, list[dict[str, Any]]]:
     """The best settings for a model on this machine, and what was measured. Takes some seconds. Raises ModelError."""
-    base = EngineSettings(threads=free_cores(), slots=8, context=512)
+    base = EngineSettings(threads=free_cores(), slots=8, context=768)
     backend = _with_best_weights(file, base, say)
-    base = replace(base, fast_weights=backend.settings.fast_weights)
+    base = replace(base, weights=backend.settings.weights)
     try:
         layouts = _compare([(backend, s) for s in _layouts(base)])
         best = _best(layouts).settings
@@ -105,28 +105,33 @@ def measure(file: ModelFile, say: Callable[[str], None]) -> tuple[EngineSettings
 
 
 def _best(measured: list[Measured]) -> Measured:
-    """The first that none of the later beats by 5 %: they are tried in the order of what is expected, and machines are noisy."""
+    """The first that none of the later beats by 8 %: they are tried in the order of what is expected, and machines are noisy."""
     best = measured[0]
     for other in measured[1:]:
-        if other.score < 0.95 * best.score:
+        if other.score < 0.92 * best.score:
             best = other
     return best
 
 
 def _with_best_weights(file: ModelFile, base: EngineSettings, say: Callable[[str], None]) -> Llama:
-    """The model, from the Q8_0 copy of weights whose quantisation is slow here if that wins."""
-    own = Llama(file, replace(base, fast_weights=False))
-    if not has_slow_weights(file):
-        return own
-    fast = Llama(file, base)
-    slow_figures, fast_figures = _compare([(own, own.settings), (fast, base)])
-    if fast_figures.score >= slow_figures.score:
-        fast.close()
-        return own
-    own.close()
-    gain = f"reads {slow_figures.read / fast_figures.read:.1f} and writes {slow_figures.write / fast_figures.write:.1f} times as fast"
-    say(f"{file.path.name} has weights that are slow on this CPU: a Q8_0 copy in {fast.path.parent} {gain}.")
-    return fast
+    """The model with its own weights, or with those of a copy of another type if that wins; the copies that lose are deleted."""
+    models = [Llama(file, base)]
+    for weights in useful_copies(file, models[0].parameters):
+        with suppress(ModelError):
+            models.append(Llama(file, replace(base, weights=weights)))
+    if len(models) == 1:
+        return models[0]
+    own, *_ = measured = _compare([(m, m.settings) for m in models])
+    best = _best(measured)
+    for model in models:
+        if model.settings.weights != best.settings.weights:
+            model.close()
+            if model.settings.weights != "own":
+                copy_path(file, model.settings.weights).unlink(missing_ok=True)
+    if best is not own:
+        gain = f"reads {own.read / best.read:.1f} and writes {own.write / best.write:.1f} times as fast as the file itself"
+        say(f"A copy of {file.path.name} in {best.settings.weights}, kept in {cache_dir() / 'models'}, {gain}.")
+    return next(m for m in models if m.settings.weights == best.settings.weights)
 
 
 def _layouts(base: EngineSettings) -> Iterator[EngineSettings]:

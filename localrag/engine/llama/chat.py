@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from localrag.config import cache_dir, free_memory
 from localrag.engine.llama.rows import Rows
-from localrag.engine.llama.weights import BUILD, GPU, checked_file, fast_file, last_log, load, meta, tokenize
+from localrag.engine.llama.weights import BUILD, GPU, last_log, load, meta, tokenize, weights_file
 from localrag.engine.scheduler import MARGIN
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError, NoRoom
@@ -51,7 +51,7 @@ class Llama:
 
     def __init__(self, file: ModelFile, settings: EngineSettings) -> None:
         """Load `file`. Raises ModelError, also where the memory does not suffice."""
-        self.path = fast_file(file, settings.threads) if settings.fast_weights else checked_file(file)
+        self.path = weights_file(file, settings.weights, settings.threads)
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = settings.gpu_layers if GPU else 0
         self._model = load(self.path, params)
@@ -84,8 +84,8 @@ class Llama:
         self._memory = llama_cpp.llama_get_memory(self._ctx)
         self.can_truncate = self._probe_truncate()
         layout = f"{settings.kv}-{'u' if settings.unified else 's'}{'f' if settings.flash_attention else ''}".replace("/", "_")
-        build = f"{BUILD}-{self._cells}"
-        self.prefix_folder: Path | None = cache_dir() / "prefixes" / f"{self._fingerprint}-{self.path.stem[-4:]}-{build}-{layout}"
+        kind = f"{self._fingerprint}-{settings.weights}-{BUILD}-{self._cells}-{layout}"
+        self.prefix_folder: Path | None = cache_dir() / "prefixes" / kind
 
     def sibling(self, settings: EngineSettings) -> "Llama":
         """The same loaded weights with a KV of its own; close it before this one. Raises ModelError."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from localrag.config import free_cores, in_a_thread_that_ends
 from localrag.engine.llama.rows import Rows
-from localrag.engine.llama.weights import GPU, checked_file, last_log, load, meta, tokenize
+from localrag.engine.llama.weights import GPU, file_type, last_log, load, meta, tokenize
 from localrag.errors import EngineFailed, ModelError
 from localrag.models import ModelFile
 
@@ -74,7 +74,8 @@ class GgufEmbedder:
             return
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = -1 if GPU else 0
-        self._model = load(checked_file(self.file), params)
+        file_type(self.file.path)  # says so if it is no GGUF
+        self._model = load(self.file.path, params)
         architecture = meta(self._model, "general.architecture")
         if not meta(self._model, f"{architecture}.pooling_type"):
             raise ModelError(f"{self.file.path.name} is no embedding model.", "Give one with --embedder, or leave it out.")

@@ -13,6 +13,9 @@ from localrag.errors import ModelError
 from localrag.models import ModelFile
 
 SLOW_TYPES = {3: "Q4_1", 8: "Q5_0", 9: "Q5_1"}  # llama_ftype without repacked CPU kernels
+PLAIN_TYPES = {0: "F32", 1: "F16", 32: "BF16"}
+COPY_TYPES = {"q8_0": 7, "bf16": 32}  # llama_ftype
+LARGEST_COPY = 1 << 30  # bytes: of larger models nobody expects a second file
 
 GPU = bool(llama_cpp.llama_supports_gpu_offload())
 BUILD = str(llama_cpp.__version__)
@@ -31,37 +34,45 @@ llama_cpp.llama_log_set(_keep_log, None)
 llama_cpp.llama_backend_init()
 
 
-def checked_file(file: ModelFile) -> Path:
-    """The file itself, seen to be a GGUF. Raises ModelError."""
-    file_type(file.path)
-    return file.path
+def useful_copies(file: ModelFile, parameters: int) -> tuple[str, ...]:
+    """In which types a copy of a quantised model's weights may compute faster on this CPU. Raises ModelError.
 
-
-def has_slow_weights(file: ModelFile) -> bool:
-    """Whether the file's quantisation has no fast CPU kernels, and the CPU is what will compute. Raises ModelError."""
-    slow = file_type(file.path) in SLOW_TYPES
-    return slow and not GPU and file.path.stat().st_size <= 1 << 30
-
-
-def fast_file(file: ModelFile, threads: int) -> Path:
-    """The file to load: `file` itself, or its Q8_0 copy in the cache where its weights are slow; the copy is made if it is missing.
-
-    Measured for Q4_1 against Q8_0 of the same weights on an AVX-512 CPU: prompts 2.0 times, decoding 1.5 times as fast.
+    Measured with 135M parameters on an AVX-512 CPU with BF16: bf16 reads prompts 1.4 times as fast as Q8_0 and is nearer to the exact
+    weights (KL 0.0002 against 0.0044 nats for a Q4_1 file, whose own kernels have 0.0032). It takes twice Q8_0's memory and bandwidth.
     """
-    if not has_slow_weights(file):
+    kind = file_type(file.path)
+    if GPU or kind in PLAIN_TYPES:
+        return ()
+    bytes_each = {"q8_0": 34 / 32, "bf16": 2.0}
+    tried = ("bf16", "q8_0") if kind in SLOW_TYPES else ("bf16",)
+    return tuple(name for name in tried if parameters * bytes_each[name] <= LARGEST_COPY)
+
+
+def weights_file(file: ModelFile, weights: str, threads: int) -> Path:
+    """The file to load: `file` itself ("own"), or the copy of that type in the cache, made if it is missing. Raises ModelError."""
+    if weights == "own":
+        file_type(file.path)
         return file.path
-    target = cache_dir() / "models" / f"{file.path.stem}.{file.fingerprint}.Q8_0.gguf"
+    target = copy_path(file, weights)
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(f".{os.getpid()}.part")
     params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype, params.allow_requantize, params.nthread = 7, True, threads
+    params.ftype, params.allow_requantize, params.nthread = COPY_TYPES[weights], True, threads
     if llama_cpp.llama_model_quantize(str(file.path).encode(), str(part).encode(), ctypes.byref(params)) != 0:
         part.unlink(missing_ok=True)
-        return file.path
+        raise ModelError(
+            f"The {weights} copy of {file.path.name} cannot be written to {target.parent}: {last_log()}",
+            "Make room there, or do without: --engine weights=own",
+        )
     part.replace(target)
     return target
+
+
+def copy_path(file: ModelFile, weights: str) -> Path:
+    """Where the copy of that type is kept."""
+    return cache_dir() / "models" / f"{file.path.stem}.{file.fingerprint}.{weights.upper()}.gguf"
 
 
 def file_type(path: Path) -> int:
