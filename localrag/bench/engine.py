@@ -11,8 +11,9 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from localrag.config import in_a_thread_that_ends
 from localrag.demo import CORPUS
 from localrag.engine.engine import Engine
 from localrag.engine.llama.chat import Llama
@@ -73,14 +74,59 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error}", "Check the path.") from error
 
 
-def run_workload(file: ModelFile, options: EngineOptions, work: Workload) -> dict[str, Any]:
-    """The figures of one run of the workload from a cold start: no KV is taken over from earlier runs. Raises ModelError."""
+class _Recorded:
+    """A model that notes the calls which cost time: the steps, and what moves KV."""
+
+    def __init__(self, backend: Llama) -> None:
+        self._backend = backend
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._backend, name)
+        if name not in {"decode", "truncate", "copy", "save", "load"}:
+            return value
+
+        def noted(*values: Any) -> Any:
+            self.calls.append((name, values))
+            return value(*values)
+
+        return noted
+
+
+def run_workload(file: ModelFile, options: EngineOptions, work: Workload, *, limit: bool = False) -> dict[str, Any]:
+    """The figures of one run of the workload from a cold start: no KV is taken over from earlier runs. Raises ModelError.
+
+    `limit` adds how fast the same calls of llama.cpp are with nothing else between them: no engine that makes them can be faster.
+    """
+
+    def cold() -> Any:
+        backend = open_backend(file, options)
+        backend.prefix_folder = Path(folder)
+        return _Recorded(backend) if limit else backend
+
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(lambda: _cold(open_backend(file, options), Path(folder)))
+        engine = Engine(cold)
         try:
-            return _run(engine, work)
+            figures = _run(engine, work)
         finally:
             engine.close()
+        if limit:
+            calls = cast(_Recorded, engine.backend).calls
+            seconds = in_a_thread_that_ends(lambda: _replay(open_backend(file, options), calls))
+            speed = round(figures["output_tokens"] / seconds, 1)
+            figures["limit"] = {"seconds": round(seconds, 2), "output_tokens_per_s": speed, "share": round(seconds / figures["seconds"], 3)}
+        return figures
+
+
+def _replay(backend: Llama, calls: list[tuple[str, tuple[Any, ...]]]) -> float:
+    """Seconds that recorded calls take one after another."""
+    try:
+        started = time.perf_counter()
+        for name, values in calls:
+            getattr(backend, name)(*values)
+        return time.perf_counter() - started
+    finally:
+        backend.close()
 
 
 def ablate(file: ModelFile, options: EngineOptions, work: Workload) -> dict[str, dict[str, Any]]:
@@ -94,11 +140,6 @@ def _changed(values: str, change: dict[str, Any]) -> str:
 
 def _written(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _cold(backend: Llama, folder: Path) -> Llama:
-    backend.prefix_folder = folder
-    return backend
 
 
 def _run(engine: Engine, work: Workload) -> dict[str, Any]:

@@ -26,7 +26,10 @@ def engine_command(
     chunks: Annotated[int, typer.Option("--chunks", min=1, help="How many chunks.")] = 16,
     words: Annotated[int, typer.Option("--words", min=1, help="Words of a chunk.")] = 220,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="The longest answer.")] = 200,
-    ablate: Annotated[bool, typer.Option("--ablate", help="Run it again without each part of the engine.")] = False,
+    ablate: Annotated[
+        bool,
+        typer.Option("--ablate", help="Also measure llama.cpp's bare calls of the same steps, and the engine without each of its parts."),
+    ] = False,
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
@@ -40,7 +43,7 @@ def engine_command(
     work = bench.read_workload(text, prefix, schema, chunks=chunks, words=words, max_tokens=max_tokens)
     file = find_chat_model(model)
     options = engine_options(engine, retune=retune, deterministic=deterministic)
-    figures = bench.run_workload(file, options, work)
+    figures = bench.run_workload(file, options, work, limit=ablate)
     without = bench.ablate(file, engine_options(engine, deterministic=deterministic), work) if ablate else {}
     if as_json:
         sys.stdout.write(json.dumps(figures | ({"ablations": without} if ablate else {})) + "\n")

@@ -287,4 +287,8 @@ def print_bench(figures: dict[str, Any], without: dict[str, dict[str, Any]]) -> 
             name, f"{speed}", f"{speed / figures['output_tokens_per_s']:.2f}", f"{row['seconds']}", *counts, f"{row['host_share']:.1%}"
         )
     out.print(table)
+    if limit := figures.get("limit"):
+        out.print(
+            f"llama.cpp's calls alone, one after another: {limit['output_tokens_per_s']} tok/s; reached of that: {limit['share']:.1%}"
+        )
     out.print("settings: " + ", ".join(f"{k}={v}" for k, v in figures["settings"].items()), style="dim")

@@ -73,6 +73,9 @@ class Llama:
         if self._ctx:
             llama_cpp.llama_free(self._ctx)
             self._ctx = None
+        if settings.unified and llama_cpp.llama_model_n_swa(self._model) > 0:
+            # There llama.cpp takes cells outside a sequence's window for others, so what a slot is believed to hold may be gone.
+            raise ModelError(f"{self.path.name} has sliding windows, which need a KV for each sequence.", "Use --engine unified=no.")
         trained = int(llama_cpp.llama_model_n_ctx_train(self._model)) // 256 * 256
         self.settings = settings
         self._cells = max(256, min(settings.context, trained))  # of a sequence

@@ -1,0 +1,107 @@
+"""The engine on the kinds of memory that models have: attention, sliding windows, recurrent states, both; random weights tell as much."""
+
+import asyncio
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from localrag.engine.engine import Engine
+from localrag.engine.llama.chat import Llama
+from localrag.engine.request import Request
+from localrag.engine.settings import EngineSettings
+from localrag.errors import ModelError
+from localrag.llm.grammar import choice
+from localrag.models import ModelFile
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "random_gguf.py"
+SMALL = ["--type", "f32", "--layers", "4", "--width", "64", "--ffn", "128", "--heads", "2", "--kv-heads", "1", "--context", "1024"]
+SETTINGS = EngineSettings(threads=1, slots=4, context=512, kv="f32")
+LAYOUTS = {
+    "llama": {},
+    "llama, one KV for all": {"unified": True, "context": 256},
+    "gemma2": {},
+    "mamba": {},
+    "lfm2": {},
+    "lfm2, one KV for all": {"unified": True, "context": 256},
+}
+
+
+@pytest.fixture(scope="module")
+def tiny(chat_file, tmp_path_factory):
+    """A function that gives a model with random weights of an architecture."""
+    folder = tmp_path_factory.mktemp("tiny")
+
+    def made(architecture):
+        path = folder / f"{architecture}.gguf"
+        if not path.exists():
+            subprocess.run([sys.executable, SCRIPT, chat_file.path, path, "--architecture", architecture, *SMALL], check=True)
+        return ModelFile(architecture, "chat", path)
+
+    return made
+
+
+def opened(file, settings, prefixes):
+    def open_model():
+        backend = Llama(file, settings)
+        backend.prefix_folder = prefixes
+        return backend
+
+    return Engine(open_model)
+
+
+def prompts():
+    """Twelve prompts of 20 to 120 tokens; those of a task begin alike, and are longer than a sliding window."""
+    chance = random.Random(3)
+    shared = [[chance.randrange(20, 40000) for _ in range(60)] for _ in range(2)]
+    for n in range(12):
+        own = tuple(chance.randrange(20, 40000) for _ in range(chance.randrange(20, 60)))
+        yield Request(
+            (*shared[n % 2], *own), 12, task=f"task {n % 2}", grammar=choice(["certainly not", "certainly so"]) if n % 3 == 0 else None
+        )
+
+
+def answers(engine):
+    """The answers to all prompts at once, and then to what goes on from each."""
+
+    async def ask():
+        first = await asyncio.gather(*(engine.generate(r) for r in prompts()))
+        then = [Request((*g.cells, 5, 6, 7), 8) for g in first]
+        return [g.cells for g in first] + [g.cells for g in await asyncio.gather(*(engine.generate(r) for r in then))]
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_batched_and_shared_like_one_by_one(tiny, tmp_path, layout):
+    """Whatever a model keeps of its past: together, with shared beginnings and from files, it answers as one request at a time does."""
+    file = tiny(layout.partition(",")[0])
+    alone = opened(file, replace(SETTINGS, slots=1, share_prefixes=False, drafts=False), None)
+    expected = answers(alone)
+    alone.close()
+    engine = opened(file, replace(SETTINGS, **LAYOUTS[layout]), tmp_path)
+
+    assert answers(engine) == expected
+    assert answers(engine) == expected  # now with what was kept
+    assert engine.leaks() == []
+    engine.close()
+
+
+@pytest.mark.parametrize(("architecture", "cut"), [("llama", True), ("gemma2", True), ("mamba", False), ("lfm2", False)])
+def test_what_can_be_cut_back_is_found_out(tiny, architecture, cut):
+    """Attention forgets the end of a sequence, also with sliding windows; a recurrent state cannot."""
+    backend = Llama(tiny(architecture), SETTINGS)
+
+    assert backend.can_truncate is cut
+    backend.close()
+
+
+def test_sliding_windows_in_one_kv_are_refused(tiny):
+    """There llama.cpp overwrites what left a window, also where it would be needed again: an error says what to do instead."""
+    with pytest.raises(ModelError, match="sliding windows") as error:
+        Llama(tiny("gemma2"), replace(SETTINGS, unified=True))
+
+    assert "unified=no" in error.value.hint
