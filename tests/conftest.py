@@ -43,6 +43,26 @@ def engine(chat_file):
     made.close()
 
 
+SCRIPT = Path(__file__).parents[1] / "scripts" / "random_gguf.py"
+SMALL = ["--type", "f32", "--layers", "4", "--width", "64", "--ffn", "128", "--heads", "2", "--kv-heads", "1", "--context", "1024"]
+
+
+@pytest.fixture(scope="session")
+def tiny(chat_file, tmp_path_factory):
+    """A function that gives a small model with random weights of an architecture: llama, gemma2, mamba or lfm2."""
+    from localrag.models import ModelFile
+
+    folder = tmp_path_factory.mktemp("tiny")
+
+    def made(architecture):
+        path = folder / f"{architecture}.gguf"
+        if not path.exists():
+            subprocess.run([sys.executable, SCRIPT, chat_file.path, path, "--architecture", architecture, *SMALL], check=True)
+        return ModelFile(architecture, "chat", path)
+
+    return made
+
+
 def run_localrag(*args: str, cwd: Path, timeout: float = 600, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     return subprocess.run(

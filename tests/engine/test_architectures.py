@@ -2,10 +2,7 @@
 
 import asyncio
 import random
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,10 +12,7 @@ from localrag.engine.request import Request
 from localrag.engine.settings import EngineSettings
 from localrag.errors import ModelError
 from localrag.llm.grammar import choice
-from localrag.models import ModelFile
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "random_gguf.py"
-SMALL = ["--type", "f32", "--layers", "4", "--width", "64", "--ffn", "128", "--heads", "2", "--kv-heads", "1", "--context", "1024"]
 SETTINGS = EngineSettings(threads=1, slots=4, context=512, kv="f32")
 LAYOUTS = {
     "llama": {},
@@ -28,20 +22,6 @@ LAYOUTS = {
     "lfm2": {},
     "lfm2, one KV for all": {"unified": True, "context": 256},
 }
-
-
-@pytest.fixture(scope="module")
-def tiny(chat_file, tmp_path_factory):
-    """A function that gives a model with random weights of an architecture."""
-    folder = tmp_path_factory.mktemp("tiny")
-
-    def made(architecture):
-        path = folder / f"{architecture}.gguf"
-        if not path.exists():
-            subprocess.run([sys.executable, SCRIPT, chat_file.path, path, "--architecture", architecture, *SMALL], check=True)
-        return ModelFile(architecture, "chat", path)
-
-    return made
 
 
 def opened(file, settings, prefixes):

@@ -104,3 +104,15 @@ def test_an_index_remembers_its_embedder(tmp_path, file):
 
     assert indexed.returncode == 0, indexed.stderr
     assert "Lars Holm" in asked.stdout, asked.stderr
+
+
+def test_a_vector_does_not_depend_on_its_company():
+    """Embedded alone, together, or in another order, a text has bit for bit the same vector."""
+    embedder = Embedder(find_embedder())
+    texts = [f"{'The ferry leaks. ' * (n % 23)}{n}" for n in range(60)]
+
+    together = embedder.embed(texts)
+
+    assert np.array_equal(embedder.embed(texts[::-1])[::-1], together)
+    assert np.array_equal(embedder.embed(texts[7:19]), together[7:19])
+    assert np.array_equal(embedder.embed([texts[41]])[0], together[41])

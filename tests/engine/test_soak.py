@@ -6,11 +6,14 @@ import os
 import random
 import resource
 import time
+from dataclasses import replace
 
 import pytest
 
 from localrag.engine.engine import Engine
+from localrag.engine.llama.chat import Llama
 from localrag.engine.request import Request
+from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed
 from localrag.llm import in_window
 from tests.fakes import FakeLlama
@@ -72,6 +75,72 @@ def test_random_work_leaks_nothing(capacity):
     assert tasks == 1
     assert all(ended.values()), ended
     assert memory() - early < 50_000
+
+
+class Sabotaged(Llama):
+    """A real model from whose KV cells vanish now and then, which llama.cpp answers by failing the step."""
+
+    chance = random.Random(5)
+    failures = 0
+
+    def decode(self, rows):
+        if len(rows) > 2 and self.chance.random() < 0.003:
+            _, position, slot, _ = rows[0]
+            self.truncate(slot, max(0, position - 2))
+        try:
+            return super().decode(rows)
+        except EngineFailed:
+            self.failures += 1
+            raise
+
+
+@pytest.mark.parametrize("layout", [{}, {"unified": True, "context": 256}])
+@pytest.mark.timeout(SECONDS * 4 + 300)
+def test_steps_that_llama_cpp_fails_harm_no_answer(tiny, layout):
+    """llama.cpp fails steps at random, requests come and go: those that are answered get the words of an undisturbed engine, none leaks."""
+    file, settings = tiny("llama"), EngineSettings(threads=1, slots=4, context=512, kv="f32")
+    chance = random.Random(11)
+    shared = [chance.randrange(20, 40000) for _ in range(50)]
+    prompts = [tuple(shared[: 50 * (n % 2)] + [chance.randrange(20, 40000) for _ in range(5 + 3 * n)]) for n in range(24)]
+    plain = Engine(lambda: Llama(file, settings))
+    expected = asyncio.run(_answers(plain, prompts))
+    plain.close()
+    engine = Engine(lambda: Sabotaged(file, replace(settings, **layout)))
+    answered = wrong = cancelled = 0
+
+    async def one(n):
+        nonlocal answered, wrong, cancelled
+        task = asyncio.create_task(engine.generate(Request(prompts[n], 10, priority=chance.choice([0, 1, 1]), task="ab"[n % 2])))
+        if chance.random() < 0.1:
+            await asyncio.sleep(chance.random() / 50)
+            task.cancel()
+        try:
+            answer = await task
+            answered, wrong = answered + 1, wrong + (answer.cells != expected[n])
+        except asyncio.CancelledError:
+            cancelled += 1
+
+    async def soak():
+        until = time.monotonic() + SECONDS / 2
+        while time.monotonic() < until:
+            await in_window((one(chance.randrange(24)) for _ in range(50)), size=10)
+        await engine.generate(Request((1, 2), 1))
+        return len(asyncio.all_tasks())
+
+    tasks, failures = asyncio.run(soak()), engine.backend.failures
+    leaks = engine.leaks()
+    engine.close()
+
+    assert leaks == []
+    assert tasks == 1
+    assert wrong == 0
+    assert answered > 20
+    assert failures
+    assert cancelled
+
+
+async def _answers(engine, prompts):
+    return [(await engine.generate(Request(p, 10))).cells for p in prompts]
 
 
 def test_ten_thousand_queued_requests_are_no_ten_thousand_tasks():
