@@ -4,26 +4,20 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.records import Chunk, Graph, Quote
-from localrag.text import Span, is_cjk, sentences, squeeze
+from localrag.text import chunk_sentences, is_cjk, squeeze
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 Vectors = Mapping[str, NDArray[np.float32]]  # squeezed text → unit vector
 
 
-@lru_cache(maxsize=4096)
-def _spans(text: str) -> tuple[Span, ...]:
-    return tuple(sentences(text))
-
-
 def sentence_quotes(chunk: Chunk, start: int, end: int) -> list[Quote]:
     """The sentences of `chunk` that hold characters `start` to `end` of the document."""
-    spans = _spans(chunk.text)
+    spans = chunk_sentences(chunk.text)
     starts = [s.start for s in spans]
     first = max(0, bisect_right(starts, start - chunk.start) - 1)
     last = max(first, bisect_right(starts, max(start, end - 1) - chunk.start) - 1)

@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -50,6 +50,12 @@ def sentences(text: str) -> list[Span]:
             if trimmed.end > trimmed.start:
                 spans.append(Span(block.start + trimmed.start, block.start + trimmed.end))
     return spans
+
+
+@lru_cache(maxsize=4096)
+def chunk_sentences(text: str) -> tuple[Span, ...]:
+    """The sentences of a chunk's text, kept, because several stages ask for them and splitting takes 12 ms."""
+    return tuple(sentences(text))
 
 
 def trim(text: str, span: Span) -> Span:

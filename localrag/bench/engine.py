@@ -31,7 +31,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no forced tokens": {"forced_tokens": False},
     "eager masks": {"lazy_masks": False},
     "one sequence": {"slots": 1},
-    "llama.cpp's KV defaults": {"unified": True, "flash_attention": True, "kv": "f16", "least_rows": 1, "row_multiple": 1, "exact": False},
+    "llama.cpp's own KV": {"unified": True, "flash_attention": True, "kv": "f16", "least_rows": 1, "row_multiple": 1, "exact": False},
 }
 
 

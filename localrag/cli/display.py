@@ -277,8 +277,9 @@ def _tasks_table(tasks: dict[str, Any]) -> Table:
 
 def print_bench(figures: dict[str, Any], without: dict[str, dict[str, Any]]) -> None:
     """A run's speed, then that of the runs with a part taken away, and the settings it had."""
-    table = Table("run", box=None, padding=(0, 2, 0, 0))
-    for name in ("output tok/s", "times", "seconds", "written", "forced", "guessed", "prefix saved", "steps", "host"):
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True)
+    for name in ("tok/s", "×", "s", "tokens", "forced", "guessed", "shared", "steps", "host"):
         table.add_column(name, justify="right")
     for name, row in {"all parts": figures, **without}.items():
         speed = row["output_tokens_per_s"]

@@ -23,7 +23,7 @@ class EngineSettings:
     gpu_layers: int = -1  # * -1: all of them, where llama.cpp was built for a GPU
     weights: str = "own"  # * compute with the file's own weights, or with a copy of them in a type that is faster here
     share_prefixes: bool = True  # copy the KV that an earlier prompt of the same beginning left
-    forced_tokens: bool = True  # append what the grammar leaves no choice about without asking the model
+    forced_tokens: bool = True  # append what the grammar leaves no choice about; never slower: each fills a row it would take anyway
     drafts: bool = True  # guess tokens from the text so far and check several in one step
     lazy_masks: bool = True  # compute a grammar's mask only when the model's favourite is refused
     pass_rows: float = 8.0  # what a step costs besides its rows, counted in rows

@@ -23,11 +23,9 @@ from localrag.engine.settings import EngineOptions, EngineSettings, checked
 from localrag.errors import EngineFailed, ModelError
 from localrag.models import ModelFile, replace_file
 
-HELD = 512  # cells of a typical sequence
 READ_ROWS, WRITE_ROWS, READ_SHARE = 64, 2, 1.5  # a typical request reads three rows for every two it writes
 MOST_KV = 2 << 30  # bytes, and no more than a third of the free memory
 EXACT_IS_WORTH = 1.15  # an exact layout is taken unless another is so much faster
-ROUNDS = 4
 CPU_LAYOUTS: tuple[dict[str, Any], ...] = (
     {"kv": "q8_0/bf16"},
     {"kv": "q8_0/f32"},
@@ -41,6 +39,17 @@ GPU_LAYOUTS: tuple[dict[str, Any], ...] = (
     {"kv": "q8_0", "flash_attention": True, "unified": True},
     {"kv": "f16"},
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How thoroughly to measure: cells of a typical sequence, and how often each step is timed (the best time counts)."""
+
+    cells: int
+    rounds: int
+
+
+QUICK_MODEL, SLOW_MODEL, SLOW_ROW = Effort(512, 4), Effort(128, 2), 5e-3  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +98,34 @@ def describe(s: EngineSettings) -> str:
 
 
 def measure(file: ModelFile, say: Callable[[str], None]) -> tuple[EngineSettings, list[dict[str, Any]]]:
-    """The best settings for a model on this machine, and what was measured. Takes some seconds. Raises ModelError."""
+    """The best settings for a model on this machine, and what was measured.
+
+    Takes 20 s for 135M parameters on 2 cores, a minute for 1.5 billion. Raises ModelError.
+    """
     base = EngineSettings(threads=free_cores(), slots=8, context=768)
-    backend = _with_best_weights(file, base, say)
+    own = Llama(file, base)
+    effort = _effort(own)
+    backend = _with_best_weights(own, file, effort, say)
     base = replace(base, weights=backend.settings.weights)
     try:
-        layouts = _compare([(backend, s) for s in _layouts(base)])
+        layouts = _compare([(backend, s) for s in _layouts(base)], effort)
         best = _best(layouts).settings
-        sizes = _compare([(backend, s) for s in _sizes(backend, best)])
-        best = _best(sizes).settings
-        best = _with_rules(backend, _with_costs(backend, best))
+        if best.threads >= 4:  # two threads of one core may gain nothing
+            layouts += _compare([(backend, best), (backend, replace(best, threads=best.threads // 2))], effort)
+            best = _best(layouts[-2:]).settings
+        best, sizes = _with_slots(backend, best, effort)
+        best = _with_rules(backend, best)
         return replace(best, context=EngineSettings().context), [m.to_json() for m in (*layouts, *sizes)]
     finally:
         backend.close()
+
+
+def _effort(backend: Llama) -> Effort:
+    """What this model's speed allows."""
+    probe = backend.sibling(replace(backend.settings, slots=1, context=256))
+    seconds = _times(probe, [(1, 16)], 0, 2)[0]
+    probe.close()
+    return SLOW_MODEL if seconds / 16 > SLOW_ROW else QUICK_MODEL
 
 
 def _best(measured: list[Measured]) -> Measured:
@@ -113,15 +137,15 @@ def _best(measured: list[Measured]) -> Measured:
     return best
 
 
-def _with_best_weights(file: ModelFile, base: EngineSettings, say: Callable[[str], None]) -> Llama:
+def _with_best_weights(plain: Llama, file: ModelFile, effort: Effort, say: Callable[[str], None]) -> Llama:
     """The model with its own weights, or with those of a copy of another type if that wins; the copies that lose are deleted."""
-    models = [Llama(file, base)]
-    for weights in useful_copies(file, models[0].parameters):
+    models = [plain]
+    for weights in useful_copies(file, plain.parameters):
         with suppress(ModelError):
-            models.append(Llama(file, replace(base, weights=weights)))
+            models.append(Llama(file, replace(plain.settings, weights=weights)))
     if len(models) == 1:
-        return models[0]
-    own, *_ = measured = _compare([(m, m.settings) for m in models])
+        return plain
+    own, *_ = measured = _compare([(m, m.settings) for m in models], effort)
     best = _best(measured)
     for model in models:
         if model.settings.weights != best.settings.weights:
@@ -143,18 +167,29 @@ def _layouts(base: EngineSettings) -> Iterator[EngineSettings]:
         yield replace(base, **layout)
 
 
-def _sizes(backend: Llama, best: EngineSettings) -> Iterator[EngineSettings]:
-    """Numbers of slots whose KV the memory can hold, and fewer threads."""
+def _with_slots(backend: Llama, best: EngineSettings, effort: Effort) -> tuple[EngineSettings, list[Measured]]:
+    """How many sequences at once pay best among those whose KV the memory can hold, and what a step then costs."""
     budget = min(MOST_KV, (free_memory() or 3 * MOST_KV) // 3)
-    most = int(budget / (EngineSettings().context * backend.kv_bytes_per_token(best.kv)))
-    for slots in (16, 8, 4, 32) if most >= 4 else (max(1, most),):
-        if slots <= max(1, most):
-            yield replace(best, slots=slots)
-    if best.threads >= 4:  # two threads of one core gain nothing
-        yield replace(best, threads=best.threads // 2, slots=min(8, max(1, most)))
+    most = max(1, int(budget / (EngineSettings().context * backend.kv_bytes_per_token(best.kv))))
+    sizes = [n for n in (16, 8, 4, 32) if n <= most] or [most]
+    held = _hold(backend.sibling(replace(best, slots=max(sizes))), effort.cells)
+    try:
+        read, *writes = _times(held, [(1, READ_ROWS), *((n, WRITE_ROWS) for n in sizes)], effort.cells, effort.rounds)
+        measured = [
+            Measured(replace(best, slots=n), read / READ_ROWS, write / (WRITE_ROWS * n)) for n, write in zip(sizes, writes, strict=True)
+        ]
+        best = _best(measured).settings
+        n = best.slots
+        one, few, many = _times(held, [(1, 2), (n, 2), (n, 8)], effort.cells, effort.rounds)
+    finally:
+        held.close()
+    row = max(1e-7, (many - few) / (6 * n))
+    each = max(0.0, (few - one) / row - 2 * (n - 1)) / max(1, n - 1)
+    alone = max(1.0, one / row - 2 - each)
+    return replace(best, pass_rows=round(min(500.0, alone), 1), slot_rows=round(min(50.0, each), 2)), measured
 
 
-def _compare(choices: list[tuple[Llama, EngineSettings]]) -> list[Measured]:
+def _compare(choices: list[tuple[Llama, EngineSettings]], effort: Effort) -> list[Measured]:
     """The figures of those choices that this model and machine can have, measured in turn so that a busy moment spoils none.
 
     Raises ModelError where it can have none.
@@ -163,10 +198,11 @@ def _compare(choices: list[tuple[Llama, EngineSettings]]) -> list[Measured]:
     try:
         for backend, settings in choices:
             with suppress(ModelError, EngineFailed):
-                held.append(_hold(backend.sibling(settings)))
+                held.append(_hold(backend.sibling(settings), effort.cells))
         if not held:
             raise ModelError("No layout of the KV works for this model.", "Give one by hand: --engine slots=1,context=1024")
-        rounds = [[(_step(b, 1, READ_ROWS), _step(b, b.settings.slots, WRITE_ROWS)) for b in held] for _ in range(ROUNDS)]
+        shapes = [[(1, READ_ROWS), (b.settings.slots, WRITE_ROWS)] for b in held]
+        rounds = [[_times(b, s, effort.cells, 1) for b, s in zip(held, shapes, strict=True)] for _ in range(effort.rounds)]
         best = [tuple(map(min, zip(*each, strict=True))) for each in zip(*rounds, strict=True)]
         return [
             Measured(replace(b.settings), read / READ_ROWS, write / (WRITE_ROWS * b.settings.slots))
@@ -177,38 +213,33 @@ def _compare(choices: list[tuple[Llama, EngineSettings]]) -> list[Measured]:
             backend.close()
 
 
-def _hold(backend: Llama) -> Llama:
-    """The model with HELD cells in every slot."""
+def _hold(backend: Llama, cells: int) -> Llama:
+    """The model with that many cells in every slot; with none where they could not be gone back to."""
+    if not backend.can_truncate:
+        return backend
     unified, slots = backend.settings.unified, backend.settings.slots
     for slot in range(slots if unified else 1):  # a copy in a KV for all would share its cells
-        for start in range(0, HELD, 128):
+        for start in range(0, cells, 128):
             backend.decode([(1 + (start + i) % 997, start + i, slot, False) for i in range(128)])
     for slot in range(1, 1 if unified else slots):
-        backend.copy(0, slot, HELD)
+        backend.copy(0, slot, cells)
     return backend
 
 
-def _step(backend: Llama, slots: int, rows: int) -> float:
-    """Seconds of a step of `slots` sequences with `rows` rows each."""
-    step = [(5 + i, HELD + i, slot, i == rows - 1) for slot in range(slots) for i in range(rows)]
+def _times(backend: Llama, shapes: list[tuple[int, int]], cells: int, rounds: int) -> list[float]:
+    """Seconds of steps of (sequences, rows of each) after `cells` cells each: the best of some rounds."""
+    return [min(times) for times in zip(*([_step(backend, *shape, cells) for shape in shapes] for _ in range(rounds)), strict=True)]
+
+
+def _step(backend: Llama, slots: int, rows: int, cells: int) -> float:
+    cells = cells if backend.can_truncate else 0
+    step = [(5 + i, cells + i, slot, i == rows - 1) for slot in range(slots) for i in range(rows)]
     started = time.perf_counter()
     backend.decode(step)
     seconds = time.perf_counter() - started
     for slot in range(slots):
-        backend.truncate(slot, HELD)
+        backend.truncate(slot, cells)
     return seconds
-
-
-def _with_costs(backend: Llama, settings: EngineSettings) -> EngineSettings:
-    """The settings with what a step, and each sequence in it, costs besides its rows: from steps of 1 × 2, n × 2 and n × 8 rows."""
-    held, n = _hold(backend.sibling(settings)), settings.slots
-    rounds = [[_step(held, slots, rows) for slots, rows in ((1, 2), (n, 2), (n, 8))] for _ in range(ROUNDS)]
-    held.close()
-    one, few, many = (min(times) for times in zip(*rounds, strict=True))
-    row = max(1e-7, (many - few) / (6 * n))
-    each = max(0.0, (few - one) / row - 2 * (n - 1)) / max(1, n - 1)
-    alone = max(1.0, one / row - 2 - each)
-    return replace(settings, pass_rows=round(min(500.0, alone), 1), slot_rows=round(min(50.0, each), 2))
 
 
 def _with_rules(backend: Llama, settings: EngineSettings) -> EngineSettings:
@@ -224,8 +255,8 @@ def _is_exact(backend: Llama, settings: EngineSettings) -> bool:
     """Whether the logits after a text are bit for bit the same however it is cut and whatever runs beside it."""
     tokens = [3 + 7 * i % 991 for i in range(72)]  # over short texts one row and several round alike
     company = min(3, settings.slots - 1)
-    pieces = [[60], [settings.least_rows], [9], [3, 5, 17, 2]]
-    ways = [(p, c) for p in pieces for c in {0, company}] if backend.can_truncate else [([60], 0), ([2], 0)]
+    cut = [([60], 0), ([settings.least_rows], 0), ([9], company), ([3, 5, 17, 2], company)]
+    ways = cut if backend.can_truncate else [([60], 0), ([2], 0)]
     held = backend.sibling(replace(settings, context=256))
     try:
         first, *rest = ways

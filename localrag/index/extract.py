@@ -19,7 +19,7 @@ from localrag.llm import Model
 from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, entity_lines, pair_lines, parse_lines, parse_pairs
 from localrag.llm.prompts import load_prompt
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, content_id
-from localrag.text import Span, sentences, squeeze
+from localrag.text import Span, chunk_sentences, squeeze
 
 MOST_PAIRS = 30  # of one list: small models go on for ever
 
@@ -46,7 +46,7 @@ Found = tuple[list[ExtractedEntity], list[ExtractedRelationship]]
 async def _extract_sentences(text: str, names: list[str], model: Model, settings: Settings) -> Found:
     """Type each name in the first sentence that has it; relate names where they first come near each other."""
     places = name_sentences(text, names)
-    spans = sentences(text)
+    spans = chunk_sentences(text)
     prompts = {task: load_prompt(f"extractive/{task}") for task in ("entities", "relationships")}
 
     async def entities_of(sentence: int, found: list[str]) -> list[ExtractedEntity]:
@@ -103,7 +103,7 @@ def find_name(text: str, name: str) -> list[Span]:
 
 def name_sentences(text: str, names: list[str]) -> dict[str, list[int]]:
     """For each name, the numbers of the sentences that hold it, ascending."""
-    starts = [span.start for span in sentences(text)]
+    starts = [span.start for span in chunk_sentences(text)]
     return {n: sorted({max(0, bisect_right(starts, at.start) - 1) for at in find_name(text, n)}) for n in names}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from localrag.index.extract import find_name, name_sentences, nearby_pairs
 from localrag.records import Chunk, Entity, Evidence, Extraction, Graph, Mention, Relationship, content_id
-from localrag.text import sentences
+from localrag.text import chunk_sentences
 
 _POSSESSIVE = re.compile(r"['’]s?$")
 _TITLE = re.compile(r"^(?:mr|dr|the)\.?\s+")  # not Mrs: Mrs. Cratchit is not Cratchit
@@ -63,7 +63,7 @@ def _relationships(
     evidence: dict[Evidence, None] = {}
     for extraction in extractions:
         chunk = chunks[extraction.chunk_id]
-        spans = sentences(chunk.text)
+        spans = chunk_sentences(chunk.text)
         for r in extraction.relationships:
             ends = sorted({normalise(r.source), normalise(r.target)})
             if len(ends) < 2 or not known.issuperset(ends):

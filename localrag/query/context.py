@@ -14,7 +14,7 @@ from localrag.quotes import marginal_relevance, telling
 from localrag.records import Chunk, Quote
 from localrag.store import corpus, graph, vectors
 from localrag.store.search import search_chunks
-from localrag.text import FUNCTION_WORDS, cjk_bigrams, is_cjk, sentences, squeeze
+from localrag.text import FUNCTION_WORDS, chunk_sentences, cjk_bigrams, is_cjk, squeeze
 
 T = TypeVar("T")
 RANK_CONSTANT = 60  # reciprocal rank fusion, Cormack et al. 2009
@@ -77,7 +77,7 @@ def chunk_quotes(chunks: Iterable[Chunk]) -> list[Quote]:
     """Every sentence of the chunks, each once although chunks overlap."""
     found: dict[tuple[str, int], Quote] = {}
     for c in chunks:
-        for start, end in sentences(c.text):
+        for start, end in chunk_sentences(c.text):
             found.setdefault((c.document_id, c.start + start), Quote(c.id, c.start + start, c.start + end, c.text[start:end]))
     return list(found.values())
 

@@ -9,7 +9,8 @@ import pytest
 from localrag.engine.engine import Engine
 from localrag.engine.llama.chat import Llama
 from localrag.engine.request import Request
-from localrag.engine.settings import EngineSettings
+from localrag.engine.settings import EngineOptions, EngineSettings
+from localrag.engine.tune import open_backend
 from localrag.errors import ModelError
 from localrag.llm.grammar import choice
 
@@ -85,3 +86,13 @@ def test_sliding_windows_in_one_kv_are_refused(tiny):
         Llama(tiny("gemma2"), replace(SETTINGS, unified=True))
 
     assert "unified=no" in error.value.hint
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma2", "mamba", "lfm2"])
+def test_settings_are_found_for_every_kind(tiny, architecture):
+    """Measuring works for all of them, and what it chooses answers."""
+    engine = Engine(lambda: open_backend(tiny(architecture), EngineOptions("context=512")))
+    answer = asyncio.run(engine.generate(Request((5, 6, 7), 4)))
+    engine.close()
+
+    assert answer.output_tokens
