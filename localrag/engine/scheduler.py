@@ -263,7 +263,7 @@ class Scheduler:
     def _joint(self, running: list[Sequence]) -> tuple[list[Run], float]:
         """Equally many rows of every running sequence, as many as pay best, and what a row's cost then brings."""
         if not self.can_truncate:
-            rows = min(min(q.pending, _to_boundary(q)) for q in running)
+            rows = min(self.piece // len(running), *(min(q.pending, _to_boundary(q)) for q in running))
             return [Run(q, rows, rows) for q in running], len(running) * rows / self._cost(len(running), rows)
         slots, s = [q.slot for q in running if q.slot is not None], self._settings
         gains = []

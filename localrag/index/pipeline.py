@@ -174,7 +174,7 @@ async def _extract(project: Project, style: str, tell: Tell) -> None:
         done += 1
         tell("extraction", done, total)
 
-    await in_window((one(c) for c in left), size=4)
+    await in_window((one(c) for c in left), size=8)
 
 
 async def _graph(project: Project, style: str, tell: Tell) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from sqlite_utils import Database
 
 from localrag.engine.engine import Engine
 from localrag.engine.remote import Remote
-from localrag.engine.request import Request
+from localrag.engine.request import Generation, Request
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokens import Tokenizer
@@ -51,6 +52,7 @@ class Model:
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
         self._engine: Engine | Remote | None = None
         self._opening = asyncio.Lock()
+        self._asked: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # what is being asked at this moment
         self._stamp: tuple[int, int, int] | None = None  # of the file when it was loaded
 
     async def engine(self) -> Engine | Remote:
@@ -87,10 +89,44 @@ class Model:
         prompt_hash = content_id(*(part for m in conversation for part in (m["role"], m["content"])))
         drawn = f"{sampling.temperature} {sampling.top_p} {sampling.min_p} {sampling.seed} {max_tokens} {stop}"
         key = content_id(self.file.fingerprint, prompt_hash, grammar.key if grammar else "", drawn)
-        if call := find_call(self.db, key):
-            if on_text:
-                on_text(call.text)
-            return _reply(call, conversation, None)
+        once = self._asked.setdefault(key, asyncio.Lock())  # asked twice at the same time, the model answers once
+        async with once:
+            if call := find_call(self.db, key):
+                if on_text:
+                    on_text(call.text)
+                return _reply(call, conversation, None)
+            prompt, generation = await self._generate(task, conversation, after, max_tokens, grammar, sampling, stop, priority, on_text)
+            call = Call(
+                key,
+                task,
+                self.file.fingerprint,
+                prompt_hash,
+                grammar.key if grammar else "",
+                drawn,
+                generation.text,
+                tuple(generation.cells[len(prompt) :]),
+                generation.prompt_tokens,
+                generation.output_tokens,
+                generation.seconds,
+            )
+            save_call(self.db, call)
+        self.calls += 1
+        self.prompt_tokens += call.prompt_tokens
+        self.output_tokens += call.output_tokens
+        return _reply(call, conversation, prompt)
+
+    async def _generate(
+        self,
+        task: str,
+        conversation: tuple[Message, ...],
+        after: Reply | None,
+        max_tokens: int,
+        grammar: Grammar | None,
+        sampling: Sampling,
+        stop: tuple[str, ...],
+        priority: int,
+        on_text: Callable[[str], None] | None,
+    ) -> tuple[tuple[int, ...], Generation]:
         engine = await self.engine()
         self._check_file()
         prompt = self._cells(engine, conversation, after) if isinstance(engine, Engine) else ()
@@ -99,24 +135,7 @@ class Model:
             raise AnswerTruncated(
                 f"The model's answer ({task}) was cut off at {max_tokens} tokens.", "Try a larger model: --model PATH.gguf"
             )
-        call = Call(
-            key,
-            task,
-            self.file.fingerprint,
-            prompt_hash,
-            grammar.key if grammar else "",
-            drawn,
-            generation.text,
-            tuple(generation.cells[len(prompt) :]),
-            generation.prompt_tokens,
-            generation.output_tokens,
-            generation.seconds,
-        )
-        save_call(self.db, call)
-        self.calls += 1
-        self.prompt_tokens += call.prompt_tokens
-        self.output_tokens += call.output_tokens
-        return _reply(call, conversation, prompt)
+        return prompt, generation
 
     def _check_file(self) -> None:
         """Refuse to go on with a file that is not the one whose fingerprint stands in the ledger. Raises ModelError."""

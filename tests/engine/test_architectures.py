@@ -17,11 +17,11 @@ from localrag.llm.grammar import choice
 SETTINGS = EngineSettings(threads=1, slots=4, context=512, kv="f32")
 LAYOUTS = {
     "llama": {},
-    "llama, one KV for all": {"unified": True, "context": 256},
+    "llama, one KV for all": {"unified": True, "context": 384},
     "gemma2": {},
     "mamba": {},
     "lfm2": {},
-    "lfm2, one KV for all": {"unified": True, "context": 256},
+    "lfm2, one KV for all": {"unified": True, "context": 384},
 }
 
 
@@ -35,11 +35,11 @@ def opened(file, settings, prefixes):
 
 
 def prompts():
-    """Twelve prompts of 20 to 120 tokens; those of a task begin alike, and are longer than a sliding window."""
+    """Twelve prompts of 80 to 310 tokens; those of a task begin alike, and are longer than a sliding window."""
     chance = random.Random(3)
     shared = [[chance.randrange(20, 40000) for _ in range(60)] for _ in range(2)]
     for n in range(12):
-        own = tuple(chance.randrange(20, 40000) for _ in range(chance.randrange(20, 60)))
+        own = tuple(chance.randrange(20, 40000) for _ in range(chance.randrange(20, 250)))
         yield Request(
             (*shared[n % 2], *own), 12, task=f"task {n % 2}", grammar=choice(["certainly not", "certainly so"]) if n % 3 == 0 else None
         )
