@@ -12,7 +12,7 @@ from localrag.errors import ModelError
 from localrag.models import ModelFile
 
 TOKENS = 512  # of a batch: enough rows for full speed, and one question takes 50 ms
-WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # what texts are padded to
+WIDTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** (n - 1)))  # what texts are padded to: 16, 24, 32, 48 …
 
 
 class Embeds(Protocol):

@@ -22,7 +22,7 @@ from tests.conftest import run_localrag
 
 def test_what_was_measured_is_kept(engine, chat_file):
     """The first use writes the settings and the figures behind them; the next use measures nothing."""
-    (record,) = (cache_dir() / "tuning").glob("*.json")
+    (record,) = (cache_dir() / "tuning").glob(f"{chat_file.fingerprint}-*.json")
     kept = json.loads(record.read_text())
     said = []
     backend = open_backend(chat_file, EngineOptions(say=said.append))
