@@ -100,7 +100,7 @@ def describe(s: EngineSettings) -> str:
 def measure(file: ModelFile, say: Callable[[str], None]) -> tuple[EngineSettings, list[dict[str, Any]]]:
     """The best settings for a model on this machine, and what was measured.
 
-    Takes 20 s for 135M parameters on 2 cores, a minute for 1.5 billion. Raises ModelError.
+    Takes 23 s for 135M parameters on 2 cores, longer for more. Raises ModelError.
     """
     base = EngineSettings(threads=free_cores(), slots=8, context=768)
     own = Llama(file, base)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -95,7 +95,8 @@ class Model:
                 if on_text:
                     on_text(call.text)
                 return _reply(call, conversation, None)
-            prompt, generation = await self._generate(task, conversation, after, max_tokens, grammar, sampling, stop, priority, on_text)
+            request = Request((), max_tokens, grammar, sampling, stop, priority, on_text, task, conversation)
+            prompt, generation = await self._generate(request, after)
             call = Call(
                 key,
                 task,
@@ -115,25 +116,15 @@ class Model:
         self.output_tokens += call.output_tokens
         return _reply(call, conversation, prompt)
 
-    async def _generate(
-        self,
-        task: str,
-        conversation: tuple[Message, ...],
-        after: Reply | None,
-        max_tokens: int,
-        grammar: Grammar | None,
-        sampling: Sampling,
-        stop: tuple[str, ...],
-        priority: int,
-        on_text: Callable[[str], None] | None,
-    ) -> tuple[tuple[int, ...], Generation]:
+    async def _generate(self, request: Request, after: Reply | None) -> tuple[tuple[int, ...], Generation]:
+        """The prompt of the request's conversation and what the engine makes of it. Raises AnswerTruncated."""
         engine = await self.engine()
         self._check_file()
-        prompt = self._cells(engine, conversation, after) if isinstance(engine, Engine) else ()
-        generation = await engine.generate(Request(prompt, max_tokens, grammar, sampling, stop, priority, on_text, task, conversation))
+        prompt = self._cells(engine, request.messages, after) if isinstance(engine, Engine) else ()
+        generation = await engine.generate(replace(request, cells=prompt))
         if not generation.complete:
             raise AnswerTruncated(
-                f"The model's answer ({task}) was cut off at {max_tokens} tokens.", "Try a larger model: --model PATH.gguf"
+                f"The model's answer ({request.task}) was cut off at {request.max_tokens} tokens.", "Try a larger model: --model PATH.gguf"
             )
         return prompt, generation
 
