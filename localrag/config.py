@@ -24,6 +24,9 @@ class Settings:
     max_cluster_size: int = 10
     seed: int = 0
     style: str = "auto"  # extractive | abstractive | auto: by the model's size
+    extractor: str = "model"  # model | phrases: without a model
+    max_gleanings: int = 0  # how often the model is asked whether names were missed
+    claims: bool = False  # what is said of entities: type, status, dates
     language: str = ""  # of prompts and answers; empty: the documents' own
 
     def to_json(self) -> dict[str, Any]:

@@ -61,12 +61,32 @@ class ExtractedRelationship:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractedClaim:
+    """Something a chunk says of `subject` (to or about `object`, which may be empty), in its sentence from `start` to `end`.
+
+    `status` is TRUE, FALSE or SUSPECTED; `since` and `until` are ISO dates or empty.
+    """
+
+    subject: str
+    object: str
+    type: str
+    status: str
+    since: str
+    until: str
+    description: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Extraction:
-    """What the model found in one chunk."""
+    """What was found in one chunk; `by` says by whom: "model", or "phrases" where no model has read it yet."""
 
     chunk_id: str
     entities: tuple[ExtractedEntity, ...]
     relationships: tuple[ExtractedRelationship, ...]
+    claims: tuple[ExtractedClaim, ...] = ()
+    by: str = "model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +113,17 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
+class Merge:
+    """A name that was made part of an entity, or might be: `name` as it is written, the entity's key and name, why, how surely (0 to 1)."""
+
+    name: str
+    key: str
+    into: str
+    reason: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Where the text supports a relationship: characters `start` to `end` of the document."""
 
@@ -116,13 +147,33 @@ class Relationship:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim about an entity, resolved from an `ExtractedClaim`; characters `start` to `end` of the document."""
+
+    id: str
+    chunk_id: str
+    subject_id: str
+    object_id: str | None
+    type: str
+    status: str
+    since: str
+    until: str
+    description: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
-    """The resolved graph: what `resolve` makes of all extractions."""
+    """The resolved graph: what `resolve` makes of all extractions. `similar` are names it left apart although they are spelt alike."""
 
     entities: tuple[Entity, ...] = ()
     relationships: tuple[Relationship, ...] = ()
     mentions: tuple[Mention, ...] = ()
     evidence: tuple[Evidence, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    merges: tuple[Merge, ...] = ()
+    similar: tuple[Merge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ ROWS = [
     {"llm"},
     {"index", "query"},
     {"project", "demo"},
-    {"bench"},
+    {"bench", "eval"},
     {"cli"},
     {"__init__", "__main__"},
 ]

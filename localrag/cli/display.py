@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +25,7 @@ from rich.table import Table
 from localrag.index.pipeline import Outcome
 from localrag.index.pipeline import Progress as StageProgress
 from localrag.llm.project import Project
-from localrag.records import Answer, Citation
+from localrag.records import Answer, Citation, Merge
 from localrag.store import corpus, graph
 from localrag.text import squeeze
 
@@ -293,3 +294,22 @@ def print_bench(figures: dict[str, Any], without: dict[str, dict[str, Any]]) -> 
             f"llama.cpp's calls alone, one after another: {limit['output_tokens_per_s']} tok/s; reached of that: {limit['share']:.1%}"
         )
     out.print("settings: " + ", ".join(f"{k}={v}" for k, v in figures["settings"].items()), style="dim")
+
+
+def print_merges(found: Sequence[tuple[int, Merge]]) -> None:
+    """A table of merges."""
+    table = Table("N", "name", "entity", "reason", "score", box=None, pad_edge=False, header_style="dim")
+    for number, m in found:
+        table.add_row(str(number), escape(m.name), escape(m.into), m.reason, f"{m.score:.2f}")
+    out.print(table)
+
+
+def print_scores(found: dict[str, Any]) -> None:
+    """The figures of an evaluation, one a line; gold types last."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in found.items():
+        if name != "types":
+            table.add_row(name.replace("_", " "), escape(str(value)))
+    types = ", ".join(f"{gold} → {asked}" for gold, asked in found["types"].items())
+    table.add_row("gold types", escape(types or "none"))
+    out.print(table)

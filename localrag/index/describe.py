@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from localrag.llm import Model
+from localrag.llm import CALL_FAILED, Model
 from localrag.llm.grammar import line
 from localrag.llm.prompts import load_prompt
 from localrag.quotes import entity_quotes, relationship_quotes, telling
@@ -45,7 +45,10 @@ async def summarise(subject: str, descriptions: Sequence[str], model: Model) -> 
             used += await model.count(waiting[taken])
             taken += 1
         messages = load_prompt("abstractive/describe").fill(subject=subject, descriptions="\n".join(f"- {d}" for d in waiting[:taken]))
-        reply = await model.ask("describe", messages, max_tokens=400, grammar=line(600))
+        try:
+            reply = await model.ask("describe", messages, max_tokens=400, grammar=line(600))
+        except CALL_FAILED:
+            return max(waiting, key=len)  # one description is better than none, and than no graph
         waiting = [reply.text.strip(), *waiting[taken:]]
     return waiting[0] if waiting else ""
 

@@ -11,15 +11,17 @@ import asyncio
 import re
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import combinations
 
 from localrag.config import Settings
-from localrag.index.candidates import Case, candidates
+from localrag.index.candidates import candidates
+from localrag.index.names import Case
 from localrag.llm import Model
 from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, entity_lines, pair_lines, parse_lines, parse_pairs
 from localrag.llm.prompts import load_prompt
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, content_id
-from localrag.text import Span, chunk_sentences, squeeze
+from localrag.text import Span, chunk_sentences, is_cjk, squeeze
 
 MOST_PAIRS = 30  # of one list: small models go on for ever
 
@@ -97,8 +99,21 @@ def find_name(text: str, name: str) -> list[Span]:
     """Every place of `text` that writes `name` as whole words, also across a line break; CJK names need no boundary."""
     body = r"\s+".join(map(re.escape, name.split()))
     word = r"[^\W\u3040-\u9fff]"
-    pattern = rf"(?<!{word}){body}(?!{word})" if name.isascii() else body
+    pattern = body if is_cjk(name) else rf"(?<!{word}){body}(?!{word})"
     return [Span(*m.span()) for m in re.finditer(pattern, text)]
+
+
+def find_names(text: str, names: Sequence[str]) -> dict[str, list[Span]]:
+    """The places of each name in `text`; where one stands inside a longer one's place, as York in New York Times, it is not meant."""
+    places = [(span, name) for name in dict.fromkeys(names) for span in find_name(text, name)]
+    places.sort(key=lambda p: (p[0].start - p[0].end, p[0].start))
+    found: dict[str, list[Span]] = {n: [] for n in names}
+    taken = bytearray(len(text))
+    for span, name in places:
+        if not any(taken[span.start : span.end]):
+            taken[span.start : span.end] = b"\1" * (span.end - span.start)
+            found[name].append(span)
+    return {name: sorted(spans) for name, spans in found.items()}
 
 
 def name_sentences(text: str, names: list[str]) -> dict[str, list[int]]:

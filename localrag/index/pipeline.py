@@ -4,17 +4,22 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
+
+from sqlite_utils import Database
 
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import UsageError
 from localrag.index import report as reports
-from localrag.index.candidates import Case
+from localrag.index.aliases import read_aliases
 from localrag.index.chunk import chunk
 from localrag.index.communities import communities
 from localrag.index.describe import describe
 from localrag.index.extract import extract, recipe
 from localrag.index.load import Skipped, find_files, load
+from localrag.index.names import Case
+from localrag.index.phrases import PHRASES, extract_phrases, weigh_by_pmi
 from localrag.index.resolve import resolve
 from localrag.index.topics import Topics
 from localrag.llm import CALL_FAILED, in_window
@@ -26,6 +31,7 @@ from localrag.store import graph as store
 
 REPORT_BUDGET = 2000  # tokens of context per report; a larger window is not better for a small model
 EMBED_BATCH = 64
+FIRST_PASS = 40  # chunks; from here on there is a graph without the model first
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,16 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
     try:
         files, changed, skipped = _load(paths, project, tell)
         _embed(project, "chunk", {c.id: c.text for c in corpus.all_chunks(db)}, "search index", tell)
-        style = await choose_style(project)
-        await _extract(project, style, tell)
-        await _graph(project, style, tell)
-        await _reports(project, style, tell)
-        _embed(project, "entity", {e.id: f"{e.name}: {e.description}" for e in store.entities(db)}, "entities", tell)
-        _embed(project, "report", {r.community_id: r.markdown for r in store.reports(db)}, "report vectors", tell)
+        cases = _Cases(db)
+        _phrases(project, cases, tell)
+        if project.settings.extractor == "phrases":
+            await _build_graph(project, "extractive", tell)
+        else:
+            style = await choose_style(project)
+            if len(_unread(project, style)) >= FIRST_PASS and not ledger.settings(db).get("graph"):
+                await _build_graph(project, "extractive", tell)  # something to ask while the model reads
+            await _extract(project, style, cases, tell)
+            await _build_graph(project, style, tell)
         ledger.clear_stale_failures(db)
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
@@ -150,50 +160,97 @@ def _embed(project: Project, kind: str, texts: dict[str, str], stage: str, tell:
         tell(stage, len(left), len(left))
 
 
-async def _extract(project: Project, style: str, tell: Tell) -> None:
+async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) -> None:
+    """Build graph and reports anew from what was extracted, after a decision of the user's."""
+
+    def tell(stage: str, done: int, total: int) -> None:
+        progress(Progress(stage, done, total, project.model.computed))
+
+    style = "extractive" if project.settings.extractor == "phrases" else await choose_style(project)
+    await _build_graph(project, style, tell)
+
+
+class _Cases:
+    """How each document writes its words, worked out when it is first asked for."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._known: dict[str, Case] = {}
+
+    def of(self, chunk: Chunk) -> Case:
+        """That of the chunk's document."""
+        if chunk.document_id not in self._known:
+            self._known[chunk.document_id] = Case(corpus.document_by_id(self._db, chunk.document_id))
+        return self._known[chunk.document_id]
+
+
+def _phrases(project: Project, cases: _Cases, tell: Tell) -> None:
+    """Find names and phrases in every chunk that is new, without a model; committed a document at a time."""
+    left = corpus.chunks_without_extraction(project.db, PHRASES)
+    done = 0
+    for _, some in groupby(left, key=lambda c: c.document_id):
+        found = [extract_phrases(chunk, cases.of(chunk)) for chunk in some]
+        corpus.save_extractions(project.db, PHRASES, found)
+        done += len(found)
+        tell("phrases", done, len(left))
+
+
+def _unread(project: Project, style: str) -> list[Chunk]:
+    """The chunks the model has not extracted from."""
+    return corpus.chunks_without_extraction(project.db, recipe(project.settings, project.model.file.fingerprint, style))
+
+
+async def _extract(project: Project, style: str, cases: _Cases, tell: Tell) -> None:
     """Extract from every chunk that has no extraction of this recipe; each is committed as it comes, a failure is a row."""
     db, key = project.db, recipe(project.settings, project.model.file.fingerprint, style)
-    left = corpus.chunks_without_extraction(db, key)
+    left = _unread(project, style)
     if not left:
         return
-    done = len(corpus.extractions(db, key))
-    total = done + len(left)
-    cases: dict[str, Case] = {}
+    total = store.counts(db)["chunks"]
+    done = total - len(left)
     tell("extraction", done, total)
 
-    async def one(piece: Chunk) -> None:
+    async def one(chunk: Chunk) -> None:
         nonlocal done
-        case = cases.get(piece.document_id)
-        if case is None:
-            case = cases[piece.document_id] = Case(corpus.document_by_id(db, piece.document_id))
         try:
-            corpus.save_extraction(db, key, await extract(piece, case, project.model, project.settings, style))
-            ledger.clear_failure(db, "extraction", piece.id)
+            corpus.save_extraction(db, key, await extract(chunk, cases.of(chunk), project.model, project.settings, style))
+            ledger.clear_failure(db, "extraction", chunk.id)
         except CALL_FAILED as error:
-            ledger.save_failure(db, Failure("extraction", piece.id, str(error)))
+            ledger.save_failure(db, Failure("extraction", chunk.id, str(error)))
         done += 1
         tell("extraction", done, total)
 
     await in_window((one(c) for c in left), size=8)
 
 
+async def _build_graph(project: Project, style: str, tell: Tell) -> None:
+    """Everything that follows from what was extracted so far: graph, communities, reports and their vectors."""
+    await _graph(project, style, tell)
+    await _reports(project, style, tell)
+    _embed(project, "entity", {e.id: f"{e.name}: {e.description}" for e in store.entities(project.db)}, "entities", tell)
+    _embed(project, "report", {r.community_id: r.markdown for r in store.reports(project.db)}, "report vectors", tell)
+
+
 async def _graph(project: Project, style: str, tell: Tell) -> None:
-    """Resolve, describe and cluster, if any extraction or a setting of these stages is new."""
+    """Resolve, describe and cluster, if any extraction, decision or setting of these stages is new."""
     db, settings = project.db, project.settings
-    key = recipe(settings, project.model.file.fingerprint, style)
-    extractions = corpus.extractions(db, key)
-    state = content_id("graph 1", key, settings.max_cluster_size, settings.seed, style, *(e.chunk_id for e in extractions))
+    keys = [recipe(settings, project.model.file.fingerprint, style)] * (settings.extractor == "model") + [PHRASES]
+    extractions, decisions = corpus.extractions(db, *keys), read_aliases(project.folder)
+    made = ((e.chunk_id, e.by) for e in extractions)
+    state = content_id("graph 2", *keys, settings.max_cluster_size, settings.seed, style, decisions, *made)
     if ledger.settings(db).get("graph") == state:
         return
-    tell("graph", 0, 3)
+    tell("graph", 0, 4)
     chunks = {c.id: c for c in corpus.all_chunks(db)}
-    graph = resolve(extractions, chunks)
-    tell("graph", 1, 3)
+    graph = resolve(extractions, chunks, decisions)
+    tell("graph", 1, 4)
+    graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
+    tell("graph", 2, 4)
     graph = await describe(graph, chunks, project.model, style)
-    tell("graph", 2, 3)
+    tell("graph", 3, 4)
     levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed)
     store.replace_graph(db, graph, levels, state)
-    tell("graph", 3, 3)
+    tell("graph", 4, 4)
 
 
 async def _reports(project: Project, style: str, tell: Tell) -> None:

@@ -1,50 +1,79 @@
-"""Extractions → Graph: names that are the same when normalised become one entity, relationships are summed up."""
+"""Extractions → Graph: names that are variants of one another become one entity, relationships are summed up (paper, section 3.1.3)."""
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from localrag.index.extract import find_name, name_sentences, nearby_pairs
-from localrag.records import Chunk, Entity, Evidence, Extraction, Graph, Mention, Relationship, content_id
-from localrag.text import chunk_sentences
-
-_POSSESSIVE = re.compile(r"['’]s?$")
-_TITLE = re.compile(r"^(?:mr|dr|the)\.?\s+")  # not Mrs: Mrs. Cratchit is not Cratchit
-
-
-def normalise(name: str) -> str:
-    """What must be equal for two names to be one entity: case, possessive, whitespace and a leading Mr, Dr or The are dropped."""
-    folded = " ".join(_POSSESSIVE.sub("", name.strip()).casefold().split())
-    return _TITLE.sub("", folded) or folded
+from localrag.index.extract import find_names, name_sentences, nearby_pairs
+from localrag.index.spelling import defined_acronyms, normalise
+from localrag.index.variants import Decisions, Name, Node, Resolution, resolve_names, split_homonyms
+from localrag.records import Chunk, Claim, Entity, Evidence, Extraction, Graph, Mention, Relationship, content_id
+from localrag.text import Span, chunk_sentences
 
 
-def resolve(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk]) -> Graph:
-    """One entity per normalised name, its type by vote; relationships undirected, their weight the number of chunks that state them."""
-    names: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    types: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    described: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    mentions: dict[tuple[str, str, int, int], Mention] = {}
+@dataclass(slots=True)
+class _Votes:
+    """What the chunks of one document say of one name."""
+
+    texts: Counter[str] = field(default_factory=Counter)
+    types: Counter[str] = field(default_factory=Counter)
+    descriptions: dict[str, None] = field(default_factory=dict)
+    places: list[tuple[Chunk, str, Span]] = field(default_factory=list)
+
+
+def resolve(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], decisions: Decisions | None = None) -> Graph:
+    """One entity for all variants of a name, its type by vote; relationships undirected, weighing the chunks that state them."""
+    votes, acronyms = _gather(extractions, chunks)
+    names = [
+        Name(document, key, _first(v.texts), _first(v.types), sum(v.texts.values())) for (document, key), v in votes.items() if v.texts
+    ]  # a name that only ever stands broken over two lines cannot be shown verbatim
+    resolution = resolve_names(names, acronyms, decisions or Decisions())
+    split_homonyms(names, resolution, _neighbours(extractions, chunks, resolution), decisions or Decisions())
+    relationships, evidence = _relationships(extractions, chunks, resolution)
+    degree = Counter(end for r in relationships for end in (r.source_id, r.target_id))
+    of_entity: defaultdict[str, list[Node]] = defaultdict(list)
+    for node, key in resolution.entity_of.items():
+        of_entity[key].append(node)
+    entities = tuple(_entity(key, [(node, votes[node]) for node in sorted(of_entity[key])], degree) for key in sorted(of_entity))
+    mentions = {
+        (_entity_id(key), chunk.id, chunk.start + span.start): Mention(
+            _entity_id(key), chunk.id, text, chunk.start + span.start, chunk.start + span.end
+        )
+        for node, key in resolution.entity_of.items()
+        for chunk, text, span in votes[node].places
+    }
+    claims = tuple(_claims(extractions, chunks, resolution))
+    kept = tuple(mentions[k] for k in sorted(mentions))
+    return Graph(entities, relationships, kept, evidence, claims, tuple(resolution.merges), tuple(resolution.open))
+
+
+def _gather(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk]) -> tuple[dict[Node, _Votes], dict[Node, str]]:
+    """What is said of every name of every document, and the acronyms defined there."""
+    votes: defaultdict[Node, _Votes] = defaultdict(_Votes)
+    acronyms: dict[Node, str] = {}
     for extraction in extractions:
         chunk = chunks[extraction.chunk_id]
+        found = find_names(chunk.text, [e.name for e in extraction.entities])
         for e in extraction.entities:
-            key = normalise(e.name)
-            types[key][e.type] += 1
+            one = votes[chunk.document_id, normalise(e.name)]
+            if found[e.name]:
+                one.types[e.type] += 1
             if e.description:
-                described[key][e.description] = None
-            for span in find_name(chunk.text, e.name):
-                if chunk.text[span.start : span.end] == e.name:
-                    names[key][e.name] += 1
-                start, end = chunk.start + span.start, chunk.start + span.end
-                mentions[key, chunk.id, start, end] = Mention(_entity_id(key), chunk.id, e.name, start, end)
-    known = {key for key in types if names[key]}  # a name that only ever stands broken over two lines cannot be shown verbatim
-    relationships, evidence = _relationships(extractions, chunks, known)
-    degree = Counter(end for r in relationships for end in (r.source_id, r.target_id))
-    entities = [
-        Entity(_entity_id(key), _first(names[key]), _first(types[key]), tuple(described[key]), degree=degree[_entity_id(key)])
-        for key in sorted(known)
-    ]
-    kept = tuple(m for (key, *_), m in sorted(mentions.items()) if key in known)
-    return Graph(tuple(entities), relationships, kept, evidence)
+                one.descriptions[e.description] = None
+            for span in found[e.name]:
+                one.texts[e.name] += chunk.text[span.start : span.end] == e.name
+                one.places.append((chunk, e.name, span))
+        for short, long in defined_acronyms(chunk.text, found).items():
+            acronyms[chunk.document_id, short] = long
+    return {node: v for node, v in votes.items() if v.types}, acronyms
+
+
+def _entity(key: str, nodes: Sequence[tuple[Node, _Votes]], degree: Counter[str]) -> Entity:
+    """The entity of all these names, called by the fullest of them."""
+    own = [v for (_, name), v in nodes if name == key or key.startswith(f"{name} (")] or [v for _, v in nodes]
+    texts, types = sum((v.texts for v in own), Counter[str]()), sum((v.types for _, v in nodes), Counter[str]())
+    descriptions = dict.fromkeys(d for _, v in nodes for d in v.descriptions)
+    return Entity(_entity_id(key), _first(texts), _first(types), tuple(descriptions), degree=degree[_entity_id(key)])
 
 
 def _entity_id(key: str) -> str:
@@ -53,26 +82,40 @@ def _entity_id(key: str) -> str:
 
 def _first(votes: Counter[str]) -> str:
     """The most frequent value; of equals the first in the alphabet, so that the order of chunks does not matter."""
-    return min(votes, key=lambda v: (-votes[v], v))
+    return min((v for v in votes if votes[v]), key=lambda v: (-votes[v], v), default="")
+
+
+def _related(
+    extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], resolution: Resolution
+) -> Iterator[tuple[Extraction, Chunk, int, str, str]]:
+    """(extraction, chunk, number of the relationship in it, entity key, entity key) of every relationship of two known entities."""
+    for extraction in extractions:
+        chunk = chunks[extraction.chunk_id]
+        for n, r in enumerate(extraction.relationships):
+            ends = sorted({resolution.entity_of.get((chunk.document_id, normalise(name)), "") for name in (r.source, r.target)})
+            if len(ends) == 2 and all(ends):
+                yield extraction, chunk, n, ends[0], ends[1]
+
+
+def _neighbours(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], resolution: Resolution) -> dict[Node, set[str]]:
+    near: defaultdict[Node, set[str]] = defaultdict(set)
+    for _, chunk, _, a, b in _related(extractions, chunks, resolution):
+        near[chunk.document_id, a].add(b)
+        near[chunk.document_id, b].add(a)
+    return near
 
 
 def _relationships(
-    extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], known: set[str]
+    extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], resolution: Resolution
 ) -> tuple[tuple[Relationship, ...], tuple[Evidence, ...]]:
     stated: defaultdict[tuple[str, str], list[tuple[str, int, str]]] = defaultdict(list)
     evidence: dict[Evidence, None] = {}
-    for extraction in extractions:
-        chunk = chunks[extraction.chunk_id]
-        spans = chunk_sentences(chunk.text)
-        for r in extraction.relationships:
-            ends = sorted({normalise(r.source), normalise(r.target)})
-            if len(ends) < 2 or not known.issuperset(ends):
-                continue
-            stated[ends[0], ends[1]].append((chunk.id, r.strength, r.description))
-            pair = nearby_pairs(name_sentences(chunk.text, [r.source, r.target]))
-            for first, last in pair.values():
-                start, end = chunk.start + spans[first].start, chunk.start + spans[last].end
-                evidence[Evidence(_relationship_id(*ends), chunk.id, start, end)] = None
+    for extraction, chunk, n, a, b in _related(extractions, chunks, resolution):
+        r, spans = extraction.relationships[n], chunk_sentences(chunk.text)
+        stated[a, b].append((chunk.id, r.strength, r.description))
+        for first, last in nearby_pairs(name_sentences(chunk.text, [r.source, r.target])).values():
+            start, end = chunk.start + spans[first].start, chunk.start + spans[last].end
+            evidence[Evidence(_relationship_id(a, b), chunk.id, start, end)] = None
     relationships = []
     for (source, target), statements in sorted(stated.items()):
         descriptions = tuple(dict.fromkeys(d for _, _, d in statements if d))
@@ -86,3 +129,16 @@ def _relationships(
 
 def _relationship_id(source: str, target: str) -> str:
     return content_id("relationship", source, target)
+
+
+def _claims(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], resolution: Resolution) -> Iterator[Claim]:
+    for extraction in extractions:
+        chunk = chunks[extraction.chunk_id]
+        for c in extraction.claims:
+            ends = [resolution.entity_of.get((chunk.document_id, normalise(name))) for name in (c.subject, c.object)]
+            if ends[0] is None:
+                continue
+            subject, target = _entity_id(ends[0]), _entity_id(ends[1]) if ends[1] else None
+            start, end = chunk.start + c.start, chunk.start + c.end
+            key = content_id("claim", chunk.id, start, end, subject, target, c.type)
+            yield Claim(key, chunk.id, subject, target, c.type, c.status, c.since, c.until, c.description, start, end)

@@ -17,6 +17,7 @@ NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
 ENTITY_BYTES, PAIR_BYTES, PROSE_BYTES = 3500, 2500, 1600  # a list ends after the line that passes this: a small model would fill any limit
 ENTITY_TOKENS, PAIR_TOKENS = 1800, 1200  # room for that and one more line, so that a list is never cut off
+_PROSE = {"type": "string", "maxLength": DESCRIPTION_CHARACTERS}
 
 
 def quoted(text: str) -> str:
@@ -49,7 +50,9 @@ def line(max_characters: int) -> Grammar:
     """A short line of free text: no quotes, brackets or markup, no space at its ends."""
     body = rf"/[^\s\"'#*<>\[\]{{}}()_:.,][^\n\"#*<>\[\]{{}}_]{{2,{max_characters - 2}}}[^\s\"'#*<>\[\]{{}}_:,.]/"
     made = fixed(f'start: LINE "\\n"\nLINE: {body}')
-    return replace(made, schema=_object(line={"type": "string"}), from_json=lambda value: [value["line"].strip() + "\n"])
+    return replace(
+        made, schema=_object(line={"type": "string", "maxLength": max_characters}), from_json=lambda value: [value["line"].strip() + "\n"]
+    )
 
 
 def json_object(schema: dict[str, Any]) -> Grammar:
@@ -81,9 +84,10 @@ def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "
         unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
         return f"start: ({item})?\n{spans}{unseen}\nSPAN: %regex {json.dumps({pieces: span_of}, ensure_ascii=False)}"
 
-    kind, prose = {"enum": list(types)}, {"description": {"type": "string"}} if described else {}
+    kind, prose = {"enum": list(types)}, {"description": _PROSE} if described else {}
     if span_of:
-        schema = _object(items={"type": "array", "items": _object(name={"type": "string"}, type=kind, **prose), "maxItems": most})
+        name = {"type": "string", "maxLength": NAME_CHARACTERS}
+        schema = _object(items={"type": "array", "items": _object(name=name, type=kind, **prose), "maxItems": most})
         lines = _items
     else:
         schema = _object(**dict.fromkeys(names, kind))
@@ -119,7 +123,7 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
         return f"start: ({head} (" + " | ".join(ways) + f") {tail})?"
 
     end = {"enum": names}
-    about: dict[str, Any] = {"description": {"type": "string"}, "strength": {"enum": list(range(1, 11))}} if described else {}
+    about: dict[str, Any] = {"description": _PROSE, "strength": {"enum": list(range(1, 11))}} if described else {}
     schema = _object(items={"type": "array", "items": _object(source=end, target=end, **about), "maxItems": most})
 
     def lines(value: Any) -> list[str]:

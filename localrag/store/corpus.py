@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction
+from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction
 from localrag.text import cjk_bigrams
 
 
@@ -87,22 +87,28 @@ def _chunks(db: Database, where: str, values: list[Any]) -> list[Chunk]:
 
 def save_extraction(db: Database, recipe: str, extraction: Extraction) -> None:
     """Commit what was found in one chunk."""
-    result = json.dumps(
-        {"entities": [asdict(e) for e in extraction.entities], "relationships": [asdict(r) for r in extraction.relationships]},
-        ensure_ascii=False,
-    )
+    save_extractions(db, recipe, [extraction])
+
+
+def save_extractions(db: Database, recipe: str, found: Sequence[Extraction]) -> None:
+    """Commit what was found in several chunks, in one transaction."""
+    rows = [{"chunk_id": x.chunk_id, "recipe": recipe, "result": json.dumps(_parts(x), ensure_ascii=False)} for x in found]
     with db.atomic():
-        db.table("extractions").insert({"chunk_id": extraction.chunk_id, "recipe": recipe, "result": result}, replace=True)
+        db.table("extractions").insert_all(rows, replace=True)
 
 
-def extractions(db: Database, recipe: str) -> list[Extraction]:
-    """All extractions made with this recipe, in the order of their chunks."""
-    rows = db.query(
-        "SELECT e.chunk_id, e.result FROM extractions e JOIN chunks c ON c.id = e.chunk_id JOIN documents d ON d.id = c.document_id"
-        " WHERE e.recipe = ? ORDER BY d.path, c.ordinal",
-        [recipe],
-    )
-    return [_extraction(row["chunk_id"], json.loads(row["result"])) for row in rows]
+def _parts(extraction: Extraction) -> dict[str, Any]:
+    return {k: v for k, v in asdict(extraction).items() if k != "chunk_id"}
+
+
+def extractions(db: Database, *recipes: str) -> list[Extraction]:
+    """For every chunk what was found with the first of these recipes that has been used on it, in the order of the chunks."""
+    found: dict[str, Extraction] = {}
+    for recipe in recipes:
+        rows = db.query("SELECT chunk_id, result FROM extractions WHERE recipe = ?", [recipe])
+        found = {row["chunk_id"]: _extraction(row["chunk_id"], json.loads(row["result"])) for row in rows} | found
+    order = db.query("SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id ORDER BY d.path, c.ordinal")
+    return [found[row["id"]] for row in order if row["id"] in found]
 
 
 def _extraction(chunk_id: str, result: dict[str, Any]) -> Extraction:
@@ -110,4 +116,6 @@ def _extraction(chunk_id: str, result: dict[str, Any]) -> Extraction:
         chunk_id,
         tuple(ExtractedEntity(**e) for e in result["entities"]),
         tuple(ExtractedRelationship(**r) for r in result["relationships"]),
+        tuple(ExtractedClaim(**c) for c in result.get("claims", ())),
+        result.get("by", "model"),
     )

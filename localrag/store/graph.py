@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Community, Entity, Evidence, Finding, Graph, Mention, Quote, Relationship, Report
+from localrag.records import Claim, Community, Entity, Evidence, Finding, Graph, Mention, Merge, Quote, Relationship, Report
 
 
 def replace_graph(db: Database, graph: Graph, communities: Sequence[Community], input_hash: str) -> None:
@@ -21,6 +21,12 @@ def replace_graph(db: Database, graph: Graph, communities: Sequence[Community], 
         db.table("relationships").insert_all(_row(r, "descriptions") for r in graph.relationships)
         db.table("mentions").insert_all((asdict(m) for m in graph.mentions), ignore=True)
         db.table("evidence").insert_all((asdict(e) for e in graph.evidence), ignore=True)
+        db.table("claims").insert_all((asdict(c) for c in graph.claims), ignore=True)
+        db.execute("DELETE FROM merges")
+        for done, some in ((True, graph.merges), (False, graph.similar)):
+            db.table("merges").insert_all(
+                {"name": m.name, "key": m.key, "into_name": m.into, "reason": m.reason, "score": m.score, "done": done} for m in some
+            )
         db.table("communities").insert_all(
             {"id": c.id, "level": c.level, "ordinal": c.ordinal, "parent_id": c.parent_id} for c in communities
         )
@@ -83,6 +89,20 @@ def evidence(db: Database, relationship_ids: Iterable[str] | None = None) -> lis
     return [Evidence(**row) for row in db.query(f"SELECT * FROM evidence {where} ORDER BY relationship_id, chunk_id, start", values)]
 
 
+def claims(db: Database, entity_ids: Iterable[str] | None = None) -> list[Claim]:
+    """All claims, or those whose subject is one of the given entities."""
+    where, values = "", []
+    if entity_ids is not None:
+        where, values = "WHERE subject_id IN (SELECT value FROM json_each(?))", [json.dumps(list(entity_ids))]
+    return [Claim(**row) for row in db.query(f"SELECT * FROM claims {where} ORDER BY chunk_id, start, id", values)]
+
+
+def merges(db: Database, *, done: bool) -> list[tuple[int, Merge]]:
+    """The names that were made one, or those spelt alike that were not, each with its number."""
+    rows = db.query("SELECT * FROM merges WHERE done = ? ORDER BY id", [done])
+    return [(r["id"], Merge(r["name"], r["key"], r["into_name"], r["reason"], r["score"])) for r in rows]
+
+
 def communities(db: Database, level: int | None = None) -> list[Community]:
     """The communities of a level, or of all, each with its members."""
     where, values = ("WHERE level = ?", [level]) if level is not None else ("", [])
@@ -113,7 +133,7 @@ def _report(row: dict[str, Any]) -> Report:
 
 def counts(db: Database) -> dict[str, int]:
     """How many rows the main tables hold."""
-    tables = ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures")
+    tables = ("documents", "chunks", "entities", "relationships", "claims", "communities", "reports", "failures")
     return {t: int(next(db.query(f"SELECT count(*) AS n FROM {t}"))["n"]) for t in tables}
 
 

@@ -33,6 +33,25 @@ def m002_engine_figures(db: Database) -> None:
     )
 
 
+@migrations()
+def m003_claims_and_merges(db: Database) -> None:
+    """What was said of entities, and which names were made one."""
+    for statement in _CLAIMS_AND_MERGES.strip().split(";\n"):
+        db.execute(statement)
+
+
+_CLAIMS_AND_MERGES = """
+CREATE TABLE claims (
+    id TEXT PRIMARY KEY, chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE,
+    subject_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE,
+    object_id TEXT REFERENCES entities(id) ON DELETE CASCADE, type TEXT NOT NULL, status TEXT NOT NULL,
+    since TEXT NOT NULL, until TEXT NOT NULL, description TEXT NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL);
+CREATE INDEX claims_by_subject ON claims(subject_id);
+CREATE TABLE merges (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, key TEXT NOT NULL, into_name TEXT NOT NULL, reason TEXT NOT NULL, score REAL NOT NULL,
+    done INTEGER NOT NULL)
+"""
+
 _INITIAL = """
 CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE documents (

@@ -1,0 +1,53 @@
+"""`localrag eval extraction`."""
+
+import asyncio
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localrag.cli.index import DeterministicOption, EngineOption, ModelOption, engine_options
+
+eval_app = typer.Typer(no_args_is_help=True, help="Measure localrag against texts that people annotated.")
+
+
+@eval_app.callback()
+def _eval() -> None:
+    """Measure localrag against texts that people annotated."""
+
+
+@eval_app.command("extraction")
+def extraction_command(
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A file or folder of annotated texts.")],
+    form: Annotated[
+        str, typer.Option("--format", help="conll04, scierc, crossner, litbank, redocred, re3d, cluener, zh_literature or mine.")
+    ],
+    extractor: Annotated[
+        str, typer.Option("--extractor", help="model; phrases: no model; freeform: the model without anything tied to the text.")
+    ] = "model",
+    model: ModelOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="A random sample of so many texts; 0: all.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the sample.")] = 0,
+    gleanings: Annotated[int, typer.Option("--gleanings", min=0, help="How often the model is asked whether names were missed.")] = 0,
+    engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Extract from annotated texts and score what was found: names, types, relations, merged names, facts."""
+    from localrag.cli.display import print_scores
+    from localrag.config import Settings
+    from localrag.eval.extraction import evaluate
+    from localrag.eval.gold import load_gold
+    from localrag.models import find_chat_model
+
+    documents = load_gold(dataset, form, limit=limit, seed=seed)
+    options = engine_options(engine, deterministic=deterministic, quiet=as_json)
+    settings = replace(Settings(), max_gleanings=gleanings)
+    found = asyncio.run(evaluate(documents, form, extractor, find_chat_model(model), options, settings))
+    if as_json:
+        sys.stdout.write(json.dumps(found | {"seed": seed}, ensure_ascii=False) + "\n")
+    else:
+        print_scores(found)

@@ -1,0 +1,86 @@
+"""`localrag merges`: which names were made one entity, and the user's own word on it."""
+
+import asyncio
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from localrag.cli.index import IndexOption, QuietOption
+
+merges_app = typer.Typer(no_args_is_help=True, help="Show, undo and add merges of names; decisions are kept in aliases.txt of the index.")
+
+
+@merges_app.command("list")
+def list_command(
+    index: IndexOption = None,
+    similar: Annotated[bool, typer.Option("--similar", help="Names that are spelt alike and were left apart.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Show which names were made part of which entity, why, and how surely."""
+    from localrag.cli.display import print_merges
+    from localrag.project import find_index
+    from localrag.store import graph
+    from localrag.store.schema import open_index
+
+    found = graph.merges(open_index(find_index(index)), done=not similar)
+    if as_json:
+        rows = [{"id": n, "name": m.name, "into": m.into, "reason": m.reason, "score": m.score} for n, m in found]
+        sys.stdout.write(json.dumps({"merges": rows}, ensure_ascii=False) + "\n")
+    else:
+        print_merges(found)
+
+
+@merges_app.command("undo")
+def undo_command(
+    number: Annotated[int, typer.Argument(metavar="N", help="The number that `localrag merges list` shows.")],
+    index: IndexOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Keep two names apart that were made one (or one whole that was split), now and whenever the graph is built."""
+    from localrag.errors import UsageError
+    from localrag.project import find_index
+    from localrag.store import graph
+    from localrag.store.schema import open_index
+
+    known = dict(graph.merges(open_index(find_index(index)), done=True))
+    if number not in known:
+        raise UsageError(f"There is no merge {number}.", "See them: localrag merges list")
+    merge = known[number]
+    _decide(index, f"{merge.name} {'=' if merge.name == merge.into else '!='} {merge.into}", quiet=quiet)
+
+
+@merges_app.command("add")
+def add_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name in the documents.")],
+    into: Annotated[str, typer.Argument(metavar="INTO", help="The entity it is another name of.")],
+    index: IndexOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Make one name part of another's entity, now and whenever the graph is built."""
+    from localrag.errors import UsageError
+    from localrag.index.spelling import normalise
+    from localrag.project import find_index
+    from localrag.store import graph
+    from localrag.store.schema import open_index
+
+    known = {normalise(alias) for alias in graph.aliases(open_index(find_index(index)))}
+    for one in (name, into):
+        if normalise(one) not in known:
+            raise UsageError(f"No entity is called {one!r}.", 'Look for it: localrag status, or localrag ask "…"')
+    _decide(index, f"{name} = {into}", quiet=quiet)
+
+
+def _decide(index: IndexOption, line: str, *, quiet: bool) -> None:
+    """Write a decision and build the graph anew."""
+    from localrag.cli.display import IndexProgress, say
+    from localrag.index.aliases import add_alias
+    from localrag.index.pipeline import rebuild_graph
+    from localrag.project import open_for_writing
+
+    with open_for_writing(index) as project, IndexProgress(quiet=quiet) as progress:
+        add_alias(project.folder, line)
+        asyncio.run(rebuild_graph(project, progress))
+    if not quiet:
+        say(f"{line}: kept in {project.folder / 'aliases.txt'}")

@@ -1,0 +1,1 @@
+"""Measuring localrag against what people annotated."""

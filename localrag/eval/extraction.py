@@ -1,0 +1,128 @@
+"""`localrag eval extraction`: an extractor run over annotated texts, and its scores."""
+
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from localrag.config import Settings
+from localrag.engine.settings import EngineOptions
+from localrag.engine.tokens import Tokenizer
+from localrag.errors import UsageError
+from localrag.eval.freeform import extract_freely
+from localrag.eval.gold import TYPES, GoldDocument
+from localrag.eval.scores import Scores
+from localrag.index.chunk import chunk
+from localrag.index.describe import describe
+from localrag.index.extract import extract
+from localrag.index.names import Case
+from localrag.index.phrases import extract_phrases
+from localrag.index.resolve import resolve
+from localrag.index.spelling import defined_acronyms, normalise
+from localrag.index.variants import Decisions, Name, resolve_names
+from localrag.llm import Model, in_window
+from localrag.models import ModelFile
+from localrag.records import Chunk, Document, ExtractedEntity, Extraction, content_id
+from localrag.store.schema import open_index
+
+EXTRACTORS = ("model", "phrases", "freeform")
+
+
+async def evaluate(
+    documents: Sequence[GoldDocument], form: str, extractor: str, file: ModelFile, options: EngineOptions, settings: Settings
+) -> dict[str, Any]:
+    """The scores of an extractor on annotated texts, with what they cost; the types asked for are those the gold is mapped to.
+
+    Raises UsageError for an unknown extractor, ModelError.
+    """
+    if extractor not in EXTRACTORS:
+        raise UsageError(f"There is no extractor {extractor!r}.", f"Extractors: {', '.join(EXTRACTORS)}")
+    types = TYPES[form]
+    settings = replace(settings, entity_types=tuple(dict.fromkeys(types.values())) or settings.entity_types)
+    scores = Scores(types)
+    tokenizer = Tokenizer(file)
+    chunks = [_chunks(d, tokenizer, settings) for d in documents]
+    with tempfile.TemporaryDirectory() as folder:
+        db = open_index(Path(folder), create=True)
+        model = Model(db, file, options)
+        try:
+            if extractor != "phrases":
+                await model.engine()  # loading is no part of the work
+            start = time.perf_counter()
+            found = await in_window(
+                (_extract(c, Case(d.text), extractor, model, settings) for d, c in zip(documents, chunks, strict=True)), size=4
+            )
+            seconds = time.perf_counter() - start
+            for document, pieces, extractions in zip(documents, chunks, found, strict=True):
+                await _count(scores, document, pieces, extractions, model)
+            report = model.report()
+        finally:
+            model.close()
+            db.close()
+    words = sum(len(d.text.split()) for d in documents)
+    tasks = report.get("tasks", {}).values()
+    return {
+        "format": form,
+        "documents": len(documents),
+        "chunks": sum(map(len, chunks)),
+        "words": words,
+        "extractor": extractor,
+        "model": file.name if extractor != "phrases" else "",
+        **scores.figures(),
+        "output_tokens": model.output_tokens,
+        "output_tokens_per_chunk": round(model.output_tokens / sum(map(len, chunks)), 1),
+        "forced_tokens": sum(task["forced_tokens"] for task in tasks),
+        "seconds": round(seconds, 2),
+        "seconds_per_1000_words": round(seconds / words * 1000, 2),
+        "types": types,
+    }
+
+
+def _chunks(document: GoldDocument, tokenizer: Tokenizer, settings: Settings) -> list[Chunk]:
+    whole = Document(content_id(document.id), document.id, document.id, document.text, content_id(document.text))
+    return chunk(whole, tokenizer.counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
+
+
+async def _extract(chunks: Sequence[Chunk], case: Case, extractor: str, model: Model, settings: Settings) -> list[Extraction]:
+    """What the extractor finds in a document's chunks."""
+    if extractor == "phrases":
+        return [extract_phrases(piece, case) for piece in chunks]
+    if extractor == "freeform":
+        return [await extract_freely(piece, model, settings) for piece in chunks]
+    return [await extract(piece, case, model, settings, "extractive") for piece in chunks]
+
+
+async def _count(scores: Scores, document: GoldDocument, chunks: Sequence[Chunk], found: Sequence[Extraction], model: Model) -> None:
+    listed: list[ExtractedEntity] = []
+    for extraction in found:
+        earlier = {e.name.casefold() for e in listed}  # naming again what another chunk named is no repeat
+        listed += [e for e in extraction.entities if e.name.casefold() not in earlier]
+    scores.add_entities(document, listed)
+    add_merging(scores, document)
+    if document.relations:
+        scores.add_relations(document, {(r.source, r.target) for x in found for r in x.relationships})
+    if document.facts:
+        by_id = {c.id: c for c in chunks}
+        scores.add_facts(document, await describe(resolve(found, by_id), by_id, model, "extractive"))
+
+
+def add_merging(scores: Scores, document: GoldDocument) -> None:
+    """Score how the names of the gold mentions are merged, where the gold says which belong together; common nouns are left out."""
+    text = document.text
+    mentions = tuple(m for m in document.mentions if not text[m.start : m.end].split()[-1][0].islower())
+    if len({m.group for m in mentions}) == len(mentions):
+        return  # one mention each: this set has no coreference
+    votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    written: dict[str, str] = {}
+    for m in mentions:
+        name = text[m.start : m.end]
+        votes[normalise(name)][scores.types.get(m.type, m.type.lower())] += 1
+        written[normalise(name)] = name
+    names = [Name("", key, written[key], kinds.most_common(1)[0][0], kinds.total()) for key, kinds in votes.items()]
+    acronyms = {("", short): long for short, long in defined_acronyms(text, written.values()).items()}
+    entity_of = resolve_names(names, acronyms, Decisions()).entity_of
+    said = {text[m.start : m.end]: entity_of["", normalise(text[m.start : m.end])] for m in mentions}
+    scores.add_merging(replace(document, mentions=mentions), said)

@@ -1,0 +1,47 @@
+"""The user's own word on names: `aliases.txt` in the index folder, a line for each decision, read whenever the graph is built.
+
+Scrooge = Ebenezer Scrooge      these are one; the last is its name
+Johnson != Johnston             these are not
+# a comment
+"""
+
+from pathlib import Path
+
+from localrag.errors import UsageError
+from localrag.index.spelling import normalise
+from localrag.index.variants import Decisions
+
+FILE_NAME = "aliases.txt"
+
+
+def read_aliases(folder: Path) -> Decisions:
+    """The decisions in an index folder's file, none where there is no file. Raises UsageError for a line that cannot be read."""
+    same: list[tuple[str, str]] = []
+    different: set[frozenset[str]] = set()
+    for number, line in enumerate(_lines(folder), start=1):
+        text = line.split("#")[0].strip()
+        apart = [normalise(part) for part in text.split("!=")]
+        alike = [normalise(part) for part in text.split("=")]
+        if not text:
+            continue
+        if len(apart) == 2 and all(apart):
+            different.add(frozenset(apart))
+        elif len(alike) > 1 and all(alike) and "!" not in text:
+            same += [(name, alike[-1]) for name in alike[:-1]]
+        else:
+            raise UsageError(f"{folder / FILE_NAME}, line {number}: {line.strip()!r} is no decision.", "Write A = B or A != B.")
+    decided = {pair for pair in same if frozenset(pair) in different}
+    return Decisions(tuple(p for p in same if p not in decided), frozenset(different))
+
+
+def add_alias(folder: Path, line: str) -> None:
+    """Write a decision at the end of the file; one that says the opposite of the same names is taken out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    opposite = line.replace("!=", "=") if "!=" in line else line.replace("=", "!=")
+    kept = [old for old in _lines(folder) if old.strip() not in (line, opposite)]
+    (folder / FILE_NAME).write_text("\n".join([*kept, line]) + "\n", encoding="utf-8")
+
+
+def _lines(folder: Path) -> list[str]:
+    path = folder / FILE_NAME
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []

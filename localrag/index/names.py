@@ -1,0 +1,135 @@
+"""Names in alphabets with capitals: runs of capitalised words, joined and cut as English writes names.
+
+A dictionary (TextBlob's, 94,000 words, in its package) tells a sentence's first word from a name, and an adjective from a noun.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+
+from localrag.index.noise import Furniture, is_noise
+from localrag.index.nouns import noun_phrases, word_tag
+from localrag.text import FUNCTION_WORDS, sentences, squeeze
+
+_UPPER = "".join(c for c in map(chr, range(0x2000)) if c.isupper())
+_SHORT = r"(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Capt|Gen|Col|Lt|Sen|Gov|Rep|Mt|Ft|No|[A-Z])"
+_ABBREVIATED = rf"(?:(?:[A-Z]\.){{2,}}|{_SHORT}\.(?=\s[{_UPPER}]))"
+_WORD = rf"(?:{_ABBREVIATED}|(?<![\w’'])[a-z]?[{_UPPER}](?:[^\W_]|[’'](?=\w)|[-–](?=\w))*)"
+_LINK = r"(?:of|de|del|des|la|le|les|do|dos|das|el|y|von|van|der|den|di|da|du|al|bin|&)"
+_NUMBER = r"(?:(?<=\w{3})[ \n]\d{1,3}(?![\w:%]|[.,]\d|[ \n][A-Z]))?"  # Apollo 11
+_RUN = re.compile(rf"(?:(?<!\w)\d{{1,3}}(?:st|nd|rd|th)[ \n])?{_WORD}(?:[ \n](?:{_LINK}[ \n]){{0,2}}{_WORD})*{_NUMBER}")
+_JOIN = re.compile(r"[ \n](?:(?:of|for|on|in|against)[ \n]the|for|on|and(?:[ \n]the)?)[ \n]")  # within one name or between two
+_HEADING = re.compile(r"^(?:#.*|[^a-z\n]*)$", re.MULTILINE)  # marked so, or without a small letter
+_LOWER = re.compile(r"(?<![\w’'])[a-zà-öø-ÿ][\w’'-]*")
+_SHOUT = re.compile(rf"(?<=[a-z])[ \n](?=[{_UPPER}]{{5}})|(?<=[{_UPPER}]{{5}})[ \n](?=[{_UPPER}][a-z])")  # Moscow PRAVDA: two names
+_ENDING = re.compile(r"(?:['’]s|['’]|-)$")
+_BEFORE_A_START = frozenset(".!?:;…-—–\"“”'‘’(_[*")
+TITLES = frozenset(
+    """
+    mr mrs ms miss dr sir lady lord captain father mother uncle aunt king queen st saint professor judge mayor president senator
+    sen gov governor rep representative gen general col colonel lt major sergeant prince princess duke count rev reverend minister
+    doctor madame monsieur don dona
+    """.split()
+)
+_BODIES = frozenset(  # what a name like "Association for the Advancement of …" begins or ends with
+    """
+    academy administration agency alliance archive army assembly association authority bank battle board book brigade bureau
+    cathedral center centre chamber church club coalition college commission committee community company conference confederation
+    congress convention corporation council court department division faculty federation festival foundation front fund gallery
+    guild house hospital institute institution journal kingdom laboratory league library ministry movement museum national office
+    order organisation organization palace parliament party people's program programme project republic school
+    service society state summit temple theatre treaty tribunal trust union university war workers
+    """.split()
+)
+
+
+def _plain(word: str) -> str:
+    return _ENDING.sub("", word).rstrip(".").lower()
+
+
+class Case:
+    """How a document writes its words: which occur in lower case, which capitalised inside a sentence, which noun phrases recur."""
+
+    def __init__(self, text: str) -> None:
+        self.furniture = Furniture(text)
+        text = self._text = self.furniture.blank(text)
+        text = _HEADING.sub(lambda m: "\n" * len(m.group()), text)
+        starts = {s.start for s in sentences(text)}
+        self.lower = {m.group().lower() for m in _LOWER.finditer(text)}
+        self.inside: set[str] = set()
+        for run in _RUN.finditer(text):
+            for word in re.finditer(_WORD, run.group()):
+                at = run.start() + word.start()
+                if at not in starts and text[:at].rstrip()[-1:] not in _BEFORE_A_START:
+                    self.inside.add(_plain(word.group()))
+
+    @cached_property
+    def phrases(self) -> Counter[str]:
+        """How often the document uses each noun phrase, in lower case."""
+        return Counter(squeeze(self._text[a:b]).lower() for a, b in noun_phrases(self._text))
+
+    def is_plain(self, word: str, *, alone: bool) -> bool:
+        """Whether a capitalised word is only a sentence's first: a function word, one the document also writes small, or, where it is
+        never seen inside a sentence, one the dictionary knows as no name (`alone`) or as no part of one."""
+        low = _plain(word)
+        if low in FUNCTION_WORDS or re.split("['’]", low)[0] in FUNCTION_WORDS:
+            return True
+        if low in self.inside:
+            return False
+        return low in self.lower or is_common(word, alone=alone)
+
+
+def is_common(word: str, *, alone: bool) -> bool:
+    """Whether the dictionary has a capitalised word as something else than a name; in company, nouns and adjectives may begin one."""
+    stem = _ENDING.sub("", word)
+    tag = word_tag(stem) or word_tag(stem.lower())
+    return bool(tag) and not tag.startswith(("NNP",) if alone else ("NN", "JJ"))
+
+
+def capitalised(text: str, case: Case) -> Iterator[str]:
+    """The names in `text`, one for each place, whitespace squeezed."""
+    runs = list(_RUN.finditer(text))
+    at = 0
+    while at < len(runs):
+        last = at
+        while last + 1 < len(runs) and _JOIN.fullmatch(text, runs[last].end(), runs[last + 1].start()):
+            last += 1
+        parts = [run.group() for run in runs[at : last + 1]]
+        links = [text[a.end() : b.start()] for a, b in zip(runs[at:last], runs[at + 1 : last + 1], strict=True)]
+        for joined in (piece for whole in _joined(parts, links) for piece in _SHOUT.split(whole)):
+            if name := _trimmed(joined, case):
+                yield name
+        at = last + 1
+
+
+def _joined(parts: list[str], links: list[str]) -> list[str]:
+    """Parts put together where the first is the beginning of a body's name, or "and" stands before the end of one."""
+    names = [parts[0]]
+    for link, part in zip(links, parts[1:], strict=True):
+        head, joiner = names[-1], link.split()[0]
+        if _plain(part.split()[0]) in FUNCTION_WORDS:  # on January 29
+            names.append(part)
+            continue
+        begun = not _BODIES.isdisjoint(map(_plain, head.split())) and (joiner != "and" or " of " in head or " for " in head)
+        ends = joiner == "and" and len(part.split()) > 1 and _plain(part.split()[-1]) in _BODIES and _plain(head.split()[-1]) not in _BODIES
+        if (begun and joiner != "in") or ends:
+            names[-1] = head + link + part
+        else:
+            names.append(part)
+    return names
+
+
+def _trimmed(run: str, case: Case) -> str:
+    """A run without what only stands at the sentence's beginning or is no name by itself; empty where nothing is left."""
+    words = run.split()
+    while words and case.is_plain(words[0], alone=len(words) == 1) and not (len(words) > 1 and _plain(words[0]) in TITLES):
+        words = words[1:]
+    while words and (_plain(words[-1]) in FUNCTION_WORDS or re.fullmatch(_LINK, words[-1]) or (words[-1].isdigit() and len(words) == 1)):
+        words = words[:-1]
+    while words and (re.fullmatch(_LINK, words[0]) or (is_noise(words[0]) and _plain(words[0]) not in TITLES)):
+        words = words[1:]
+    name = squeeze(_ENDING.sub("", " ".join(words)))
+    if len(name) < 2 or not any(c.isupper() for c in name) or _plain(name) in TITLES or is_noise(name):
+        return ""
+    return name

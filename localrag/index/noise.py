@@ -1,0 +1,53 @@
+"""What looks like a name and is none: pronouns, weekdays, units, numbers, page furniture and licence texts."""
+
+import re
+from collections import Counter
+
+from localrag.text import FUNCTION_WORDS
+
+_NOISE = frozenset(
+    """
+    mon tue tues wed thu thur thurs fri sat sun jan feb mar apr jun jul aug sep sept oct nov dec gmt est edt pst pdt cst utc am pm ad
+    bc bce ce vol pp ed eds isbn issn doi fig figs tab eq http https www com org net http pdf nbsp
+    他 她 它 我 你 他们 她们 它们 我们 你们 自己 咱们 大家 人家 星期一 星期二 星期三 星期四 星期五 星期六 星期日 星期天 周一 周二 周三
+    周四 周五 周六 周日 今天 明天 昨天
+    """.split()
+)
+_LICENCE = re.compile(
+    r"all rights reserved|copyright|©|licen[cs]e|warrant(?:y|ies)|liabilit|permission is hereby|terms of use|project gutenberg|trademark",
+    re.IGNORECASE,
+)
+_MARK = re.compile(r"^\*\*\* ?(START|END) OF (?:THE|THIS) PROJECT GUTENBERG", re.MULTILINE)
+_REPEATED = 3  # times a line stands in a document before it is taken for a page's head or foot
+_LONGEST_LINE = 100
+
+
+def is_noise(name: str) -> bool:
+    """Whether a name is a pronoun, weekday, unit or bare number, or holds no letter at all."""
+    low = name.strip(" .,;:'’\"").lower()
+    return low in FUNCTION_WORDS or low in _NOISE or not any(c.isalpha() for c in low) or low.isdigit()
+
+
+class Furniture:
+    """The lines of a document that carry no content: heads and feet repeated on every page, licence texts."""
+
+    def __init__(self, text: str) -> None:
+        shapes = Counter(map(_shape, text.splitlines()))
+        self._shapes = {s for s, n in shapes.items() if n >= _REPEATED and 0 < len(s) <= _LONGEST_LINE and any(c.isalpha() for c in s)}
+        self._lines: set[str] = set()
+        marks = {m.group(1): m for m in _MARK.finditer(text)}
+        outside = (text[: marks["START"].end()] if "START" in marks else "") + (text[marks["END"].start() :] if "END" in marks else "")
+        for part in [outside, *(p for p in re.split(r"\n\s*\n", text) if len(_LICENCE.findall(p)) > 1)]:
+            self._lines |= {line.strip() for line in part.splitlines() if line.strip()}
+
+    def blank(self, text: str) -> str:
+        """`text` with such lines turned into spaces: as long as before."""
+        return "".join(" " * (len(line) - 1) + line[-1:] if self._is_furniture(line) else line for line in text.splitlines(keepends=True))
+
+    def _is_furniture(self, line: str) -> bool:
+        return line.strip() in self._lines or _shape(line) in self._shapes
+
+
+def _shape(line: str) -> str:
+    """A line with its numbers made alike: Page 3 of 10 and Page 4 of 10 are one."""
+    return re.sub(r"\d+", "0", line.strip()) if len(line) <= _LONGEST_LINE + 20 else ""

@@ -1,0 +1,273 @@
+"""Names → entities: which of a corpus' names are variants of one another (titles, surnames, initials, acronyms, company forms, spelling).
+
+Rules decide what is certain and say why; what is merely similar is left open, for a large model's yes or no, or for the user. A rule
+looks at one document first, where "Holm" is the one Holm it names in full, then at the whole corpus. Digits are never bridged.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from rapidfuzz import fuzz
+
+from localrag.index.nouns import word_tag
+from localrag.index.spelling import COMPANY, FEMALE, STATES, TITLES, normalise, without_company, without_titles
+from localrag.records import Merge
+
+SIMILAR = 88.0  # of 100: names of one type whose spelling is at least so alike are left open
+DOMINANT = 2
+BLOCK = 400  # names of one block that are compared with each other: the most frequent
+
+Node = tuple[str, str]  # document, key
+Target = tuple[str, str, float]  # the key of the fuller name, the reason, how surely
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A normalised name in one document: `text` as it is mostly written there, its type by vote, how often it stands there."""
+
+    document: str
+    key: str
+    text: str
+    type: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What the user decided: names that are one, names that are not; by key."""
+
+    same: tuple[tuple[str, str], ...] = ()
+    different: frozenset[frozenset[str]] = frozenset()
+
+
+@dataclass(slots=True)
+class Resolution:
+    """Which entity each name of each document belongs to (its key), the merges that led there, and the pairs left open."""
+
+    entity_of: dict[Node, str] = field(default_factory=dict)
+    merges: list[Merge] = field(default_factory=list)
+    open: list[Merge] = field(default_factory=list)
+
+
+def resolve_names(names: Sequence[Name], acronyms: Mapping[Node, str], decisions: Decisions) -> Resolution:
+    """Assign every name to an entity. `acronyms`: short name of a document → key of the long name it was defined for in brackets."""
+    documents: defaultdict[str, dict[str, Name]] = defaultdict(dict)
+    for name in names:
+        documents[name.document][name.key] = name
+    target: dict[Node, Target] = {}
+    for document, own in documents.items():
+        short = {key: long for (where, key), long in acronyms.items() if where == document}
+        target |= {(document, key): found for key, found in _targets(own, short, one_document=True).items()}
+    corpus = _most_frequent(names)
+    everywhere = _targets(corpus, {})
+    for document, own in documents.items():
+        for key in own:
+            if key in everywhere and (document, key) not in target:
+                target[document, key] = everywhere[key]
+    for a, b in decisions.same:
+        target |= {(document, a): (b, "decided by the user", 1.0) for document, own in documents.items() if a in own and a != b}
+    found = Resolution()
+    for document, own in documents.items():
+        for key in own:
+            found.entity_of[document, key] = _follow(document, key, target, decisions)
+    found.merges = _log(found.entity_of, target, documents, corpus)
+    found.open = list(_similar(corpus, found.entity_of, decisions))
+    return found
+
+
+def _most_frequent(names: Sequence[Name]) -> dict[str, Name]:
+    best: dict[str, Name] = {}
+    for name in names:
+        if name.key not in best or (name.count, name.text) > (best[name.key].count, best[name.key].text):
+            best[name.key] = name
+    return best
+
+
+def _follow(document: str, key: str, target: Mapping[Node, Target], decisions: Decisions) -> str:
+    """The end of a chain Mr. Holm → Holm → Lars Holm, not stepping over what the user keeps apart."""
+    seen = [key]
+    while (document, seen[-1]) in target:
+        following = target[document, seen[-1]][0]
+        if following in seen or any(frozenset((s, following)) in decisions.different for s in seen):
+            break
+        seen.append(following)
+    return seen[-1]
+
+
+def _log(
+    entity_of: Mapping[Node, str],
+    target: Mapping[Node, Target],
+    documents: Mapping[str, Mapping[str, Name]],
+    corpus: Mapping[str, Name],
+) -> list[Merge]:
+    """One merge for every name and entity, with the reason of its first step."""
+    log: dict[tuple[str, str], Merge] = {}
+    for (document, key), entity in sorted(entity_of.items()):
+        if key != entity:
+            _, reason, score = target[document, key]
+            into = corpus[entity].text if entity in corpus else entity
+            log.setdefault((key, entity), Merge(documents[document][key].text, entity, into, reason, score))
+    return list(log.values())
+
+
+class _Lookup:
+    """The names of one document by what the rules look for."""
+
+    def __init__(self, names: Mapping[str, Name]) -> None:
+        self.by_last: defaultdict[str, list[str]] = defaultdict(list)
+        self.by_first: defaultdict[str, list[str]] = defaultdict(list)
+        self.by_initials: defaultdict[str, list[str]] = defaultdict(list)
+        self.by_company: defaultdict[str, list[str]] = defaultdict(list)
+        self.by_core: defaultdict[str, list[str]] = defaultdict(list)
+        for key, name in names.items():
+            core = without_titles(key)
+            words = core.split()
+            self.by_core[core].append(key)
+            self.by_company[without_company(key)].append(key)
+            if len(words) > 1:
+                self.by_initials[_initials(name.text)].append(key)
+                if is_person(name) and FEMALE.isdisjoint(key.split()[:1]):
+                    self.by_last[words[-1]].append(key)
+                    self.by_first[words[0]].append(key)
+
+
+def _targets(names: Mapping[str, Name], acronyms: Mapping[str, str], *, one_document: bool = False) -> dict[str, Target]:
+    """For each key with a fuller name the one that the first rule finds which finds exactly one; the longest names first."""
+    lookup = _Lookup(names)
+    found: dict[str, Target] = {}
+    for key in sorted(names, key=lambda k: (-len(k), k)):
+        if acronyms.get(key) in names:
+            found[key] = (acronyms[key], "acronym defined in brackets", 1.0)
+            continue
+        for reason, score, options in _options(names[key], names, lookup, one_document=one_document):
+            others = {found[o][0] if o in found else o for o in options if o != key} - {key}
+            if other := _only(others, names):
+                found[key] = (other, reason, score)
+                break
+    return found
+
+
+def _only(keys: set[str], names: Mapping[str, Name]) -> str | None:
+    """The one key, or that of several which stands at least twice as often as any other."""
+    first, second = [*sorted(keys, key=lambda k: (-names[k].count, k)), "", ""][:2]
+    return first if first and (not second or names[first].count >= DOMINANT * names[second].count) else None
+
+
+def _options(name: Name, names: Mapping[str, Name], lookup: _Lookup, *, one_document: bool) -> Iterator[tuple[str, float, Iterable[str]]]:
+    """For each rule that applies, the names it would make `name` a variant of."""
+    key, words, core = name.key, name.key.split(), without_titles(name.key)
+    female = bool(FEMALE.intersection(words[:1]))
+    if core in names and core != key and not female:
+        yield "title", 0.98, [core]
+    if name.type not in ("place", "organization") and not female:
+        yield "surname", 0.95, [o for o in lookup.by_last[core.split()[-1]] if o.endswith(" " + core)]
+        if core == key:
+            yield "given name", 0.9, [o for o in lookup.by_first[words[0]] if o.startswith(key + " ")]
+    if is_person(name) and not female:
+        yield "fuller form of a person's name", 0.9, _fuller(core, lookup)
+    if not COMPANY.isdisjoint(words):
+        yield "company form", 0.95, [o for o in lookup.by_company[without_company(key)] if COMPANY.isdisjoint(o.split())]
+    letters = name.text.replace(".", "")
+    if letters.isupper() and letters.isalpha() and 3 <= len(letters) <= 8:
+        yield "initials", 0.85, lookup.by_initials[letters]
+    if key in STATES:
+        yield "the same state", 0.95, [STATES[key]] if STATES[key] in names else []
+    if one_document and name.type != "person":
+        alike = [o for o, other in names.items() if other.type == name.type]
+        yield "written apart", 0.95, [o for o in alike if " " in o and o.replace(" ", "") == key]
+        if " " not in key and _is_word(key):
+            yield "end of a longer name", 0.8, [o for o in alike if o.endswith(" " + key)]
+        yield "kind of place", 0.9, [o for o in alike if o == _KIND_OF_PLACE.sub("", key)]
+
+
+_KIND_OF_PLACE = re.compile(r"^(?:kingdom|republic|free state|state|city|town|commonwealth|island) of | (?:islands|city)$")
+
+
+def _fuller(core: str, lookup: _Lookup) -> list[str]:
+    """Names of the same surname whose given names the words or initials of `core` abbreviate: J. Holm, George W. Bush."""
+    words = core.split()
+    return [
+        o
+        for o in lookup.by_last[words[-1]]
+        if without_titles(o) != core
+        and len("".join(without_titles(o).split())) > len("".join(words))
+        and _abbreviates(words[:-1], without_titles(o).split()[:-1])
+    ]
+
+
+def _abbreviates(short: Sequence[str], full: Sequence[str]) -> bool:
+    """Whether the words of `short`, in order, are words of `full` or their first letters; the first must be that of the first."""
+    at = 0
+    for i, word in enumerate(short):
+        while at < len(full) and not (full[at] == word or (len(word) == 1 and full[at].startswith(word))):
+            if i == 0:
+                return False
+            at += 1
+        if at == len(full):
+            return False
+        at += 1
+    return True
+
+
+def is_person(name: Name) -> bool:
+    """Whether a name is typed as a person's or, where nobody has typed it, is made of words that the dictionary does not have."""
+    if name.type != "name":
+        return name.type == "person"
+    words = [w for w in name.text.split() if normalise(w) not in TITLES]
+    return 1 < len(words) <= 4 and all(w[0].isupper() and not _is_word(w) for w in words)
+
+
+@lru_cache(maxsize=100_000)
+def _is_word(word: str) -> bool:
+    return bool(word_tag(word.lower())) or word_tag(word) not in ("", "NNP")
+
+
+def _initials(text: str) -> str:
+    return "".join(w[0] for w in re.findall(r"[^\W\d_]+", text) if w[0].isupper())
+
+
+def _similar(corpus: Mapping[str, Name], entity_of: Mapping[Node, str], decisions: Decisions) -> Iterator[Merge]:
+    """Pairs of entities of one type that are spelt alike (Johnson, Johnston), the most alike first."""
+    blocks: defaultdict[tuple[str, str], list[Name]] = defaultdict(list)
+    for key in sorted(set(entity_of.values()) & corpus.keys()):
+        if len(key) > 5:
+            blocks[corpus[key].type, key[:2]].append(corpus[key])
+    pairs = []
+    for every in blocks.values():
+        block = sorted(every, key=lambda n: (-n.count, n.key))[:BLOCK]
+        for i, a in enumerate(block):
+            for b in block[i + 1 :]:
+                score = fuzz.ratio(a.key, b.key, score_cutoff=SIMILAR)
+                if score and _digits(a.key) == _digits(b.key) and frozenset((a.key, b.key)) not in decisions.different:
+                    pairs.append((score, a, b))
+    for score, a, b in sorted(pairs, key=lambda p: (-p[0], p[1].key, p[2].key)):
+        yield Merge(b.text, a.key, a.text, "spelt alike", round(score / 100, 2))
+
+
+def split_homonyms(names: Sequence[Name], resolution: Resolution, neighbours: Mapping[Node, set[str]], decisions: Decisions) -> None:
+    """Give a name two entities where it is a person in some documents and none in others, and the two have no neighbour in common.
+
+    Either side must be sure: at least two mentions, at least one neighbour. `Paris = Paris` in the user's decisions keeps a name whole.
+    """
+    whole = {a for a, b in decisions.same if a == b}
+    uses: defaultdict[str, defaultdict[bool, list[Name]]] = defaultdict(lambda: defaultdict(list))
+    for name in names:
+        uses[resolution.entity_of[name.document, name.key]][name.type == "person"].append(name)
+    for key, sides in sorted((key, sides) for key, sides in uses.items() if len(sides) == 2):
+        near = {side: set().union(*(neighbours.get((n.document, key), set()) for n in some)) for side, some in sides.items()}
+        sure = all(sum(n.count for n in some) >= 2 and near[side] for side, some in sides.items())
+        apart = {n.document for n in sides[True]}.isdisjoint(n.document for n in sides[False])
+        if not sure or not apart or near[True] & near[False] or key in whole:
+            continue
+        fewer = min(sides.values(), key=lambda some: (sum(n.count for n in some), some[0].type))
+        other = f"{key} ({fewer[0].type})"
+        for name in fewer:
+            resolution.entity_of[name.document, name.key] = other
+        resolution.merges.append(Merge(fewer[0].text, other, fewer[0].text, "homonym: kept apart", 0.9))
+
+
+def _digits(key: str) -> list[str]:
+    return re.findall(r"\d+", key)
