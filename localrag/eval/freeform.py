@@ -12,7 +12,7 @@ from localrag.llm.grammar import json_object
 from localrag.llm.prompts import parse_prompt
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction
 
-MAX_TOKENS = 800
+ROOM = 300  # tokens an answer may have beyond those of its chunk: a model that repeats itself fills any room
 _OBJECT = re.compile(r"\{[^{}\[\]]*\}")
 _PROMPT = parse_prompt(
     "freeform",
@@ -50,7 +50,7 @@ async def extract_freely(chunk: Chunk, model: Model, settings: Settings) -> Extr
     lists = {"entities": {"type": "array", "items": entity}, "relationships": {"type": "array", "items": related}}
     grammar = json_object(item | {"properties": lists, "required": list(lists)})
     cells = engine.cells(engine.backend.chat.render(messages))
-    answer = await engine.generate(Request(cells, MAX_TOKENS, grammar, task="freeform", messages=messages))
+    answer = await engine.generate(Request(cells, chunk.tokens + ROOM, grammar, task="freeform", messages=messages))
     model.output_tokens += answer.output_tokens
     rows = [json.loads(found) for found in _OBJECT.findall(answer.text)]
     entities = tuple(ExtractedEntity(row["name"], row["type"]) for row in rows if "name" in row)

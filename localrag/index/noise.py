@@ -33,7 +33,7 @@ class Furniture:
 
     def __init__(self, text: str) -> None:
         shapes = Counter(map(_shape, text.splitlines()))
-        self._shapes = {s for s, n in shapes.items() if n >= _REPEATED and 0 < len(s) <= _LONGEST_LINE and any(c.isalpha() for c in s)}
+        self._shapes = {s for s, n in shapes.items() if n >= _REPEATED and any(c.isalpha() for c in s)}
         self._lines: set[str] = set()
         marks = {m.group(1): m for m in _MARK.finditer(text)}
         outside = (text[: marks["START"].end()] if "START" in marks else "") + (text[marks["END"].start() :] if "END" in marks else "")
@@ -49,5 +49,6 @@ class Furniture:
 
 
 def _shape(line: str) -> str:
-    """A line with its numbers made alike: Page 3 of 10 and Page 4 of 10 are one."""
-    return re.sub(r"\d+", "0", line.strip()) if len(line) <= _LONGEST_LINE + 20 else ""
+    """A line with its numbers made alike, Page 3 of 10 and Page 4 of 10 are one; empty for a sentence or what is too long for a foot."""
+    line = line.strip()
+    return "" if len(line) > _LONGEST_LINE or line.endswith((".", "!", "?", "。", "！", "？")) else re.sub(r"\d+", "0", line)

@@ -16,7 +16,7 @@ from localrag.index.nouns import word_tag
 from localrag.index.spelling import COMPANY, FEMALE, STATES, TITLES, normalise, without_company, without_titles
 from localrag.records import Merge
 
-SIMILAR = 88.0  # of 100: names of one type whose spelling is at least so alike are left open
+SIMILAR = 85.0  # of 100: names of one type whose spelling is at least so alike are left open
 DOMINANT = 2
 BLOCK = 400  # names of one block that are compared with each other: the most frequent
 
@@ -183,7 +183,7 @@ def _options(name: Name, names: Mapping[str, Name], lookup: _Lookup, *, one_docu
         yield "kind of place", 0.9, [o for o in alike if o == _KIND_OF_PLACE.sub("", key)]
 
 
-_KIND_OF_PLACE = re.compile(r"^(?:kingdom|republic|free state|state|city|town|commonwealth|island) of | (?:islands|city)$")
+_KIND_OF_PLACE = re.compile(r"^(?:kingdom|republic|free state|state|city|town|commonwealth|island) of | islands$")
 
 
 def _fuller(core: str, lookup: _Lookup) -> list[str]:
