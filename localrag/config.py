@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +12,27 @@ import platformdirs
 T = TypeVar("T")
 
 INDEX_FOLDER = ".localrag"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An extraction to show the model: a text, its entities as (name, type), which of them are related."""
+
+    text: str
+    entities: tuple[tuple[str, str], ...]
+    relationships: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What is known about a corpus beforehand (`llm/domain.py`)."""
+
+    about: str = ""
+    persona: str = ""
+    language: str = ""
+    rating: str = ""
+    entity_types: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +49,22 @@ class Settings:
     max_gleanings: int = 0  # how often the model is asked whether names were missed
     claims: bool = False  # what is said of entities: type, status, dates
     language: str = ""  # of prompts and answers; empty: the documents' own
+    domain: Domain = Domain()  # read from its own file whenever the index is opened
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as JSON-ready values."""
-        return asdict(self)
+        """The settings as JSON-ready values; the domain has a file of its own."""
+        return {k: v for k, v in asdict(self).items() if k != "domain"}
+
+    def with_domain(self, domain: Domain) -> "Settings":
+        """These settings with what the domain says of types and language."""
+        return replace(
+            self, domain=domain, entity_types=domain.entity_types or self.entity_types, language=self.language or domain.language
+        )
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Settings":
         """The settings that `to_json` wrote; unknown names are ignored, missing ones take today's default."""
-        known = {f.name for f in fields(cls)}
+        known = {f.name for f in fields(cls) if f.name != "domain"}
         kept: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known}
         return cls(**kept)
 

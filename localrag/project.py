@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from localrag.config import INDEX_FOLDER, Settings
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
 from localrag.errors import IndexMismatch, NoIndex
 from localrag.llm import Model
+from localrag.llm.domain import read_domain
 from localrag.llm.project import Project
 from localrag.models import ModelFile, find_chat_model, find_embedder
 from localrag.store import ledger
@@ -42,8 +45,9 @@ def open_for_writing(
     embedder: str | None = None,
     rebuild: bool = False,
     engine: EngineOptions | None = None,
+    **changes: Any,
 ) -> Iterator[Project]:
-    """The project to index into, made where it is missing, locked against a second writer.
+    """The project to index into, made where it is missing, locked against a second writer; `changes` are new values of settings.
 
     Raises IndexMismatch where the index was made with other models and `rebuild` is not set; IndexBusy, ModelError.
     """
@@ -57,13 +61,14 @@ def open_for_writing(
     with writer_lock(folder):
         db = open_index(folder, create=True)
         _bind(folder, ledger.settings(db), chat, vectors, rebuild=rebuild)
-        settings = Settings.from_json(ledger.settings(db).get("settings", {}))
+        settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)
         ledger.save_settings(
             db,
             chat_model={"name": chat.name, "path": chat.given, "fingerprint": chat.fingerprint},
             embedder={"name": vectors.name, "path": vectors.given, "fingerprint": vectors.fingerprint},
             settings=settings.to_json(),
         )
+        settings = settings.with_domain(read_domain(folder))
         project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(vectors))
         try:
             yield project
@@ -87,7 +92,7 @@ def open_for_questions(chosen: Path | None, *, model: str | None = None, engine:
             "Embed it anew: localrag index PATH --rebuild",
         )
     chat = find_chat_model(model or _bound_name(folder, "chat_model"))
-    settings = Settings.from_json(bound.get("settings", {}))
+    settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
     project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder))
     try:
         yield project

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from localrag import __version__
-from localrag.cli import ask, bench, evaluate, index, look, merges
+from localrag.cli import ask, bench, evaluate, index, look, merges, tune
 from localrag.errors import LocalragError
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
@@ -42,6 +42,7 @@ app.command("ask")(ask.ask_command)
 app.command("source")(ask.source_command)
 app.command("status")(look.status_command)
 app.command("demo")(index.demo_command)
+app.command("tune")(tune.tune_command)
 app.add_typer(merges.merges_app, name="merges")
 app.add_typer(evaluate.eval_app, name="eval")
 app.add_typer(bench.bench_app, name="bench")

@@ -22,6 +22,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from localrag.config import Domain
+from localrag.index.adapt import Compared
 from localrag.index.pipeline import Outcome
 from localrag.index.pipeline import Progress as StageProgress
 from localrag.llm.project import Project
@@ -313,3 +315,30 @@ def print_scores(found: dict[str, Any]) -> None:
     types = ", ".join(f"{gold} → {asked}" for gold, asked in found["types"].items())
     table.add_row("gold types", escape(types or "none"))
     out.print(table)
+
+
+def print_domain(domain: Domain) -> None:
+    """What a tuning found out."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in (
+        ("about", domain.about),
+        ("persona", domain.persona),
+        ("language", domain.language),
+        ("what matters", domain.rating),
+        ("entity types", ", ".join(domain.entity_types)),
+        ("examples", str(len(domain.examples))),
+    ):
+        table.add_row(name, escape(value))
+    out.print(table)
+
+
+def print_compared(one: Compared) -> None:
+    """The entities of a chunk before and after, those that differ marked."""
+    out.print(f"\n[dim]{escape(squeeze(one.chunk.text)[:160])} …[/dim]")
+    before, after = ({e.name: e.type for e in x.entities} for x in (one.before, one.after))
+    table = Table("name", "before", "after", box=None, pad_edge=False, header_style="dim")
+    for name in [*before, *(n for n in after if n not in before)]:
+        old, new = before.get(name, "–"), after.get(name, "–")
+        table.add_row(escape(name), old, f"[bold]{new}[/bold]" if new != old else new)
+    out.print(table)
+    out.print(f"[dim]relationships: {len(one.before.relationships)} before, {len(one.after.relationships)} after[/dim]")

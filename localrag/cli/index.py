@@ -51,6 +51,13 @@ def index_command(
     embedder: Annotated[
         str | None, typer.Option("--embedder", metavar="NAME|PATH", help="An embedding model of models.toml, or a GGUF file.")
     ] = None,
+    extractor: Annotated[
+        str | None, typer.Option("--extractor", help="model; or phrases: names and noun phrases, at once and without a model.")
+    ] = None,
+    types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types; else person,organization,place,event.")] = "",
+    gleanings: Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask whether names were missed.")] = None,
+    claims: Annotated[bool | None, typer.Option("--claims/--no-claims", help="Extract claims as well: who did what, and when.")] = None,
+    language: Annotated[str | None, typer.Option("--language", help="Of reports and answers; else the documents' own.")] = None,
     allow_host: AllowHostOption = None,
     engine: EngineOption = "",
     retune: RetuneOption = False,
@@ -63,10 +70,24 @@ def index_command(
 
     options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, quiet=quiet)
     check_paths(paths)
-    with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options) as project:
+    changes = _changes(extractor, types, gleanings, claims, language)
+    with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
         outcome = run_index(paths, project, quiet=quiet)
     if outcome.failures or any(s.failed for s in outcome.skipped):
         raise typer.Exit(5)
+
+
+def _changes(extractor: str | None, types: str, gleanings: int | None, claims: bool | None, language: str | None) -> dict[str, Any]:
+    """The settings that were given on the command line; they are kept in the index. Raises UsageError."""
+    from localrag.errors import UsageError
+
+    if extractor not in (None, "model", "phrases"):
+        raise UsageError(f"There is no extractor {extractor!r}.", "Choose model or phrases.")
+    kinds = tuple(dict.fromkeys(t.strip() for t in types.split(",") if t.strip()))
+    if any('"' in kind or "\\" in kind or "\n" in kind for kind in kinds):
+        raise UsageError(f"{types!r} is no list of entity types.", "Write them like this: --types person,place,ship")
+    given = {"extractor": extractor, "entity_types": kinds or None, "max_gleanings": gleanings, "claims": claims, "language": language}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def run_index(paths: list[Path], project: "Project", *, quiet: bool) -> "Outcome":

@@ -205,7 +205,7 @@ def _re3d(path: Path) -> Iterator[GoldDocument]:
             for name in ("documents", "entities", "relations")
         )
         for row in documents:
-            own = [e for e in entities if e["documentId"] == row["_id"]]
+            own = [e for e in entities if e["documentId"] == row["_id"] and row["text"][e["begin"] : e["end"]].strip()]
             mentions = tuple(GoldMention(e["begin"], e["end"], e["type"], row["text"][e["begin"] : e["end"]].casefold()) for e in own)
             pairs = (
                 frozenset((r["source"].casefold(), r["target"].casefold()))

@@ -4,9 +4,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 from localrag.eval.gold import GoldDocument
-from localrag.index.extract import find_name, find_names
+from localrag.index.places import find_name, find_names
 from localrag.records import ExtractedEntity, Graph
 from localrag.text import FUNCTION_WORDS
 
@@ -132,8 +134,21 @@ class Scores:
 
 
 def content_words(text: str) -> set[str]:
-    """The words of a text that say something, lower case, cut to a stem of six letters so that plurals and tenses meet."""
-    return {word[:6] for word in re.findall(r"[^\W_]{3,}", text.casefold()) if word not in FUNCTION_WORDS}
+    """The stems of a text's words that say something."""
+    words = (w for w in re.findall(r"[^\W_]{3,}", text.casefold()) if w not in FUNCTION_WORDS)
+    return {_stem(w) for w in words}
+
+
+@cache
+def _stem(word: str) -> str:
+    return str(_stemmer().stem(word))
+
+
+@cache
+def _stemmer() -> Any:
+    from nltk.stem.snowball import EnglishStemmer
+
+    return EnglishStemmer()
 
 
 def _links(counts: Counter[Hashable] | Counter[tuple[str, str]] | Counter[str]) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from localrag.index.candidates import candidates, concepts
-from localrag.index.extract import name_sentences, nearby_pairs
 from localrag.index.names import Case
+from localrag.index.places import name_sentences, nearby_pairs
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, Graph, content_id
 from localrag.text import chunk_sentences
 

@@ -257,7 +257,7 @@ async def _reports(project: Project, style: str, tell: Tell) -> None:
     """Write every report whose input changed, deepest level first, so that a community can use those below it."""
     db = project.db
     levels = store.communities(db)
-    state = content_id(ledger.settings(db).get("graph"), reports.recipe(project.model.file.fingerprint, style))
+    state = content_id(ledger.settings(db).get("graph"), reports.recipe(project.settings, project.model.file.fingerprint, style))
     if ledger.settings(db).get("reports") == state:
         return
     chunks = {c.id: c for c in corpus.all_chunks(db)}
@@ -309,12 +309,12 @@ class _Writer:
     async def report(self, community: Community, below: list[tuple[Community, Report]], stored: Report | None) -> Report:
         model = self.project.model
         elements = reports.report_context(community, below, self.sources, self.tokenizer.count, REPORT_BUDGET)
-        key = reports.input_hash(community, elements, reports.recipe(model.file.fingerprint, self.style))
+        key = reports.input_hash(community, elements, reports.recipe(self.project.settings, model.file.fingerprint, self.style))
         if stored is not None and stored.input_hash == key:
             return stored
         if self.topics is not None:
             written = reports.extractive_report(community, elements, key, self.sources, self.vectors, self.topics)
         else:
-            written = await reports.abstractive_report(community, elements, key, model, self.project.settings.language)
+            written = await reports.abstractive_report(community, elements, key, model, self.project.settings)
         store.save_report(self.project.db, written)
         return written

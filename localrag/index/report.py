@@ -5,10 +5,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from localrag.config import Settings
 from localrag.index.topics import Topics, title
 from localrag.llm import Model
+from localrag.llm.domain import with_domain
 from localrag.llm.grammar import json_object
-from localrag.llm.prompts import load_prompt
+from localrag.llm.prompts import Prompt, load_prompt
 from localrag.quotes import Vectors, most_central
 from localrag.records import Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
 from localrag.text import squeeze
@@ -116,11 +118,15 @@ def input_hash(community: Community, elements: Sequence[Element], recipe: str) -
     return content_id(recipe, community.level, *(e.text for e in elements), *(squeeze(q.text) for e in elements for q in e.quotes))
 
 
-def recipe(model_fingerprint: str, style: str) -> str:
+def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:
     """What all reports depend on besides the graph."""
     if style == "extractive":
-        return content_id("report 1", style)
-    return content_id("report 1", style, model_fingerprint, load_prompt("abstractive/report").hash)
+        return content_id("report 2", style)
+    return content_id("report 2", style, model_fingerprint, settings.language, _prompt(settings).hash)
+
+
+def _prompt(settings: Settings) -> Prompt:
+    return with_domain(load_prompt("abstractive/report"), settings.domain, "report")
 
 
 def extractive_report(
@@ -132,7 +138,7 @@ def extractive_report(
     names = [e.name for e in members]
     chosen = most_central(list(pool.values()), vectors, names, FINDINGS)
     texts = [squeeze(q.text) for q in chosen]
-    findings = tuple(Finding(_heading(t, members), t, (q,)) for t, q in zip(texts, chosen, strict=True))
+    findings = tuple(Finding(_heading(t, members, sources), t, (q,)) for t, q in zip(texts, chosen, strict=True))
     rating, why = _weight(community, sources)
     return Report(
         community.id,
@@ -145,9 +151,9 @@ def extractive_report(
     )
 
 
-def _heading(text: str, members: Sequence[Entity]) -> str:
-    """The most connected members that a sentence names."""
-    named = [e.name for e in members if e.name in text][:3]
+def _heading(text: str, members: Sequence[Entity], sources: Sources) -> str:
+    """The most connected members that a sentence mentions, by whichever of their names."""
+    named = [e.name for e in members if any(squeeze(q.text) == text for q in sources.of_entity.get(e.id, ()))][:3]
     return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named) or members[0].name
 
 
@@ -157,11 +163,9 @@ def _weight(community: Community, sources: Sources) -> tuple[float, str]:
     return round(min(10.0, 1 + 9 * share**0.5), 1), f"Its entities are mentioned in {len(chunks)} of {sources.total_chunks} passages."
 
 
-async def abstractive_report(community: Community, elements: Sequence[Element], key: str, model: Model, language: str) -> Report:
+async def abstractive_report(community: Community, elements: Sequence[Element], key: str, model: Model, settings: Settings) -> Report:
     """A report in free prose whose findings cite elements of the context, chosen by grammar among those there are."""
-    messages = load_prompt("abstractive/report").fill(
-        context="\n".join(e.text for e in elements), language=language or "the language of the data"
-    )
+    messages = _prompt(settings).fill(context="\n".join(e.text for e in elements), language=settings.language or "the language of the data")
     reply = await model.ask("report", messages, max_tokens=MAX_TOKENS, grammar=json_object(_schema([e.id for e in elements])))
     body = json.loads(reply.text)
     quotes = {e.id: e.quotes for e in elements}

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from localrag.index.extract import find_names, name_sentences, nearby_pairs
+from localrag.index.places import find_names, name_sentences, nearby_pairs
 from localrag.index.spelling import defined_acronyms, normalise
 from localrag.index.variants import Decisions, Name, Node, Resolution, resolve_names, split_homonyms
 from localrag.records import Chunk, Claim, Entity, Evidence, Extraction, Graph, Mention, Relationship, content_id

@@ -5,6 +5,7 @@ leaves out what was listed already. Lines end in a line break, where tokenizers 
 """
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,8 @@ from localrag.text import is_cjk
 NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
 ENTITY_BYTES, PAIR_BYTES, PROSE_BYTES = 3500, 2500, 1600  # a list ends after the line that passes this: a small model would fill any limit
-ENTITY_TOKENS, PAIR_TOKENS = 1800, 1200  # room for that and one more line, so that a list is never cut off
+CLAIM_BYTES = 2500
+ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1200, 1400  # room for that and one more line, so that a list is never cut off
 _PROSE = {"type": "string", "maxLength": DESCRIPTION_CHARACTERS}
 
 
@@ -55,6 +57,19 @@ def line(max_characters: int) -> Grammar:
     )
 
 
+def word_lines(*, most: int) -> Grammar:
+    """Lines of one common noun in small letters or two to six Chinese characters, none twice; the list ends where the model ends it."""
+
+    def following(text: str) -> str | None:
+        seen = text.split("\n")[:-1]
+        unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
+        more = f'(WORD "\\n"){"?" if seen else ""}'
+        return None if len(seen) >= most else f"start: {more}\nWORD: /[a-z]{{3,20}}|[\u4e00-\u9fff]{{2,6}}/{unseen}"
+
+    schema = _object(items={"type": "array", "items": {"type": "string", "pattern": "^[a-z]{3,20}$"}, "minItems": 1, "maxItems": most})
+    return Grammar(content_id("words", most), following, schema, lambda value: [f"{word}\n" for word in dict.fromkeys(value["items"])])
+
+
 def json_object(schema: dict[str, Any]) -> Grammar:
     """One JSON object of that schema, written with ", " and ": " and no other whitespace."""
     options = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -62,21 +77,23 @@ def json_object(schema: dict[str, Any]) -> Grammar:
     return replace(made, schema=schema, from_json=lambda value: [_json(value)])
 
 
-def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "", described: bool = False, most: int = 40) -> Grammar:
+def entity_lines(
+    names: Sequence[str], types: Sequence[str], *, span_of: str = "", described: bool = False, most: int = 40, known: Sequence[str] = ()
+) -> Grammar:
     """Lines `{"name", "type"[, "description"]}`, no name twice.
 
     Without `span_of`, exactly the given names in their order, each with its type (in an order of its own choice the embedded model typed
     0.78 of CoNLL04's names right, so 0.80). With it, the names are suggestions: any word-aligned stretch of that text may be named, and
-    the list ends when the model would rather end or after `most` lines.
+    the list ends when the model would rather end or after `most` lines. Names that are `known` already cannot be listed.
     """
     pieces, longest = ("substring_chars", NAME_CHARACTERS // 3) if is_cjk(span_of) else ("substring_words", NAME_CHARACTERS)
     spans = f'NAME: SPAN & /[^\\s"\\\\]([^\\n"\\\\]{{0,{longest - 2}}}[^\\s"\\\\,.;:，。；：、！？])?/' if span_of else ""
     tail = _description() if described else '"\\"}\\n"'
 
     def following(text: str) -> str | None:
-        seen = [row["name"] for row in parse_lines(text)]
+        seen = [*known, *(row["name"] for row in parse_lines(text))]
         left = [n for n in names if n not in seen]
-        if len(seen) >= most or not (left or span_of) or (span_of and len(text.encode()) > ENTITY_BYTES):
+        if len(seen) - len(known) >= most or not (left or span_of) or (span_of and len(text.encode()) > ENTITY_BYTES):
             return None
         item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left[:1])} "\\", \\"type\\": \\"" {one_of(types)} {tail}'
         if not span_of:
@@ -95,7 +112,7 @@ def entity_lines(names: Sequence[str], types: Sequence[str], *, span_of: str = "
         def lines(value: Any) -> list[str]:
             return [_json({"name": n, "type": value[n]}) + "\n" for n in names]
 
-    return Grammar(content_id("entities", *names, *types, span_of, described, most), following, schema, lines)
+    return Grammar(content_id("entities", *names, *types, span_of, described, most, *known), following, schema, lines)
 
 
 def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, most: int) -> Grammar:
@@ -133,6 +150,52 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
 
 
 _STRENGTH = '"\\", \\"strength\\": " ("10" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9") "}\\n"'
+
+
+STATUSES = ("TRUE", "FALSE", "SUSPECTED")
+NOBODY = "NONE"  # the object of a claim that has none
+SOURCE_CHARACTERS = 200
+
+
+def claim_lines(names: Sequence[str], text: str, *, described: bool = False, most: int = 12) -> Grammar:
+    """Lines `{"subject", "object", "source", "type", "status", "from", "to"[, "description"]}`, none twice.
+
+    Subject and object are two of the names, or the object is NONE; the source is a stretch of the text's words that holds no quotation
+    mark; dates are empty or ISO dates of a year that the text names. The list ends when the model would rather end.
+    """
+    years = sorted(set(re.findall(r"(?<!\d)[12]\d{3}(?!\d)", text)))
+    pieces, shortest = ("substring_chars", 4) if is_cjk(text) else ("substring_words", 12)
+    date = f'(({" | ".join(map(quoted, years))}) ("-" /0[1-9]|1[0-2]/ ("-" /0[1-9]|[12][0-9]|3[01]/)?)?)?' if years else '""'
+    tail = _description() if described else '"\\"}\\n"'
+
+    def following(said: str) -> str | None:
+        rows = parse_lines(said)
+        if len(rows) >= most or len(said.encode()) > CLAIM_BYTES:
+            return None
+        told = " | ".join(quoted(row["source"]) for row in rows)
+        ends = " | ".join(
+            quoted(inside_json(a)) + ' "\\", \\"object\\": \\"" ' + one_of([*(b for b in names if b != a), NOBODY]) for a in names
+        )
+        item = (
+            f'"{{\\"subject\\": \\"" ({ends}) "\\", \\"source\\": \\"" SOURCE "\\", \\"type\\": \\"" KIND "\\", \\"status\\": \\"" '
+            f'("TRUE" | "FALSE" | "SUSPECTED") "\\", \\"from\\": \\"" {date} "\\", \\"to\\": \\"" {date} {tail}'
+        )
+        unseen = f" & ~({told})" if told else ""
+        source = f'SPAN & /[^\\s"\\\\][^\\n"\\\\]{{{shortest},{SOURCE_CHARACTERS}}}/{unseen}'
+        span = json.dumps({pieces: text}, ensure_ascii=False)
+        return f"start: ({item})?\nSOURCE: {source}\nSPAN: %regex {span}\n" + r'KIND: /[^\W\d_][^\n"\\]{1,30}/'
+
+    end, free = {"enum": [*names, NOBODY]}, {"type": "string"}
+    shape = {
+        "subject": {"enum": list(names)},
+        "object": end,
+        "source": free,
+        "type": free,
+        "status": {"enum": ["TRUE", "FALSE", "SUSPECTED"]},
+    }
+    shape |= {"from": free, "to": free} | ({"description": _PROSE} if described else {})
+    schema = _object(items={"type": "array", "items": _object(**shape), "maxItems": most})
+    return Grammar(content_id("claims", *names, text, described, most), following, schema, _items)
 
 
 def cited_lines(marks: Sequence[str], *, most: int) -> Grammar:

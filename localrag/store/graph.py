@@ -133,7 +133,7 @@ def _report(row: dict[str, Any]) -> Report:
 
 def counts(db: Database) -> dict[str, int]:
     """How many rows the main tables hold."""
-    tables = ("documents", "chunks", "entities", "relationships", "claims", "communities", "reports", "failures")
+    tables = ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures", "claims")
     return {t: int(next(db.query(f"SELECT count(*) AS n FROM {t}"))["n"]) for t in tables}
 
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localrag.index.candidates import candidates
-from localrag.index.names import Case
 from localrag.index.communities import communities
-from localrag.index.extract import find_name, name_sentences, nearby_pairs
+from localrag.index.names import Case
+from localrag.index.places import find_name, name_sentences, nearby_pairs
 from localrag.index.report import Sources, report_context
 from localrag.index.resolve import normalise, resolve
 from localrag.records import (

@@ -1,0 +1,51 @@
+"""Where names stand in a text, and which stand near each other."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import combinations
+
+from localrag.text import Span, chunk_sentences, is_cjk
+
+Pair = tuple[str, str]
+
+
+def find_name(text: str, name: str) -> list[Span]:
+    """Every place of `text` that writes `name` as whole words, also across a line break; CJK names need no boundary."""
+    body = r"\s+".join(map(re.escape, name.split()))
+    word = r"[^\W\u3040-\u9fff]"
+    pattern = body if is_cjk(name) else rf"(?<!{word}){body}(?!{word})"
+    return [Span(*m.span()) for m in re.finditer(pattern, text)]
+
+
+def find_names(text: str, names: Sequence[str]) -> dict[str, list[Span]]:
+    """The places of each name in `text`; where one stands inside a longer one's place, as York in New York Times, it is not meant."""
+    places = [(span, name) for name in dict.fromkeys(names) for span in find_name(text, name)]
+    places.sort(key=lambda p: (p[0].start - p[0].end, p[0].start))
+    found: dict[str, list[Span]] = {n: [] for n in names}
+    taken = bytearray(len(text))
+    for span, name in places:
+        if not any(taken[span.start : span.end]):
+            taken[span.start : span.end] = b"\1" * (span.end - span.start)
+            found[name].append(span)
+    return {name: sorted(spans) for name, spans in found.items()}
+
+
+def name_sentences(text: str, names: list[str]) -> dict[str, list[int]]:
+    """For each name, the numbers of the sentences that hold it, ascending."""
+    starts = [span.start for span in chunk_sentences(text)]
+    return {n: sorted({max(0, bisect_right(starts, at.start) - 1) for at in find_name(text, n)}) for n in names}
+
+
+def nearby_pairs(places: dict[str, list[int]]) -> dict[Pair, tuple[int, int]]:
+    """The pairs of names that share a sentence, each with the first one that does as (number, same number).
+
+    A name that shares no sentence with another is paired with those of the adjacent ones: (number, next number).
+    """
+    nearest: dict[Pair, tuple[int, int, int]] = {}
+    for a, b in combinations(places, 2):
+        near = [(abs(i - j), min(i, j), max(i, j)) for i in places[a] for j in places[b] if abs(i - j) <= 1]
+        if near and a not in b and b not in a:  # "Scrooge" inside "Ebenezer Scrooge" is no second entity
+            nearest[a, b] = min(near)
+    linked = {name for pair, (distance, *_) in nearest.items() if distance == 0 for name in pair}
+    return {pair: (i, j) for pair, (distance, i, j) in nearest.items() if distance == 0 or not linked.issuperset(pair)}
