@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -68,6 +68,14 @@ def trim(text: str, span: Span) -> Span:
 def squeeze(text: str) -> str:
     """The text on one line, whitespace runs as single spaces."""
     return " ".join(text.split())
+
+
+def enumeration(names: Sequence[str]) -> str:
+    """ "A, B and C", or 甲、乙和丙 where the names are Chinese."""
+    if len(names) < 2:
+        return "".join(names)
+    comma, last = ("、", "和") if is_cjk("".join(names)) else (", ", " and ")
+    return comma.join(names[:-1]) + last + names[-1]
 
 
 def is_cjk(text: str) -> bool:

@@ -1,6 +1,7 @@
 """The abstractive style, for models that write reliable prose: its mechanics hold with any model, also with the one in the box."""
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_questions, open_for_writing
 from localrag.query import Options, answer
-from localrag.store import graph, ledger
+from localrag.store import corpus, graph, ledger
 from tests.conftest import TOWN
 
 pytestmark = pytest.mark.slow
@@ -21,7 +22,7 @@ def index(tmp_path_factory):
     for name in ("a.md", "b.txt"):
         (folder / name).write_text(TOWN[name], encoding="utf-8")
     with open_for_writing(folder / ".localrag") as opened:
-        project = replace(opened, settings=replace(opened.settings, style="abstractive"))
+        project = replace(opened, settings=replace(opened.settings, style="abstractive", claims=True, max_gleanings=1))
         ledger.save_settings(project.db, settings=project.settings.to_json())
         outcome = asyncio.run(build_index([folder], project, lambda _: None))
         assert not outcome.failures
@@ -44,6 +45,21 @@ def test_descriptions_and_reports_are_written(index):
         assert 0 <= r.rating <= 10
         assert r.findings
         assert all(f.quotes for f in r.findings)
+
+
+def test_claims_are_complete_and_quote_their_source(index):
+    """Every claim has a subject that is an entity, a status, ISO dates or none, and stands at its place in the file."""
+    with open_for_questions(index) as project:
+        claims, known = graph.claims(project.db), {e.id for e in graph.entities(project.db)}
+        path = {c.id: corpus.document_path(project.db, c.id) for c in corpus.all_chunks(project.db)}
+
+    assert claims
+    for c in claims:
+        assert c.subject_id in known
+        assert c.object_id is None or c.object_id in known
+        assert c.status in ("TRUE", "FALSE", "SUSPECTED")
+        assert all(re.fullmatch(r"(\d{4}(-\d{2}(-\d{2})?)?)?", date) for date in (c.since, c.until))
+        assert TOWN[path[c.chunk_id]][c.start : c.end].strip()
 
 
 @pytest.mark.parametrize("mode", ["basic", "local", "global"])

@@ -42,7 +42,7 @@ async def evaluate(
         raise UsageError(f"There is no extractor {extractor!r}.", f"Extractors: {', '.join(EXTRACTORS)}")
     types = TYPES[form]
     settings = replace(settings, entity_types=tuple(dict.fromkeys(types.values())) or settings.entity_types)
-    scores = Scores(types)
+    scores = Scores(types, frozenset() if extractor == "phrases" else frozenset(settings.entity_types))
     tokenizer = Tokenizer(file)
     chunks = [_chunks(d, tokenizer, settings) for d in documents]
     with tempfile.TemporaryDirectory() as folder:

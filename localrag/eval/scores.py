@@ -50,6 +50,7 @@ class Scores:
     """Everything that is counted over a set of documents."""
 
     types: Mapping[str, str] = field(default_factory=dict)  # gold type → type asked for
+    asked: frozenset[str] = frozenset()  # types whose entities count; all, where it is empty
     spans: Tally = field(default_factory=Tally)
     typed: Tally = field(default_factory=Tally)
     relations: Tally = field(default_factory=Tally)
@@ -65,7 +66,7 @@ class Scores:
 
     def add_entities(self, document: GoldDocument, listed: Sequence[ExtractedEntity]) -> None:
         """Count the entities of one document, in the order they were listed, repeats and all."""
-        kinds = {e.name: e.type for e in reversed(listed)}
+        kinds = {e.name: e.type for e in reversed(listed) if e.type in self.asked or not self.asked}
         self.names += len(listed)
         self.verbatim += sum(bool(find_name(document.text, e.name)) for e in listed)
         self.duplicates += len(listed) - len({e.name.casefold() for e in listed})

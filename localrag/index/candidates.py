@@ -19,6 +19,7 @@ _CJK_SUFFIX = frozenset(
     港 岛 镇 市 县 省 村 路 街 巷 河 山 湖 号 学校 公司 委员会 银行 教堂 医院 合作社 报 周报 灯塔 码头 沙洲 协会 法庭 船长 杂货店
     """.split()
 )
+_ARTICLE = re.compile(r"\b[Tt]he\s$")
 ENOUGH = 12  # names of a chunk; where there are fewer, noun phrases fill up
 LIMIT = 24  # names offered for one chunk: the most frequent
 
@@ -35,14 +36,18 @@ def candidates(text: str, case: Case) -> list[str]:
 
 
 def concepts(text: str, names: Sequence[str], case: Case) -> list[str]:
-    """Noun phrases of `text` that recur in its document, those that recur most, where it holds few names; verbatim stretches of it."""
+    """Noun phrases of `text` that recur in its document, those that recur most, where it holds few names; verbatim stretches of it.
+
+    A "the" before one belongs to it: "the surgeon" stands for somebody as a name does.
+    """
     text = case.furniture.blank(text)
     found: dict[str, str] = {}
     words = {word for name in names for word in name.lower().split()}
     for start, end in noun_phrases(text):
         phrase = squeeze(text[start:end])
         if case.phrases[phrase.lower()] > 1 and words.isdisjoint(phrase.lower().split()):
-            found.setdefault(phrase.lower(), phrase)
+            article = _ARTICLE.search(text, 0, start)
+            found.setdefault(phrase.lower(), squeeze(text[article.start() if article else start : end]))
     ranked = sorted(found, key=lambda p: -case.phrases[p] * (1 + p.count(" ")))[: max(0, ENOUGH - len(names))]
     return [found[p] for p in found if p in ranked]
 

@@ -11,14 +11,14 @@ import asyncio
 from collections import defaultdict
 
 from localrag.config import Settings
-from localrag.index.candidates import candidates
+from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case
 from localrag.index.noise import is_noise
-from localrag.index.places import Pair, name_sentences, nearby_pairs
+from localrag.index.places import Pair, in_order, name_sentences, nearby_pairs
 from localrag.index.turns import claims_of, glean
 from localrag.llm import Model, Reply
 from localrag.llm.domain import with_domain
-from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, entity_lines, pair_lines, parse_lines, parse_pairs
+from localrag.llm.grammar import CONCEPT, ENTITY_TOKENS, PAIR_TOKENS, entity_lines, pair_lines, parse_lines, parse_pairs
 from localrag.llm.prompts import load_prompt
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 from localrag.text import Span, chunk_sentences, squeeze
@@ -30,14 +30,15 @@ def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:
     """What an extraction depends on besides its chunk: a change of any redoes it."""
     tasks = ["entities", "relationships"] + ["gleaning", "gleaned"] * bool(settings.max_gleanings) + ["claims"] * settings.claims
     prompts = [with_domain(load_prompt(f"{style}/{name}"), settings.domain, name).hash for name in tasks]
-    return content_id("extract 3", model_fingerprint, style, settings.max_gleanings, *prompts, *settings.entity_types)
+    return content_id("extract 4", model_fingerprint, style, settings.max_gleanings, *prompts, *settings.entity_types)
 
 
 async def extract(chunk: Chunk, case: Case, model: Model, settings: Settings, style: str) -> Extraction:
     """The entities, relationships and, where the settings ask for them, claims of one chunk. Raises what `Model.ask` raises."""
     names = candidates(chunk.text, case)
+    phrases = concepts(chunk.text, names, case)
     run = _extract_described if style == "abstractive" else _extract_sentences
-    entities, relationships, reply = await run(chunk.text, names, model, settings)
+    entities, relationships, reply = await run(chunk.text, names, phrases, model, settings)
     claims = await claims_of(chunk.text, [e.name for e in entities], model, style, reply) if settings.claims else []
     return Extraction(chunk.id, tuple(entities), tuple(relationships), tuple(claims))
 
@@ -45,18 +46,19 @@ async def extract(chunk: Chunk, case: Case, model: Model, settings: Settings, st
 Found = tuple[list[ExtractedEntity], list[ExtractedRelationship], Reply | None]
 
 
-async def _extract_sentences(text: str, names: list[str], model: Model, settings: Settings) -> Found:
+async def _extract_sentences(text: str, names: list[str], phrases: list[str], model: Model, settings: Settings) -> Found:
     """Type each name in the first sentence that has it; relate names where they first come near each other."""
     missed, _ = await glean(text, names, model, settings, "extractive")
     names = [*names, *(e.name for e in missed)]
-    places = name_sentences(text, names)
+    places = name_sentences(text, in_order(text, [*names, *phrases]))
     spans = chunk_sentences(text)
     prompts = {task: with_domain(load_prompt(f"extractive/{task}"), settings.domain, task) for task in ("entities", "relationships")}
 
     async def entities_of(sentence: int, found: list[str]) -> list[ExtractedEntity]:
         start, end = spans[sentence]
-        messages = prompts["entities"].fill(text=squeeze(text[start:end]), types=", ".join(settings.entity_types))
-        reply = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=entity_lines(found, settings.entity_types))
+        messages = prompts["entities"].fill(text=squeeze(text[start:end]), types=", ".join([*settings.entity_types, CONCEPT]))
+        grammar = entity_lines(found, settings.entity_types, phrases=[p for p in phrases if p in found])
+        reply = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
         return [ExtractedEntity(**row) for row in parse_lines(reply.text)]
 
     async def relationships_of(window: Span, pairs: list[Pair]) -> list[ExtractedRelationship]:
@@ -69,24 +71,28 @@ async def _extract_sentences(text: str, names: list[str], model: Model, settings
         return [ExtractedRelationship(*pair) for pair in parse_pairs(reply.text)]
 
     first: defaultdict[int, list[str]] = defaultdict(list)
-    for name in names:
+    for name in places:
         if places[name]:
             first[min(places[name])].append(name)
     windows: defaultdict[Span, list[Pair]] = defaultdict(list)
+    met: list[ExtractedRelationship] = []
     for pair, (i, j) in nearby_pairs(places).items():
+        if not set(pair).isdisjoint(phrases):  # a phrase is related to what it shares a sentence with
+            met += [ExtractedRelationship(*pair)] * (i == j)
+            continue
         windows[Span(spans[i].start, spans[j].end)].append(pair)
     typed, related = await asyncio.gather(
         asyncio.gather(*(entities_of(i, found) for i, found in first.items())),
         asyncio.gather(*(relationships_of(window, pairs) for window, pairs in windows.items())),
     )
-    return [e for part in typed for e in part], [r for part in related for r in part], None
+    return [e for part in typed for e in part], [*(r for part in related for r in part), *met], None
 
 
-async def _extract_described(text: str, names: list[str], model: Model, settings: Settings) -> Found:
+async def _extract_described(text: str, names: list[str], phrases: list[str], model: Model, settings: Settings) -> Found:
     """One conversation: entities with descriptions, the list ending where the model ends it; then described relationships."""
     prompt = with_domain(load_prompt("abstractive/entities"), settings.domain, "")
-    messages = prompt.fill(text=text, types=", ".join(settings.entity_types), names=", ".join(names))
-    grammar = entity_lines(names, settings.entity_types, span_of=text, described=True)
+    messages = prompt.fill(text=text, types=", ".join(settings.entity_types), names=", ".join([*names, *phrases]))
+    grammar = entity_lines([*names, *phrases], settings.entity_types, span_of=text, described=True)
     reply = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
     entities = [e for row in parse_lines(reply.text) if not is_noise((e := ExtractedEntity(**row)).name)]
     missed, after = await glean(text, [e.name for e in entities], model, settings, "abstractive", reply)

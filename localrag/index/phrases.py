@@ -12,11 +12,12 @@ from dataclasses import replace
 from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case
 from localrag.index.places import name_sentences, nearby_pairs
+from localrag.llm.grammar import CONCEPT
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, Graph, content_id
 from localrag.text import chunk_sentences
 
-PHRASES = content_id("phrases 1")  # the recipe: what such an extraction depends on besides its chunk's document
-NAME, CONCEPT = "name", "concept"  # types of what no model has looked at
+PHRASES = content_id("phrases 2")  # the recipe: what such an extraction depends on besides its chunk's document
+NAME = "name"  # the type of a name that no model has looked at
 PRUNED = 0.4  # share of the weakest co-occurrences that are left out, unless one is all that its entity has
 
 

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from localrag.index.load import Skipped, find_files, load
 from localrag.index.names import Case
 from localrag.index.phrases import PHRASES, extract_phrases, weigh_by_pmi
 from localrag.index.resolve import resolve
+from localrag.index.similar import alike_in_meaning, ask_whether_same
 from localrag.index.topics import Topics
 from localrag.llm import CALL_FAILED, in_window
 from localrag.llm.project import Project, choose_style
@@ -243,6 +244,10 @@ async def _graph(project: Project, style: str, tell: Tell) -> None:
     tell("graph", 0, 4)
     chunks = {c.id: c for c in corpus.all_chunks(db)}
     graph = resolve(extractions, chunks, decisions)
+    graph = replace(graph, similar=(*graph.similar, *alike_in_meaning(graph, project.embedder.embed, decisions)))
+    if style == "abstractive" and graph.similar:
+        decisions = await ask_whether_same(graph, entity_quotes(graph, chunks), project.model, decisions)
+        graph = replace(resolve(extractions, chunks, decisions), similar=graph.similar)
     tell("graph", 1, 4)
     graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
     tell("graph", 2, 4)

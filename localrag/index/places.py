@@ -31,6 +31,12 @@ def find_names(text: str, names: Sequence[str]) -> dict[str, list[Span]]:
     return {name: sorted(spans) for name, spans in found.items()}
 
 
+def in_order(text: str, names: Sequence[str]) -> list[str]:
+    """The names by their first place in `text`; those that have none last."""
+    first = {n: min((s.start for s in find_name(text, n)), default=len(text)) for n in names}
+    return sorted(names, key=lambda n: first[n])
+
+
 def name_sentences(text: str, names: list[str]) -> dict[str, list[int]]:
     """For each name, the numbers of the sentences that hold it, ascending."""
     starts = [span.start for span in chunk_sentences(text)]

@@ -13,7 +13,7 @@ from localrag.llm.grammar import json_object
 from localrag.llm.prompts import Prompt, load_prompt
 from localrag.quotes import Vectors, most_central
 from localrag.records import Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
-from localrag.text import squeeze
+from localrag.text import enumeration, is_cjk, squeeze
 
 FINDINGS = 6  # of an extractive report
 MAX_TOKENS = 1600  # of an abstractive report
@@ -139,7 +139,7 @@ def extractive_report(
     chosen = most_central(list(pool.values()), vectors, names, FINDINGS)
     texts = [squeeze(q.text) for q in chosen]
     findings = tuple(Finding(_heading(t, members, sources), t, (q,)) for t, q in zip(texts, chosen, strict=True))
-    rating, why = _weight(community, sources)
+    rating, why = _weight(community, sources, chinese=is_cjk("".join(texts)))
     return Report(
         community.id,
         key,
@@ -154,13 +154,16 @@ def extractive_report(
 def _heading(text: str, members: Sequence[Entity], sources: Sources) -> str:
     """The most connected members that a sentence mentions, by whichever of their names."""
     named = [e.name for e in members if any(squeeze(q.text) == text for q in sources.of_entity.get(e.id, ()))][:3]
-    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named) or members[0].name
+    return enumeration(named) or members[0].name
 
 
-def _weight(community: Community, sources: Sources) -> tuple[float, str]:
+def _weight(community: Community, sources: Sources, *, chinese: bool) -> tuple[float, str]:
     chunks = {q.chunk_id for i in community.entity_ids for q in sources.of_entity.get(i, ())}
     share = len(chunks) / max(1, sources.total_chunks)
-    return round(min(10.0, 1 + 9 * share**0.5), 1), f"Its entities are mentioned in {len(chunks)} of {sources.total_chunks} passages."
+    rating = round(min(10.0, 1 + 9 * share**0.5), 1)
+    if chinese:
+        return rating, f"{sources.total_chunks} 个段落中有 {len(chunks)} 个提到其中的实体。"
+    return rating, f"Its entities are mentioned in {len(chunks)} of {sources.total_chunks} passages."
 
 
 async def abstractive_report(community: Community, elements: Sequence[Element], key: str, model: Model, settings: Settings) -> Report:

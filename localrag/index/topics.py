@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from localrag.text import CJK
+from localrag.text import CJK, enumeration
 
 NAMES, WORDS = 3, 3
 
@@ -47,6 +47,5 @@ class Topics:
 
 def title(names: Sequence[str], words: Sequence[str]) -> str:
     """`Magnus Ostler and Hugh Dunmore: herring, quota, landings`."""
-    first = list(names[:NAMES])
-    who = " and ".join([", ".join(first[:-1]), first[-1]]) if len(first) > 1 else "".join(first)
+    who = enumeration(names[:NAMES])
     return f"{who}: {', '.join(words)}" if words else who

@@ -37,10 +37,11 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What the user decided: names that are one, names that are not; by key."""
+    """What was decided: names that are one, names that are not; by key. `by_model`: those of `same` that the user did not say."""
 
     same: tuple[tuple[str, str], ...] = ()
     different: frozenset[frozenset[str]] = frozenset()
+    by_model: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -68,7 +69,8 @@ def resolve_names(names: Sequence[Name], acronyms: Mapping[Node, str], decisions
             if key in everywhere and (document, key) not in target:
                 target[document, key] = everywhere[key]
     for a, b in decisions.same:
-        target |= {(document, a): (b, "decided by the user", 1.0) for document, own in documents.items() if a in own and a != b}
+        why = ("the model's yes", 0.8) if (a, b) in decisions.by_model else ("decided by the user", 1.0)
+        target |= {(document, a): (b, *why) for document, own in documents.items() if a in own and a != b}
     found = Resolution()
     for document, own in documents.items():
         for key in own:

@@ -14,6 +14,7 @@ from localrag.engine.sampler import Grammar
 from localrag.records import content_id
 from localrag.text import is_cjk
 
+CONCEPT = "thing"  # the type of a noun phrase that is of none of the types asked for
 NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
 ENTITY_BYTES, PAIR_BYTES, PROSE_BYTES = 3500, 2500, 1600  # a list ends after the line that passes this: a small model would fill any limit
@@ -78,13 +79,21 @@ def json_object(schema: dict[str, Any]) -> Grammar:
 
 
 def entity_lines(
-    names: Sequence[str], types: Sequence[str], *, span_of: str = "", described: bool = False, most: int = 40, known: Sequence[str] = ()
+    names: Sequence[str],
+    types: Sequence[str],
+    *,
+    span_of: str = "",
+    described: bool = False,
+    most: int = 40,
+    known: Sequence[str] = (),
+    phrases: Collection[str] = (),
 ) -> Grammar:
     """Lines `{"name", "type"[, "description"]}`, no name twice.
 
     Without `span_of`, exactly the given names in their order, each with its type (in an order of its own choice the embedded model typed
     0.78 of CoNLL04's names right, so 0.80). With it, the names are suggestions: any word-aligned stretch of that text may be named, and
-    the list ends when the model would rather end or after `most` lines. Names that are `known` already cannot be listed.
+    the list ends when the model would rather end or after `most` lines. Names that are `known` already cannot be listed; those that are
+    mere noun `phrases` may also be of the type CONCEPT.
     """
     pieces, longest = ("substring_chars", NAME_CHARACTERS // 3) if is_cjk(span_of) else ("substring_words", NAME_CHARACTERS)
     spans = f'NAME: SPAN & /[^\\s"\\\\]([^\\n"\\\\]{{0,{longest - 2}}}[^\\s"\\\\,.;:，。；：、！？])?/' if span_of else ""
@@ -95,7 +104,8 @@ def entity_lines(
         left = [n for n in names if n not in seen]
         if len(seen) - len(known) >= most or not (left or span_of) or (span_of and len(text.encode()) > ENTITY_BYTES):
             return None
-        item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left[:1])} "\\", \\"type\\": \\"" {one_of(types)} {tail}'
+        kinds = [*types, CONCEPT] if left and left[0] in phrases and CONCEPT not in types else types
+        item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left[:1])} "\\", \\"type\\": \\"" {one_of(kinds)} {tail}'
         if not span_of:
             return f"start: {item}"
         unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
@@ -107,12 +117,12 @@ def entity_lines(
         schema = _object(items={"type": "array", "items": _object(name=name, type=kind, **prose), "maxItems": most})
         lines = _items
     else:
-        schema = _object(**dict.fromkeys(names, kind))
+        schema = _object(**{n: {"enum": [*types, CONCEPT]} if n in phrases else kind for n in names})
 
         def lines(value: Any) -> list[str]:
             return [_json({"name": n, "type": value[n]}) + "\n" for n in names]
 
-    return Grammar(content_id("entities", *names, *types, span_of, described, most, *known), following, schema, lines)
+    return Grammar(content_id("entities", *names, *types, span_of, described, most, *known, "phrases", *phrases), following, schema, lines)
 
 
 def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, most: int) -> Grammar:

@@ -16,7 +16,7 @@ from localrag.query.context import (
 from localrag.query.write import write_prose
 from localrag.records import Chunk, Entity, Quote, Relationship
 from localrag.store import corpus, graph, vectors
-from localrag.text import squeeze
+from localrag.text import enumeration, is_cjk, squeeze
 
 ENTITIES, RELATIONSHIPS = 10, 10  # entities chosen; relationships to outside entities per chosen one
 BUDGET = 2400  # tokens: 15 % reports, 35 % entities and relationships, 50 % passages
@@ -41,7 +41,10 @@ async def ask_local(question: Question, project: Project) -> Draft:
 
 
 def _opening(named: list[Entity]) -> str:
-    return "What the documents say about " + ", ".join(e.name for e in named) + ":" if named else ""
+    names = enumeration([e.name for e in named])
+    if is_cjk(names):
+        return f"文档中关于{names}的内容："
+    return f"What the documents say about {names}:" if names else ""
 
 
 def _passages(question: Question, project: Project, about: list[Entity]) -> list[Chunk]:
