@@ -80,13 +80,17 @@ class ExtractedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What was found in one chunk; `by` says by whom: "model", or "phrases" where no model has read it yet."""
+    """What was found in one chunk; `by` says by whom: "model", or "phrases" where no model has read it yet.
+
+    `noise` is the number of capitalised words and runs of the chunk that are no names: sentence beginnings, weekdays, page furniture.
+    """
 
     chunk_id: str
     entities: tuple[ExtractedEntity, ...]
     relationships: tuple[ExtractedRelationship, ...]
     claims: tuple[ExtractedClaim, ...] = ()
     by: str = "model"
+    noise: int = 0
 
 
 @dataclass(frozen=True, slots=True)

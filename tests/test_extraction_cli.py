@@ -49,7 +49,7 @@ def test_the_model_replaces_what_was_found_without_it(copied):
 
     assert done.returncode == 0, done.stderr
     assert "name" in before
-    assert after <= {"person", "organization", "place", "event"}
+    assert after <= {"person", "organization", "place", "event", "thing"}
 
 
 def test_merges_are_listed_undone_and_added(copied):

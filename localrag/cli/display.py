@@ -119,6 +119,8 @@ def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
             f"relationships · {counts['communities']} communities · {counts['reports']} reports in {duration(seconds)} "
             f"({project.model.calls} calls, {project.model.output_tokens} tokens written)"
         )
+        merged, noise = len(graph.merges(project.db, done=True)), corpus.noise(project.db)
+        say(f"{merged} names made part of others (localrag merges list) · {noise} capitalised words left out as no names")
         if line := engine_line(project.model.report()):
             say(line)
     if outcome.skipped:
@@ -220,6 +222,9 @@ def print_status(found: dict[str, Any]) -> None:
     for key in ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures"):
         levels = " (" + ", ".join(f"level {n}: {c}" for n, c in found["communities_per_level"].items()) + ")"
         table.add_row(key, str(found[key]) + (levels if key == "communities" and found[key] else ""))
+    table.add_row("claims", str(found["claims"]))
+    table.add_row("merged", f"{found['merged']} names (localrag merges list)")
+    table.add_row("noise", f"{found['noise']} capitalised words that are no names")
     spent = found["spent"]
     table.add_row("spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written")
     for kind, model in found["models"].items():

@@ -47,7 +47,8 @@ def concepts(text: str, names: Sequence[str], case: Case) -> list[str]:
         phrase = squeeze(text[start:end])
         if case.phrases[phrase.lower()] > 1 and words.isdisjoint(phrase.lower().split()):
             article = _ARTICLE.search(text, 0, start)
-            found.setdefault(phrase.lower(), squeeze(text[article.start() if article else start : end]))
+            written = squeeze(text[article.start() if article else start : end])
+            found.setdefault(phrase.lower(), "the " + written[4:] if article else written)
     ranked = sorted(found, key=lambda p: -case.phrases[p] * (1 + p.count(" ")))[: max(0, ENOUGH - len(names))]
     return [found[p] for p in found if p in ranked]
 

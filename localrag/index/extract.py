@@ -18,7 +18,7 @@ from localrag.index.places import Pair, in_order, name_sentences, nearby_pairs
 from localrag.index.turns import claims_of, glean
 from localrag.llm import Model, Reply
 from localrag.llm.domain import with_domain
-from localrag.llm.grammar import CONCEPT, ENTITY_TOKENS, PAIR_TOKENS, entity_lines, pair_lines, parse_lines, parse_pairs
+from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, THING, entity_lines, pair_lines, parse_lines, parse_pairs
 from localrag.llm.prompts import load_prompt
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 from localrag.text import Span, chunk_sentences, squeeze
@@ -56,7 +56,7 @@ async def _extract_sentences(text: str, names: list[str], phrases: list[str], mo
 
     async def entities_of(sentence: int, found: list[str]) -> list[ExtractedEntity]:
         start, end = spans[sentence]
-        messages = prompts["entities"].fill(text=squeeze(text[start:end]), types=", ".join([*settings.entity_types, CONCEPT]))
+        messages = prompts["entities"].fill(text=squeeze(text[start:end]), types=", ".join([*settings.entity_types, THING]))
         grammar = entity_lines(found, settings.entity_types, phrases=[p for p in phrases if p in found])
         reply = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
         return [ExtractedEntity(**row) for row in parse_lines(reply.text)]

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from localrag.index.candidates import candidates, concepts
-from localrag.index.names import Case
+from localrag.index.names import Case, count_noise
 from localrag.index.places import name_sentences, nearby_pairs
-from localrag.llm.grammar import CONCEPT
+from localrag.llm.grammar import THING
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, Graph, content_id
 from localrag.text import chunk_sentences
 
-PHRASES = content_id("phrases 2")  # the recipe: what such an extraction depends on besides its chunk's document
+PHRASES = content_id("phrases 3")  # the recipe: what such an extraction depends on besides its chunk's document
 NAME = "name"  # the type of a name that no model has looked at
 PRUNED = 0.4  # share of the weakest co-occurrences that are left out, unless one is all that its entity has
 
@@ -26,8 +26,15 @@ def extract_phrases(chunk: Chunk, case: Case) -> Extraction:
     names = candidates(chunk.text, case)
     phrases = concepts(chunk.text, names, case)
     pairs = nearby_pairs(name_sentences(chunk.text, [*names, *phrases]))
-    entities = [ExtractedEntity(n, NAME) for n in names] + [ExtractedEntity(p, CONCEPT) for p in phrases]
-    return Extraction(chunk.id, tuple(entities), tuple(ExtractedRelationship(a, b) for a, b in pairs), by="phrases")
+    entities = [ExtractedEntity(n, NAME) for n in names] + [ExtractedEntity(p, THING) for p in phrases]
+    return Extraction(
+        chunk.id,
+        tuple(entities),
+        tuple(ExtractedRelationship(a, b) for a, b in pairs),
+        (),
+        "phrases",
+        max(0, count_noise(chunk.text, case)),
+    )
 
 
 def weigh_by_pmi(graph: Graph, chunks: Mapping[str, Chunk], unread: set[str]) -> Graph:

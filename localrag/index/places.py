@@ -11,8 +11,12 @@ Pair = tuple[str, str]
 
 
 def find_name(text: str, name: str) -> list[Span]:
-    """Every place of `text` that writes `name` as whole words, also across a line break; CJK names need no boundary."""
-    body = r"\s+".join(map(re.escape, name.split()))
+    """Every place of `text` that writes `name` as whole words, also across a line break; CJK names need no boundary.
+
+    A leading "the" may begin a sentence.
+    """
+    first, *rest = name.split() or [name]
+    body = r"\s+".join(["[Tt]he" if rest and first in ("the", "The") else re.escape(first), *map(re.escape, rest)])
     word = r"[^\W\u3040-\u9fff]"
     pattern = body if is_cjk(name) else rf"(?<!{word}){body}(?!{word})"
     return [Span(*m.span()) for m in re.finditer(pattern, text)]

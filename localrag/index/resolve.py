@@ -8,7 +8,7 @@ from localrag.index.places import find_names, name_sentences, nearby_pairs
 from localrag.index.spelling import defined_acronyms, normalise
 from localrag.index.variants import Decisions, Name, Node, Resolution, resolve_names, split_homonyms
 from localrag.records import Chunk, Claim, Entity, Evidence, Extraction, Graph, Mention, Relationship, content_id
-from localrag.text import Span, chunk_sentences
+from localrag.text import Span, chunk_sentences, squeeze
 
 
 @dataclass(slots=True)
@@ -61,8 +61,10 @@ def _gather(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk]) -> t
             if e.description:
                 one.descriptions[e.description] = None
             for span in found[e.name]:
-                one.texts[e.name] += chunk.text[span.start : span.end] == e.name
-                one.places.append((chunk, e.name, span))
+                written = chunk.text[span.start : span.end]
+                if squeeze(written) == written:
+                    one.texts[written] += 1
+                one.places.append((chunk, squeeze(written), span))
         for short, long in defined_acronyms(chunk.text, found).items():
             acronyms[chunk.document_id, short] = long
     return {node: v for node, v in votes.items() if v.types}, acronyms

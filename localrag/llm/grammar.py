@@ -14,7 +14,7 @@ from localrag.engine.sampler import Grammar
 from localrag.records import content_id
 from localrag.text import is_cjk
 
-CONCEPT = "thing"  # the type of a noun phrase that is of none of the types asked for
+THING = "thing"  # the type of a noun phrase that is of none of the types asked for
 NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
 ENTITY_BYTES, PAIR_BYTES, PROSE_BYTES = 3500, 2500, 1600  # a list ends after the line that passes this: a small model would fill any limit
@@ -93,7 +93,7 @@ def entity_lines(
     Without `span_of`, exactly the given names in their order, each with its type (in an order of its own choice the embedded model typed
     0.78 of CoNLL04's names right, so 0.80). With it, the names are suggestions: any word-aligned stretch of that text may be named, and
     the list ends when the model would rather end or after `most` lines. Names that are `known` already cannot be listed; those that are
-    mere noun `phrases` may also be of the type CONCEPT.
+    mere noun `phrases` may also be of the type THING.
     """
     pieces, longest = ("substring_chars", NAME_CHARACTERS // 3) if is_cjk(span_of) else ("substring_words", NAME_CHARACTERS)
     spans = f'NAME: SPAN & /[^\\s"\\\\]([^\\n"\\\\]{{0,{longest - 2}}}[^\\s"\\\\,.;:，。；：、！？])?/' if span_of else ""
@@ -104,7 +104,7 @@ def entity_lines(
         left = [n for n in names if n not in seen]
         if len(seen) - len(known) >= most or not (left or span_of) or (span_of and len(text.encode()) > ENTITY_BYTES):
             return None
-        kinds = [*types, CONCEPT] if left and left[0] in phrases and CONCEPT not in types else types
+        kinds = [*types, THING] if left and left[0] in phrases and THING not in types else types
         item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left[:1])} "\\", \\"type\\": \\"" {one_of(kinds)} {tail}'
         if not span_of:
             return f"start: {item}"
@@ -117,7 +117,7 @@ def entity_lines(
         schema = _object(items={"type": "array", "items": _object(name=name, type=kind, **prose), "maxItems": most})
         lines = _items
     else:
-        schema = _object(**{n: {"enum": [*types, CONCEPT]} if n in phrases else kind for n in names})
+        schema = _object(**{n: {"enum": [*types, THING]} if n in phrases else kind for n in names})
 
         def lines(value: Any) -> list[str]:
             return [_json({"name": n, "type": value[n]}) + "\n" for n in names]

@@ -118,4 +118,10 @@ def _extraction(chunk_id: str, result: dict[str, Any]) -> Extraction:
         tuple(ExtractedRelationship(**r) for r in result["relationships"]),
         tuple(ExtractedClaim(**c) for c in result.get("claims", ())),
         result.get("by", "model"),
+        result.get("noise", 0),
     )
+
+
+def noise(db: Database) -> int:
+    """How many capitalised words and runs were found to be no names."""
+    return int(next(db.query("SELECT coalesce(sum(json_extract(result, '$.noise')), 0) AS n FROM extractions"))["n"])

@@ -18,6 +18,8 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
         "communities_per_level": graph.communities_per_level(db),
         "skipped": [{"path": path, "reason": reason} for path, reason in corpus.skipped(db)],
         "failed": [{"stage": f.stage, "subject": f.subject, "reason": f.reason} for f in ledger.failures(db)],
+        "noise": corpus.noise(db),
+        "merged": len(graph.merges(db, done=True)),
         "run": {k: run[k] for k in ("state", "stage", "done", "total", "started_at", "ended_at", "figures")} if run else None,
         "spent": ledger.spent(db),
         "models": {kind: bound[kind] for kind in ("chat_model", "embedder") if kind in bound},
