@@ -38,7 +38,7 @@ def candidates(text: str, case: Case) -> list[str]:
 def concepts(text: str, names: Sequence[str], case: Case) -> list[str]:
     """Noun phrases of `text` that recur in its document, those that recur most, where it holds few names; verbatim stretches of it.
 
-    A "the" before one belongs to it: "the surgeon" stands for somebody as a name does.
+    A "the" before one belongs to it: "the surgeon" stands for somebody as a name does, "a surgeon" for anybody.
     """
     text = case.furniture.blank(text)
     found: dict[str, str] = {}
@@ -48,7 +48,8 @@ def concepts(text: str, names: Sequence[str], case: Case) -> list[str]:
         if case.phrases[phrase.lower()] > 1 and words.isdisjoint(phrase.lower().split()):
             article = _ARTICLE.search(text, 0, start)
             written = squeeze(text[article.start() if article else start : end])
-            found.setdefault(phrase.lower(), "the " + written[4:] if article else written)
+            if article or phrase.lower() not in found:
+                found[phrase.lower()] = "the " + written[4:] if article else written
     ranked = sorted(found, key=lambda p: -case.phrases[p] * (1 + p.count(" ")))[: max(0, ENOUGH - len(names))]
     return [found[p] for p in found if p in ranked]
 
