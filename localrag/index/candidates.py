@@ -1,10 +1,13 @@
 """Names a text might hold, found without a model: capitalised runs, and what a Chinese dictionary marks as names.
 
-A small model lists few names unasked and never knows when to stop; shown candidates it sorts and types them well. Measured with the
-embedded model on 40 CoNLL04 sentences, entity spans: listing freely from the text's spans F1 0.17, typing candidates F1 0.66.
+A small model lists few names unasked and never knows when to stop; shown candidates it types them well. Measured with the embedded model,
+entity spans of CoNLL04: listing freely from the text's spans F1 0.17 (40 sentences), typing candidates F1 0.70 (200). It cannot reject:
+allowed to call a capitalised candidate no entity, it was wrong 33 times of 49. Of noun phrases it can: those it called things were no
+mention of LitBank's 9 times in 10, definite ones it called persons or places were 6 times in 10.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from localrag.index.names import Case, capitalised
@@ -27,12 +30,12 @@ LIMIT = 24  # names offered for one chunk: the most frequent
 def candidates(text: str, case: Case) -> list[str]:
     """The likely names in `text`, in the order of their first occurrence; each, whitespace squeezed, is a stretch of it."""
     text = case.furniture.blank(text)
-    found: dict[str, int] = {}
+    found: dict[str, Counter[str]] = {}
     for name in [*capitalised(text, case), *(_chinese(text) if is_cjk(text) else ())]:
         if not is_noise(name):
-            found[name] = found.get(name, 0) + 1
-    kept = sorted(found, key=lambda n: -found[n])[:LIMIT]
-    return [n for n in found if n in kept]
+            found.setdefault(name.casefold(), Counter())[name] += 1
+    kept = sorted(found, key=lambda n: -found[n].total())[:LIMIT]
+    return [found[n].most_common(1)[0][0] for n in found if n in kept]
 
 
 def concepts(text: str, names: Sequence[str], case: Case) -> list[str]:
