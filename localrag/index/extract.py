@@ -11,6 +11,7 @@ import asyncio
 from collections import defaultdict
 
 from localrag.config import Settings
+from localrag.errors import EngineFailed
 from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case
 from localrag.index.noise import is_noise
@@ -37,9 +38,16 @@ async def extract(chunk: Chunk, case: Case, model: Model, settings: Settings, st
     """The entities, relationships and, where the settings ask for them, claims of one chunk. Raises what `Model.ask` raises."""
     names = candidates(chunk.text, case)
     phrases = concepts(chunk.text, names, case)
-    run = _extract_described if style == "abstractive" else _extract_sentences
-    entities, relationships, reply = await run(chunk.text, names, phrases, model, settings)
-    claims = await claims_of(chunk.text, [e.name for e in entities], model, style, reply) if settings.claims else []
+    try:
+        run = _extract_described if style == "abstractive" else _extract_sentences
+        entities, relationships, reply = await run(chunk.text, names, phrases, model, settings)
+    except EngineFailed:  # it began a name that nothing new can end; names found beforehand cannot be begun wrongly
+        if style != "abstractive":
+            raise
+        entities, relationships, reply = await _extract_sentences(chunk.text, names, phrases, model, settings)
+    claims = (
+        await claims_of(chunk.text, [e.name for e in entities], model, style if reply else "extractive", reply) if settings.claims else []
+    )
     return Extraction(chunk.id, tuple(entities), tuple(relationships), tuple(claims))
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from localrag.config import Settings
+from localrag.errors import EngineFailed
 from localrag.index.noise import is_noise
 from localrag.index.places import find_name
 from localrag.llm import Model, Reply
 from localrag.llm.grammar import CLAIM_TOKENS, ENTITY_TOKENS, NOBODY, choice, claim_lines, entity_lines, parse_lines
 from localrag.llm.prompts import load_prompt
 from localrag.records import ExtractedClaim, ExtractedEntity
-from localrag.text import squeeze
+from localrag.text import is_cjk, squeeze
 
 
 async def glean(
@@ -32,7 +33,10 @@ async def glean(
             break
         more = load_prompt(f"{style}/gleaned").fill(**({} if described else {"types": types}))
         grammar = entity_lines([], settings.entity_types, span_of=text, described=described, known=known)
-        reply = await model.ask("gleaning", more, max_tokens=ENTITY_TOKENS, after=missed, grammar=grammar)
+        try:
+            reply = await model.ask("gleaning", more, max_tokens=ENTITY_TOKENS, after=missed, grammar=grammar)
+        except EngineFailed:  # it began a name that nothing new can end: what was found before counts
+            break
         rows = [ExtractedEntity(**row) for row in parse_lines(reply.text)]
         found += [e for e in rows if not is_noise(e.name) and find_name(text, e.name)]
         if described:
@@ -56,11 +60,15 @@ async def claims_of(text: str, names: Sequence[str], model: Model, style: str, a
     flat, described = squeeze(text), style == "abstractive"
     prompt = load_prompt(f"{style}/claims")
     messages = prompt.fill() if after is not None else prompt.fill(text=flat, names=", ".join(names))
-    reply = await model.ask("claims", messages, max_tokens=CLAIM_TOKENS, after=after, grammar=claim_lines(names, flat, described=described))
+    grammar = claim_lines(names, flat, described=described)
+    try:
+        reply = await model.ask("claims", messages, max_tokens=CLAIM_TOKENS, after=after, grammar=grammar)
+    except EngineFailed:  # it began a source that nothing new can end
+        return []
     found = []
     for row in parse_lines(reply.text):
         places = find_name(text, row["source"])
-        if places:
+        if places and len(row["source"]) >= (4 if is_cjk(text) else 12):
             target = "" if row["object"] == NOBODY else row["object"]
             about = row.get("description") or row["source"]
             kind, start, end = row["type"].strip().lower(), places[0].start, places[0].end

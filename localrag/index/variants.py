@@ -10,14 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from rapidfuzz import fuzz
+import numpy as np
+from rapidfuzz import fuzz, process
 
 from localrag.index.nouns import word_tag
 from localrag.index.spelling import COMPANY, FEMALE, STATES, TITLES, normalise, without_company, without_titles
 from localrag.records import Merge
 
 SIMILAR = 85.0  # of 100: names of one type whose spelling is at least so alike are left open
-DOMINANT = 2
+MOST = 200  # such pairs, the most alike first
+DOMINANT = 2  # times as often as any other must a name stand to be meant by a shorter one
 BLOCK = 400  # names of one block that are compared with each other: the most frequent
 
 Node = tuple[str, str]  # document, key
@@ -123,14 +125,16 @@ class _Lookup:
         self.by_first: defaultdict[str, list[str]] = defaultdict(list)
         self.by_initials: defaultdict[str, list[str]] = defaultdict(list)
         self.by_company: defaultdict[str, list[str]] = defaultdict(list)
-        self.by_core: defaultdict[str, list[str]] = defaultdict(list)
+        self.by_end: defaultdict[str, list[str]] = defaultdict(list)
+        self.by_joined: defaultdict[str, list[str]] = defaultdict(list)
         for key, name in names.items():
             core = without_titles(key)
             words = core.split()
-            self.by_core[core].append(key)
             self.by_company[without_company(key)].append(key)
             if len(words) > 1:
                 self.by_initials[_initials(name.text)].append(key)
+                self.by_end[key.rsplit(" ", 1)[1]].append(key)
+                self.by_joined[key.replace(" ", "")].append(key)
                 if is_person(name) and FEMALE.isdisjoint(key.split()[:1]):
                     self.by_last[words[-1]].append(key)
                     self.by_first[words[0]].append(key)
@@ -178,11 +182,11 @@ def _options(name: Name, names: Mapping[str, Name], lookup: _Lookup, *, one_docu
     if key in STATES:
         yield "the same state", 0.95, [STATES[key]] if STATES[key] in names else []
     if one_document and name.type != "person":
-        alike = [o for o, other in names.items() if other.type == name.type]
-        yield "written apart", 0.95, [o for o in alike if " " in o and o.replace(" ", "") == key]
+        yield "written apart", 0.95, [o for o in lookup.by_joined[key] if names[o].type == name.type]
         if " " not in key and _is_word(key):
-            yield "end of a longer name", 0.8, [o for o in alike if o.endswith(" " + key)]
-        yield "kind of place", 0.9, [o for o in alike if o == _KIND_OF_PLACE.sub("", key)]
+            yield "end of a longer name", 0.8, [o for o in lookup.by_end[key] if names[o].type == name.type]
+        bare = _KIND_OF_PLACE.sub("", key)
+        yield "kind of place", 0.9, [bare] if bare in names and names[bare].type == name.type else []
 
 
 _KIND_OF_PLACE = re.compile(r"^(?:kingdom|republic|free state|state|city|town|commonwealth|island) of | islands$")
@@ -240,12 +244,13 @@ def _similar(corpus: Mapping[str, Name], entity_of: Mapping[Node, str], decision
     pairs = []
     for every in blocks.values():
         block = sorted(every, key=lambda n: (-n.count, n.key))[:BLOCK]
-        for i, a in enumerate(block):
-            for b in block[i + 1 :]:
-                score = fuzz.ratio(a.key, b.key, score_cutoff=SIMILAR)
-                if score and _digits(a.key) == _digits(b.key) and frozenset((a.key, b.key)) not in decisions.different:
-                    pairs.append((score, a, b))
-    for score, a, b in sorted(pairs, key=lambda p: (-p[0], p[1].key, p[2].key)):
+        keys = [n.key for n in block]
+        scores = process.cdist(keys, keys, scorer=fuzz.ratio, score_cutoff=SIMILAR)
+        for i, j in np.argwhere(np.triu(scores, 1) > 0):
+            a, b = block[int(i)], block[int(j)]
+            if _digits(a.key) == _digits(b.key) and frozenset((a.key, b.key)) not in decisions.different:
+                pairs.append((float(scores[i, j]), a, b))
+    for score, a, b in sorted(pairs, key=lambda p: (-p[0], p[1].key, p[2].key))[:MOST]:
         yield Merge(b.text, a.key, a.text, "spelt alike", round(score / 100, 2))
 
 

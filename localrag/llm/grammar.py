@@ -15,6 +15,8 @@ from localrag.records import content_id
 from localrag.text import is_cjk
 
 THING = "thing"  # the type of a noun phrase that is of none of the types asked for
+LONGEST_WORD = 40  # characters; longer ones, of base64 or addresses, are no part of names
+NAME_WORDS = 8
 NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
 ENTITY_BYTES, PAIR_BYTES, PROSE_BYTES = 3500, 2500, 1600  # a list ends after the line that passes this: a small model would fill any limit
@@ -95,8 +97,7 @@ def entity_lines(
     the list ends when the model would rather end or after `most` lines. Names that are `known` already cannot be listed; those that are
     mere noun `phrases` may also be of the type THING.
     """
-    pieces, longest = ("substring_chars", NAME_CHARACTERS // 3) if is_cjk(span_of) else ("substring_words", NAME_CHARACTERS)
-    spans = f'NAME: SPAN & /[^\\s"\\\\]([^\\n"\\\\]{{0,{longest - 2}}}[^\\s"\\\\,.;:，。；：、！？])?/' if span_of else ""
+    spans = f"NAME: SPAN & {_stretch(span_of, NAME_WORDS, NAME_CHARACTERS // 3)}" if span_of else ""
     tail = _description() if described else '"\\"}\\n"'
 
     def following(text: str) -> str | None:
@@ -109,7 +110,7 @@ def entity_lines(
         if not span_of:
             return f"start: {item}"
         unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
-        return f"start: ({item})?\n{spans}{unseen}\nSPAN: %regex {json.dumps({pieces: span_of}, ensure_ascii=False)}"
+        return f"start: ({item})?\n{spans}{unseen}\n{_span(span_of)}"
 
     kind, prose = {"enum": list(types)}, {"description": _PROSE} if described else {}
     if span_of:
@@ -164,7 +165,27 @@ _STRENGTH = '"\\", \\"strength\\": " ("10" | "1" | "2" | "3" | "4" | "5" | "6" |
 
 STATUSES = ("TRUE", "FALSE", "SUSPECTED")
 NOBODY = "NONE"  # the object of a claim that has none
-SOURCE_CHARACTERS = 200
+SOURCE_WORDS, SOURCE_CHARACTERS = 30, 80
+
+
+def _span(text: str) -> str:
+    """The rule SPAN: any word-aligned stretch of a text, of characters where it is Chinese. Words longer than LONGEST_WORD are left out."""
+    if is_cjk(text):
+        return "SPAN: %regex " + json.dumps({"substring_chars": text}, ensure_ascii=False)
+    kept = " ".join(word for word in re.split(r"[ \t]+", text) if max(map(len, word.split("\n"))) <= LONGEST_WORD)
+    return "SPAN: %regex " + json.dumps({"substring_words": kept}, ensure_ascii=False)
+
+
+def _stretch(text: str, words: int, characters: int) -> str:
+    """What a stretch may look like: so many words of one line (or characters of a Chinese text), no quotation mark, no point at its end.
+
+    Its length is counted in words because a limit inside a word would leave nothing that may follow.
+    """
+    end = r'[^\s"\\,.;:，。；：、！？]'
+    if is_cjk(text):
+        return rf'/[^\s"\\]([^\n"\\]{{0,{characters - 2}}}{end})?/'
+    word = rf'[^\s"\\]{{1,{LONGEST_WORD}}}'
+    return rf'/(\w[^\s"\\]{{0,{LONGEST_WORD}}} ({word} ){{0,{words - 2}}})?[^\s"\\]{{0,{LONGEST_WORD}}}{end}/'
 
 
 def claim_lines(names: Sequence[str], text: str, *, described: bool = False, most: int = 12) -> Grammar:
@@ -174,7 +195,6 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
     mark; dates are empty or ISO dates of a year that the text names. The list ends when the model would rather end.
     """
     years = sorted(set(re.findall(r"(?<!\d)[12]\d{3}(?!\d)", text)))
-    pieces, shortest = ("substring_chars", 4) if is_cjk(text) else ("substring_words", 12)
     date = f'(({" | ".join(map(quoted, years))}) ("-" /0[1-9]|1[0-2]/ ("-" /0[1-9]|[12][0-9]|3[01]/)?)?)?' if years else '""'
     tail = _description() if described else '"\\"}\\n"'
 
@@ -191,9 +211,8 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
             f'("TRUE" | "FALSE" | "SUSPECTED") "\\", \\"from\\": \\"" {date} "\\", \\"to\\": \\"" {date} {tail}'
         )
         unseen = f" & ~({told})" if told else ""
-        source = f'SPAN & /[^\\s"\\\\][^\\n"\\\\]{{{shortest},{SOURCE_CHARACTERS}}}/{unseen}'
-        span = json.dumps({pieces: text}, ensure_ascii=False)
-        return f"start: ({item})?\nSOURCE: {source}\nSPAN: %regex {span}\n" + r'KIND: /[^\W\d_][^\n"\\]{1,30}/'
+        source = f"SPAN & {_stretch(text, SOURCE_WORDS, SOURCE_CHARACTERS)}{unseen}"
+        return f"start: ({item})?\nSOURCE: {source}\n{_span(text)}\n" + r'KIND: /[^\W\d_][^\n"\\]{1,30}/'
 
     end, free = {"enum": [*names, NOBODY]}, {"type": "string"}
     shape = {
