@@ -70,7 +70,7 @@ async def _tune(project: "Project", passages: int, selection: str, types: tuple[
         kept = tuple(e for e in domain.examples if {t for _, t in e.entities} <= set(types))
         domain = replace(domain, entity_types=types, examples=kept)
     after = project.settings.with_domain(domain)
-    return domain, await compare(sampled[:held] or sampled, cases, project.model, project.settings, after, style)
+    return domain, await compare(sampled[:held] or sampled, cases[:held] or cases, project.model, project.settings, after, style)
 
 
 def _show(domain: "Domain", compared: "list[Compared]") -> None:
