@@ -85,7 +85,7 @@ def test_tuning_is_shown_written_and_undone(copied):
     assert "entity types" in done.stdout
     assert "before" in done.stdout
     assert "entity_types" in written.read_text(encoding="utf-8")
-    written.write_text(written.read_text(encoding="utf-8") + "\nnonsense = 1\n", encoding="utf-8")
+    written.write_text("nonsense = 1\n" + written.read_text(encoding="utf-8"), encoding="utf-8")
     assert "unknown nonsense" in run_localrag("index", "docs", cwd=copied).stderr
     assert run_localrag("tune", "--undo", cwd=copied).returncode == 0
     assert not written.exists()

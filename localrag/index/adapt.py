@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from localrag.config import Domain, Example, Settings
 from localrag.index.extract import extract
 from localrag.index.names import Case
+from localrag.index.nouns import is_english
 from localrag.index.places import find_name
 from localrag.llm import Model
 from localrag.llm.grammar import choice, line, word_lines
@@ -55,11 +56,16 @@ async def adapt(sampled: Sequence[Chunk], cases: Sequence[Case], model: Model, s
     """The domain of the sampled chunks: subject, reader, language, what matters, entity types, examples.
 
     Entity types are those in use and what at least a third of the passages agree on besides; an example is a sentence with what the
-    model extracted from it. Raises what `Model.ask` raises.
+    model extracted from it. A model too small for prose gives language and types only, and the subject is the noun phrases that recur
+    most: its own prose and examples were made up ("a doctor who reviews the town"). Raises what `Model.ask` raises.
     """
     passages = [squeeze(c.text)[:PASSAGE] for c in sampled]
-    about = await _line("about", model, text=passages[0] if len(passages) == 1 else " … ".join(p[: PASSAGE // 3] for p in passages[:4]))
-    persona, rating = await asyncio.gather(_line("persona", model, about=about), _line("rating", model, about=about))
+    writes = style == "abstractive"
+    if writes:
+        about = await _line("about", model, text=" … ".join(p[: PASSAGE // 3] for p in passages[:4]))
+        persona, rating = await asyncio.gather(_line("persona", model, about=about), _line("rating", model, about=about))
+    else:
+        about, persona, rating = ", ".join(p for p, _ in sum((c.phrases for c in cases), Counter[str]()).most_common(5)), "", ""
     languages, lists = await asyncio.gather(
         asyncio.gather(*(_language(p, model) for p in passages)), asyncio.gather(*(_types(p, model) for p in passages))
     )
@@ -67,6 +73,8 @@ async def adapt(sampled: Sequence[Chunk], cases: Sequence[Case], model: Model, s
     agreed = [kind for kind, n in votes.most_common() if n * 3 >= len(passages) and n > 1]
     types = (*settings.entity_types, *agreed)[: max(TYPES, len(settings.entity_types))]
     domain = Domain(about, persona, Counter(languages).most_common(1)[0][0], rating, types)
+    if not writes:
+        return domain
     adapted = settings.with_domain(domain)
     found = await asyncio.gather(*(extract(c, case, model, adapted, style) for c, case in zip(sampled, cases, strict=True)))
     examples = [e for c, x in zip(sampled, found, strict=True) if (e := _example(c, x)) is not None]
@@ -90,8 +98,8 @@ async def _line(task: str, model: Model, **values: str) -> str:
 
 
 async def _language(passage: str, model: Model) -> str:
-    if is_cjk(passage):
-        return "Chinese"
+    if is_cjk(passage) or is_english(passage):
+        return "Chinese" if is_cjk(passage) else "English"
     reply = await model.ask("tune", load_prompt("tune/language").fill(text=passage), max_tokens=8, grammar=choice(LANGUAGES))
     return reply.text
 

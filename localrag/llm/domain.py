@@ -34,7 +34,8 @@ def read_domain(folder: Path) -> Domain:
 
 def _domain(values: dict[str, Any]) -> Domain:
     known = {"about", "persona", "language", "rating", "entity_types", "examples"}
-    if odd := values.keys() - known:
+    odd = {*values} - known | {key for e in values.get("examples", ()) for key in e} - {"text", "entities", "relationships"}
+    if odd:
         raise ValueError(f"unknown {', '.join(sorted(odd))}")
     examples = tuple(
         Example(e["text"], tuple((n, t) for n, t in e["entities"]), tuple((a, b) for a, b in e.get("relationships", ())))
