@@ -74,7 +74,7 @@ def enumeration(names: Sequence[str]) -> str:
     """ "A, B and C", or 甲、乙和丙 where the names are Chinese."""
     if len(names) < 2:
         return "".join(names)
-    comma, last = ("、", "和") if is_cjk("".join(names)) else (", ", " and ")
+    comma, last = ("、", "和") if all(map(is_cjk, names)) else (", ", " and ")
     return comma.join(names[:-1]) + last + names[-1]
 
 

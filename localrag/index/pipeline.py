@@ -238,7 +238,7 @@ async def _graph(project: Project, style: str, tell: Tell) -> None:
     keys = [recipe(settings, project.model.file.fingerprint, style)] * (settings.extractor == "model") + [PHRASES]
     extractions, decisions = corpus.extractions(db, *keys), read_aliases(project.folder)
     made = ((e.chunk_id, e.by) for e in extractions)
-    state = content_id("graph 2", *keys, settings.max_cluster_size, settings.seed, style, decisions, *made)
+    state = content_id("graph 3", *keys, settings.max_cluster_size, settings.seed, style, decisions, *made)
     if ledger.settings(db).get("graph") == state:
         return
     tell("graph", 0, 4)

@@ -162,18 +162,14 @@ def _only(keys: set[str], names: Mapping[str, Name]) -> str | None:
     return first if first and (not second or names[first].count >= DOMINANT * names[second].count) else None
 
 
-def _options(name: Name, names: Mapping[str, Name], lookup: _Lookup, *, one_document: bool) -> Iterator[tuple[str, float, Iterable[str]]]:
-    """For each rule that applies, the names it would make `name` a variant of."""
-    key, words, core = name.key, name.key.split(), without_titles(name.key)
-    female = bool(FEMALE.intersection(words[:1]))
-    if core in names and core != key and not female:
-        yield "title", 0.98, [core]
-    if name.type not in ("place", "organization") and not female:
-        yield "surname", 0.95, [o for o in lookup.by_last[core.split()[-1]] if o.endswith(" " + core)]
-        if core == key:
-            yield "given name", 0.9, [o for o in lookup.by_first[words[0]] if o.startswith(key + " ")]
-    if is_person(name) and not female:
-        yield "fuller form of a person's name", 0.9, _fuller(core, lookup)
+Rules = Iterator[tuple[str, float, Iterable[str]]]  # for each rule that applies its name, how sure it is, the names it leads to
+
+
+def _options(name: Name, names: Mapping[str, Name], lookup: _Lookup, *, one_document: bool) -> Rules:
+    """The names that `name` may be a variant of, by rule."""
+    key, words = name.key, name.key.split()
+    if FEMALE.isdisjoint(words[:1]):
+        yield from _person_options(name, names, lookup)
     if not COMPANY.isdisjoint(words):
         yield "company form", 0.95, [o for o in lookup.by_company[without_company(key)] if COMPANY.isdisjoint(o.split())]
     letters = name.text.replace(".", "")
@@ -189,7 +185,30 @@ def _options(name: Name, names: Mapping[str, Name], lookup: _Lookup, *, one_docu
         yield "kind of place", 0.9, [bare] if bare in names and names[bare].type == name.type else []
 
 
+def _person_options(name: Name, names: Mapping[str, Name], lookup: _Lookup) -> Rules:
+    """Of people: without title, by surname, by given name, by a fuller form."""
+    key, words, core = name.key, name.key.split(), without_titles(name.key)
+    if core in names and core != key:
+        yield "title", 0.98, [core]
+    if name.type not in ("place", "organization"):
+        if len(words) > 2 and _is_word(words[0]) and " ".join(words[1:]) in names and "of" not in words:
+            yield "title", 0.95, [" ".join(words[1:])]  # Skipper Hugh Dunmore
+        yield "surname", 0.95, [o for o in lookup.by_last[core.split()[-1]] if _is_surname(core, o)]
+        if core == key and len(words) == 1 and not _is_word(key):
+            yield "given name", 0.9, lookup.by_first[key]
+    if is_person(name):
+        yield "fuller form of a person's name", 0.9, _fuller(core, lookup)
+
+
 _KIND_OF_PLACE = re.compile(r"^(?:kingdom|republic|free state|state|city|town|commonwealth|island) of | islands$")
+
+
+def _is_surname(core: str, full: str) -> bool:
+    """Whether `full` is `core` with given names before it; Recipe of Ellen Kerrigan is not, nor Engine Room Log for the word log."""
+    given = full.removesuffix(" " + core).split()
+    if given == full.split() or "of" in given or all(map(_is_word, given)):
+        return False
+    return len(given) == 1 or not _is_word(core)
 
 
 def _fuller(core: str, lookup: _Lookup) -> list[str]:
@@ -257,7 +276,8 @@ def _similar(corpus: Mapping[str, Name], entity_of: Mapping[Node, str], decision
 def split_homonyms(names: Sequence[Name], resolution: Resolution, neighbours: Mapping[Node, set[str]], decisions: Decisions) -> None:
     """Give a name two entities where it is a person in some documents and none in others, and the two have no neighbour in common.
 
-    Either side must be sure: at least two mentions, at least one neighbour. `Paris = Paris` in the user's decisions keeps a name whole.
+    Either side must be sure: two documents, a neighbour; small models mistake types too often for less. `Paris = Paris` among the user's
+    decisions keeps a name whole.
     """
     whole = {a for a, b in decisions.same if a == b}
     uses: defaultdict[str, defaultdict[bool, list[Name]]] = defaultdict(lambda: defaultdict(list))
@@ -265,7 +285,7 @@ def split_homonyms(names: Sequence[Name], resolution: Resolution, neighbours: Ma
         uses[resolution.entity_of[name.document, name.key]][name.type == "person"].append(name)
     for key, sides in sorted((key, sides) for key, sides in uses.items() if len(sides) == 2):
         near = {side: set().union(*(neighbours.get((n.document, key), set()) for n in some)) for side, some in sides.items()}
-        sure = all(sum(n.count for n in some) >= 2 and near[side] for side, some in sides.items())
+        sure = all(len({n.document for n in some}) > 1 and near[side] for side, some in sides.items())
         apart = {n.document for n in sides[True]}.isdisjoint(n.document for n in sides[False])
         if not sure or not apart or near[True] & near[False] or key in whole:
             continue

@@ -27,6 +27,8 @@ def entities_of(*names, document="d", decisions=None, acronyms=None):
         ("G. Bush", "person", "George W. Bush"),
         ("George Bush", "person", "George W. Bush"),
         ("de Masi", "person", "Francesco de Masi"),
+        ("Skipper Hugh Dunmore", "person", "Hugh Dunmore"),
+        ("Marsh", "person", "Anna Marsh"),
         ("Borealis Ltd.", "organization", "Borealis"),
         ("ACL", "organization", "Association for Computational Linguistics"),
         ("SCROOGE'S", "person", "Scrooge"),
@@ -55,6 +57,9 @@ def test_a_variant_belongs_to_the_fuller_name(variant, kind, full):
         ("Enix", "Square Enix", "organization"),
         ("Lars Holm", "Ingrid Holm", "person"),
         ("王海明", "王海", "person"),
+        ("Marian Dace", "Marian Dace Strikes", "person"),
+        ("Ellen Kerrigan", "Recipe of Ellen Kerrigan", "person"),
+        ("Engine", "Engine Room Log", "person"),
     ],
 )
 def test_names_that_only_look_alike_stay_apart(one, other, kind):
@@ -116,10 +121,10 @@ def test_homonyms_of_two_documents_are_two_entities():
     """A name that is a person here and a place there, with nobody in common, is two entities; `Paris = Paris` keeps it one."""
     one = "Paris loved Helen. Helen fled with Paris."
     two = "The Seine flows through Paris. Paris lies on the Seine."
-    chunks = {i: Chunk(i, i, 0, 0, len(t), t, 9) for i, t in (("a", one), ("b", two))}
+    chunks = {i: Chunk(i, i, 0, 0, len(t), t, 9) for i, t in (("a", one), ("a2", one), ("b", two), ("b2", two))}
     found = [
-        extraction(chunks["a"], {"Paris": "person", "Helen": "person"}, ("Paris", "Helen")),
-        extraction(chunks["b"], {"Paris": "place", "Seine": "place"}, ("Paris", "Seine")),
+        *(extraction(chunks[i], {"Paris": "person", "Helen": "person"}, ("Paris", "Helen")) for i in ("a", "a2")),
+        *(extraction(chunks[i], {"Paris": "place", "Seine": "place"}, ("Paris", "Seine")) for i in ("b", "b2")),
     ]
 
     split = resolve(found, chunks)
