@@ -32,7 +32,7 @@ from localrag.store import graph as store
 
 REPORT_BUDGET = 2000  # tokens of context per report; a larger window is not better for a small model
 EMBED_BATCH = 64
-FIRST_PASS = 40  # chunks; from here on there is a graph without the model first
+FIRST_PASS = 200  # chunks, some five minutes of the model in the box; from here on there is a graph without it first
 
 
 @dataclass(frozen=True, slots=True)
