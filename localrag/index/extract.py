@@ -11,7 +11,7 @@ import asyncio
 from collections import defaultdict
 
 from localrag.config import Settings
-from localrag.errors import EngineFailed
+from localrag.errors import ContextTooSmall, EngineFailed
 from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case
 from localrag.index.noise import is_noise
@@ -112,5 +112,8 @@ async def _extract_described(text: str, names: list[str], phrases: list[str], mo
         return entities, [], reply
     grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)))
     messages = load_prompt("abstractive/relationships").fill()
-    reply = await model.ask("relationships", messages, max_tokens=PAIR_TOKENS, after=reply, grammar=grammar)
+    try:
+        reply = await model.ask("relationships", messages, max_tokens=PAIR_TOKENS, after=reply, grammar=grammar)
+    except ContextTooSmall:  # a long conversation: those that share sentences are related, without a description
+        return entities, [ExtractedRelationship(*pair) for pair in pairs], None
     return entities, [ExtractedRelationship(**row) for row in parse_lines(reply.text)], reply
