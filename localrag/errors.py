@@ -6,7 +6,8 @@ LocalragError                 exit 1   something failed
 ├── ModelError                exit 4   a model file is missing, damaged or of the wrong kind
 │   ├── ContextTooSmall       exit 4   a request does not fit the model's window
 │   └── EngineFailed          exit 4   the engine could not carry out a step
-│       └── NoRoom            exit 4   the KV has no room for a step
+│       ├── NoRoom            exit 4   the KV has no room for a step
+│       └── DeadEnd           exit 4   an answer came to a place where its grammar allows nothing
 ├── IndexMismatch             exit 1   the index was made by other models or a newer localrag
 ├── IndexBusy                 exit 1   another process is writing to this index
 └── AnswerTruncated           exit 1   a model's answer hit its token limit and is not complete
@@ -51,6 +52,10 @@ class EngineFailed(ModelError):
 
 class NoRoom(EngineFailed):
     """The KV has no room for a step; nothing was computed and nothing is lost."""
+
+
+class DeadEnd(EngineFailed):
+    """An answer came to a place where its grammar allows nothing to follow."""
 
 
 class IndexMismatch(LocalragError):

@@ -13,7 +13,7 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from numpy.typing import NDArray
 
-from localrag.errors import EngineFailed
+from localrag.errors import DeadEnd, EngineFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class Constraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise EngineFailed(f"The grammar {self._grammar.key} cannot be followed: {self._matcher.get_error()}")
+            error = self._matcher.get_error()
+            kind = DeadEnd if "NoExtension" in error else EngineFailed
+            raise kind(f"The grammar {self._grammar.key} cannot be followed: {error}")
 
     def accepts(self, token: int) -> bool:
         """Take `token` if the grammar allows it; otherwise nothing changes."""

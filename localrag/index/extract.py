@@ -11,7 +11,7 @@ import asyncio
 from collections import defaultdict
 
 from localrag.config import Settings
-from localrag.errors import ContextTooSmall, EngineFailed
+from localrag.errors import ContextTooSmall, DeadEnd
 from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case
 from localrag.index.noise import is_noise
@@ -41,9 +41,7 @@ async def extract(chunk: Chunk, case: Case, model: Model, settings: Settings, st
     try:
         run = _extract_described if style == "abstractive" else _extract_sentences
         entities, relationships, reply = await run(chunk.text, names, phrases, model, settings)
-    except EngineFailed:  # it began a name that nothing new can end; names found beforehand cannot be begun wrongly
-        if style != "abstractive":
-            raise
+    except DeadEnd:  # it began a name that nothing new can end; names found beforehand cannot be begun wrongly
         entities, relationships, reply = await _extract_sentences(chunk.text, names, phrases, model, settings)
     claims = (
         await claims_of(chunk.text, [e.name for e in entities], model, style if reply else "extractive", reply) if settings.claims else []

@@ -8,7 +8,7 @@ from localrag.text import FUNCTION_WORDS
 _NOISE = frozenset(
     """
     mon tue tues wed thu thur thurs fri sat sun jan feb mar apr jun jul aug sep sept oct nov dec gmt est edt pst pdt cst utc am pm ad
-    bc bce ce vol pp ed eds isbn issn doi fig figs tab eq http https www com org net http pdf nbsp
+    bc bce ce vol pp ed eds isbn issn doi fig figs tab eq http https www com org net pdf nbsp
     他 她 它 我 你 他们 她们 它们 我们 你们 自己 咱们 大家 人家 星期一 星期二 星期三 星期四 星期五 星期六 星期日 星期天 周一 周二 周三
     周四 周五 周六 周日 今天 明天 昨天
     """.split()

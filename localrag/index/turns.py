@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from localrag.config import Settings
-from localrag.errors import ContextTooSmall, EngineFailed
+from localrag.errors import ContextTooSmall, DeadEnd
 from localrag.index.noise import is_noise
 from localrag.index.places import find_name
 from localrag.llm import Model, Reply
@@ -35,10 +35,7 @@ async def glean(
         grammar = entity_lines([], settings.entity_types, span_of=text, described=described, known=known)
         try:
             reply = await model.ask("gleaning", more, max_tokens=ENTITY_TOKENS, after=missed, grammar=grammar)
-        except (
-            EngineFailed,
-            ContextTooSmall,
-        ):  # it began a name that nothing new can end: or the window is full: what was found before counts
+        except (DeadEnd, ContextTooSmall):  # it began a name that nothing new can end, or the window is full: what was found counts
             break
         rows = [ExtractedEntity(**row) for row in parse_lines(reply.text)]
         found += [e for e in rows if not is_noise(e.name) and find_name(text, e.name)]
@@ -66,7 +63,7 @@ async def claims_of(text: str, names: Sequence[str], model: Model, style: str, a
     grammar = claim_lines(names, flat, described=described)
     try:
         reply = await model.ask("claims", messages, max_tokens=CLAIM_TOKENS, after=after, grammar=grammar)
-    except (EngineFailed, ContextTooSmall):  # it began a source that nothing new can end
+    except (DeadEnd, ContextTooSmall):  # it began a source that nothing new can end, or the window is full
         return []
     found = []
     for row in parse_lines(reply.text):
