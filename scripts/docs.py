@@ -9,7 +9,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-COMMANDS = ("index", "ask", "source", "status", "demo", "tune", "merges", "merges list", "merges undo", "merges add", "eval extraction", "bench engine")
+COMMANDS = (
+    "index",
+    "ask",
+    "source",
+    "status",
+    "demo",
+    "tune",
+    "merges",
+    "merges list",
+    "merges undo",
+    "merges add",
+    "eval extraction",
+    "bench engine",
+)
 
 
 def file_map() -> str:

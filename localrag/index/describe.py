@@ -31,8 +31,11 @@ async def describe(graph: Graph, chunks: Mapping[str, Chunk], model: Model, styl
     )
     return replace(
         graph,
-        entities=tuple(replace(e, description=d) for e, d in zip(graph.entities, entities, strict=True)),
-        relationships=tuple(replace(r, description=d) for r, d in zip(graph.relationships, relationships, strict=True)),
+        entities=tuple(replace(e, description=d or _join(of_entity.get(e.id, ()))) for e, d in zip(graph.entities, entities, strict=True)),
+        relationships=tuple(
+            replace(r, description=d or _join(_best(of_relationship.get(r.id, ()))))
+            for r, d in zip(graph.relationships, relationships, strict=True)
+        ),
     )
 
 

@@ -9,6 +9,7 @@ most reliable. *Abstractive*: one conversation over the whole chunk whose KV is 
 
 import asyncio
 from collections import defaultdict
+from functools import partial
 
 from localrag.config import Settings
 from localrag.errors import ContextTooSmall, DeadEnd
@@ -41,7 +42,7 @@ async def extract(chunk: Chunk, case: Case, model: Model, settings: Settings, st
     try:
         run = _extract_described if style == "abstractive" else _extract_sentences
         entities, relationships, reply = await run(chunk.text, names, phrases, model, settings)
-    except DeadEnd:  # it began a name that nothing new can end; names found beforehand cannot be begun wrongly
+    except (DeadEnd, ContextTooSmall):  # it began a name that nothing new can end, or filled its window: ask about less at a time
         entities, relationships, reply = await _extract_sentences(chunk.text, names, phrases, model, settings)
     claims = (
         await claims_of(chunk.text, [e.name for e in entities], model, style if reply else "extractive", reply) if settings.claims else []
@@ -101,17 +102,18 @@ async def _extract_described(text: str, names: list[str], phrases: list[str], mo
     prompt = with_domain(load_prompt("abstractive/entities"), settings.domain, "")
     messages = prompt.fill(text=text, types=", ".join(settings.entity_types), names=", ".join([*names, *phrases]))
     grammar = entity_lines([*names, *phrases], settings.entity_types, span_of=text, described=True)
-    reply = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
-    entities = [e for row in parse_lines(reply.text) if not is_noise((e := ExtractedEntity(**row)).name)]
-    missed, after = await glean(text, [e.name for e in entities], model, settings, "abstractive", reply)
-    entities, reply = [*entities, *missed], after or reply
+    listed = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
+    entities = [e for row in parse_lines(listed.text) if not is_noise((e := ExtractedEntity(**row)).name)]
+    missed, gleaned = await glean(text, [e.name for e in entities], model, settings, "abstractive", listed)
+    entities = [*entities, *missed]
     pairs = list(nearby_pairs(name_sentences(text, [e.name for e in entities])))
     if not pairs:
-        return entities, [], reply
+        return entities, [], listed
     grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)))
     messages = load_prompt("abstractive/relationships").fill()
+    ask = partial(model.ask, "relationships", messages, max_tokens=PAIR_TOKENS, grammar=grammar)
     try:
-        reply = await model.ask("relationships", messages, max_tokens=PAIR_TOKENS, after=reply, grammar=grammar)
-    except ContextTooSmall:  # a long conversation: those that share sentences are related, without a description
-        return entities, [ExtractedRelationship(*pair) for pair in pairs], None
+        reply = await ask(after=gleaned or listed)
+    except ContextTooSmall:  # gleaning filled the window: the text and the first list are enough to go on from
+        reply = await ask(after=listed)
     return entities, [ExtractedRelationship(**row) for row in parse_lines(reply.text)], reply

@@ -63,8 +63,12 @@ async def claims_of(text: str, names: Sequence[str], model: Model, style: str, a
     grammar = claim_lines(names, flat, described=described)
     try:
         reply = await model.ask("claims", messages, max_tokens=CLAIM_TOKENS, after=after, grammar=grammar)
-    except (DeadEnd, ContextTooSmall):  # it began a source that nothing new can end, or the window is full
+    except DeadEnd:  # it began a source that nothing new can end
         return []
+    except ContextTooSmall:
+        if after is None:
+            raise
+        return await claims_of(text, names, model, "extractive")  # the conversation is too long to go on with: ask anew
     found = []
     for row in parse_lines(reply.text):
         places = find_name(text, row["source"])
