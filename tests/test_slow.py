@@ -68,9 +68,9 @@ def test_a_christmas_carol(tmp_path):
     sys.stderr.write(f"A Christmas Carol: {time.monotonic() - started:.0f} s\n")
 
     people = {"Scrooge", "Bob Cratchit", "Marley", "Fezziwig", "Tiny Tim", "Belle"}
-    types = dict(rows(tmp_path, "SELECT name, type FROM entities"))
-    assert {types.get(p) for p in people} == {"person"}
-    assert people <= connected(tmp_path, "Scrooge")
+    named = dict(rows(tmp_path, "SELECT alias, e.name FROM entity_aliases JOIN entities e ON e.id = entity_id WHERE type = 'person'"))
+    assert people <= named.keys()
+    assert {named[p] for p in people} <= connected(tmp_path, named["Scrooge"])
     shown = "SELECT 1 FROM mentions m JOIN chunks c ON c.id = m.chunk_id WHERE m.entity_id = e.id AND instr(c.text, e.name)"
     assert rows(tmp_path, f"SELECT name FROM entities e WHERE NOT EXISTS ({shown})") == []
     homes = "SELECT 1 FROM members m JOIN communities c ON c.id = m.community_id GROUP BY level, entity_id HAVING count(*) <> 1"

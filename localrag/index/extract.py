@@ -16,7 +16,7 @@ from localrag.errors import ContextTooSmall, DeadEnd
 from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case
 from localrag.index.noise import is_noise
-from localrag.index.places import Pair, in_order, name_sentences, nearby_pairs
+from localrag.index.places import Pair, find_name, in_order, name_sentences, nearby_pairs
 from localrag.index.turns import claims_of, glean
 from localrag.llm import Model, Reply
 from localrag.llm.domain import with_domain
@@ -103,7 +103,8 @@ async def _extract_described(text: str, names: list[str], phrases: list[str], mo
     messages = prompt.fill(text=text, types=", ".join(settings.entity_types), names=", ".join([*names, *phrases]))
     grammar = entity_lines([*names, *phrases], settings.entity_types, span_of=text, described=True)
     listed = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
-    entities = [e for row in parse_lines(listed.text) if not is_noise((e := ExtractedEntity(**row)).name)]
+    rows = [ExtractedEntity(**row) for row in parse_lines(listed.text)]
+    entities = [e for e in rows if not is_noise(e.name) and find_name(text, e.name)]
     missed, gleaned = await glean(text, [e.name for e in entities], model, settings, "abstractive", listed)
     entities = [*entities, *missed]
     pairs = list(nearby_pairs(name_sentences(text, [e.name for e in entities])))

@@ -10,28 +10,22 @@ from functools import cached_property
 
 from localrag.index.noise import Furniture, is_noise
 from localrag.index.nouns import noun_phrases, word_tag
+from localrag.index.spelling import TITLES
 from localrag.text import FUNCTION_WORDS, sentences, squeeze
 
 _UPPER = "".join(c for c in map(chr, range(0x2000)) if c.isupper())
 _SHORT = r"(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Capt|Gen|Col|Lt|Sen|Gov|Rep|Mt|Ft|No|[A-Z])"
 _ABBREVIATED = rf"(?:(?:[A-Z]\.){{2,}}|{_SHORT}\.(?=\s[{_UPPER}]))"
-_WORD = rf"(?:{_ABBREVIATED}|(?<![\w’'])[a-z]?[{_UPPER}](?:[^\W_]|[’'](?=\w)|[-–](?=\w))*)"
+_WORD = rf"(?:{_ABBREVIATED}|(?<![\w])(?<![\w][’'])[a-z]?[{_UPPER}](?:[^\W_]|[’'](?=\w)|[-–](?=\w))*)"
 _LINK = r"(?:of|de|del|des|la|le|les|do|dos|das|el|y|von|van|der|den|di|da|du|al|bin|&)"
 _NUMBER = r"(?:(?<=\w{3})[ \n]\d{1,3}(?![\w:%]|[.,]\d|[ \n][A-Z]))?"  # Apollo 11
 _RUN = re.compile(rf"(?:(?<!\w)\d{{1,3}}(?:st|nd|rd|th)[ \n])?{_WORD}(?:[ \n](?:{_LINK}[ \n]){{0,2}}{_WORD})*{_NUMBER}")
 _JOIN = re.compile(r"[ \n](?:(?:of|for|on|in|against)[ \n]the|for|on|and(?:[ \n]the)?)[ \n]")  # within one name or between two
 _HEADING = re.compile(r"^(?:#.*|[^a-z\n]*)$", re.MULTILINE)  # marked so, or without a small letter
-_LOWER = re.compile(r"(?<![\w’'])[a-zà-öø-ÿ][\w’'-]*")
+_LOWER = re.compile(r"(?<!\w)(?<!\w[’'])[a-zà-öø-ÿ][\w’'-]*")
 _SHOUT = re.compile(rf"(?<=[a-z])[ \n](?=[{_UPPER}]{{5}})|(?<=[{_UPPER}]{{5}})[ \n](?=[{_UPPER}][a-z])")  # Moscow PRAVDA: two names
 _ENDING = re.compile(r"(?:['’]s|['’]|-)$")
 _BEFORE_A_START = frozenset(".!?:;…-—–\"“”'‘’(_[*")
-TITLES = frozenset(
-    """
-    mr mrs ms miss dr sir lady lord captain father mother uncle aunt king queen st saint professor judge mayor president senator
-    sen gov governor rep representative gen general col colonel lt major sergeant prince princess duke count rev reverend minister
-    doctor madame monsieur don dona
-    """.split()
-)
 _BODIES = frozenset(  # what a name like "Association for the Advancement of …" begins or ends with
     """
     academy administration agency alliance archive army assembly association authority bank battle board book brigade bureau

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from rapidfuzz import fuzz
 
-from localrag.index.spelling import normalise
+from localrag.index.spelling import digits, normalise
 from localrag.index.variants import Decisions
 from localrag.llm import Model
 from localrag.llm.grammar import choice
@@ -38,8 +38,7 @@ def alike_in_meaning(graph: Graph, embed: Embed, decisions: Decisions) -> list[M
 
 def _may_be_one(a: Entity, b: Entity, decisions: Decisions) -> bool:
     one, other = normalise(a.name), normalise(b.name)
-    digits = [[c for c in key if c.isdigit()] for key in (one, other)]
-    return digits[0] == digits[1] and frozenset((one, other)) not in decisions.different and fuzz.ratio(one, other) < 100
+    return digits(one) == digits(other) and frozenset((one, other)) not in decisions.different and fuzz.ratio(one, other) < 100
 
 
 async def ask_whether_same(graph: Graph, quotes: Mapping[str, Sequence[Quote]], model: Model, decisions: Decisions) -> Decisions:

@@ -20,6 +20,7 @@ TITLES = FEMALE | frozenset(
     doctor monsieur don pope bishop archbishop cardinal chancellor ambassador secretary justice chairman director inspector
     """.split()
 )
+EPITHETS = frozenset("old young poor little dear good o oh master mistress cousin brother".split())
 COMPANY = frozenset("inc incorporated ltd limited corp corporation co company plc llc llp gmbh ag sa nv bv ab oy spa srl kg group".split())
 _STATES = (  # other names of the same state, not its people: "French" is mostly a language
     ("united states", "us", "usa", "united states of america"),
@@ -56,6 +57,11 @@ def without_titles(key: str) -> str:
     while len(words) > 1 and words[0] in TITLES:
         words = words[1:]
     return " ".join(words)
+
+
+def digits(key: str) -> list[str]:
+    """The numbers in a key: names whose numbers differ are never one (ASR1603, ASR1605)."""
+    return re.findall(r"\d+", key)
 
 
 def without_company(key: str) -> str:

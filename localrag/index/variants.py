@@ -14,7 +14,7 @@ import numpy as np
 from rapidfuzz import fuzz, process
 
 from localrag.index.nouns import word_tag
-from localrag.index.spelling import COMPANY, FEMALE, STATES, TITLES, normalise, without_company, without_titles
+from localrag.index.spelling import COMPANY, EPITHETS, FEMALE, STATES, TITLES, digits, normalise, without_company, without_titles
 from localrag.records import Merge
 
 SIMILAR = 85.0  # of 100: names of one type whose spelling is at least so alike are left open
@@ -179,7 +179,7 @@ def _options(name: Name, names: Mapping[str, Name], lookup: _Lookup, *, one_docu
         yield "the same state", 0.95, [STATES[key]] if STATES[key] in names else []
     if one_document and name.type != "person":
         yield "written apart", 0.95, [o for o in lookup.by_joined[key] if names[o].type == name.type]
-        if " " not in key and _is_word(key):
+        if " " not in key and _is_word(key) and name.text[:1].isupper():
             yield "end of a longer name", 0.8, [o for o in lookup.by_end[key] if names[o].type == name.type]
         bare = _KIND_OF_PLACE.sub("", key)
         yield "kind of place", 0.9, [bare] if bare in names and names[bare].type == name.type else []
@@ -196,7 +196,10 @@ def _person_options(name: Name, names: Mapping[str, Name], lookup: _Lookup) -> R
         yield "surname", 0.95, [o for o in lookup.by_last[core.split()[-1]] if _is_surname(core, o)]
         if core == key and len(words) == 1 and not _is_word(key):
             yield "given name", 0.9, lookup.by_first[key]
-    if is_person(name):
+    if is_person(name) and len(words) > 1 and words[0] in EPITHETS:
+        rest = " ".join(words[1:])
+        yield "epithet", 0.9, [rest] if rest in names and not _is_word(rest) else []  # Old Fezziwig
+    if is_person(name) and (" " in core or not _is_word(core)):
         yield "fuller form of a person's name", 0.9, _fuller(core, lookup)
 
 
@@ -206,7 +209,7 @@ _KIND_OF_PLACE = re.compile(r"^(?:kingdom|republic|free state|state|city|town|co
 def _is_surname(core: str, full: str) -> bool:
     """Whether `full` is `core` with given names before it; Recipe of Ellen Kerrigan is not, nor Engine Room Log for the word log."""
     given = full.removesuffix(" " + core).split()
-    if given == full.split() or "of" in given or all(map(_is_word, given)):
+    if given == full.split() or "of" in given or given[-1].endswith("'s") or all(map(_is_word, given)):
         return False
     return len(given) == 1 or not _is_word(core)
 
@@ -267,7 +270,7 @@ def _similar(corpus: Mapping[str, Name], entity_of: Mapping[Node, str], decision
         scores = process.cdist(keys, keys, scorer=fuzz.ratio, score_cutoff=SIMILAR)
         for i, j in np.argwhere(np.triu(scores, 1) > 0):
             a, b = block[int(i)], block[int(j)]
-            if _digits(a.key) == _digits(b.key) and frozenset((a.key, b.key)) not in decisions.different:
+            if digits(a.key) == digits(b.key) and frozenset((a.key, b.key)) not in decisions.different:
                 pairs.append((float(scores[i, j]), a, b))
     for score, a, b in sorted(pairs, key=lambda p: (-p[0], p[1].key, p[2].key))[:MOST]:
         yield Merge(b.text, a.key, a.text, "spelt alike", round(score / 100, 2))
@@ -294,7 +297,3 @@ def split_homonyms(names: Sequence[Name], resolution: Resolution, neighbours: Ma
         for name in fewer:
             resolution.entity_of[name.document, name.key] = other
         resolution.merges.append(Merge(fewer[0].text, other, fewer[0].text, "homonym: kept apart", 0.9))
-
-
-def _digits(key: str) -> list[str]:
-    return re.findall(r"\d+", key)

@@ -21,8 +21,13 @@ NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
 ENTITY_BYTES, PAIR_BYTES, PROSE_BYTES = 3500, 2500, 1600  # a list ends after the line that passes this: a small model would fill any limit
 CLAIM_BYTES = 2500
-ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1200, 1400  # room for that and one more line, so that a list is never cut off
+ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1500, 1500  # room for that and one more line, so that a list is never cut off
 _PROSE = {"type": "string", "maxLength": DESCRIPTION_CHARACTERS}
+
+
+def _size(text: str) -> int:
+    """Bytes of `text`, those of other scripts than Latin threefold: models spend about a token on each of them, half a one on others."""
+    return 3 * len(text.encode()) - 2 * sum(c.isascii() for c in text)
 
 
 def quoted(text: str) -> str:
@@ -103,7 +108,7 @@ def entity_lines(
     def following(text: str) -> str | None:
         seen = [*known, *(row["name"] for row in parse_lines(text))]
         left = [n for n in names if n not in seen]
-        if len(seen) - len(known) >= most or not (left or span_of) or (span_of and len(text.encode()) > ENTITY_BYTES):
+        if len(seen) - len(known) >= most or not (left or span_of) or (span_of and _size(text) > ENTITY_BYTES):
             return None
         kinds = [*types, THING] if left and left[0] in phrases and THING not in types else types
         item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left[:1])} "\\", \\"type\\": \\"" {one_of(kinds)} {tail}'
@@ -146,7 +151,7 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
             partners = [n for n in names if frozenset((name, n)) in left and n != name]
             if partners:
                 ways.append(quoted(inside_json(name) + middle) + " " + one_of(partners))
-        if not ways or len(seen) >= most or len(text.encode()) > PAIR_BYTES:
+        if not ways or len(seen) >= most or _size(text) > PAIR_BYTES:
             return None
         return f"start: ({head} (" + " | ".join(ways) + f") {tail})?"
 
@@ -200,7 +205,7 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
 
     def following(said: str) -> str | None:
         rows = parse_lines(said)
-        if len(rows) >= most or len(said.encode()) > CLAIM_BYTES:
+        if len(rows) >= most or _size(said) > CLAIM_BYTES:
             return None
         told = " | ".join(quoted(row["source"]) for row in rows)
         ends = " | ".join(
@@ -233,7 +238,7 @@ def cited_lines(marks: Sequence[str], *, most: int) -> Grammar:
 
     def following(text: str) -> str | None:
         lines = text.splitlines()
-        if len(lines) >= most or len(text.encode()) > PROSE_BYTES:
+        if len(lines) >= most or _size(text) > PROSE_BYTES:
             return None
         said = " | ".join(quoted(line.split("[")[0]) for line in lines)
         prose = r"/[^\s\[\]][^\[\]\n]{10,300}/" + (f" & ~({said})" if said else "")
