@@ -322,6 +322,16 @@ def print_scores(found: dict[str, Any]) -> None:
     out.print(table)
 
 
+def print_retrieval(rows: Sequence[dict[str, Any]]) -> None:
+    """A table of retrieval figures, a mode a line."""
+    names = [n for n in rows[0] if n not in ("task", "extractor", "passages", "questions", "skipped", "failures")]
+    out.print(f"{rows[0]['task']}: {rows[0]['passages']} passages, {rows[0]['questions']} questions, extractor {rows[0]['extractor']}")
+    table = Table(*names, box=None, pad_edge=False, header_style="dim")
+    for row in rows:
+        table.add_row(*(str(row[n]) for n in names))
+    out.print(table)
+
+
 def print_domain(domain: Domain) -> None:
     """What a tuning found out."""
     table = Table(box=None, pad_edge=False, show_header=False)

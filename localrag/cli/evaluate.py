@@ -1,4 +1,4 @@
-"""`localrag eval extraction`."""
+"""`localrag eval extraction` and `localrag eval retrieval`."""
 
 import asyncio
 import json
@@ -51,3 +51,28 @@ def extraction_command(
         sys.stdout.write(json.dumps(found | {"seed": seed}, ensure_ascii=False) + "\n")
     else:
         print_scores(found)
+
+
+@eval_app.command("retrieval")
+def retrieval_command(
+    tasks: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders with corpus.jsonl and queries.jsonl.")],
+    mode: Annotated[
+        list[str] | None, typer.Option("--mode", help="mix, basic, local, words or vectors; may be given several times.")
+    ] = None,
+    extractor: Annotated[str, typer.Option("--extractor", help="model; or phrases: no model.")] = "model",
+    model: ModelOption = None,
+    engine: EngineOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line and nothing else.")] = False,
+) -> None:
+    """Index passages, ask questions, and count how many of each question's gold passages come first."""
+    from localrag.cli.display import print_retrieval
+    from localrag.eval.retrieval import evaluate_retrieval, load_task
+
+    options = engine_options(engine, quiet=as_json)
+    for task in [load_task(folder) for folder in tasks]:
+        rows = asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options))
+        if as_json:
+            sys.stdout.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            sys.stdout.flush()
+        else:
+            print_retrieval(rows)

@@ -11,7 +11,7 @@ from sqlite_utils import Database
 
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import UsageError
-from localrag.index import report as reports
+from localrag.index import report as writing
 from localrag.index.aliases import read_aliases
 from localrag.index.chunk import chunk
 from localrag.index.communities import communities
@@ -56,10 +56,12 @@ class Outcome:
     failures: tuple[Failure, ...]
 
 
-async def build_index(paths: Sequence[Path], project: Project, progress: Callable[[Progress], None]) -> Outcome:
+async def build_index(paths: Sequence[Path], project: Project, progress: Callable[[Progress], None], *, reports: bool = True) -> Outcome:
     """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, reports, embed.
 
-    Running it again does what is missing or changed. Raises UsageError where there is nothing to index.
+    Running it again does what is missing or changed. `reports`: whether to go on after the graph.
+
+    Raises UsageError where there is nothing to index.
     """
     db = project.db
     run = ledger.start_run(db, os.getpid())
@@ -70,14 +72,15 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
         _embed(project, "chunk", {c.id: c.text for c in corpus.all_chunks(db)}, "search index", tell)
         cases = _Cases(db)
         _phrases(project, cases, tell)
+        build = _build_graph if reports else _graph
         if project.settings.extractor == "phrases":
-            await _build_graph(project, "extractive", tell)
+            await build(project, "extractive", tell)
         else:
             style = await choose_style(project)
             if len(_unread(project, style)) >= FIRST_PASS and not ledger.settings(db).get("graph"):
-                await _build_graph(project, "extractive", tell)  # something to ask while the model reads
+                await build(project, "extractive", tell)  # something to ask while the model reads
             await _extract(project, style, cases, tell)
-            await _build_graph(project, style, tell)
+            await build(project, style, tell)
         ledger.clear_stale_failures(db)
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
@@ -262,13 +265,13 @@ async def _reports(project: Project, style: str, tell: Tell) -> None:
     """Write every report whose input changed, deepest level first, so that a community can use those below it."""
     db = project.db
     levels = store.communities(db)
-    state = content_id(ledger.settings(db).get("graph"), reports.recipe(project.settings, project.model.file.fingerprint, style))
+    state = content_id(ledger.settings(db).get("graph"), writing.recipe(project.settings, project.model.file.fingerprint, style))
     if ledger.settings(db).get("reports") == state:
         return
     chunks = {c.id: c for c in corpus.all_chunks(db)}
     graph = Graph(tuple(store.entities(db)), tuple(store.relationships(db)), tuple(store.mentions(db)), tuple(store.evidence(db)))
     of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
-    sources = reports.Sources.of(graph, of_relationship, of_entity, len(chunks))
+    sources = writing.Sources.of(graph, of_relationship, of_entity, len(chunks))
     known = {r.community_id: r for r in store.reports(db)}
     write = _Writer(project, style, sources, Tokenizer(project.model.file))
     if style == "extractive":
@@ -306,20 +309,20 @@ class _Writer:
 
     project: Project
     style: str
-    sources: reports.Sources
+    sources: writing.Sources
     tokenizer: Tokenizer
     vectors: Vectors = field(default_factory=dict)
     topics: Topics | None = None
 
     async def report(self, community: Community, below: list[tuple[Community, Report]], stored: Report | None) -> Report:
         model = self.project.model
-        elements = reports.report_context(community, below, self.sources, self.tokenizer.count, REPORT_BUDGET)
-        key = reports.input_hash(community, elements, reports.recipe(self.project.settings, model.file.fingerprint, self.style))
+        elements = writing.report_context(community, below, self.sources, self.tokenizer.count, REPORT_BUDGET)
+        key = writing.input_hash(community, elements, writing.recipe(self.project.settings, model.file.fingerprint, self.style))
         if stored is not None and stored.input_hash == key:
             return stored
         if self.topics is not None:
-            written = reports.extractive_report(community, elements, key, self.sources, self.vectors, self.topics)
+            written = writing.extractive_report(community, elements, key, self.sources, self.vectors, self.topics)
         else:
-            written = await reports.abstractive_report(community, elements, key, model, self.project.settings)
+            written = await writing.abstractive_report(community, elements, key, model, self.project.settings)
         store.save_report(self.project.db, written)
         return written

@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 
 from localrag.text import Span, chunk_sentences, is_cjk
@@ -15,11 +16,23 @@ def find_name(text: str, name: str) -> list[Span]:
 
     A leading "the" may begin a sentence.
     """
+    places = (Span(*m.span()) for m in _pattern(name).finditer(text))
+    return (
+        list(places)
+        if is_cjk(name)
+        else [s for s in places if not (_goes_on(text[s.start - 1 : s.start]) or _goes_on(text[s.end : s.end + 1]))]
+    )
+
+
+@lru_cache(maxsize=10_000)
+def _pattern(name: str) -> re.Pattern[str]:
     first, *rest = name.split() or [name]
-    body = r"\s+".join(["[Tt]he" if rest and first in ("the", "The") else re.escape(first), *map(re.escape, rest)])
-    word = r"[^\W\u3040-\u9fff]"
-    pattern = body if is_cjk(name) else rf"(?<!{word}){body}(?!{word})"
-    return [Span(*m.span()) for m in re.finditer(pattern, text)]
+    return re.compile(r"\s+".join(["[Tt]he" if rest and first in ("the", "The") else re.escape(first), *map(re.escape, rest)]))
+
+
+def _goes_on(character: str) -> bool:
+    """Whether a word that has this character beside it goes on there."""
+    return (character.isalnum() or character == "_") and not "\u3040" <= character <= "\u9fff"
 
 
 def find_names(text: str, names: Sequence[str]) -> dict[str, list[Span]]:

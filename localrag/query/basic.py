@@ -2,7 +2,8 @@
 
 from localrag.llm.project import Project
 from localrag.query.cite import Draft, Point
-from localrag.query.context import Question, best_quotes, chunk_quotes, nearest_chunks, pack
+from localrag.query.context import Question, best_quotes, chunk_quotes, pack
+from localrag.query.retrieve import nearest_chunks
 from localrag.query.write import write_prose
 from localrag.records import Quote
 from localrag.text import squeeze
@@ -14,7 +15,7 @@ BUDGET = 2400  # tokens of passages in a prompt
 
 async def ask_basic(question: Question, project: Project) -> Draft:
     """Answer from the nearest chunks."""
-    chunks = nearest_chunks(question, project, K)
+    chunks = nearest_chunks(question.text, question.vector, project, K)
     if not chunks:
         return Draft((), "No passage of the index fits this question.")
     if question.style == "extractive":

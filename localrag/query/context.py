@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.llm.project import Project
+from localrag.query.retrieve import stems
 from localrag.quotes import marginal_relevance, telling
 from localrag.records import Chunk, Quote
-from localrag.store import corpus, graph, vectors
-from localrag.store.search import search_chunks
-from localrag.text import FUNCTION_WORDS, chunk_sentences, cjk_bigrams, is_cjk, squeeze
+from localrag.text import chunk_sentences, is_cjk, squeeze
 
 T = TypeVar("T")
-RANK_CONSTANT = 60  # reciprocal rank fusion, Cormack et al. 2009
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,36 +28,6 @@ class Question:
     level: int | None = None
     seed: int = 0
     on_text: Callable[[str], None] | None = None
-
-
-def nearest_chunks(question: Question, project: Project, k: int) -> list[Chunk]:
-    """The `k` chunks nearest the question: vectors and full text, their ranks fused."""
-    by_vector = [i for i, _ in vectors.nearest(project.db, project.folder, "chunk", question.vector, 4 * k)]
-    by_words = [i for i, _ in search_chunks(project.db, question.text, 4 * k)]
-    if is_cjk(question.text):
-        by_vector = by_vector[:k]  # the embedder in the box knows little Chinese
-    return corpus.chunks_by_id(project.db, fuse(by_words, by_vector)[:k])
-
-
-def fuse(*rankings: Sequence[str]) -> list[str]:
-    """One ranking from several, by reciprocal ranks."""
-    score: dict[str, float] = {}
-    for ranking in rankings:
-        for rank, item in enumerate(ranking):
-            score[item] = score.get(item, 0.0) + 1 / (RANK_CONSTANT + rank)
-    return sorted(score, key=lambda i: (-score[i], i))
-
-
-def named_entities(question: str, names: dict[str, str]) -> list[str]:
-    """The ids of the entities that the question names (names: name → id), longest names first."""
-    found: dict[str, None] = {}
-    rest = question
-    for name in sorted(names, key=lambda n: (-len(n), n)):
-        pattern = rf"(?<!\w){re.escape(name)}(?!\w)" if name.isascii() else re.escape(name)
-        if re.search(pattern, rest, re.IGNORECASE):
-            found[names[name]] = None
-            rest = re.sub(pattern, " ", rest, flags=re.IGNORECASE)
-    return list(found)
 
 
 def pack(items: Iterable[T], size: Callable[[T], int], budget: int) -> list[T]:
@@ -106,8 +74,8 @@ def word_overlap(question: str, texts: Sequence[str]) -> list[float]:
 
     Words are cut to five letters, which joins most inflections; CJK text counts by character pairs.
     """
-    wanted = _stems(question)
-    have = [_stems(t) for t in texts]
+    wanted = stems(question)
+    have = [stems(t) for t in texts]
     weight = {w: math.log((1 + len(texts)) / (0.5 + sum(w in h for h in have))) for w in wanted}
     total = sum(weight.values()) or 1.0
     return [sum(weight[w] for w in wanted & h) / total for h in have]
@@ -118,13 +86,3 @@ def without_names(text: str, names: Sequence[str]) -> str:
     for name in sorted(names, key=len, reverse=True):
         text = re.sub(re.escape(name), " ", text, flags=re.IGNORECASE)
     return text
-
-
-def _stems(text: str) -> set[str]:
-    words = (w for w in re.findall(r"[^\W_]{3,}", text.lower()) if not is_cjk(w) and w not in FUNCTION_WORDS)
-    return {w[:5] for w in words} | set(cjk_bigrams(text).split())
-
-
-def entity_names(project: Project) -> dict[str, str]:
-    """Every name and alias → entity id."""
-    return graph.aliases(project.db) | {e.name: e.id for e in graph.entities(project.db)}

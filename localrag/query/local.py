@@ -1,6 +1,10 @@
 """local: the neighbourhood of the entities a question is about (paper's baseline; Microsoft GraphRAG's local search as designed)."""
 
 from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from localrag.llm.project import Project
 from localrag.query.cite import Draft, Point
@@ -8,11 +12,9 @@ from localrag.query.context import (
     Question,
     best_quotes,
     chunk_quotes,
-    entity_names,
-    named_entities,
-    nearest_chunks,
     pack,
 )
+from localrag.query.retrieve import named_entities, search
 from localrag.query.write import write_prose
 from localrag.records import Chunk, Entity, Quote, Relationship
 from localrag.store import corpus, graph, vectors
@@ -21,19 +23,21 @@ from localrag.text import enumeration, is_cjk, squeeze
 ENTITIES, RELATIONSHIPS = 10, 10  # entities chosen; relationships to outside entities per chosen one
 BUDGET = 2400  # tokens: 15 % reports, 35 % entities and relationships, 50 % passages
 SENTENCES = 6
+PASSAGES, POOL = 10, 30  # given, looked through
 
 
 async def ask_local(question: Question, project: Project) -> Draft:
     """Answer from the entities the question names or is near to, their relationships, reports and passages."""
     db = project.db
-    named = named_entities(question.text, entity_names(project))
+    found = named_entities(question.text, project)
+    named = [n.entity_id for n in found]
     near = [i for i, _ in vectors.nearest(db, project.folder, "entity", question.vector, ENTITIES)]
     entities = graph.entities(db, list(dict.fromkeys([*named, *near]))[:ENTITIES])
     # What the question names decides; mere neighbours of it in meaning fill up.
     about = entities[: len(named)] or entities
-    passages = _passages(question, project, about)
+    passages = passages_about(question.text, question.vector, project, PASSAGES, [e.id for e in about])
     if question.style == "extractive":
-        names = sorted({name for name, i in entity_names(project).items() if i in set(named)})
+        names = sorted({*(n.text for n in found), *(a for some in graph.aliases_of(db, named).values() for a in some)})
         quotes = best_quotes(question, chunk_quotes(passages), project, SENTENCES, names)
         return Draft(tuple(Point(squeeze(q.text), (q,)) for q in quotes), _opening(entities[: len(named)]))
     sources = await _sources(project, entities, passages)
@@ -47,14 +51,16 @@ def _opening(named: list[Entity]) -> str:
     return f"What the documents say about {names}:" if names else ""
 
 
-def _passages(question: Question, project: Project, about: list[Entity]) -> list[Chunk]:
-    """Chunks that mention the entities, those with most of them and nearest the question first; then the nearest of all."""
-    mentioned = {(m.chunk_id, m.entity_id) for m in graph.mentions(project.db, [e.id for e in about])}
-    per_chunk = Counter(chunk for chunk, _ in mentioned)
-    near = [c.id for c in nearest_chunks(question, project, 20)]
-    rank = {c: n for n, c in enumerate(near)}
-    ordered = sorted(per_chunk, key=lambda c: (-per_chunk[c] if len(about) > 1 else 0, rank.get(c, 99), c))
-    return corpus.chunks_by_id(project.db, list(dict.fromkeys([*ordered[:6], *near[:4]])))
+def passages_about(question: str, vector: NDArray[np.float32], project: Project, k: int, about: Sequence[str] = ()) -> list[Chunk]:
+    """The `k` passages that bear most on the question, those first that mention the entities it is `about`, if it names any."""
+    found = [c for c, _ in search(question, vector, project, max(k, POOL))]
+    mentioned = Counter(
+        chunk
+        for chunk, _ in {(m.chunk_id, m.entity_id) for m in graph.mentions_in(project.db, [c.id for c in found]) if m.entity_id in about}
+    )
+    most = max(mentioned.values(), default=0)
+    first = [c for c in found if mentioned[c.id] == most]
+    return list({c.id: c for c in [*first[: k // 2], *found]}.values())[:k]
 
 
 async def _sources(project: Project, entities: list[Entity], passages: list[Chunk]) -> list[tuple[str, tuple[Quote, ...]]]:

@@ -35,6 +35,11 @@ def document_hashes(db: Database) -> dict[str, str]:
     return {row["path"]: row["content_hash"] for row in db.query("SELECT path, content_hash FROM documents")}
 
 
+def document_paths(db: Database) -> dict[str, str]:
+    """Document id → path."""
+    return {row["id"]: row["path"] for row in db.query("SELECT id, path FROM documents")}
+
+
 def document_path(db: Database, chunk_id: str) -> str:
     """The path of the document a chunk belongs to."""
     rows = db.query("SELECT d.path FROM chunks c JOIN documents d ON d.id = c.document_id WHERE c.id = ?", [chunk_id])

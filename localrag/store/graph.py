@@ -60,6 +60,37 @@ def aliases(db: Database) -> dict[str, str]:
     return {row["alias"]: row["entity_id"] for row in db.query("SELECT alias, entity_id FROM entity_aliases")}
 
 
+def entities_named(db: Database, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Name in lower case → ids of the entities that go by it, whatever its case (of ASCII letters)."""
+    rows = db.query(
+        "SELECT DISTINCT lower(a.alias) AS name, a.entity_id FROM json_each(?) AS n"
+        " JOIN entity_aliases AS a ON a.alias = n.value COLLATE NOCASE ORDER BY 1, 2",
+        [json.dumps(sorted(names))],
+    )
+    found: dict[str, tuple[str, ...]] = {}
+    for row in rows:
+        found[row["name"].lower()] = (*found.get(row["name"].lower(), ()), row["entity_id"])
+    return found
+
+
+def aliases_of(db: Database, entity_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Entity id → every name it goes by."""
+    found: dict[str, list[str]] = {}
+    rows = db.query(
+        "SELECT alias, entity_id FROM entity_aliases WHERE entity_id IN (SELECT value FROM json_each(?)) ORDER BY alias",
+        [json.dumps(list(entity_ids))],
+    )
+    for row in rows:
+        found.setdefault(row["entity_id"], []).append(row["alias"])
+    return found
+
+
+def mentions_in(db: Database, chunk_ids: Sequence[str]) -> list[Mention]:
+    """The mentions that stand in the given chunks."""
+    rows = db.query("SELECT * FROM mentions WHERE chunk_id IN (SELECT value FROM json_each(?))", [json.dumps(list(chunk_ids))])
+    return [Mention(**row) for row in rows]
+
+
 def relationships(db: Database, touching: Iterable[str] | None = None) -> list[Relationship]:
     """All relationships, or those with an end among the given entity ids; heaviest first."""
     where, values = "", []

@@ -40,6 +40,31 @@ def m003_claims_and_merges(db: Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m004_questions(db: Database) -> None:
+    """Names found whatever their case; which vectors there are; answers belong to conversations."""
+    for statement in _QUESTIONS.strip().split(";\n\n"):
+        db.execute(statement)
+
+
+_QUESTIONS = """
+CREATE INDEX aliases_in_any_case ON entity_aliases(alias COLLATE NOCASE);
+
+CREATE TABLE vector_states (kind TEXT PRIMARY KEY, state TEXT NOT NULL);
+
+INSERT INTO vector_states SELECT DISTINCT kind, hex(randomblob(8)) FROM embeddings;
+
+CREATE TRIGGER embedding_added AFTER INSERT ON embeddings BEGIN
+    INSERT OR REPLACE INTO vector_states VALUES (new.kind, hex(randomblob(8)));
+END;
+
+CREATE TRIGGER embedding_removed AFTER DELETE ON embeddings BEGIN
+    INSERT OR REPLACE INTO vector_states VALUES (old.kind, hex(randomblob(8)));
+END;
+
+ALTER TABLE answers ADD COLUMN conversation INTEGER NOT NULL DEFAULT 0
+"""
+
 _CLAIMS_AND_MERGES = """
 CREATE TABLE claims (
     id TEXT PRIMARY KEY, chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE,
@@ -134,7 +159,7 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
             db.enable_wal()
             connection.execute("PRAGMA synchronous = NORMAL")
         _check_version(db, path)
-        if create:
+        if create or migrations.pending(db):  # a reader of an older index brings it up to date too
             migrations.apply(db)
     except sqlite3.OperationalError as error:
         raise LocalragError(

@@ -1,5 +1,6 @@
 """Vectors as float32 blobs in SQLite; FAISS indexes built from them and kept beside the database as a cache."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
-
-from localrag.records import content_id
 
 FLAT_LIMIT = 250_000  # exact search up to here, HNSW above: 61 ms a query at 250k x 384
 
@@ -39,31 +38,48 @@ def load(db: Database, kind: str) -> tuple[list[str], NDArray[np.float32]]:
     return [r["subject_id"] for r in rows], vectors
 
 
+def state_of(db: Database, kind: str) -> str:
+    """Which vectors of a kind there are: another text after every change of them (a trigger sees to it)."""
+    row = next(iter(db.query("SELECT state FROM vector_states WHERE kind = ?", [kind])), None)
+    return "" if row is None else str(row["state"])
+
+
 def nearest(db: Database, folder: Path, kind: str, query: NDArray[np.float32], k: int) -> list[tuple[str, float]]:
     """The `k` subjects of a kind closest to `query` ((d,) float32, L2-normalised), best first, as (id, cosine); fewer if fewer exist."""
-    ids = [r["subject_id"] for r in db.query("SELECT subject_id FROM embeddings WHERE kind = ? ORDER BY subject_id", [kind])]
+    ids, index = _loaded(db, folder, kind)
     if not ids:
         return []
-    index = _faiss_index(db, folder, kind)
     scores, rows = index.search(query[None, :].astype(np.float32), min(k, len(ids)))
     return [(ids[row], float(score)) for row, score in zip(rows[0], scores[0], strict=True) if row >= 0]
 
 
-def _faiss_index(db: Database, folder: Path, kind: str) -> Any:
+_kept: dict[tuple[Path, str], tuple[str, list[str], Any]] = {}  # of this process, which may ask many questions
+
+
+def _loaded(db: Database, folder: Path, kind: str) -> tuple[list[str], Any]:
+    """The subjects of a kind and their FAISS index, from memory while the vectors are the same."""
+    state = state_of(db, kind)
+    if _kept.get((folder, kind), ("", [], None))[0] != state or not state:
+        ids = [r["subject_id"] for r in db.query("SELECT subject_id FROM embeddings WHERE kind = ? ORDER BY subject_id", [kind])]
+        _kept[folder, kind] = (state, ids, _faiss_index(db, folder, kind, state, len(ids)) if ids else None)
+    return _kept[folder, kind][1:]
+
+
+def _faiss_index(db: Database, folder: Path, kind: str, state: str, size: int) -> Any:
     """The FAISS index of a kind, from its file where that was built from exactly the vectors in the database, else built anew."""
     import faiss
 
-    rows = db.query("SELECT subject_id, content_hash, embedder FROM embeddings WHERE kind = ? ORDER BY subject_id", [kind])
-    state = content_id(*(f"{r['subject_id']} {r['content_hash']} {r['embedder']}" for r in rows))
+    index: Any = None
     path = folder / f"{kind}.{state}.faiss"
     if path.exists():
-        try:
-            return faiss.read_index(str(path))
-        except RuntimeError:
-            path.unlink(missing_ok=True)  # torn: the vectors themselves are in the database
+        with contextlib.suppress(RuntimeError):
+            index = faiss.read_index(str(path))
+        if index is not None and index.ntotal == size:
+            return index
+        path.unlink(missing_ok=True)  # torn: the vectors themselves are in the database
     _, vectors = load(db, kind)
     if len(vectors) <= FLAT_LIMIT:
-        index: Any = faiss.IndexFlatIP(vectors.shape[1])
+        index = faiss.IndexFlatIP(vectors.shape[1])
     else:
         index = faiss.IndexHNSWFlat(vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
     index.add(vectors)
