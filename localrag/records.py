@@ -243,7 +243,11 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer with its sources and what it cost. `note` says what the reader should know of how it came about."""
+    """An answer with its sources and what it cost. `note` says what the reader should know of how it came about.
+
+    `asked` is the question made to stand on its own, `reason` why its mode was chosen, `unsupported` the number of sentences that no
+    passage supports.
+    """
 
     question: str
     answer: str
@@ -256,6 +260,10 @@ class Answer:
     seconds: float = 0.0
     note: str = ""
     style: str = ""
+    asked: str = ""
+    reason: str = ""
+    unsupported: int = 0
+    conversation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,14 @@ README = ROOT / "README.md"
 COMMANDS = (
     "index",
     "ask",
+    "chat",
     "source",
+    "search",
+    "entity",
+    "tree",
+    "report",
+    "questions",
+    "logs",
     "status",
     "demo",
     "tune",
@@ -21,6 +28,7 @@ COMMANDS = (
     "merges undo",
     "merges add",
     "eval extraction",
+    "eval retrieval",
     "bench engine",
 )
 

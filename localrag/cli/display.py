@@ -178,6 +178,11 @@ def answer_json(answer: Answer, project: Project) -> dict[str, Any]:
         "seconds": answer.seconds,
         "style": answer.style,
         "note": answer.note,
+        "question": answer.question,
+        "asked": answer.asked,
+        "reason": answer.reason,
+        "unsupported": answer.unsupported,
+        "conversation": answer.conversation,
     }
 
 
@@ -196,7 +201,10 @@ def print_answer(answer: Answer, project: Project, stream: Stream) -> None:
     level = f", level {answer.level}" if answer.level is not None else ""
     note = f"\n{answer.note}" if answer.note else ""
     cost = f"{answer.calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.calls else ""
-    say(f"\nmode: {answer.mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s · open a source: localrag source 1{note}")
+    if answer.asked not in ("", answer.question):
+        say(f"\nunderstood as: {answer.asked}")
+    mode = f"{answer.mode} ({answer.reason})" if answer.reason else answer.mode
+    say(f"\nmode: {mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s · open a source: localrag source 1{note}")
 
 
 def _bold_titles(text: str) -> str:

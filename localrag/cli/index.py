@@ -127,6 +127,7 @@ def demo_command(
     from localrag.cli.display import say
     from localrag.demo import CORPUS, QUESTIONS
     from localrag.project import open_for_questions, open_for_writing
+    from localrag.query.question import Options
 
     say(f"Indexing the demo documents in {CORPUS}")
     options = engine_options("")
@@ -135,5 +136,5 @@ def demo_command(
     for mode, question in QUESTIONS:
         say(f'\n$ localrag ask "{question}" --mode {mode}\n')
         with open_for_questions(index, engine=options) as project:
-            ask_and_print(question, project, mode=mode)
+            ask_and_print(question, project, Options(mode))
     say(f'\nAsk more: localrag ask "…" --index {index}')

@@ -148,9 +148,8 @@ class Model:
         return (*so_far, *after.tokens, *engine.backend.tokenize(text[len(head) :], special=True))
 
     async def count(self, text: str) -> int:
-        """The number of tokens of a text."""
-        engine = await self.engine()
-        return len(engine.backend.tokenize(text)) if isinstance(engine, Engine) else self._tokenizer.count(text)
+        """The number of tokens of a text; the model need not be loaded."""
+        return self._tokenizer.count(text)
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:

@@ -65,6 +65,20 @@ def line(max_characters: int) -> Grammar:
     )
 
 
+def question_lines(most: int) -> Grammar:
+    """Exactly `most` lines of one question each, none twice."""
+
+    def following(text: str) -> str | None:
+        seen = text.split("\n")[:-1]
+        if len(seen) >= most:
+            return None
+        unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
+        return f'start: ASKED "\\n"\nASKED: /[^\\s\\-*#][^\\n*#]{{8,140}}[?？]/{unseen}'
+
+    schema = _object(items={"type": "array", "items": {"type": "string", "maxLength": 150}, "minItems": most, "maxItems": most})
+    return Grammar(content_id("questions", most), following, schema, lambda value: [row.strip() + "\n" for row in value["items"]])
+
+
 def word_lines(*, most: int) -> Grammar:
     """Lines of one common noun in small letters or two to six Chinese characters, none twice; the list ends where the model ends it."""
 

@@ -1,26 +1,54 @@
-"""basic: the passages nearest the question, no graph."""
+"""basic: the passages nearest the question, no graph. ss: the paper's semantic search, by vectors alone. mix: a walk over the graph."""
+
+from collections.abc import Sequence
 
 from localrag.llm.project import Project
-from localrag.query.cite import Draft, Point
-from localrag.query.context import Question, best_quotes, chunk_quotes, pack
-from localrag.query.retrieve import nearest_chunks
+from localrag.query.cite import Draft, Source
+from localrag.query.context import pack, quoted_answer
+from localrag.query.question import Question
+from localrag.query.retrieve import named_entities, nearest_chunks, search
 from localrag.query.write import write_prose
-from localrag.records import Quote
+from localrag.records import Chunk, Quote
+from localrag.store import corpus, graph, vectors
 from localrag.text import squeeze
 
 K = 10
-SENTENCES = 5
 BUDGET = 2400  # tokens of passages in a prompt
 
 
 async def ask_basic(question: Question, project: Project) -> Draft:
-    """Answer from the nearest chunks."""
-    chunks = nearest_chunks(question.text, question.vector, project, K)
-    if not chunks:
+    """Answer from the passages nearest by words and meaning."""
+    found = nearest_chunks(question.text, question.vector, project, K)
+    return await answer_from(question, project, [(c, 1 - n / K) for n, c in enumerate(found)])
+
+
+async def ask_ss(question: Question, project: Project) -> Draft:
+    """Answer from the passages nearest in meaning: the paper's baseline of plain vector search (section 4.1.2)."""
+    found = vectors.nearest(project.db, project.folder, "chunk", question.vector, K)
+    return await answer_from(
+        question, project, list(zip(corpus.chunks_by_id(project.db, [c for c, _ in found]), (s for _, s in found), strict=True))
+    )
+
+
+async def ask_mix(question: Question, project: Project) -> Draft:
+    """Answer from the passages that a walk over the graph finds."""
+    named = named_entities(question.text, project)
+    aliases = graph.aliases_of(project.db, [n.entity_id for n in named])
+    names = sorted({*(n.text for n in named), *(a for some in aliases.values() for a in some)})
+    return await answer_from(question, project, search(question.text, question.vector, project, K), names)
+
+
+async def answer_from(question: Question, project: Project, passages: Sequence[tuple[Chunk, float]], names: Sequence[str] = ()) -> Draft:
+    """Answer from scored passages, best first."""
+    if not passages:
         return Draft((), "No passage of the index fits this question.")
-    if question.style == "extractive":
-        quotes = best_quotes(question, chunk_quotes(chunks[:5]), project, SENTENCES)
-        return Draft(tuple(Point(squeeze(q.text), (q,)) for q in quotes))
-    kept = pack(chunks, lambda c: c.tokens, BUDGET)
-    sources = [(squeeze(c.text), (Quote(c.id, c.start, c.end, c.text),)) for c in kept]
-    return Draft(tuple(await write_prose(question, project, sources, "answer")))
+    if question.extractive:
+        return Draft(quoted_answer(question, passages, project, names))
+    kept = pack([c for c, _ in passages], lambda c: c.tokens, BUDGET) or [passages[0][0]]
+    points = await write_prose(question, project, [passage_source(c) for c in kept], "answer")
+    return Draft(tuple(points) or quoted_answer(question, passages, project, names))
+
+
+def passage_source(chunk: Chunk) -> Source:
+    """A passage as a source of its own."""
+    return Source(squeeze(chunk.text), (Quote(chunk.id, chunk.start, chunk.end, chunk.text),))

@@ -1,4 +1,4 @@
-"""Drafts → answers whose citations are verified: each resolves to a file, a character range and a verbatim quote."""
+"""Drafts → answers whose citations are verified: each resolves to a file, a character range and a verbatim quote that supports it."""
 
 import re
 from collections.abc import Sequence
@@ -6,17 +6,27 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
+from localrag.query.verify import Check
 from localrag.records import Citation, Quote
 from localrag.store import corpus
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """What a model is shown under one number: a text and the passages it rests on."""
+
+    text: str
+    quotes: tuple[Quote, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
-    """A stretch of an answer with the passages it rests on; `title` stands before it."""
+    """A stretch of an answer with the passages it rests on; `title` stands before it. `written` by a model, it has to be checked."""
 
     text: str
     quotes: tuple[Quote, ...]
     title: str = ""
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +39,45 @@ class Draft:
     note: str = ""
 
 
-def cite(draft: Draft, db: Database) -> tuple[str, tuple[Citation, ...]]:
-    """The answer's text with `[n]` behind each point, and the citations. A quote that is not in its document is left out."""
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """The text of an answer with `[n]` behind each point, its citations, and how many of its sentences nothing supports."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    unsupported: int = 0
+
+
+UNSUPPORTED = "[unsupported]"
+
+
+def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bullets: bool = False) -> Cited:
+    """Number the citations of a draft.
+
+    What a model wrote is cited by the sentence of its sources that supports it best; without any it is marked, or with `strict` left out.
+    A quote that is not in its document is no citation.
+    """
     numbers: dict[Quote, int] = {}
     citations: list[Citation] = []
     paragraphs = [draft.opening] if draft.opening else []
+    unsupported = 0
     for point in draft.points:
+        quotes = check(point.text, point.quotes) if point.written else point.quotes
         marks = []
-        for quote in dict.fromkeys(point.quotes):
-            if quote not in numbers:
-                citation = _verified(quote, len(citations) + 1, db)
-                if citation is None:
-                    continue
+        for quote in dict.fromkeys(quotes):
+            if quote not in numbers and (citation := _verified(quote, len(citations) + 1, db)):
                 numbers[quote] = citation.n
                 citations.append(citation)
-            marks.append(f"[{numbers[quote]}]")
+            if quote in numbers:
+                marks.append(f"[{numbers[quote]}]")
+        if not marks:
+            unsupported += 1
+            if strict:
+                continue
+            marks = [UNSUPPORTED]
         title = f"**{point.title}**\n" if point.title else ""
-        paragraphs.append(f"{title}{point.text} {''.join(marks)}".rstrip())
-    return "\n\n".join(paragraphs), tuple(citations)
+        paragraphs.append(f"{title}{'- ' * bullets}{point.text} {''.join(marks)}".rstrip())
+    return Cited("\n\n".join(paragraphs), tuple(citations), unsupported)
 
 
 def _verified(quote: Quote, n: int, db: Database) -> Citation | None:
@@ -60,11 +91,11 @@ def _verified(quote: Quote, n: int, db: Database) -> Citation | None:
 _MARK = re.compile(r"\[(\d+)\]")
 
 
-def points_of(prose: str, sources: Sequence[tuple[Quote, ...]]) -> list[Point]:
+def points_of(prose: str, sources: Sequence[Source]) -> list[Point]:
     """Free prose whose sentences cite `[n]`, as points: n counts `sources` from 1; a number beyond them is dropped."""
     points = []
     for paragraph in filter(str.strip, prose.split("\n")):
         ids = [int(m) for m in _MARK.findall(paragraph)]
-        quotes = tuple(q for i in dict.fromkeys(ids) if 1 <= i <= len(sources) for q in sources[i - 1][:1])
-        points.append(Point(_MARK.sub("", paragraph).replace(" .", ".").strip(), quotes))
+        quotes = tuple(q for i in dict.fromkeys(ids) if 1 <= i <= len(sources) for q in sources[i - 1].quotes)
+        points.append(Point(_MARK.sub("", paragraph).replace(" .", ".").strip(), quotes, written=True))
     return points

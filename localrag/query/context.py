@@ -2,32 +2,23 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localrag.llm.project import Project
+from localrag.query.cite import Point
+from localrag.query.question import Question
 from localrag.query.retrieve import stems
 from localrag.quotes import marginal_relevance, telling
 from localrag.records import Chunk, Quote
 from localrag.text import chunk_sentences, is_cjk, squeeze
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question with its vector, (d,) float32, and how to answer it."""
-
-    text: str
-    vector: NDArray[np.float32]
-    style: str
-    level: int | None = None
-    seed: int = 0
-    on_text: Callable[[str], None] | None = None
+SENTENCES = 6  # of an answer put together from the documents' own
+BEARING = 0.2  # how much a passage's rank counts for its sentences
 
 
 def pack(items: Iterable[T], size: Callable[[T], int], budget: int) -> list[T]:
@@ -50,8 +41,28 @@ def chunk_quotes(chunks: Iterable[Chunk]) -> list[Quote]:
     return list(found.values())
 
 
-def best_quotes(question: Question, quotes: Sequence[Quote], project: Project, k: int, names: Sequence[str] = ()) -> list[Quote]:
-    """The `k` sentences that answer best: near the question, naming what it names, well formed, unlike each other."""
+def quoted_answer(
+    question: Question, passages: Sequence[tuple[Chunk, float]], project: Project, names: Sequence[str] = ()
+) -> tuple[Point, ...]:
+    """The sentences of scored passages that answer best, as points."""
+    weight = {c.id: score for c, score in passages}
+    k = 1 if question.one_sentence else SENTENCES
+    quotes = best_quotes(question, chunk_quotes([c for c, _ in passages]), project, k, names, weight)
+    return tuple(Point(squeeze(q.text), (q,)) for q in quotes)
+
+
+def best_quotes(
+    question: Question,
+    quotes: Sequence[Quote],
+    project: Project,
+    k: int,
+    names: Sequence[str] = (),
+    weight: Mapping[str, float] = MappingProxyType({}),
+) -> list[Quote]:
+    """The `k` sentences that answer best: near the question, naming what it names, well formed, unlike each other.
+
+    `weight`: how much the passage of a sentence bears on the question (chunk id → 0 to 1).
+    """
     texts = [squeeze(q.text) for q in quotes]
     form = [telling(t, 1) for t in texts]
     kept = [i for i in range(len(texts)) if form[i] > 1] or list(range(len(texts)))
@@ -63,7 +74,8 @@ def best_quotes(question: Question, quotes: Sequence[Quote], project: Project, k
     asked = without_names(question.text, names)
     words = np.array(word_overlap(asked, [texts[i] for i in kept]), np.float32)
     same_script = np.array([is_cjk(texts[i]) == is_cjk(question.text) for i in kept], np.float32)
-    relevance = matrix @ question.vector + 0.6 * words + 0.1 * mentions + 0.05 * shape + 0.3 * same_script
+    bearing = np.array([weight.get(quotes[i].chunk_id, 0.0) for i in kept], np.float32)
+    relevance = matrix @ question.vector + 0.6 * words + 0.1 * mentions + 0.05 * shape + 0.3 * same_script + BEARING * bearing
     chosen = marginal_relevance(relevance, matrix, k, diversity=0.25)
     best = float(relevance[chosen[0]])
     return [quotes[kept[i]] for i in chosen if relevance[i] > 0.55 * best]

@@ -7,41 +7,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.llm.project import Project
-from localrag.query.cite import Draft, Point
-from localrag.query.context import (
-    Question,
-    best_quotes,
-    chunk_quotes,
-    pack,
-)
+from localrag.query.basic import passage_source
+from localrag.query.cite import Draft, Source
+from localrag.query.context import pack, quoted_answer
+from localrag.query.question import Question
 from localrag.query.retrieve import named_entities, search
 from localrag.query.write import write_prose
 from localrag.records import Chunk, Entity, Quote, Relationship
 from localrag.store import corpus, graph, vectors
-from localrag.text import enumeration, is_cjk, squeeze
+from localrag.text import enumeration, is_cjk
 
 ENTITIES, RELATIONSHIPS = 10, 10  # entities chosen; relationships to outside entities per chosen one
 BUDGET = 2400  # tokens: 15 % reports, 35 % entities and relationships, 50 % passages
-SENTENCES = 6
 PASSAGES, POOL = 10, 30  # given, looked through
 
 
 async def ask_local(question: Question, project: Project) -> Draft:
-    """Answer from the entities the question names or is near to, their relationships, reports and passages."""
+    """Answer from the entities the question names or is near to, their relationships, reports, claims and passages."""
     db = project.db
     found = named_entities(question.text, project)
-    named = [n.entity_id for n in found]
+    named = list(dict.fromkeys(n.entity_id for n in found))
     near = [i for i, _ in vectors.nearest(db, project.folder, "entity", question.vector, ENTITIES)]
     entities = graph.entities(db, list(dict.fromkeys([*named, *near]))[:ENTITIES])
     # What the question names decides; mere neighbours of it in meaning fill up.
-    about = entities[: len(named)] or entities
-    passages = passages_about(question.text, question.vector, project, PASSAGES, [e.id for e in about])
-    if question.style == "extractive":
-        names = sorted({*(n.text for n in found), *(a for some in graph.aliases_of(db, named).values() for a in some)})
-        quotes = best_quotes(question, chunk_quotes(passages), project, SENTENCES, names)
-        return Draft(tuple(Point(squeeze(q.text), (q,)) for q in quotes), _opening(entities[: len(named)]))
-    sources = await _sources(project, entities, passages)
-    return Draft(tuple(await write_prose(question, project, sources, "answer")))
+    passages = passages_about(question.text, question.vector, project, PASSAGES, named)
+    scored = [(c, 1 - n / PASSAGES) for n, c in enumerate(passages)]
+    names = sorted({*(n.text for n in found), *(a for some in graph.aliases_of(db, named).values() for a in some)})
+    if question.extractive:
+        return Draft(quoted_answer(question, scored, project, names), _opening(entities[: len(named)]))
+    points = await write_prose(question, project, await _sources(project, entities, passages), "answer")
+    return Draft(tuple(points) or quoted_answer(question, scored, project, names))
 
 
 def _opening(named: list[Entity]) -> str:
@@ -63,7 +58,7 @@ def passages_about(question: str, vector: NDArray[np.float32], project: Project,
     return list({c.id: c for c in [*first[: k // 2], *found]}.values())[:k]
 
 
-async def _sources(project: Project, entities: list[Entity], passages: list[Chunk]) -> list[tuple[str, tuple[Quote, ...]]]:
+async def _sources(project: Project, entities: list[Entity], passages: list[Chunk]) -> list[Source]:
     """Reports, entities, relationships and passages in their shares of the budget, each with what it rests on."""
     db = project.db
     chosen = {e.id for e in entities}
@@ -77,21 +72,19 @@ async def _sources(project: Project, entities: list[Entity], passages: list[Chun
         return len(pack(texts, sized.__getitem__, int(BUDGET * share)))
 
     report_texts = [f"{r.title}: {r.summary}" for r in reports]
-    sources: list[tuple[str, tuple[Quote, ...]]] = []
+    sources: list[Source] = []
     for n in range(await fits(report_texts, 0.15)):
-        sources.append((report_texts[n], tuple(q for f in reports[n].findings for q in f.quotes)[:1]))
+        sources.append(Source(report_texts[n], tuple(q for f in reports[n].findings for q in f.quotes)))
     edges = _relationships(graph.relationships(db, chosen), chosen)
     evidence = {e.relationship_id: e for e in reversed(graph.evidence(db, [r.id for r in edges]))}
-    names = {e.id: e.name for e in graph.entities(db)}
+    names = {e.id: e.name for e in graph.entities(db, sorted({i for r in edges for i in (r.source_id, r.target_id)}))}
     lines = [(f"{names[r.source_id]} – {names[r.target_id]}: {r.description}", evidence.get(r.id)) for r in edges]
     quotable = {c.id: c for c in corpus.chunks_by_id(db, [e.chunk_id for _, e in lines if e])}
     for text, e in lines[: await fits([t for t, _ in lines], 0.35)]:
         if e is not None:
             body = quotable[e.chunk_id]
-            sources.append((text, (Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start]),)))
-    for c in pack(passages, lambda c: c.tokens, int(BUDGET * 0.5)):
-        sources.append((squeeze(c.text), (Quote(c.id, c.start, c.end, c.text),)))
-    return sources
+            sources.append(Source(text, (Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start]),)))
+    return [*sources, *map(passage_source, pack(passages, lambda c: c.tokens, int(BUDGET * 0.5)))]
 
 
 def _relationships(found: list[Relationship], chosen: set[str]) -> list[Relationship]:

@@ -64,7 +64,7 @@ def _phrases(question: str) -> Iterator[tuple[int, int, str, list[str]]]:
             text = question[first.start() : last.end()].rstrip(".,&-'’")
             bare = re.sub(r"['’]s$", "", text)
             if text.lower() not in FUNCTION_WORDS and len(text) > 1 and not is_cjk(text):
-                yield first.start(), last.end(), text, list(dict.fromkeys([text, bare, f"the {bare}"]))
+                yield first.start(), last.end(), bare, list(dict.fromkeys([text, bare, f"the {bare}"]))
     for run in _CJK_RUN.finditer(question[:2000]):
         for i in range(run.start(), run.end()):
             for j in range(i + 2, min(i + 12, run.end()) + 1):

@@ -157,6 +157,20 @@ def reports(db: Database, level: int | None = None) -> list[Report]:
     return [_report({k: v for k, v in row.items() if k != "markdown"}) for row in rows]
 
 
+def reports_at(db: Database, level: int) -> list[Report]:
+    """The reports of a level; a community without a report there is stood for by its nearest ancestor's."""
+    own = {r.community_id: r for r in reports(db)}
+    parents = {r["id"]: r["parent_id"] for r in db.query("SELECT id, parent_id FROM communities")}
+    found: dict[str, Report] = {}
+    for row in db.query("SELECT id FROM communities WHERE level = ? ORDER BY ordinal", [level]):
+        at: str | None = row["id"]
+        while at is not None and at not in own:
+            at = parents.get(at)
+        if at is not None:
+            found.setdefault(at, own[at])
+    return list(found.values())
+
+
 def _report(row: dict[str, Any]) -> Report:
     found = (Finding(f["summary"], f["explanation"], tuple(Quote(**q) for q in f["quotes"])) for f in json.loads(row["findings"]))
     return Report(**row | {"findings": tuple(found)})

@@ -1,7 +1,7 @@
 """What was asked of models and what came back; settings, failures, runs and answers."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlite_utils import Database
@@ -111,16 +111,32 @@ def last_run(db: Database) -> dict[str, Any] | None:
     return None if row is None else row | {"figures": json.loads(row.get("figures") or "{}")}
 
 
-def save_answer(db: Database, answer: Answer) -> None:
-    """Keep an answer, so that its citations can be opened later."""
+def save_answer(db: Database, answer: Answer) -> Answer:
+    """Keep an answer, so that its citations can be opened and its conversation gone on with; one without a conversation begins one."""
     with db.atomic():
-        db.table("answers").insert({"question": answer.question, "mode": answer.mode, "result": json.dumps(asdict(answer))})
+        row = {"question": answer.question, "mode": answer.mode, "result": "", "conversation": answer.conversation}
+        n = int(str(db.table("answers").insert(row).last_pk))
+        kept = replace(answer, conversation=answer.conversation or n)
+        db.table("answers").update(n, {"conversation": kept.conversation, "result": json.dumps(asdict(kept), ensure_ascii=False)})
+    return kept
 
 
 def last_answer(db: Database) -> Answer | None:
     """The newest answer."""
-    row = next(iter(db.query("SELECT result FROM answers ORDER BY id DESC LIMIT 1")), None)
-    if row is None:
-        return None
-    values = json.loads(row["result"])
+    return next((a for *_, a in answers(db, 1)), None)
+
+
+def answers(db: Database, n: int) -> list[tuple[int, str, Answer]]:
+    """The newest `n` answers, each with its number and when it was given, newest first."""
+    rows = db.query("SELECT id, at, result FROM answers ORDER BY id DESC LIMIT ?", [n])
+    return [(r["id"], r["at"], _answer(r["result"])) for r in rows]
+
+
+def conversation(db: Database, number: int) -> list[Answer]:
+    """The answers of a conversation, oldest first."""
+    return [_answer(r["result"]) for r in db.query("SELECT result FROM answers WHERE conversation = ? ORDER BY id", [number])]
+
+
+def _answer(result: str) -> Answer:
+    values = json.loads(result)
     return Answer(**values | {"citations": tuple(Citation(**c) for c in values["citations"])})

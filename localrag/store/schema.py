@@ -52,7 +52,7 @@ CREATE INDEX aliases_in_any_case ON entity_aliases(alias COLLATE NOCASE);
 
 CREATE TABLE vector_states (kind TEXT PRIMARY KEY, state TEXT NOT NULL);
 
-INSERT INTO vector_states SELECT DISTINCT kind, hex(randomblob(8)) FROM embeddings;
+INSERT INTO vector_states SELECT kind, hex(randomblob(8)) FROM embeddings GROUP BY kind;
 
 CREATE TRIGGER embedding_added AFTER INSERT ON embeddings BEGIN
     INSERT OR REPLACE INTO vector_states VALUES (new.kind, hex(randomblob(8)));

@@ -1,0 +1,175 @@
+"""Parts of an index as JSON-ready values, and how they are printed."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz import process
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+from sqlite_utils import Database
+
+from localrag.cli.display import out, shown_path
+from localrag.errors import LocalragError
+from localrag.llm.project import Project
+from localrag.query.context import word_overlap
+from localrag.records import Answer, Chunk
+from localrag.store import corpus, graph
+from localrag.text import chunk_sentences, squeeze
+
+MOST = 15  # relationships and places shown of an entity
+
+
+def snippets(query: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: Project) -> list[dict[str, Any]]:
+    """Passages with their place, score and the sentence of each that is nearest the query."""
+    rows = []
+    for chunk, score in found:
+        spans = chunk_sentences(chunk.text) or ((0, len(chunk.text)),)
+        texts = [squeeze(chunk.text[a:b]) for a, b in spans]
+        near = project.embedder.embed(texts) @ vector + np.array(word_overlap(query, texts), np.float32)
+        path = shown_path(corpus.document_path(project.db, chunk.id), project)
+        snippet = texts[int(np.argmax(near))]
+        rows.append(
+            {"path": path, "start": chunk.start, "end": chunk.end, "score": round(score, 3), "snippet": snippet, "text": chunk.text}
+        )
+    return rows
+
+
+def print_passages(found: Sequence[dict[str, Any]]) -> None:
+    """Each passage with its place and its best sentence."""
+    for n, row in enumerate(found, 1):
+        out.print(f"[bold]{n:>3}  {escape(row['path'])}[/bold][dim]:{row['start']}-{row['end']}  {row['score']:.2f}[/dim]")
+        out.print(f"     {escape(row['snippet'][:300])}")
+    if not found:
+        out.print("Nothing was found.")
+
+
+def entity_json(name: str, project: Project) -> list[dict[str, Any]]:
+    """The entities that go by a name. Raises LocalragError naming the nearest names."""
+    db = project.db
+    ids = graph.entities_named(db, [name]).get(name.lower(), ())
+    if not ids:
+        near = [found for found, *_ in process.extract(name, list(graph.aliases(db)), limit=3, score_cutoff=60)]
+        raise LocalragError(f"No entity is called {name!r}.", f"Near: {', '.join(near)}" if near else f"Search: localrag search {name!r}")
+    return [_entity(e, project) for e in ids]
+
+
+def _entity(entity_id: str, project: Project) -> dict[str, Any]:
+    db = project.db
+    (entity,) = graph.entities(db, [entity_id])
+    related = graph.relationships(db, [entity_id])
+    names = {e.id: e.name for e in graph.entities(db, [i for r in related for i in (r.source_id, r.target_id)])}
+    places = graph.mentions(db, [entity_id])
+    paths = {c: corpus.document_path(db, c) for c in dict.fromkeys(m.chunk_id for m in places)}
+    return {
+        "name": entity.name,
+        "type": entity.type,
+        "names": graph.aliases_of(db, [entity_id]).get(entity_id, []),
+        "description": entity.description,
+        "relationships": [
+            {"with": names[r.target_id if r.source_id == entity_id else r.source_id], "weight": r.weight, "description": r.description}
+            for r in related
+        ],
+        "claims": [asdict(c) for c in graph.claims(db, [entity_id])],
+        "mentions": [{"path": shown_path(paths[m.chunk_id], project), "start": m.start, "end": m.end} for m in places],
+    }
+
+
+def print_entity(found: dict[str, Any]) -> None:
+    """An entity as a person reads it."""
+    out.print(f"[bold]{escape(found['name'])}[/bold] · {escape(found['type'])} · {len(found['mentions'])} mentions")
+    if len(found["names"]) > 1:
+        out.print(f"also: {escape(', '.join(n for n in found['names'] if n != found['name']))}")
+    out.print(escape(found["description"]) + "\n")
+    table = Table("with", "weight", "", box=None, pad_edge=False, header_style="dim")
+    for r in found["relationships"][:MOST]:
+        table.add_row(escape(r["with"]), f"{r['weight']:.1f}", escape(r["description"][:120]))
+    out.print(table)
+    for c in found["claims"][:MOST]:
+        out.print(escape(f"{c['status']}: {c['description']}"))
+    for m in found["mentions"][:MOST]:
+        out.print(f"[dim]{escape(m['path'])}:{m['start']}-{m['end']}[/dim]")
+
+
+def tree_json(db: Database, deepest: int | None) -> list[dict[str, Any]]:
+    """The communities below each other, each with its number, report title, rating and size. Raises LocalragError where there is none."""
+    titles = {r.community_id: r for r in graph.reports(db)}
+    nodes: dict[str, dict[str, Any]] = {}
+    roots: list[dict[str, Any]] = []
+    for c in graph.communities(db):
+        if deepest is not None and c.level > deepest:
+            continue
+        report = titles.get(c.id)
+        nodes[c.id] = {
+            "id": f"{c.level}.{c.ordinal}",
+            "title": report.title if report else "",
+            "rating": report.rating if report else None,
+            "entities": len(c.entity_ids),
+            "parts": [],
+        }
+        (nodes[c.parent_id]["parts"] if c.parent_id in nodes else roots).append(nodes[c.id])
+    if not roots:
+        raise LocalragError("The index has no communities.", "Finish it: localrag index PATH")
+    return roots
+
+
+def print_tree(roots: Sequence[dict[str, Any]]) -> None:
+    """The communities as a tree; one that a level merely carries down is not shown again."""
+    tree = Tree("communities", hide_root=True)
+
+    def add(parent: Tree, node: dict[str, Any]) -> None:
+        rating = "" if node["rating"] is None else f", {node['rating']:.0f}/10"
+        branch = parent.add(
+            f"[dim]{node['id']}[/dim] {escape(node['title'] or '(no report)')} [dim]{node['entities']} entities{rating}[/dim]"
+        )
+        parts = node["parts"]
+        while len(parts) == 1 and parts[0]["entities"] == node["entities"]:
+            parts = parts[0]["parts"]
+        for part in parts:
+            add(branch, part)
+
+    for root in roots:
+        add(tree, root)
+    out.print(tree)
+
+
+def report_json(number: str, project: Project) -> dict[str, Any]:
+    """The report of a community, by its number in the tree. Raises LocalragError."""
+    db = project.db
+    chosen = next((c for c in graph.communities(db) if number in (f"{c.level}.{c.ordinal}", c.id)), None)
+    report = next((r for r in graph.reports(db) if chosen and r.community_id == chosen.id), None)
+    if chosen is None or report is None:
+        what = f"There is no community {number}." if chosen is None else f"The community {number} has no report."
+        raise LocalragError(what, "See all: localrag tree")
+    places = [
+        {"path": shown_path(corpus.document_path(db, q.chunk_id), project), "start": q.start, "end": q.end, "quote": q.text}
+        for q in dict.fromkeys(q for f in report.findings for q in f.quotes)
+    ]
+    names = [e.name for e in graph.entities(db, chosen.entity_ids)]
+    return {"id": number, "title": report.title, "rating": report.rating, "markdown": report.markdown, "entities": names, "quotes": places}
+
+
+def print_report(found: dict[str, Any]) -> None:
+    """A report, whom it is about and where it comes from."""
+    out.print(found["markdown"], markup=False)
+    out.print(f"\n[dim]about: {escape(', '.join(found['entities']))}[/dim]")
+    for q in found["quotes"]:
+        out.print(f"[dim]{escape(q['path'])}:{q['start']}-{q['end']}  “{escape(squeeze(q['quote'])[:100])}”[/dim]")
+
+
+def log_json(number: int, at: str, answer: Answer) -> dict[str, Any]:
+    """A past answer."""
+    return {"id": number, "at": at} | asdict(answer)
+
+
+def print_log(found: Sequence[tuple[int, str, Answer]]) -> None:
+    """Past answers, newest first."""
+    for number, at, a in found:
+        asked = f" → {a.asked}" if a.asked and a.asked != a.question else ""
+        out.print(f"[bold]{number}  {escape(a.question)}[/bold]{escape(asked)} [dim]{at} · {a.mode} · conversation {a.conversation}[/dim]")
+        out.print(escape(a.answer) + "\n")
+    if not found:
+        out.print("No question was asked of this index yet.")

@@ -1,0 +1,109 @@
+"""drift: from the reports nearest the question to follow-up questions, answered locally, put together (DRIFT search, Microsoft 2024).
+
+As designed: follow-ups are chosen by their score and seeded, scores filter what is put together, calls and tokens are bounded.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+
+from localrag.llm.grammar import json_object
+from localrag.llm.project import Project
+from localrag.llm.prompts import load_prompt
+from localrag.query.cite import Draft, Point, Source
+from localrag.query.context import quoted_answer
+from localrag.query.global_ import extractive_points, report_source
+from localrag.query.local import ask_local
+from localrag.query.question import Question
+from localrag.query.retrieve import named_entities, search
+from localrag.query.write import call, write_prose
+from localrag.records import Report
+from localrag.store import graph, vectors
+from localrag.text import squeeze
+
+PRIMERS = 5  # reports that the first step reads
+FOLLOW_UPS = 3  # local questions asked in each round
+ROUNDS = 2
+ENTITIES = 3  # of an extractive answer's second step
+PRIMER_TOKENS = 500
+
+
+async def ask_drift(question: Question, project: Project) -> Draft:
+    """Answer broadly first, then in detail. Extractive: the reports nearest the question, then passages on whom they are about."""
+    reports = _nearest_reports(question, project)
+    if question.extractive:
+        return _extractive(question, reports, project)
+    if question.options.context_only:
+        return Draft(tuple(await write_prose(question, project, [report_source(r) for r in reports], "reduce")))
+    asked: set[str] = {question.text}
+    found: list[tuple[float, Point]] = []
+    waiting = await asyncio.gather(*(_prime(question, r, project) for r in reports))
+    found += [(score, p) for score, p, _ in waiting if p is not None]
+    open_questions = [q for *_, follow in waiting for q in follow]
+    for _ in range(ROUNDS):
+        chosen = [q for q in dict.fromkeys(open_questions) if q not in asked][:FOLLOW_UPS]
+        if not chosen or question.budget.stopped:
+            break
+        asked.update(chosen)
+        drafts = await asyncio.gather(*(_follow(question, q, project) for q in chosen))
+        found += [(60.0, p) for d in drafts for p in d.points]
+        open_questions = [q for q in open_questions if q not in asked]
+    best = sorted((f for f in found if f[0] > 0), key=lambda f: -f[0])
+    sources = [Source(f"(importance {score:.0f}) {p.text}", p.quotes) for score, p in best]
+    points = tuple(await write_prose(question, project, sources[:20], "reduce"))
+    note = f"{len(asked) - 1} follow-up questions: {'; '.join(sorted(asked - {question.text}))}" if len(asked) > 1 else ""
+    return Draft(points or tuple(p for _, p in best[:6]), note=note)
+
+
+def _nearest_reports(question: Question, project: Project) -> list[Report]:
+    near = [i for i, _ in vectors.nearest(project.db, project.folder, "report", question.vector, PRIMERS)]
+    by_id = {r.community_id: r for r in graph.reports(project.db)}
+    return [by_id[i] for i in near if i in by_id]
+
+
+def _extractive(question: Question, reports: list[Report], project: Project) -> Draft:
+    broad = extractive_points(question, reports, project)[:3]
+    named = {n.entity_id for n in named_entities(question.text, project)}
+    near = {r.community_id for r in reports}
+    members = Counter(e for c in graph.communities(project.db) if c.id in near for e in c.entity_ids if e not in named)
+    central = sorted(graph.entities(project.db, list(members)), key=lambda e: (-members[e.id], -e.degree, e.id))[:ENTITIES]
+    said = {squeeze(q.text) for p in broad for q in p.quotes}
+    detail: list[Point] = []
+    for entity in central:
+        text = f"{question.text} {entity.name}"
+        about = replace(question, text=text, vector=project.embedder.embed([text])[0])
+        for p in quoted_answer(about, search(text, about.vector, project, 5), project, [entity.name]):
+            if p.text not in said and len(detail) < 2 * ENTITIES:
+                said.add(p.text)
+                detail.append(replace(p, title=entity.name if not any(d.title == entity.name for d in detail) else ""))
+                if sum(d.title == entity.name for d in detail) and len(detail) % 2 == 0:
+                    break
+    followed = ", ".join(e.name for e in central)
+    return Draft((*broad, *detail), note=f"Followed up: {followed}." if followed else "")
+
+
+async def _prime(question: Question, report: Report, project: Project) -> tuple[float, Point | None, list[str]]:
+    """What one report says to the question, its score, and what to ask further."""
+    messages = load_prompt("abstractive/primer").fill(question=question.text, report=report_source(report).text)
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["answer", "score", "questions"],
+        "properties": {
+            "answer": {"type": "string", "minLength": 10, "maxLength": 500},
+            "score": {"type": "integer", "minimum": 0, "maximum": 100},
+            "questions": {"type": "array", "maxItems": 3, "items": {"type": "string", "minLength": 8, "maxLength": 150}},
+        },
+    }
+    said = await call(question, project, "primer", messages, json_object(schema), PRIMER_TOKENS)
+    if said is None:
+        return 0.0, None, []
+    value = json.loads(said)
+    point = Point(value["answer"], report_source(report).quotes, written=True)
+    return float(value["score"]), point, [squeeze(q) for q in value["questions"]]
+
+
+async def _follow(question: Question, text: str, project: Project) -> Draft:
+    """The local answer to a follow-up question."""
+    return await ask_local(replace(question, text=text, vector=project.embedder.embed([text])[0], on_text=None), project)

@@ -1,0 +1,74 @@
+"""A question on its way through a mode: how it is to be answered, and what it may still cost."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(slots=True)
+class Budget:
+    """Calls and seconds that may still be spent; `stopped` once something was left undone for it."""
+
+    calls: int | None = None
+    until: float | None = None  # time.monotonic()
+    stopped: bool = False
+
+    def take(self) -> bool:
+        """Whether one more call may be made; if so, it counts."""
+        if (self.calls is not None and self.calls <= 0) or (self.until is not None and time.monotonic() >= self.until):
+            self.stopped = True
+            return False
+        if self.calls is not None:
+            self.calls -= 1
+        return True
+
+    def timeout(self) -> asyncio.Timeout:
+        """A timeout context for what is under way."""
+        left = None if self.until is None else max(0.0, self.until - time.monotonic())
+        return asyncio.timeout(left)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to answer. `level` None: the community level that fits; `style` empty: the index's own.
+
+    `strict` leaves out sentences without support. `context_only` gives what the model would see instead of an answer.
+    """
+
+    mode: str = "auto"
+    level: int | None = None
+    dynamic: bool = False
+    seed: int = 0
+    style: str = ""
+    strict: bool = False
+    max_calls: int | None = None
+    max_seconds: float | None = None
+    response_type: str = ""
+    context_only: bool = False
+    conversation: int | None = None  # its number, to go on with it
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that stands on its own, its vector, (d,) float32, and how to answer it."""
+
+    text: str
+    vector: NDArray[np.float32]
+    style: str
+    options: Options = Options()
+    budget: Budget = field(default_factory=Budget)
+    on_text: Callable[[str], None] | None = None
+
+    @property
+    def extractive(self) -> bool:
+        """Whether the answer is put together from sentences of the documents."""
+        return self.style == "extractive" and not self.options.context_only
+
+    @property
+    def one_sentence(self) -> bool:
+        """Whether a single sentence was asked for."""
+        return any(w in self.options.response_type.lower() for w in ("single sentence", "one sentence"))

@@ -1,0 +1,52 @@
+"""Does a passage support a sentence? Its best sentence must say much the same, and hold every number and name of it."""
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from localrag.query.retrieve import stems
+from localrag.quotes import Embed
+from localrag.records import Quote
+from localrag.text import FUNCTION_WORDS, chunk_sentences, is_cjk, squeeze
+
+SUPPORT = 0.5  # of the mean of cosine and shared words, from which on a sentence is taken to be supported
+MOST = 2  # quotes for one sentence of an answer
+
+Check = Callable[[str, Sequence[Quote]], tuple[Quote, ...]]
+
+_NAME = re.compile(r"\b[A-Z][\w’'-]+")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def checker(embed: Embed) -> Check:
+    """A function that gives, for a sentence and the passages it cites, the verbatim sentences of them that support it, best first."""
+
+    def check(sentence: str, cited: Sequence[Quote]) -> tuple[Quote, ...]:
+        parts = list(dict.fromkeys(part for quote in cited for part in _sentences(quote)))
+        if not parts or not _holds_names(sentence, " ".join(q.text for q in cited)):
+            return ()
+        scores = support(sentence, [squeeze(p.text) for p in parts], embed)
+        best = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] >= SUPPORT]
+        return tuple(parts[i] for i in best[:MOST] if scores[i] >= 0.8 * scores[best[0]])
+
+    return check
+
+
+def support(sentence: str, texts: Sequence[str], embed: Embed) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+    """How far each text says what the sentence says, (n,) float32: the mean of their cosine and the share of its words they have."""
+    vectors = embed([sentence, *texts])
+    wanted = stems(sentence)
+    words = np.array([len(wanted & stems(t)) / max(1, len(wanted)) for t in texts], np.float32)
+    return np.asarray((vectors[1:] @ vectors[0] + words) / 2, np.float32)
+
+
+def _sentences(quote: Quote) -> list[Quote]:
+    return [Quote(quote.chunk_id, quote.start + a, quote.start + b, quote.text[a:b]) for a, b in chunk_sentences(quote.text)]
+
+
+def _holds_names(sentence: str, passages: str) -> bool:
+    """Whether every number of the sentence, and every name but its first word, stands in the passages."""
+    low, numbers = passages.lower(), set(_NUMBER.findall(passages))
+    names = [n.removesuffix("'s").removesuffix("’s") for n in _NAME.findall(sentence)[0 if is_cjk(sentence) else 1 :]]
+    return all(n in numbers for n in _NUMBER.findall(sentence)) and all(n.lower() in low for n in names if n.lower() not in FUNCTION_WORDS)
