@@ -1,12 +1,13 @@
 """The store: round trips, deletion, full text, vectors against brute force, versions, the writer's lock."""
 
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
-from localrag.records import Answer, Chunk, Citation, Document, ExtractedEntity, Extraction, Failure
+from localrag.records import Answer, Chunk, Citation, Document, Entity, ExtractedEntity, Extraction, Failure, Graph, Mention
 from localrag.store import corpus, graph, ledger, vectors
 from localrag.store.schema import open_index, writer_lock
 from localrag.store.search import search_chunks
@@ -106,13 +107,17 @@ def test_failures_runs_and_answers_are_kept(db):
     run = ledger.start_run(db, 2)
     ledger.end_run(db, run, "partly", {"steps": 7})
     answer = Answer("q", "a [1]", "local", 1, (Citation(1, "a.txt", 0, 3, "One"),), note="n")
-    ledger.save_answer(db, answer)
+    kept = ledger.save_answer(db, answer)
+    following = ledger.save_answer(db, replace(answer, question="r", conversation=kept.conversation))
 
     assert ledger.failures(db) == [Failure("extraction", "c1", "cut off")]
     ledger.clear_failure(db, "extraction", "c1")
     assert ledger.failures(db) == []
     assert (ledger.last_run(db)["state"], ledger.last_run(db)["figures"]) == ("partly", {"steps": 7})
-    assert ledger.last_answer(db) == answer
+    assert kept == replace(answer, conversation=kept.conversation)
+    assert ledger.last_answer(db) == following
+    assert ledger.conversation(db, kept.conversation) == [kept, following]
+    assert [n for n, *_ in ledger.answers(db, 5)] == [2, 1]
     assert graph.counts(db)["documents"] == 0
 
 
@@ -150,3 +155,54 @@ def test_a_failed_transaction_leaves_nothing(db):
         corpus.add_document(db, Document("d", "d.txt", "d", "x", "h"), [twice, twice])
 
     assert corpus.document_hashes(db) == {}
+
+
+def test_every_change_of_vectors_changes_their_state(db):
+    """Adding, replacing and removing vectors each give the kind another state, and leave that of other kinds alone."""
+    one = np.eye(1, 4, dtype=np.float32)
+    states = [vectors.state_of(db, "chunk")]
+    vectors.save(db, "report", "m", ["r"], {"r": "h"}, one)
+    other = vectors.state_of(db, "report")
+    for content in ("h1", "h2"):
+        vectors.save(db, "chunk", "m", ["c"], {"c": content}, one)
+        states.append(vectors.state_of(db, "chunk"))
+    db.execute("DELETE FROM embeddings WHERE kind = 'chunk'")
+    states.append(vectors.state_of(db, "chunk"))
+
+    assert len(set(states)) == 4
+    assert vectors.state_of(db, "report") == other
+
+
+def test_an_index_of_an_older_version_is_brought_up_to_date_by_a_reader(tmp_path):
+    """Opened for questions, an index without today's tables gets them; its vectors of several kinds are found."""
+    db = open_index(tmp_path / "index", create=True)
+    for kind in ("chunk", "entity", "report"):
+        for key in ("a", "b"):
+            vectors.save(db, kind, "m", [key], {key: "h"}, np.eye(1, 4, dtype=np.float32))
+    for sql in (
+        "DROP INDEX aliases_in_any_case", "DROP TRIGGER embedding_added", "DROP TRIGGER embedding_removed", "DROP TABLE vector_states",
+        "ALTER TABLE answers DROP COLUMN conversation", "DELETE FROM _sqlite_migrations WHERE name = 'm004_questions'",
+    ):  # fmt: skip
+        db.execute(sql)
+    db.conn.commit()
+    db.close()
+
+    again = open_index(tmp_path / "index")
+
+    assert len(vectors.nearest(again, tmp_path, "chunk", np.eye(1, 4, dtype=np.float32)[0], 5)) == 2
+    assert vectors.state_of(again, "report")
+
+
+def test_names_are_found_in_any_case(db):
+    """An entity is found by any of its names, however a question writes it."""
+    add(db, "a.txt", "Ingrid Holm and Lars Holm.")
+    people = (Entity("e1", "Ingrid Holm", "person"), Entity("e2", "Lars Holm", "person"))
+    mentions = (
+        Mention("e1", "a.txt-0", "Ingrid Holm", 0, 11),
+        Mention("e2", "a.txt-0", "Lars Holm", 16, 25),
+        Mention("e2", "a.txt-0", "Holm", 21, 25),
+    )
+    graph.replace_graph(db, Graph(people, (), mentions), [], "state")
+
+    assert graph.entities_named(db, ["INGRID holm", "nobody", "holm"]) == {"ingrid holm": ("e1",), "holm": ("e2",)}
+    assert graph.aliases_of(db, ["e2"]) == {"e2": ["Holm", "Lars Holm"]}
