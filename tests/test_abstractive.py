@@ -9,6 +9,7 @@ import pytest
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_questions, open_for_writing
 from localrag.query import Options, answer
+from localrag.query.converse import questions_worth_asking
 from localrag.store import corpus, graph, ledger
 from tests.conftest import TOWN
 
@@ -62,17 +63,18 @@ def test_claims_are_complete_and_quote_their_source(index):
         assert TOWN[path[c.chunk_id]][c.start : c.end].strip()
 
 
-@pytest.mark.parametrize("mode", ["basic", "local", "global"])
+@pytest.mark.parametrize("mode", ["basic", "mix", "local", "global", "drift", "ts"])
 def test_prose_is_cited_sentence_by_sentence(index, mode):
     """Each line of the answer ends in citations, all of which are verbatim; tokens are counted."""
     with open_for_questions(index) as project:
         found = asyncio.run(answer("What is wrong with the Skua?", project, Options(mode)))
 
     assert found.style == "abstractive"
-    assert found.citations
+    assert found.citations or found.unsupported
     assert found.calls > 0
     assert found.output_tokens > 0
     assert all(p.rstrip().endswith("]") for p in found.answer.split("\n\n"))
+    assert found.answer.count("[unsupported]") == found.unsupported
     for c in found.citations:
         text = TOWN[c.path]
         assert text[c.start : c.end] == c.quote
@@ -87,3 +89,46 @@ def test_the_same_question_costs_nothing_twice(index):
 
     assert answers[0].answer == answers[1].answer
     assert answers[1].calls == 0
+
+
+def test_strict_answers_hold_only_what_is_supported(index):
+    """With `strict` no sentence is left without a citation, or the answer says that nothing is supported."""
+    with open_for_questions(index) as project:
+        found = asyncio.run(answer("What is wrong with the Skua?", project, Options("basic", strict=True)))
+
+    assert "[unsupported]" not in found.answer
+    assert found.citations or "Nothing in the documents supports" in found.answer
+
+
+@pytest.mark.parametrize("options", [Options("global", max_calls=0), Options("drift", max_calls=1), Options("mix", max_seconds=0)])
+def test_at_its_limit_an_answer_is_the_best_so_far(index, options):
+    """No calls or seconds left, the answer is put together from what was found, and says so."""
+    with open_for_questions(index) as project:
+        found = asyncio.run(answer("Which person warned of the leaking ship?", project, options))
+
+    assert found.calls <= (options.max_calls or 0)
+    assert found.citations
+    assert "Stopped at the limit" in found.note
+
+
+def test_dynamic_selection_rates_from_the_root_down(index):
+    """The reports are chosen by the model's ratings, and the note says how many were looked at."""
+    with open_for_questions(index) as project:
+        found = asyncio.run(answer("What is wrong with the Skua?", project, Options("global", dynamic=True)))
+        tasks = {row["task"] for row in project.db.query("SELECT DISTINCT task FROM llm_calls")}
+
+    assert "rate" in tasks
+    assert "looked at" in found.note
+
+
+def test_follow_ups_and_questions_are_written(index):
+    """A follow-up is rewritten to stand alone; suggested questions are as many as asked for and end in question marks."""
+    with open_for_questions(index) as project:
+        first = asyncio.run(answer("Who is Lars Holm?", project, Options("basic")))
+        second = asyncio.run(answer("What did he say?", project, Options("basic", conversation=first.conversation)))
+        asked = asyncio.run(questions_worth_asking(project, [first, second], n=3))
+
+    assert second.conversation == first.conversation
+    assert second.asked
+    assert len(asked) == 3
+    assert all(q.endswith(("?", "？")) for q in asked)

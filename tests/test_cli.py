@@ -84,7 +84,7 @@ def test_running_again_does_nothing(town):
     assert (run["state"], run["figures"]) == ("complete", {})  # no engine was opened
 
 
-@pytest.mark.parametrize("mode", ["local", "global", "basic"])
+@pytest.mark.parametrize("mode", ["mix", "local", "global", "drift", "basic", "ts", "ss"])
 def test_answers_cite_verbatim(town, mode):
     """Each mode gives a cited answer whose quotes are verbatim; `--json` prints that object and nothing else."""
     answer = ask(town, "What is wrong with the Skua?", "--mode", mode)
