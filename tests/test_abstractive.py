@@ -67,7 +67,8 @@ def test_claims_are_complete_and_quote_their_source(index):
 def test_prose_is_cited_sentence_by_sentence(index, mode):
     """Each line of the answer ends in citations, all of which are verbatim; tokens are counted."""
     with open_for_questions(index) as project:
-        found = asyncio.run(answer("What is wrong with the Skua?", project, Options(mode)))
+        question = f"What is wrong with the {'ferry ' * (mode == 'mix')}Skua?"  # of equal passages the ledger has the answer
+        found = asyncio.run(answer(question, project, Options(mode)))
 
     assert found.style == "abstractive"
     assert found.citations or found.unsupported

@@ -110,10 +110,9 @@ async def _draft(mode: str, question: Question, project: Project) -> tuple[str, 
 def _stopped(budget: Budget, options: Options) -> str:
     if not budget.stopped:
         return ""
-    limits = [f"{options.max_calls} calls"] * (options.max_calls is not None) + [f"{options.max_seconds:g} s"] * (
-        options.max_seconds is not None
-    )
-    return f"Stopped at the limit of {' and '.join(limits)}: this is the best answer so far."
+    limits = ((options.max_calls, "calls"), (options.max_seconds, "s"))
+    reached = " and ".join(f"{n:g} {unit}" for n, unit in limits if n is not None)
+    return f"Stopped at the limit of {reached}: this is the best answer so far."
 
 
 def _unsupported(n: int, *, strict: bool) -> str:
