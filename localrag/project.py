@@ -89,7 +89,7 @@ def open_for_questions(chosen: Path | None, *, model: str | None = None, engine:
     if bound["embedder"]["fingerprint"] != embedder.fingerprint:
         raise IndexMismatch(
             f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
-            "Embed it anew: localrag index PATH --rebuild",
+            "Embed it anew, which asks no chat model anything: localrag reembed",
         )
     chat = find_chat_model(model or _bound_name(folder, "chat_model"))
     settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
@@ -111,9 +111,10 @@ def _bound_name(folder: Path, kind: str) -> str | None:
 
 
 def _bind(folder: Path, bound: dict[str, dict[str, str]], chat: ModelFile, embedder: ModelFile, *, rebuild: bool) -> None:
+    mend = {"chat_model": "redo the model's part: --rebuild", "embedder": "embed it anew: localrag reembed --embedder NAME|PATH"}
     for kind, file in (("chat_model", chat), ("embedder", embedder)):
         if kind in bound and bound[kind]["fingerprint"] != file.fingerprint and not rebuild:
             raise IndexMismatch(
                 f"The index in {folder} was made with {bound[kind]['name']}, not with {file.name}.",
-                "Leave out --model and --embedder, use another folder (--index DIR), or redo the model's part: --rebuild.",
+                f"Leave out --model and --embedder, use another folder (--index DIR), or {mend[kind]}.",
             )

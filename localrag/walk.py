@@ -7,6 +7,7 @@ Chosen on two sets of 2WikiMultihopQA, HotpotQA and MuSiQue each, where every co
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ CHUNK_STARTS = 0.85  # the share of walks that start at chunks; the others start
 Weights = Mapping[int, float]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Network:
     """Entities and chunks with the matrices of one step; columns sum to 1 or 0. `rarity` is each entity's inverse document frequency."""
 
@@ -32,6 +33,16 @@ class Network:
     to_entities: Any  # csr_matrix (entities, chunks) float32
     to_related: Any  # csr_matrix (entities, entities) float32
     rarity: NDArray[np.float32]
+
+    @cached_property
+    def entity_number(self) -> Mapping[str, int]:
+        """Entity id → number."""
+        return {key: n for n, key in enumerate(self.entities)}
+
+    @cached_property
+    def chunk_number(self) -> Mapping[str, int]:
+        """Chunk id → number."""
+        return {key: n for n, key in enumerate(self.chunks)}
 
 
 def make_network(

@@ -21,6 +21,7 @@ COMMANDS = (
     "questions",
     "logs",
     "status",
+    "reembed",
     "demo",
     "tune",
     "merges",

@@ -119,6 +119,25 @@ def _as_interrupt(_signal: int, _frame: Any) -> None:
     raise KeyboardInterrupt
 
 
+def reembed_command(
+    embedder: Annotated[
+        str | None,
+        typer.Option("--embedder", metavar="NAME|PATH", help="An embedding model of models.toml, or a GGUF file; else the index's own."),
+    ] = None,
+    index: IndexOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Embed an index anew, with its own or another embedding model; no chat model is asked anything."""
+    from localrag.cli.display import IndexProgress, say
+    from localrag.index.pipeline import reembed
+    from localrag.project import find_index, open_for_writing
+
+    with open_for_writing(find_index(index), embedder=embedder, rebuild=True) as project:
+        with IndexProgress(quiet=quiet) as progress:
+            reembed(project, progress)
+        say(f"Embedded with {project.embedder.file.name}.")
+
+
 def demo_command(
     index: Annotated[Path, typer.Option("--index", "-i", metavar="DIR", help="Where to put the demo's index.")] = Path("localrag-demo"),
 ) -> None:

@@ -174,6 +174,17 @@ async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) 
     await _build_graph(project, style, tell)
 
 
+def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
+    """Embed chunks, entities and reports with the project's embedder, in place of the vectors of any other; nothing else is redone."""
+    db = project.db
+    run = ledger.start_run(db, os.getpid())
+    tell = _recorder(project, run, progress)
+    vectors.forget_others(db, project.embedder.file.fingerprint)
+    _embed(project, "chunk", {c.id: c.text for c in corpus.all_chunks(db)}, "search index", tell)
+    _embed_graph(project, tell)
+    ledger.end_run(db, run, "partly" if ledger.failures(db) else "complete", {})
+
+
 class _Cases:
     """How each document writes its words, worked out when it is first asked for."""
 
@@ -231,6 +242,11 @@ async def _build_graph(project: Project, style: str, tell: Tell) -> None:
     """Everything that follows from what was extracted so far: graph, communities, reports and their vectors."""
     await _graph(project, style, tell)
     await _reports(project, style, tell)
+    _embed_graph(project, tell)
+
+
+def _embed_graph(project: Project, tell: Tell) -> None:
+    """Give entities and reports their vectors."""
     _embed(project, "entity", {e.id: f"{e.name}: {e.description}" for e in store.entities(project.db)}, "entities", tell)
     _embed(project, "report", {r.community_id: r.markdown for r in store.reports(project.db)}, "report vectors", tell)
 

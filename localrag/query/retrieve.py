@@ -79,8 +79,7 @@ def search(question: str, vector: NDArray[np.float32], project: Project, k: int)
     scores = dict(starts)
     net = load_network(project.db, project.folder)
     if net.entities:
-        number = {c: n for n, c in enumerate(net.chunks)}
-        begun = {number[c]: w for c, w in starts.items() if c in number}
+        begun = {net.chunk_number[c]: w for c, w in starts.items() if c in net.chunk_number}
         entities = _starting_entities(question, net, project)
         stay = walk(net, entities, begun, _favoured(question, list(starts)[:STEERED], net, project))
         top = np.argpartition(-stay, min(k, len(stay) - 1))[: k + 1]
@@ -112,7 +111,7 @@ def _starting_passages(question: str, vector: NDArray[np.float32], project: Proj
 
 def _starting_entities(question: str, net: Network, project: Project) -> Weights:
     """The entities the question names, rarer ones weighing more; those that share a name share its weight."""
-    place = {e: n for n, e in enumerate(net.entities)}
+    place = net.entity_number
     named = [n for n in named_entities(question, project) if n.entity_id in place]
     sharing = {n.text: sum(o.text == n.text for o in named) for n in named}
     return {place[n.entity_id]: float(net.rarity[place[n.entity_id]]) / sharing[n.text] for n in named}
@@ -123,8 +122,7 @@ def _favoured(question: str, chunk_ids: Sequence[str], net: Network, project: Pr
     asked = stems(re.sub(r"\b[A-Z]\w+", " ", question))
     if not asked:
         return {}
-    number = {c: n for n, c in enumerate(net.chunks)}
-    entity = {e: n for n, e in enumerate(net.entities)}
+    number, entity = net.chunk_number, net.entity_number
     chunks = {c.id: c for c in corpus.chunks_by_id(project.db, chunk_ids) if c.id in number}
     pull: dict[int, dict[int, float]] = {}
     for m in graph.mentions_in(project.db, list(chunks)):

@@ -48,6 +48,8 @@ def m004_questions(db: Database) -> None:
 
 
 _QUESTIONS = """
+CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
+
 CREATE INDEX aliases_in_any_case ON entity_aliases(alias COLLATE NOCASE);
 
 CREATE TABLE vector_states (kind TEXT PRIMARY KEY, state TEXT NOT NULL);

@@ -1,21 +1,27 @@
 """Full-text search over chunks (FTS5, BM25), with character bigrams for Chinese, Japanese and Korean."""
 
+import json
 import re
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 from sqlite_utils import Database
 
 from localrag.text import FUNCTION_WORDS, cjk_bigrams
 
-MOST_WORDS = 100  # of a query: the time grows with them
+MOST_WORDS = 12  # of a query that are searched for
+LONGEST = 400  # words of a query that are looked at
 _WORD = re.compile(r"[^\W_]+")
 
 
 def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
     """The `k` chunks that match most words of `query`, best first, as (chunk id, BM25 score, higher is better)."""
     every = dict.fromkeys(w for w in _WORD.findall(query) if not cjk_bigrams(w))
-    words = [w for w in every if w.lower() not in FUNCTION_WORDS][:MOST_WORDS] or list(every)[:MOST_WORDS]
-    bigrams = list(dict.fromkeys(cjk_bigrams(query).split()))[:MOST_WORDS]
-    terms = [f'text : "{w}"' for w in words] + [f'cjk : "{b}"' for b in bigrams]
+    words = [w for w in every if w.lower() not in FUNCTION_WORDS] or list(every)
+    bigrams = list(dict.fromkeys(cjk_bigrams(query).split()))
+    terms = [f'text : "{w}"' for w in _rarest(db, words)] + [f'cjk : "{b}"' for b in _rarest(db, bigrams)]
     if not terms:
         return []
     rows = db.query(
@@ -24,3 +30,26 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
         [" OR ".join(terms), k],
     )
     return [(row["chunk_id"], row["score"]) for row in rows]
+
+
+def _rarest(db: Database, words: Sequence[str]) -> Sequence[str]:
+    """At most MOST_WORDS words, those that fewest chunks have: they decide the score, and common ones take most of the time."""
+    if len(words) <= MOST_WORDS:
+        return words
+    stem = {w: _stemmer().stem(_plain(w)) for w in words[:LONGEST]}
+    found = "SELECT term, doc FROM chunk_terms WHERE term IN (SELECT value FROM json_each(?))"
+    count = {row["term"]: row["doc"] for row in db.query(found, [json.dumps(sorted(set(stem.values())))])}
+    known = [w for w in stem if stem[w] in count] or list(stem)
+    return sorted(known, key=lambda w: (count.get(stem[w], 0), w))[:MOST_WORDS]
+
+
+def _plain(word: str) -> str:
+    """A word as the index folds it: without case and accents."""
+    return "".join(c for c in unicodedata.normalize("NFKD", word.lower()) if not unicodedata.combining(c))
+
+
+@cache
+def _stemmer() -> Any:
+    from nltk.stem.porter import PorterStemmer
+
+    return PorterStemmer(PorterStemmer.ORIGINAL_ALGORITHM)  # the one FTS5 uses

@@ -29,6 +29,12 @@ def save(db: Database, kind: str, embedder: str, subjects: Sequence[str], hashes
         db.table("embeddings").insert_all(rows, replace=True)
 
 
+def forget_others(db: Database, embedder: str) -> None:
+    """Remove the vectors of every other embedder: vectors of two are never compared."""
+    with db.atomic():
+        db.execute("DELETE FROM embeddings WHERE embedder <> ?", [embedder])
+
+
 def load(db: Database, kind: str) -> tuple[list[str], NDArray[np.float32]]:
     """All subjects of a kind with their vectors, (n, d) float32."""
     rows = list(db.query("SELECT subject_id, vector FROM embeddings WHERE kind = ? ORDER BY subject_id", [kind]))

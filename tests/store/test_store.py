@@ -180,7 +180,7 @@ def test_an_index_of_an_older_version_is_brought_up_to_date_by_a_reader(tmp_path
         for key in ("a", "b"):
             vectors.save(db, kind, "m", [key], {key: "h"}, np.eye(1, 4, dtype=np.float32))
     for sql in (
-        "DROP INDEX aliases_in_any_case", "DROP TRIGGER embedding_added", "DROP TRIGGER embedding_removed", "DROP TABLE vector_states",
+        "DROP INDEX aliases_in_any_case", "DROP TABLE chunk_terms", "DROP TRIGGER embedding_added", "DROP TRIGGER embedding_removed", "DROP TABLE vector_states",
         "ALTER TABLE answers DROP COLUMN conversation", "DELETE FROM _sqlite_migrations WHERE name = 'm004_questions'",
     ):  # fmt: skip
         db.execute(sql)
@@ -206,3 +206,12 @@ def test_names_are_found_in_any_case(db):
 
     assert graph.entities_named(db, ["INGRID holm", "nobody", "holm"]) == {"ingrid holm": ("e1",), "holm": ("e2",)}
     assert graph.aliases_of(db, ["e2"]) == {"e2": ["Holm", "Lars Holm"]}
+
+
+def test_a_long_query_is_searched_by_its_rarest_words(db):
+    """Of a query of many words those decide that few chunks have; words that no chunk has, and accents, do no harm."""
+    common = "people talk about ships harbours weather prices fishing winter summer families letters meetings"
+    add(db, "a.txt", *(f"{common} number{n}. " for n in range(5)), f"{common} The café owner’s barometers fell.")
+
+    assert [c for c, _ in search_chunks(db, f"{common} cafe barometer zeppelin", 1)] == ["a.txt-5"]
+    assert len(search_chunks(db, common, 9)) == 6

@@ -1,0 +1,119 @@
+"""How long retrieval takes at a given number of chunks: full text, vectors and the walk, each alone and together.
+
+    python scripts/scale_retrieval.py TEXT… --chunks 100000
+
+Chunks are windows of consecutive sentences of the given texts, drawn at random. Vectors are those of 2,000 of them with noise added (what
+FAISS computes does not depend on them). Each chunk mentions 10 of as many entities as there are chunks, drawn by Zipf's law; each entity
+has 5 relationships. Questions are sentences of the texts that name two entities.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from localrag.config import Settings
+from localrag.engine.embedder import open_embedder
+from localrag.llm import Model
+from localrag.llm.project import Project
+from localrag.models import find_chat_model, find_embedder
+from localrag.query import retrieve
+from localrag.records import Chunk, Document, Entity, Graph, Mention, Relationship
+from localrag.store import corpus, graph, ledger, vectors
+from localrag.store.network import load_network
+from localrag.store.schema import open_index
+from localrag.store.search import search_chunks
+from localrag.text import sentences
+
+SENTENCES = 6
+PER_DOCUMENT = 100
+
+
+def fill(db, texts, n, embed, rng):
+    """An index of `n` chunks with its graph."""
+    spans = [(t, sentences(t[:400_000])) for t in texts]
+    ids, samples = [], []
+    for d in range(0, n, PER_DOCUMENT):
+        chunks, at = [], 0
+        for k in range(d, min(n, d + PER_DOCUMENT)):
+            text, found = spans[rng.integers(len(spans))]
+            first = int(rng.integers(len(found) - SENTENCES))
+            body = text[found[first].start : found[first + SENTENCES - 1].end] + "\n\n"
+            chunks.append(Chunk(f"c{k:07}", f"d{d:07}", k - d, at, at + len(body), body, len(body) // 4))
+            at += len(body)
+        corpus.add_document(db, Document(f"d{d:07}", f"d{d:07}.txt", f"d{d:07}", "".join(c.text for c in chunks), str(d)), chunks)
+        ids += [c.id for c in chunks]
+        samples += [c.text for c in chunks if len(samples) < 2000]
+    base = embed(samples[:2000])
+    for at in range(0, n, 10_000):
+        some = ids[at : at + 10_000]
+        made = base[rng.integers(len(base), size=len(some))] + rng.normal(0, 0.03, (len(some), base.shape[1]))
+        made /= np.linalg.norm(made, axis=1, keepdims=True)
+        vectors.save(db, "chunk", "m", some, dict.fromkeys(some, "h"), made.astype(np.float32))
+    zipf = 1 / np.arange(1, n + 1)
+    zipf /= zipf.sum()
+    who = rng.choice(n, size=(n, 10), p=zipf)
+    mentions = [Mention(f"e{e:07}", c, f"Name{e:07}", 0, 11) for c, row in zip(ids, who, strict=True) for e in set(row.tolist())]
+    pairs = {tuple(sorted(p)) for p in rng.choice(n, size=(5 * n, 2), p=zipf).tolist() if p[0] != p[1]}
+    edges = tuple(Relationship(f"r{k}", f"e{a:07}", f"e{b:07}") for k, (a, b) in enumerate(sorted(pairs)))
+    people = tuple(Entity(f"e{e:07}", f"Name{e:07}", "person") for e in range(n))
+    graph.replace_graph(db, Graph(people, edges, tuple(mentions)), [], f"graph of {n}")
+    return samples
+
+
+def timed(work, questions):
+    """Milliseconds of `work` on each question: median and 95th percentile, after one run to fill caches."""
+    work(questions[0])
+    spent = []
+    for q in questions:
+        begun = time.perf_counter()
+        work(q)
+        spent.append(1000 * (time.perf_counter() - begun))
+    return {"p50_ms": round(float(np.median(spent)), 1), "p95_ms": round(float(np.quantile(spent, 0.95)), 1)}
+
+
+def main():
+    """Fill an index, measure, print one JSON object."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("texts", nargs="+", type=Path)
+    parser.add_argument("--chunks", type=int, default=100_000)
+    parser.add_argument("--questions", type=int, default=50)
+    args = parser.parse_args()
+    rng = np.random.default_rng(0)
+    texts = [t.read_text(encoding="utf-8", errors="ignore") for t in args.texts]
+    embedder = open_embedder(find_embedder(None))
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        db = open_index(folder, create=True)
+        begun = time.perf_counter()
+        samples = fill(db, texts, args.chunks, embedder.embed, rng)
+        filled = time.perf_counter() - begun
+        ledger.save_settings(db, settings={})
+        project = Project(folder, folder, db, Settings(), Model(db, find_chat_model(None)), embedder)
+        begun = time.perf_counter()
+        net = load_network(db, folder)
+        built = time.perf_counter() - begun
+        of = [samples[i] for i in rng.integers(len(samples), size=args.questions)]
+        questions = [f"{s[sentences(s)[1].start : sentences(s)[1].end][:200]} Name{i:07} Name{7 * i:07}" for i, s in enumerate(of)]
+        embedded = dict(zip(questions, embedder.embed(questions), strict=True))
+        rows = {
+            "chunks": args.chunks,
+            "mentions": int(net.to_chunks.nnz),
+            "relationships": int(net.to_related.nnz // 2),
+            "fill_seconds": round(filled, 1),
+            "network_seconds": round(built, 1),
+            "full_text": timed(lambda q: search_chunks(db, q, retrieve.POOL), questions),
+            "vectors": timed(lambda q: vectors.nearest(db, folder, "chunk", embedded[q], retrieve.POOL), questions),
+            "names": timed(lambda q: retrieve.named_entities(q, project), questions),
+            "walk": timed(lambda q: retrieve.walk(net, {len(q): 1.0}, {len(q): 1.0}, {}), questions),
+            "search": timed(lambda q: retrieve.search(q, embedded[q], project, 10), questions),
+            "embedding": timed(lambda q: embedder.embed([q]), questions),
+        }
+    print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()
