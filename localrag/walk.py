@@ -30,7 +30,7 @@ class Network:
     entities: tuple[str, ...]
     chunks: tuple[str, ...]
     to_chunks: Any  # csr_matrix (chunks, entities) float32
-    to_entities: Any  # csr_matrix (entities, chunks) float32
+    to_entities: Any  # csc_matrix (entities, chunks) float32
     to_related: Any  # csr_matrix (entities, entities) float32
     rarity: NDArray[np.float32]
 
@@ -68,7 +68,7 @@ def make_network(
         tuple(entities),
         tuple(chunks),
         _columns(csr_matrix((often * (1 + TITLE * titled), (where, who)), (n, m))),
-        _columns(csr_matrix((often * rarity[who], (who, where)), (m, n))),
+        csc_matrix(_columns(csr_matrix((often * rarity[who], (who, where)), (m, n)))),
         _columns(csr_matrix((np.r_[edge, edge], (np.r_[a, b], np.r_[b, a])), (m, m))),
         rarity,
     )
@@ -115,7 +115,7 @@ def _steered(net: Network, favoured: Mapping[int, Weights]) -> Any:
     if not favoured:
         return csr_matrix(shape, dtype=np.float32)
     numbers = sorted(favoured)
-    own = csc_matrix(net.to_entities[:, numbers])
+    own = net.to_entities[:, numbers]
     boost = np.array(
         [favoured[numbers[j]].get(int(i), 0.0) for j in range(len(numbers)) for i in own.indices[own.indptr[j] : own.indptr[j + 1]]]
     )

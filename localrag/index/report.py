@@ -9,7 +9,7 @@ from localrag.config import Settings
 from localrag.index.topics import Topics, title
 from localrag.llm import Model
 from localrag.llm.domain import with_domain
-from localrag.llm.grammar import json_object
+from localrag.llm.grammar import THING, json_object
 from localrag.llm.prompts import Prompt, load_prompt
 from localrag.quotes import Vectors, most_central
 from localrag.records import Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
@@ -121,8 +121,8 @@ def input_hash(community: Community, elements: Sequence[Element], recipe: str) -
 def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:
     """What all reports depend on besides the graph."""
     if style == "extractive":
-        return content_id("report 2", style)
-    return content_id("report 2", style, model_fingerprint, settings.language, _prompt(settings).hash)
+        return content_id("report 3", style)
+    return content_id("report 3", style, model_fingerprint, settings.language, _prompt(settings).hash)
 
 
 def _prompt(settings: Settings) -> Prompt:
@@ -134,7 +134,8 @@ def extractive_report(
 ) -> Report:
     """A report of verbatim sentences, the most central and varied, under a title of names and words that stand out; no model."""
     pool = {squeeze(q.text): q for e in elements for q in e.quotes}
-    members = sorted((sources.entities[i] for i in community.entity_ids), key=lambda e: (-e.degree, e.name))
+    found = (sources.entities[i] for i in community.entity_ids)
+    members = sorted(found, key=lambda e: (e.type == THING, -e.degree, e.name))  # a title names people and places before things
     names = [e.name for e in members]
     chosen = most_central(list(pool.values()), vectors, names, FINDINGS)
     texts = [squeeze(q.text) for q in chosen]

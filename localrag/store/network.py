@@ -17,7 +17,7 @@ _kept: dict[Path, tuple[str, Network]] = {}  # of this process, which may ask ma
 
 def load_network(db: Database, folder: Path) -> Network:
     """The network of the stored graph: from memory, else from its files where they are of this graph, else built anew."""
-    state = content_id("network 1", ledger.settings(db).get("graph"), state_of(db, "chunk"))
+    state = content_id("network 2", ledger.settings(db).get("graph"), state_of(db, "chunk"))
     if folder in _kept and _kept[folder][0] == state:
         return _kept[folder][1]
     files = {name: folder / f"network.{state}.{name}.npz" for name in (*_MATRICES, "nodes")}

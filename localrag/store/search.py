@@ -11,7 +11,7 @@ from sqlite_utils import Database
 
 from localrag.text import FUNCTION_WORDS, cjk_bigrams
 
-MOST_WORDS = 12  # of a query that are searched for
+MOST_WORDS = 8  # of a query that are searched for
 LONGEST = 400  # words of a query that are looked at
 _WORD = re.compile(r"[^\W_]+")
 
@@ -25,8 +25,7 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
     if not terms:
         return []
     rows = db.query(
-        "SELECT chunk_id, -bm25(chunk_search) AS score FROM chunk_search WHERE chunk_search MATCH ? ORDER BY bm25(chunk_search), chunk_id"
-        " LIMIT ?",
+        "SELECT chunk_id, -rank AS score FROM chunk_search WHERE chunk_search MATCH ? ORDER BY rank LIMIT ?",
         [" OR ".join(terms), k],
     )
     return [(row["chunk_id"], row["score"]) for row in rows]

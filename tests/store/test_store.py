@@ -180,7 +180,8 @@ def test_an_index_of_an_older_version_is_brought_up_to_date_by_a_reader(tmp_path
         for key in ("a", "b"):
             vectors.save(db, kind, "m", [key], {key: "h"}, np.eye(1, 4, dtype=np.float32))
     for sql in (
-        "DROP INDEX aliases_in_any_case", "DROP TABLE chunk_terms", "DROP TRIGGER embedding_added", "DROP TRIGGER embedding_removed", "DROP TABLE vector_states",
+        "DROP INDEX aliases_in_any_case", "DROP TABLE chunk_terms", "DROP TRIGGER embedding_added", "DROP TRIGGER embedding_removed",
+        "DROP TABLE vector_states",
         "ALTER TABLE answers DROP COLUMN conversation", "DELETE FROM _sqlite_migrations WHERE name = 'm004_questions'",
     ):  # fmt: skip
         db.execute(sql)
