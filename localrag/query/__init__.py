@@ -47,7 +47,8 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
     history = ledger.conversation(project.db, options.conversation) if options.conversation else []
     draft_of = Question(text, project.embedder.embed([text])[0], style, options, budget)
     asked = await standalone(draft_of, history, project) if history else text
-    question = replace(draft_of, text=asked, vector=project.embedder.embed([asked])[0], on_text=on_text)
+    vector = draft_of.vector if asked == text else project.embedder.embed([asked])[0]
+    question = replace(draft_of, text=asked, vector=vector, on_text=on_text)
     mode, reason = route(asked, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
     mode, draft, smaller = await _draft(mode, question, project)

@@ -1,6 +1,7 @@
 """drift: from the reports nearest the question to follow-up questions, answered locally, put together (DRIFT search, Microsoft 2024).
 
-As designed: follow-ups are chosen by their score and seeded, scores filter what is put together, calls and tokens are bounded.
+The follow-ups of the reports that score most come first; scores filter what is put together; calls are bounded: at most one for each of
+PRIMERS reports, FOLLOW_UPS in each of ROUNDS rounds, and one for the whole.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from localrag.text import squeeze
 PRIMERS = 5  # reports that the first step reads
 FOLLOW_UPS = 3  # local questions asked in each round
 ROUNDS = 2
-ENTITIES = 3  # of an extractive answer's second step
+ENTITIES, PASSAGES = 3, 5  # of an extractive answer's second step
 PRIMER_TOKENS = 500
 
 
@@ -40,7 +41,7 @@ async def ask_drift(question: Question, project: Project) -> Draft:
     found: list[tuple[float, Point]] = []
     waiting = await asyncio.gather(*(_prime(question, r, project) for r in reports))
     found += [(score, p) for score, p, _ in waiting if p is not None]
-    open_questions = [q for *_, follow in waiting for q in follow]
+    open_questions = [q for *_, follow in sorted(waiting, key=lambda w: -w[0]) for q in follow]
     for _ in range(ROUNDS):
         chosen = [q for q in dict.fromkeys(open_questions) if q not in asked][:FOLLOW_UPS]
         if not chosen or question.budget.stopped:
@@ -73,12 +74,10 @@ def _extractive(question: Question, reports: list[Report], project: Project) -> 
     for entity in central:
         text = f"{question.text} {entity.name}"
         about = replace(question, text=text, vector=project.embedder.embed([text])[0])
-        for p in quoted_answer(about, search(text, about.vector, project, 5), project, [entity.name]):
-            if p.text not in said and len(detail) < 2 * ENTITIES:
-                said.add(p.text)
-                detail.append(replace(p, title=entity.name if not any(d.title == entity.name for d in detail) else ""))
-                if sum(d.title == entity.name for d in detail) and len(detail) % 2 == 0:
-                    break
+        passages = search(text, about.vector, project, PASSAGES)
+        new = [p for p in quoted_answer(about, passages, project, [entity.name]) if p.text not in said][:2]
+        said |= {p.text for p in new}
+        detail += [replace(p, title=entity.name if n == 0 else "") for n, p in enumerate(new)]
     followed = ", ".join(e.name for e in central)
     return Draft((*broad, *detail), note=f"Followed up: {followed}." if followed else "")
 
