@@ -69,10 +69,12 @@ def _rows(file: Path, *fields: str) -> list[dict[str, Any]]:
     rows = []
     for n, line in enumerate(lines, 1):
         try:
-            rows.append(row := json.loads(line))
-            assert all(f in row for f in fields)
-        except (ValueError, AssertionError, TypeError) as error:
-            raise UsageError(f"{file}, line {n}: not a JSON object with {', '.join(fields)}.") from error
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or any(f not in row for f in fields):
+            raise UsageError(f"{file}, line {n}: not a JSON object with {', '.join(fields)}.")
+        rows.append(row)
     if not rows:
         raise UsageError(f"{file} is empty.")
     return rows

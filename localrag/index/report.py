@@ -9,7 +9,7 @@ from localrag.config import Settings
 from localrag.index.topics import Topics, title
 from localrag.llm import Model
 from localrag.llm.domain import with_domain
-from localrag.llm.grammar import THING, json_object
+from localrag.llm.grammar import THING, json_object, object_schema
 from localrag.llm.prompts import Prompt, load_prompt
 from localrag.quotes import Vectors, most_central
 from localrag.records import Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
@@ -184,11 +184,8 @@ def _schema(ids: Sequence[str]) -> dict[str, object]:
     def text(most: int) -> dict[str, object]:
         return {"type": "string", "minLength": 3, "maxLength": most}
 
-    def record(**properties: object) -> dict[str, object]:
-        return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
     evidence = {"type": "array", "minItems": 1, "maxItems": 4, "items": {"enum": list(ids)}}
-    finding = record(summary=text(120), explanation=text(300), evidence=evidence)
+    finding = object_schema(summary=text(120), explanation=text(300), evidence=evidence)
     findings = {"type": "array", "minItems": 1, "maxItems": 5, "items": finding}
     rating = {"type": "integer", "minimum": 0, "maximum": 10}
-    return record(title=text(100), summary=text(400), rating=rating, rating_explanation=text(200), findings=findings)
+    return object_schema(title=text(100), summary=text(400), rating=rating, rating_explanation=text(200), findings=findings)

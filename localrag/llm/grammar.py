@@ -53,7 +53,7 @@ def fixed(lark: str) -> Grammar:
 def choice(options: Sequence[str]) -> Grammar:
     """Exactly one of the options."""
     made = fixed("start: " + " | ".join(map(quoted, options)))
-    return replace(made, schema=_object(answer={"enum": list(options)}), from_json=lambda value: [value["answer"]])
+    return replace(made, schema=object_schema(answer={"enum": list(options)}), from_json=lambda value: [value["answer"]])
 
 
 def line(max_characters: int) -> Grammar:
@@ -61,7 +61,9 @@ def line(max_characters: int) -> Grammar:
     body = rf"/[^\s\"'#*<>\[\]{{}}()_:.,][^\n\"#*<>\[\]{{}}_]{{2,{max_characters - 2}}}[^\s\"'#*<>\[\]{{}}_:,.]/"
     made = fixed(f'start: LINE "\\n"\nLINE: {body}')
     return replace(
-        made, schema=_object(line={"type": "string", "maxLength": max_characters}), from_json=lambda value: [value["line"].strip() + "\n"]
+        made,
+        schema=object_schema(line={"type": "string", "maxLength": max_characters}),
+        from_json=lambda value: [value["line"].strip() + "\n"],
     )
 
 
@@ -75,7 +77,7 @@ def question_lines(most: int) -> Grammar:
         unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
         return f'start: ASKED "\\n"\nASKED: /[^\\s\\-*#][^\\n*#]{{8,140}}[?？]/{unseen}'
 
-    schema = _object(items={"type": "array", "items": {"type": "string", "maxLength": 150}, "minItems": most, "maxItems": most})
+    schema = object_schema(items={"type": "array", "items": {"type": "string", "maxLength": 150}, "minItems": most, "maxItems": most})
     return Grammar(content_id("questions", most), following, schema, lambda value: [row.strip() + "\n" for row in value["items"]])
 
 
@@ -88,7 +90,9 @@ def word_lines(*, most: int) -> Grammar:
         more = f'(WORD "\\n"){"?" if seen else ""}'
         return None if len(seen) >= most else f"start: {more}\nWORD: /[a-z]{{3,20}}|[\u4e00-\u9fff]{{2,6}}/{unseen}"
 
-    schema = _object(items={"type": "array", "items": {"type": "string", "pattern": "^[a-z]{3,20}$"}, "minItems": 1, "maxItems": most})
+    schema = object_schema(
+        items={"type": "array", "items": {"type": "string", "pattern": "^[a-z]{3,20}$"}, "minItems": 1, "maxItems": most}
+    )
     return Grammar(content_id("words", most), following, schema, lambda value: [f"{word}\n" for word in dict.fromkeys(value["items"])])
 
 
@@ -134,10 +138,10 @@ def entity_lines(
     kind, prose = {"enum": list(types)}, {"description": _PROSE} if described else {}
     if span_of:
         name = {"type": "string", "maxLength": NAME_CHARACTERS}
-        schema = _object(items={"type": "array", "items": _object(name=name, type=kind, **prose), "maxItems": most})
+        schema = object_schema(items={"type": "array", "items": object_schema(name=name, type=kind, **prose), "maxItems": most})
         lines = _items
     else:
-        schema = _object(**{n: {"enum": [*types, THING]} if n in phrases else kind for n in names})
+        schema = object_schema(**{n: {"enum": [*types, THING]} if n in phrases else kind for n in names})
 
         def lines(value: Any) -> list[str]:
             return [_json({"name": n, "type": value[n]}) + "\n" for n in names]
@@ -171,7 +175,7 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
 
     end = {"enum": names}
     about: dict[str, Any] = {"description": _PROSE, "strength": {"enum": list(range(1, 11))}} if described else {}
-    schema = _object(items={"type": "array", "items": _object(source=end, target=end, **about), "maxItems": most})
+    schema = object_schema(items={"type": "array", "items": object_schema(source=end, target=end, **about), "maxItems": most})
 
     def lines(value: Any) -> list[str]:
         return _items(value) if described else [_json([row["source"], row["target"]]) + "\n" for row in value["items"]]
@@ -242,7 +246,7 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
         "status": {"enum": ["TRUE", "FALSE", "SUSPECTED"]},
     }
     shape |= {"from": free, "to": free} | ({"description": _PROSE} if described else {})
-    schema = _object(items={"type": "array", "items": _object(**shape), "maxItems": most})
+    schema = object_schema(items={"type": "array", "items": object_schema(**shape), "maxItems": most})
     return Grammar(content_id("claims", *names, text, described, most), following, schema, _items)
 
 
@@ -258,8 +262,8 @@ def cited_lines(marks: Sequence[str], *, most: int) -> Grammar:
         prose = r"/[^\s\[\]][^\[\]\n]{10,300}/" + (f" & ~({said})" if said else "")
         return f'start: (TEXT MARK{{1,3}} "\\n"){"?" if lines else ""}\nTEXT: {prose}\nMARK: {mark}'
 
-    point = _object(text={"type": "string"}, marks={"type": "array", "items": {"enum": list(marks)}, "minItems": 1, "maxItems": 3})
-    schema = _object(items={"type": "array", "items": point, "minItems": 1, "maxItems": most})
+    point = object_schema(text={"type": "string"}, marks={"type": "array", "items": {"enum": list(marks)}, "minItems": 1, "maxItems": 3})
+    schema = object_schema(items={"type": "array", "items": point, "minItems": 1, "maxItems": most})
 
     def lines(value: Any) -> list[str]:
         return [" ".join(row["text"].split()) + " " + "".join(row["marks"]) + "\n" for row in value["items"]]
@@ -267,7 +271,7 @@ def cited_lines(marks: Sequence[str], *, most: int) -> Grammar:
     return Grammar(content_id("cited", *marks, most), following, schema, lines)
 
 
-def _object(**properties: Any) -> dict[str, Any]:
+def object_schema(**properties: Any) -> dict[str, Any]:
     """The JSON schema of an object with just these properties."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 

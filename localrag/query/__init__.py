@@ -30,7 +30,7 @@ MODES = {
 }
 LONGEST_QUESTION = 10_000  # characters
 
-__all__ = ["LONGEST_QUESTION", "MODES", "Budget", "Options", "Question", "answer"]
+__all__ = ["LONGEST_QUESTION", "MODES", "Options", "answer"]
 
 
 async def answer(text: str, project: Project, options: Options, on_text: Callable[[str], None] | None = None) -> Answer:

@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 
-from localrag.llm.grammar import json_object
+from localrag.llm.grammar import json_object, object_schema
 from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
 from localrag.query.cite import Draft, Point, Source
@@ -85,16 +85,11 @@ def _extractive(question: Question, reports: list[Report], project: Project) -> 
 async def _prime(question: Question, report: Report, project: Project) -> tuple[float, Point | None, list[str]]:
     """What one report says to the question, its score, and what to ask further."""
     messages = load_prompt("abstractive/primer").fill(question=question.text, report=report_source(report).text)
-    schema = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["answer", "score", "questions"],
-        "properties": {
-            "answer": {"type": "string", "minLength": 10, "maxLength": 500},
-            "score": {"type": "integer", "minimum": 0, "maximum": 100},
-            "questions": {"type": "array", "maxItems": 3, "items": {"type": "string", "minLength": 8, "maxLength": 150}},
-        },
-    }
+    schema = object_schema(
+        answer={"type": "string", "minLength": 10, "maxLength": 500},
+        score={"type": "integer", "minimum": 0, "maximum": 100},
+        questions={"type": "array", "maxItems": 3, "items": {"type": "string", "minLength": 8, "maxLength": 150}},
+    )
     said = await call(question, project, "primer", messages, json_object(schema), PRIMER_TOKENS)
     if said is None:
         return 0.0, None, []

@@ -9,7 +9,7 @@ import numpy as np
 
 from localrag.errors import UsageError
 from localrag.llm import in_window
-from localrag.llm.grammar import json_object
+from localrag.llm.grammar import json_object, object_schema
 from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
 from localrag.query.basic import passage_source
@@ -159,15 +159,9 @@ async def _map(question: Question, batch: list[Source], project: Project) -> lis
 
 
 def _points_schema(ids: list[str]) -> dict[str, object]:
-    point = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["description", "evidence", "score"],
-        "properties": {
-            "description": {"type": "string", "minLength": 10, "maxLength": 400},
-            "evidence": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": ids}},
-            "score": {"type": "integer", "minimum": 0, "maximum": 100},
-        },
-    }
-    points = {"type": "array", "maxItems": 4, "items": point}
-    return {"type": "object", "additionalProperties": False, "required": ["points"], "properties": {"points": points}}
+    point = object_schema(
+        description={"type": "string", "minLength": 10, "maxLength": 400},
+        evidence={"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": ids}},
+        score={"type": "integer", "minimum": 0, "maximum": 100},
+    )
+    return object_schema(points={"type": "array", "maxItems": 4, "items": point})
