@@ -334,10 +334,16 @@ def print_retrieval(rows: Sequence[dict[str, Any]]) -> None:
     """A table of retrieval figures, a mode a line."""
     names = [n for n in rows[0] if n not in ("task", "extractor", "passages", "questions", "skipped", "failures")]
     out.print(f"{rows[0]['task']}: {rows[0]['passages']} passages, {rows[0]['questions']} questions, extractor {rows[0]['extractor']}")
-    table = Table(*names, box=None, pad_edge=False, header_style="dim")
+    print_rows([{n: row[n] for n in names} for row in rows])
+
+
+def print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """A table of figures; what was not measured is a dash."""
+    names = {"questions": "n", "evidence_shown": "shown", "evidence_cited": "cited"}
+    table = Table(*(names.get(n, n) for n in rows[0]), box=None, pad_edge=False, header_style="dim")
     for row in rows:
-        table.add_row(*(str(row[n]) for n in names))
-    out.print(table)
+        table.add_row(*("–" if value is None else str(value) for value in row.values()))
+    Console(highlight=False, width=max(out.width, 140)).print(table)  # figures cut off are worse than lines that wrap
 
 
 def print_domain(domain: Domain) -> None:

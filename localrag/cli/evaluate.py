@@ -1,4 +1,4 @@
-"""`localrag eval extraction` and `localrag eval retrieval`."""
+"""`localrag eval extraction`, `eval retrieval` and `eval qa`."""
 
 import asyncio
 import json
@@ -76,3 +76,37 @@ def retrieval_command(
             sys.stdout.flush()
         else:
             print_retrieval(rows)
+
+
+@eval_app.command("qa")
+def qa_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="QMSum, GraphRAG-Bench, or corpus.jsonl with queries.jsonl.")],
+    mode: Annotated[
+        list[str] | None, typer.Option("--mode", help="A mode of localrag ask, or none: the model alone; may be given several times.")
+    ] = None,
+    extractor: Annotated[str, typer.Option("--extractor", help="model; or phrases: no model.")] = "model",
+    model: ModelOption = None,
+    style: Annotated[str, typer.Option("--style", help="extractive or abstractive; else what suits the model.")] = "",
+    response_type: Annotated[str, typer.Option("--response-type", help='The form of the answers, such as "a single sentence".')] = "",
+    limit: Annotated[int, typer.Option("--limit", min=0, help="A random sample of so many questions; 0: all.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the sample.")] = 0,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Indexes and answers are kept here; the same command goes on.")] = Path(
+        "localrag-qa"
+    ),
+    engine: EngineOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line and nothing else.")] = False,
+) -> None:
+    """Answer questions with gold answers, mode by mode, and score answers and evidence by type of question."""
+    from localrag.cli.display import print_rows, say
+    from localrag.eval.qa import Setup, averages, evaluate_answers
+    from localrag.eval.qa_sets import load_questions
+    from localrag.query import Options
+
+    sets = load_questions(folder, limit=limit, seed=seed)
+    options = Options(style=style, response_type=response_type)
+    setup = Setup(tuple(mode or ["auto", "basic", "none"]), extractor, model, options, engine_options(engine, quiet=as_json))
+    rows = averages(asyncio.run(evaluate_answers(sets, setup, out, (lambda _: None) if as_json else say)))
+    if as_json:
+        sys.stdout.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    else:
+        print_rows(rows)

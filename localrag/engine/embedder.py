@@ -13,6 +13,7 @@ from localrag.models import ModelFile
 
 TOKENS = 512  # of a batch: enough rows for full speed, and one question takes 50 ms
 WIDTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** (n - 1)))  # what texts are padded to: 16, 24, 32, 48 …
+KEPT, SHORT = 20_000, 500  # vectors, some 30 MB; characters
 
 
 class Embeds(Protocol):
@@ -29,8 +30,29 @@ def open_embedder(file: ModelFile) -> Embeds:
     if file.path.suffix == ".gguf":
         from localrag.engine.llama.embed import GgufEmbedder  # loads llama.cpp
 
-        return GgufEmbedder(file)
-    return Embedder(file)
+        return Remembering(GgufEmbedder(file))
+    return Remembering(Embedder(file))
+
+
+class Remembering:
+    """An embedder that keeps the vectors of the last KEPT short texts: the questions of a conversation look at the same sentences."""
+
+    def __init__(self, embedder: Embeds) -> None:
+        self.file = embedder.file
+        self._embed = embedder.embed
+        self._known: dict[str, NDArray[np.float32]] = {}
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `Embeds.embed`; a text's vector does not depend on its company, so a kept one is the same."""
+        new = [t for t in dict.fromkeys(texts) if t not in self._known]
+        vectors = self._embed(new) if new or not texts else np.empty((0, 0), np.float32)
+        found = dict(zip(new, vectors, strict=True))
+        if texts:
+            vectors = np.array([self._known[t] if t in self._known else found[t] for t in texts], np.float32)
+        self._known.update((t, v) for t, v in found.items() if len(t) <= SHORT)
+        for text in list(self._known)[: max(0, len(self._known) - KEPT)]:
+            del self._known[text]
+        return vectors
 
 
 class Embedder:

@@ -50,8 +50,8 @@ class Task:
 
 def load_task(folder: Path) -> Task:
     """Read `corpus.jsonl` and `queries.jsonl`. Raises UsageError naming the file and line that cannot be read."""
-    passages = [(str(r["id"]), str(r.get("title", "")), str(r["text"])) for r in _rows(folder / "corpus.jsonl", "id", "text")]
-    questions = [(str(r["question"]), frozenset(map(str, r["gold"]))) for r in _rows(folder / "queries.jsonl", "question", "gold")]
+    passages = [(str(r["id"]), str(r.get("title", "")), str(r["text"])) for r in load_rows(folder / "corpus.jsonl", "id", "text")]
+    questions = [(str(r["question"]), frozenset(map(str, r["gold"]))) for r in load_rows(folder / "queries.jsonl", "question", "gold")]
     known = {i for i, *_ in passages}
     if len(known) < len(passages):
         raise UsageError(f"{folder / 'corpus.jsonl'} has an id twice.")
@@ -61,7 +61,8 @@ def load_task(folder: Path) -> Task:
     return Task(folder.name, tuple(passages), tuple(questions))
 
 
-def _rows(file: Path, *fields: str) -> list[dict[str, Any]]:
+def load_rows(file: Path, *fields: str) -> list[dict[str, Any]]:
+    """The objects of a JSONL file, all of which have these fields. Raises UsageError naming the file and line that cannot be read."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -80,6 +81,11 @@ def _rows(file: Path, *fields: str) -> list[dict[str, Any]]:
     return rows
 
 
+def heading(title: str, text: str) -> str:
+    """A passage as a Markdown file, its title as the heading."""
+    return f"# {title}\n\n{text}" if title else text
+
+
 async def evaluate_retrieval(
     task: Task, modes: Sequence[str], extractor: str, model: str | None, options: EngineOptions
 ) -> list[dict[str, Any]]:
@@ -92,7 +98,7 @@ async def evaluate_retrieval(
         of_path = {}
         for n, (key, title, text) in enumerate(task.passages):
             file = docs / f"{n:07}.md"
-            file.write_text(f"# {title}\n\n{text}" if title else text, encoding="utf-8")
+            file.write_text(heading(title, text), encoding="utf-8")
             of_path[f"docs/{file.name}"] = key
         start = time.perf_counter()
         with open_for_writing(docs.parent / ".localrag", model=model, engine=options, extractor=extractor) as project:

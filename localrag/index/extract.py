@@ -32,7 +32,7 @@ def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:
     """What an extraction depends on besides its chunk: a change of any redoes it."""
     tasks = ["entities", "relationships"] + ["gleaning", "gleaned"] * bool(settings.max_gleanings) + ["claims"] * settings.claims
     prompts = [with_domain(load_prompt(f"{style}/{name}"), settings.domain, name).hash for name in tasks]
-    return content_id("extract 4", model_fingerprint, style, settings.max_gleanings, *prompts, *settings.entity_types)
+    return content_id("extract 5", model_fingerprint, style, settings.max_gleanings, *prompts, *settings.entity_types)
 
 
 async def extract(chunk: Chunk, case: Case, model: Model, settings: Settings, style: str) -> Extraction:

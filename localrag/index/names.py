@@ -25,6 +25,7 @@ _HEADING = re.compile(r"^(?:#.*|[^a-z\n]*)$", re.MULTILINE)  # marked so, or wit
 _LOWER = re.compile(r"(?<!\w)(?<!\w[’'])[a-zà-öø-ÿ][\w’'-]*")
 _SHOUT = re.compile(rf"(?<=[a-z])[ \n](?=[{_UPPER}]{{5}})|(?<=[{_UPPER}]{{5}})[ \n](?=[{_UPPER}][a-z])")  # Moscow PRAVDA: two names
 _ENDING = re.compile(r"(?:['’]s|['’]|-)$")
+_SHORT_LINE = re.compile(r"^(.{0,44})\n", re.MULTILINE)  # ends where its author ended it: a heading, a row, a verse
 _BEFORE_A_START = frozenset(".!?:;…-—–\"“”'‘’(_[*")
 _BODIES = frozenset(  # what a name like "Association for the Advancement of …" begins or ends with
     """
@@ -36,6 +37,11 @@ _BODIES = frozenset(  # what a name like "Association for the Advancement of …
     service society state summit temple theatre treaty tribunal trust union university war workers
     """.split()
 )
+
+
+def _broken(text: str) -> str:
+    """The text with a vertical tab for the end of each short line, which no name goes across; all offsets stay."""
+    return _SHORT_LINE.sub("\\1\v", text)
 
 
 def _plain(word: str) -> str:
@@ -52,10 +58,11 @@ class Case:
         starts = {s.start for s in sentences(text)}
         self.lower = {m.group().lower() for m in _LOWER.finditer(text)}
         self.inside: set[str] = set()
+        text = _broken(text)
         for run in _RUN.finditer(text):
             for word in re.finditer(_WORD, run.group()):
                 at = run.start() + word.start()
-                if at not in starts and text[:at].rstrip()[-1:] not in _BEFORE_A_START:
+                if at not in starts and text[at - 1 : at] != "\v" and text[:at].rstrip()[-1:] not in _BEFORE_A_START:
                     self.inside.add(_plain(word.group()))
 
     @cached_property
@@ -83,6 +90,7 @@ def is_common(word: str, *, alone: bool) -> bool:
 
 def capitalised(text: str, case: Case) -> Iterator[str]:
     """The names in `text`, one for each place, whitespace squeezed."""
+    text = _broken(text)
     runs = list(_RUN.finditer(text))
     at = 0
     while at < len(runs):

@@ -41,6 +41,8 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
     """
     started = time.perf_counter()
     _check(text, options)
+    model = project.model
+    before = (model.calls, model.prompt_tokens, model.output_tokens)
     until = None if options.max_seconds is None else time.monotonic() + options.max_seconds
     budget = Budget(options.max_calls, until)
     style = options.style or await choose_style(project)
@@ -54,16 +56,15 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
     mode, draft, smaller = await _draft(mode, question, project)
     cited = cite(draft, project.db, checker(project.embedder.embed), strict=options.strict, bullets="list" in options.response_type.lower())
     notes = [note, smaller, draft.note, _stopped(budget, options), _unsupported(cited.unsupported, strict=options.strict)]
-    model = project.model
     done = Answer(
         text,
         cited.text or "Nothing in the documents supports an answer to this question.",
         mode,
         draft.level,
         cited.citations,
-        model.calls,
-        model.prompt_tokens,
-        model.output_tokens,
+        model.calls - before[0],
+        model.prompt_tokens - before[1],
+        model.output_tokens - before[2],
         seconds_since(started),
         " ".join(n for n in notes if n),
         style,

@@ -1,7 +1,7 @@
 """Drafts → answers whose citations are verified: each resolves to a file, a character range and a verbatim quote that supports it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlite_utils import Database
@@ -57,6 +57,7 @@ def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bull
     What a model wrote is cited by the sentence of its sources that supports it best; without any it is marked, or with `strict` left out.
     A quote that is not in its document is no citation.
     """
+    verified = _verifier(db)
     numbers: dict[Quote, int] = {}
     citations: list[Citation] = []
     paragraphs = [draft.opening] if draft.opening else []
@@ -65,7 +66,7 @@ def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bull
         quotes = check(point.text, point.quotes) if point.written else point.quotes
         marks = []
         for quote in dict.fromkeys(quotes):
-            if quote not in numbers and (citation := _verified(quote, len(citations) + 1, db)):
+            if quote not in numbers and (citation := verified(quote, len(citations) + 1)):
                 numbers[quote] = citation.n
                 citations.append(citation)
             if quote in numbers:
@@ -80,12 +81,19 @@ def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bull
     return Cited("\n\n".join(paragraphs), tuple(citations), unsupported)
 
 
-def _verified(quote: Quote, n: int, db: Database) -> Citation | None:
-    path = corpus.document_path(db, quote.chunk_id)
-    text = corpus.document_text(db, path) or ""
-    if text[quote.start : quote.end] != quote.text:
-        return None
-    return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id)
+def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
+    """A function that makes a quote citation `n` if it is verbatim in its document; each document is read once."""
+    texts: dict[str, str] = {}
+
+    def verified(quote: Quote, n: int) -> Citation | None:
+        path = corpus.document_path(db, quote.chunk_id)
+        if path not in texts:
+            texts[path] = corpus.document_text(db, path) or ""
+        if texts[path][quote.start : quote.end] != quote.text:
+            return None
+        return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id)
+
+    return verified
 
 
 _MARK = re.compile(r"\[(\d+)\]")

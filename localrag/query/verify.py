@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localrag.query.retrieve import stems
 from localrag.quotes import Embed
@@ -26,19 +27,20 @@ def checker(embed: Embed) -> Check:
         parts = list(dict.fromkeys(part for quote in cited for part in _sentences(quote)))
         if not parts or not _holds_names(sentence, " ".join(q.text for q in cited)):
             return ()
-        scores = support(sentence, [squeeze(p.text) for p in parts], embed)
+        scores = support([sentence], [squeeze(p.text) for p in parts], embed)[0]
         best = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] >= SUPPORT]
         return tuple(parts[i] for i in best[:MOST] if scores[i] >= 0.8 * scores[best[0]])
 
     return check
 
 
-def support(sentence: str, texts: Sequence[str], embed: Embed) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
-    """How far each text says what the sentence says, (n,) float32: the mean of their cosine and the share of its words they have."""
-    vectors = embed([sentence, *texts])
-    wanted = stems(sentence)
-    words = np.array([len(wanted & stems(t)) / max(1, len(wanted)) for t in texts], np.float32)
-    return np.asarray((vectors[1:] @ vectors[0] + words) / 2, np.float32)
+def support(sentences: Sequence[str], texts: Sequence[str], embed: Embed) -> NDArray[np.float32]:
+    """How far each text says what each sentence says, (sentences, texts): the mean of their cosine and the share of its words."""
+    vectors = embed([*sentences, *texts])
+    have = [stems(t) for t in texts]
+    wanted = [stems(s) for s in sentences]
+    words = np.array([[len(w & h) / max(1, len(w)) for h in have] for w in wanted], np.float32)
+    return np.asarray((vectors[: len(sentences)] @ vectors[len(sentences) :].T + words) / 2, np.float32)
 
 
 def _sentences(quote: Quote) -> list[Quote]:

@@ -116,3 +116,16 @@ def test_a_vector_does_not_depend_on_its_company():
     assert np.array_equal(embedder.embed(texts[::-1])[::-1], together)
     assert np.array_equal(embedder.embed(texts[7:19]), together[7:19])
     assert np.array_equal(embedder.embed([texts[41]])[0], together[41])
+
+
+def test_what_was_embedded_before_is_not_computed_again():
+    """Short texts keep their vectors, bit for bit those of a fresh embedder; only new ones are computed, each once."""
+    kept, computed = open_embedder(find_embedder()), []
+    inner = kept._embed
+    kept._embed = lambda texts: computed.append(list(texts)) or inner(texts)
+    kept.embed(["Ruth Sand", "Lars Holm"])
+    again = kept.embed(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"])
+
+    assert computed == [["Ruth Sand", "Lars Holm"], ["the ferry"]]
+    assert np.array_equal(again, Embedder(find_embedder()).embed(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"]))
+    assert kept.embed([]).shape == (0, 384)

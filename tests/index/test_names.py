@@ -22,11 +22,14 @@ def names(text):
         ("We flew Apollo 11 to the Moon in July 1969.", ["Apollo 11", "Moon"]),
         ("The 6th Fleet saw Şanlıurfa and Piton des Neiges.", ["6th Fleet", "Şanlıurfa", "Piton des Neiges"]),
         ("Significantly less was paid. According to Reuters, nobody knew.", ["Reuters"]),
+        ("Gordon Banks\nGordon Banks was a keeper.\nHull City\nDerby County", ["Gordon Banks", "Hull City", "Derby County"]),
+        ("The committee that met in the long room of the Hugh\nDunmore Hall agreed.", ["Hugh Dunmore Hall"]),
         ("An iPhone lay beside UNESCO papers.", ["iPhone", "UNESCO"]),
     ],
 )
 def test_a_name_is_found_whole(text, found):
-    """Names go on over "of", "for the" and "and" where they begin or end as a body's name does; a sentence's first word is none."""
+    """Names go on over "of", "for the" and "and" where they begin or end as a body's name does, not over the end of a short line; the first
+    word of a sentence is none."""
     assert names(text) == found
 
 
