@@ -25,7 +25,7 @@ def data_path(name: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model on disk: `kind` is chat (a GGUF file) or embedder (a sentence-transformers folder, or a GGUF file).
+    """A model on disk: `kind` is chat or reranker (a GGUF file), or embedder (a sentence-transformers folder, or a GGUF file).
 
     With `url` it is a chat model behind a server there; `path` is then a file whose vocabulary stands in for counting tokens.
     """
@@ -72,6 +72,16 @@ def find_embedder(name: str | None = None) -> ModelFile:
     return _named("embedder", name)
 
 
+def find_reranker(name: str) -> ModelFile:
+    """The reranker of that name in models.toml, or the GGUF file at that path. Raises ModelError."""
+    if name.endswith(".gguf") or "/" in name:
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise ModelError(f"There is no reranker at {path}.", "Check the path, or leave out --reranker.")
+        return ModelFile(path.stem, "reranker", path.resolve())
+    return _named("reranker", name)
+
+
 def known_models() -> dict[str, Any]:
     """models.toml as shipped."""
     return tomllib.loads(data_path("models.toml").read_text(encoding="utf-8"))
@@ -80,12 +90,13 @@ def known_models() -> dict[str, Any]:
 def _named(kind: str, name: str | None) -> ModelFile:
     table = known_models()
     name = name or table[f"default_{kind}"]
-    entry = table[kind].get(name)
+    entry = table.get(kind, {}).get(name)
     if entry is None:
-        near = get_close_matches(name, table[kind], n=1)
+        near = get_close_matches(name, table.get(kind, {}), n=1)
         did_you_mean = f" Did you mean {near[0]!r}?" if near else ""
-        known = ", ".join(sorted(table[kind]))
-        raise ModelError(f"No model is called {name!r}.{did_you_mean}", f"Known: {known}. Or give a file: --model PATH.gguf")
+        known = ", ".join(sorted(table.get(kind, {}))) or "none"
+        option = "--model" if kind == "chat" else f"--{kind}"
+        raise ModelError(f"No {kind} model is called {name!r}.{did_you_mean}", f"Known: {known}. Or give a file: {option} PATH.gguf")
     path = Path(entry["path"])
     if package := entry.get("package"):
         found = importlib.util.find_spec(package)  # found, never imported: the packages do more than carry a file

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from localrag.config import INDEX_FOLDER, Settings
-from localrag.engine.embedder import open_embedder
+from localrag.engine.embedder import open_embedder, open_reranker
 from localrag.engine.settings import EngineOptions
 from localrag.errors import IndexMismatch, NoIndex
 from localrag.llm import Model
 from localrag.llm.domain import read_domain
 from localrag.llm.project import Project
-from localrag.models import ModelFile, find_chat_model, find_embedder
+from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker
 from localrag.store import ledger
 from localrag.store.schema import FILE_NAME, open_index, writer_lock
 
@@ -78,7 +78,9 @@ def open_for_writing(
 
 
 @contextmanager
-def open_for_questions(chosen: Path | None, *, model: str | None = None, engine: EngineOptions | None = None) -> Iterator[Project]:
+def open_for_questions(
+    chosen: Path | None, *, model: str | None = None, reranker: str | None = None, engine: EngineOptions | None = None
+) -> Iterator[Project]:
     """The project to ask. `model` may be another chat model than the index was made with. Raises NoIndex, IndexMismatch, ModelError."""
     folder = find_index(chosen)
     db = open_index(folder)
@@ -93,7 +95,8 @@ def open_for_questions(chosen: Path | None, *, model: str | None = None, engine:
         )
     chat = find_chat_model(model or _bound_name(folder, "chat_model"))
     settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
-    project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder))
+    rerank = open_reranker(find_reranker(reranker)) if reranker else None
+    project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder), rerank)
     try:
         yield project
     finally:

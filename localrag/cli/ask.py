@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.index import AllowHostOption, DeterministicOption, EngineOption, IndexOption, ModelOption, RetuneOption, engine_options
+from localrag.cli.index import (
+    AllowHostOption,
+    DeterministicOption,
+    EngineOption,
+    IndexOption,
+    ModelOption,
+    RerankerOption,
+    RetuneOption,
+    engine_options,
+)
 
 if TYPE_CHECKING:
     from localrag.llm.project import Project
@@ -43,6 +52,7 @@ def ask_command(
     seed: Annotated[int, typer.Option("--seed", help="Shuffles the reports of a global question.")] = 0,
     index: IndexOption = None,
     model: ModelOption = None,
+    reranker: RerankerOption = None,
     allow_host: AllowHostOption = None,
     engine: EngineOption = "",
     retune: RetuneOption = False,
@@ -55,7 +65,7 @@ def ask_command(
 
     options = Options(mode, level, dynamic, seed, style, strict, max_calls, max_seconds, response_type, context_only)
     chosen = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host)
-    with open_for_questions(index, model=model, engine=chosen) as project:
+    with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
         if go_on:
             options = replace(options, conversation=_last_conversation(project))
         ask_and_print(question, project, options, as_json=as_json)
@@ -92,6 +102,7 @@ def chat_command(
     go_on: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last conversation.")] = False,
     index: IndexOption = None,
     model: ModelOption = None,
+    reranker: RerankerOption = None,
     engine: EngineOption = "",
 ) -> None:
     """Ask question after question; each may lean on those before. `/quit` ends, `/source N` opens a citation."""
@@ -100,7 +111,7 @@ def chat_command(
     from localrag.project import open_for_questions
     from localrag.query.question import Options
 
-    with open_for_questions(index, model=model, engine=engine_options(engine)) as project:
+    with open_for_questions(index, model=model, reranker=reranker, engine=engine_options(engine)) as project:
         options = Options(mode, style=style, strict=strict, conversation=_last_conversation(project) if go_on else None)
         say("Ask; /source N opens a citation, /quit ends.")
         while (text := _read_line()) is not None:

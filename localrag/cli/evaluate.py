@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from localrag.cli.index import DeterministicOption, EngineOption, ModelOption, engine_options
+from localrag.cli.index import DeterministicOption, EngineOption, ModelOption, RerankerOption, engine_options
 
 eval_app = typer.Typer(no_args_is_help=True, help="Measure localrag against texts that people annotated.")
 
@@ -61,6 +61,7 @@ def retrieval_command(
     ] = None,
     extractor: Annotated[str, typer.Option("--extractor", help="model; or phrases: no model.")] = "model",
     model: ModelOption = None,
+    reranker: RerankerOption = None,
     engine: EngineOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line and nothing else.")] = False,
 ) -> None:
@@ -70,7 +71,7 @@ def retrieval_command(
 
     options = engine_options(engine, quiet=as_json)
     for task in [load_task(folder) for folder in tasks]:
-        rows = asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options))
+        rows = asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options, reranker))
         if as_json:
             sys.stdout.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
             sys.stdout.flush()

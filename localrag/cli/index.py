@@ -18,6 +18,9 @@ ModelOption = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME|PATH", help="A model of models.toml, a GGUF file, or http://127.0.0.1:PORT/v1#NAME."),
 ]
+RerankerOption = Annotated[
+    str | None, typer.Option("--reranker", metavar="NAME|PATH", help="A GGUF reranker that has a say in the order of passages.")
+]
 EngineOption = Annotated[
     str, typer.Option("--engine", metavar="NAME=VALUE,…", help="Engine settings by hand, such as slots=4,threads=2,context=8192,kv=f16.")
 ]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from localrag.cli.index import IndexOption
+from localrag.cli.index import IndexOption, RerankerOption
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -33,6 +33,7 @@ def status_command(index: IndexOption = None, as_json: JsonOption = False) -> No
 def search_command(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words or a question.")],
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many passages.")] = 10,
+    reranker: RerankerOption = None,
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -45,7 +46,7 @@ def search_command(
 
     if not query.strip() or len(query) > LONGEST_QUESTION:
         raise UsageError("The query is empty or too long.", 'Search for something: localrag search "the ferry"')
-    with open_for_questions(index) as project:
+    with open_for_questions(index, reranker=reranker) as project:
         vector = project.embedder.embed([query])[0]
         found = snippets(query, vector, search(query, vector, project, k), project)
         if as_json:

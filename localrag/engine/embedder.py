@@ -1,7 +1,7 @@
 """Texts → unit vectors by a sentence-transformers model, loaded from a folder only; nothing is ever cut."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +32,13 @@ def open_embedder(file: ModelFile) -> Embeds:
 
         return Remembering(GgufEmbedder(file))
     return Remembering(Embedder(file))
+
+
+def open_reranker(file: ModelFile) -> Callable[[str, Sequence[str]], NDArray[np.float32]]:
+    """What scores passages for a question with a GGUF reranker; the model is loaded on first use."""
+    from localrag.engine.llama.rerank import Reranker  # loads llama.cpp
+
+    return Reranker(file).scores
 
 
 class Remembering:

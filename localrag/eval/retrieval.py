@@ -4,17 +4,19 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.engine.embedder import open_reranker
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.index.pipeline import build_index
 from localrag.llm.project import Project
+from localrag.models import find_reranker
 from localrag.project import open_for_writing
 from localrag.query.local import passages_about
 from localrag.query.retrieve import nearest_chunks, search
@@ -87,7 +89,7 @@ def heading(title: str, text: str) -> str:
 
 
 async def evaluate_retrieval(
-    task: Task, modes: Sequence[str], extractor: str, model: str | None, options: EngineOptions
+    task: Task, modes: Sequence[str], extractor: str, model: str | None, options: EngineOptions, reranker: str | None = None
 ) -> list[dict[str, Any]]:
     """One row of figures for each mode: recall and completeness in percent, seconds a question, seconds to index. Raises UsageError."""
     if unknown := [m for m in modes if m not in RETRIEVERS]:
@@ -106,7 +108,8 @@ async def evaluate_retrieval(
             seconds = time.perf_counter() - start
             about = {"task": task.name, "extractor": extractor, "passages": len(of_path), "questions": len(task.questions)}
             lost = {"skipped": len(outcome.skipped), "failures": len(outcome.failures)}
-            return [about | {"mode": m} | _figures(task, m, project, of_path) | {"index_seconds": round(seconds, 1)} | lost for m in modes]
+            asked = replace(project, rerank=open_reranker(find_reranker(reranker))) if reranker else project
+            return [about | {"mode": m} | _figures(task, m, asked, of_path) | {"index_seconds": round(seconds, 1)} | lost for m in modes]
 
 
 def _figures(task: Task, mode: str, project: Project, of_path: dict[str, str]) -> dict[str, Any]:

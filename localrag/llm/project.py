@@ -1,8 +1,11 @@
 """What indexing and questions work with: one opened index and its models."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from localrag.config import Settings
@@ -13,7 +16,10 @@ from localrag.store import ledger
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What indexing and questions work with. `root` is the folder that stored paths are relative to."""
+    """What indexing and questions work with. `root` is the folder that stored paths are relative to.
+
+    `rerank` scores passages for a question, higher is better, where a reranker was asked for.
+    """
 
     root: Path
     folder: Path
@@ -21,6 +27,7 @@ class Project:
     settings: Settings
     model: Model
     embedder: Embeds
+    rerank: Callable[[str, Sequence[str]], NDArray[np.float32]] | None = None
 
 
 async def choose_style(project: Project) -> str:

@@ -26,6 +26,7 @@ WORDS_POWER = 5  # of a passage's BM25 score as a share of the best
 WORDS_SHARE = 0.7  # weight of words against meaning
 CJK_WORDS_SHARE = 4.0  # the embedder in the box knows little Chinese
 STEERED, WINDOW, PULL = 20, 60, 10.0  # starting passages whose mentions are weighed, characters around a mention, by how much
+RERANKED, FUSION = 30, 10  # passages a reranker looks at; the lower, the more the first ranks count
 LONGEST = 8  # words of a name
 MOST_WORDS = 300  # of a question that are looked up as names
 
@@ -82,10 +83,26 @@ def search(question: str, vector: NDArray[np.float32], project: Project, k: int)
         begun = {net.chunk_number[c]: w for c, w in starts.items() if c in net.chunk_number}
         entities = _starting_entities(question, net, project)
         stay = walk(net, entities, begun, _favoured(question, list(starts)[:STEERED], net, project))
-        top = np.argpartition(-stay, min(k, len(stay) - 1))[: k + 1]
+        wanted = max(k, RERANKED) if project.rerank else k
+        top = np.argpartition(-stay, min(wanted, len(stay) - 1))[: wanted + 1]
         scores = {net.chunks[i]: float(stay[i]) for i in top if stay[i] > 0}
-    best = sorted(scores, key=lambda c: (-scores[c], c))[:k]
-    return [(c, scores[c.id] / scores[best[0]]) for c in corpus.chunks_by_id(project.db, best)]
+    best = sorted(scores, key=lambda c: (-scores[c], c))
+    if project.rerank:
+        scores = _reranked(question, best[: max(k, RERANKED)], project)
+        best = list(scores)
+    return [(c, scores[c.id] / scores[best[0]]) for c in corpus.chunks_by_id(project.db, best[:k])]
+
+
+def _reranked(question: str, best: Sequence[str], project: Project) -> dict[str, float]:
+    """Chunk id → score, best first: ranks by the walk and by the reranker, fused (reciprocal rank fusion, Cormack et al. 2009).
+
+    A reranker sees question and passage alone, so it knows nothing of passages that only lead to the answer; hence both.
+    """
+    assert project.rerank is not None
+    given = project.rerank(question, [c.text for c in corpus.chunks_by_id(project.db, best)])
+    judged = {int(i): rank for rank, i in enumerate(np.argsort(-given, kind="stable"))}
+    fused = {c: 1 / (FUSION + rank) + 1 / (FUSION + judged[rank]) for rank, c in enumerate(best)}
+    return dict(sorted(fused.items(), key=lambda item: (-item[1], item[0])))
 
 
 def nearest_chunks(question: str, vector: NDArray[np.float32], project: Project, k: int) -> list[Chunk]:

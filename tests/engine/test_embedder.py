@@ -23,8 +23,8 @@ NAMES = {
 TEXTS = [*TOWN.values(), "Hello.", "", "ferry " * 700]
 
 
-def write_gguf(folder, path):
-    """all-MiniLM-L6-v2 as a GGUF file: its own weights under llama.cpp's names."""
+def write_gguf(folder, path, head=None):
+    """all-MiniLM-L6-v2 as a GGUF file: its own weights under llama.cpp's names; with a `head` (weight, bias) a reranker."""
     weights = load_file(folder / "model.safetensors")
     writer = gguf.GGUFWriter(path, "bert")
     writer.add_block_count(6)
@@ -34,7 +34,7 @@ def write_gguf(folder, path):
     writer.add_head_count(12)
     writer.add_layer_norm_eps(1e-12)
     writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType.MEAN)
+    writer.add_pooling_type(gguf.PoolingType.RANK if head else gguf.PoolingType.MEAN)
     writer.add_file_type(0)
     vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     writer.add_tokenizer_model("bert")
@@ -57,6 +57,11 @@ def write_gguf(folder, path):
             writer.add_tensor(f"token_embd_norm.{name.rsplit('.', 1)[1]}", array.astype(np.float32))
         elif name.split(".")[1] in fixed and name.startswith("embeddings."):
             writer.add_tensor(f"{fixed[name.split('.')[1]]}.weight", array.astype(np.float32))
+    if head:
+        writer.add_tensor("cls.weight", weights["pooler.dense.weight"].astype(np.float32))
+        writer.add_tensor("cls.bias", weights["pooler.dense.bias"].astype(np.float32))
+        writer.add_tensor("cls.output.weight", head[0])
+        writer.add_tensor("cls.output.bias", head[1])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

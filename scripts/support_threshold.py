@@ -1,0 +1,77 @@
+"""How much a passage must agree with a sentence to count as its support: `verify.SUPPORT`, measured.
+
+    python scripts/support_threshold.py FOLDER [--statements N]
+
+FOLDER is GraphRAG-Bench: novels, and questions with gold evidence in other words than the novel's. Each statement of the evidence is
+checked against the passages found for it in its own novel (it should be supported), and against those found for another statement on
+the same novel (it should not). The threshold is chosen on half of the novels and tried on the others.
+"""
+
+import argparse
+import random
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from localrag.engine.embedder import open_embedder
+from localrag.eval.qa_sets import load_questions
+from localrag.models import find_embedder
+from localrag.query.verify import _holds_names, support
+from localrag.text import sentences, squeeze
+
+PASSAGES, LENGTH = 5, 12  # of so many sentences each
+
+
+def passages_of(text):
+    found = [squeeze(text[s.start : s.end]) for s in sentences(text)]
+    return [found[i : i + LENGTH] for i in range(0, len(found), LENGTH)]
+
+
+def scores_of(gold, embed, statements, rng):
+    """(own passages, those of another statement of the novel) for each statement: the best sentence's score, 0 where a name is missing."""
+    blocks = passages_of(gold.documents[0][1])
+    matrix = embed([" ".join(b) for b in blocks])
+    chosen = rng.sample(statements, min(len(statements), ARGS.statements))
+    near = {s: np.argsort(-(matrix @ embed([s])[0]))[:PASSAGES] for s in chosen}
+
+    def best(statement, of):
+        texts = [t for i in near[of] for t in blocks[i] if re.search(r"\w", t)]
+        named = _holds_names(statement, " ".join(texts))
+        return float(support([statement], texts, embed).max()), named
+
+    others = dict(zip(chosen, chosen[7:] + chosen[:7], strict=True))
+    return [(best(s, s), best(s, others[s])) for s in chosen]
+
+
+def rates(rows, at, named):
+    """(share of the right ones supported, share of the wrong ones) at a threshold."""
+    hits = np.array([[score >= at and (ok or not named) for score, ok in row] for row in rows])
+    return hits.mean(axis=0)
+
+
+def main():
+    rng = random.Random(0)
+    embed = open_embedder(find_embedder(None)).embed
+    sets = load_questions(Path(ARGS.folder))
+    found = {g.name: scores_of(g, embed, sorted({e for q in g.questions for e in q.evidence if isinstance(e, str)}), rng) for g in sets}
+    names = sorted(found)
+    tuned, held_out = names[::2], names[1::2]
+    for title, of in (("tuned", tuned), ("held out", held_out)):
+        rows = [r for n in of for r in found[n]]
+        print(f"\n{title}: {', '.join(of)}, {len(rows)} statements")
+        print("threshold  right supported  wrong supported  (without the check of names)  balanced")
+        for at in np.arange(0.3, 0.75, 0.05):
+            right, wrong = rates(rows, at, True)
+            loose = rates(rows, at, False)
+            shares = f"{at:9.2f}  {100 * right:15.1f}  {100 * wrong:15.1f}  {100 * loose[0]:13.1f} {100 * loose[1]:13.1f}"
+            print(f"{shares}  {50 * (right + 1 - wrong):10.1f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    parser.add_argument("--statements", type=int, default=60, help="of each novel")
+    ARGS = parser.parse_args()
+    sys.exit(main())
