@@ -41,11 +41,18 @@ class Furniture:
             self._lines |= {line.strip() for line in part.splitlines() if line.strip()}
 
     def blank(self, text: str) -> str:
-        """`text` with such lines turned into spaces: as long as before."""
-        return "".join(" " * (len(line) - 1) + line[-1:] if self._is_furniture(line) else line for line in text.splitlines(keepends=True))
+        """`text`, a stretch of the document, with such lines turned into spaces: as long as before."""
+        lines = text.splitlines(keepends=True)
+        cut = {0, len(lines) - 1}  # a chunk begins and ends within lines
+        gone = [self._is_furniture(line) or (n in cut and self._is_part(line)) for n, line in enumerate(lines)]
+        return "".join(re.sub(r"[^\n]", " ", line) if g else line for line, g in zip(lines, gone, strict=True))
 
     def _is_furniture(self, line: str) -> bool:
         return line.strip() in self._lines or _shape(line) in self._shapes
+
+    def _is_part(self, line: str) -> bool:
+        part = line.strip()
+        return len(part) > 10 and any(part in whole for whole in self._lines)
 
 
 def _shape(line: str) -> str:

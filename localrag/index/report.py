@@ -121,8 +121,8 @@ def input_hash(community: Community, elements: Sequence[Element], recipe: str) -
 def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:
     """What all reports depend on besides the graph."""
     if style == "extractive":
-        return content_id("report 3", style)
-    return content_id("report 3", style, model_fingerprint, settings.language, _prompt(settings).hash)
+        return content_id("report 4", style)
+    return content_id("report 4", style, model_fingerprint, settings.language, _prompt(settings).hash)
 
 
 def _prompt(settings: Settings) -> Prompt:

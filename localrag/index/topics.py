@@ -10,6 +10,8 @@ from itertools import islice
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from localrag.index.noise import is_noise
+from localrag.index.nouns import word_tag
 from localrag.text import CJK, enumeration
 
 NAMES, WORDS = 3, 3
@@ -42,7 +44,13 @@ class Topics:
         often = np.asarray((part > 0).sum(axis=0)).ravel() >= min(2, len(rows))
         taken = {w for n in names for w in n.lower().replace("'", " ").replace("’", " ").split()}
         found = (self._words[i] for i in np.argsort(-gain, kind="stable") if often[i] and gain[i] > 0 and self._words[i] not in taken)
-        return list(islice(found, WORDS))
+        return list(islice(filter(_names_something, found), WORDS))
+
+
+def _names_something(word: str) -> bool:
+    """Whether a word is a noun, or none the dictionary knows; verbs, adjectives and days of the week tell nobody what a text is about."""
+    tag = word_tag(word)
+    return not is_noise(word) and (not tag or (tag.startswith("NN") and not tag.startswith("NNP")))
 
 
 def title(names: Sequence[str], words: Sequence[str]) -> str:

@@ -11,7 +11,9 @@ from localrag.quotes import Embed
 from localrag.records import Quote
 from localrag.text import FUNCTION_WORDS, chunk_sentences, is_cjk, squeeze
 
-SUPPORT = 0.5  # of the mean of cosine and shared words, from which on a sentence is taken to be supported
+# Of the mean of cosine and shared words, from which on a sentence is taken to be supported: 60 to 73 % of true statements in other words
+# than the text's are, and 15 to 17 % of those checked against other passages of the same book (scripts/support_threshold.py).
+SUPPORT = 0.5
 MOST = 2  # quotes for one sentence of an answer
 
 Check = Callable[[str, Sequence[Quote]], tuple[Quote, ...]]
