@@ -81,11 +81,11 @@ def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bull
 
 
 def _verified(quote: Quote, n: int, db: Database) -> Citation | None:
-    path = corpus.document_path(db, quote.chunk_id)
-    text = corpus.document_text(db, path) or ""
-    if text[quote.start : quote.end] != quote.text:
+    document = corpus.document(db, corpus.document_path(db, quote.chunk_id))
+    if document is None or document.text[quote.start : quote.end] != quote.text:
         return None
-    return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id)
+    part = next((p.label for p in document.parts if p.start <= quote.start < p.end), "")
+    return Citation(n, document.path, quote.start, quote.end, quote.text, quote.chunk_id, part)
 
 
 _MARK = re.compile(r"\[(\d+)\]")
