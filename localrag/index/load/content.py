@@ -8,7 +8,9 @@ from localrag.records import Part
 
 MEGABYTE = 1_000_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x84\x86-\x9f\ufffe\uffff]")  # not tab, line and page breaks
-_BLANK = re.compile(r"[ \t]+(?=\n)|(?<=\n\n)\n+")
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+_TRAILING = re.compile(r"[ \t\xa0]+(?=\n)")
+_BLANK = re.compile(r"\n{3,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,13 @@ def compose(sections: Iterable[tuple[str, str]]) -> tuple[str, tuple[Part, ...]]
 def clean(text: str) -> str:
     """Text out of a binary format: without control characters, spaces at line ends and runs of blank lines."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _BLANK.sub("", _CONTROL.sub("", text)).strip("\n")
+    return _BLANK.sub("\n\n", _TRAILING.sub("", _CONTROL.sub("", text))).strip("\n")
+
+
+def first_heading(text: str) -> str:
+    """The first `# …` line of a text, without its marks."""
+    found = _HEADING.search(text)
+    return found[1] if found else ""
 
 
 def described(**values: object) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from localrag.index.load.content import Content, Options, compose
+from localrag.index.load.content import Content, Options, compose, first_heading
 from localrag.index.load.encoding import decode
 from localrag.index.load.tables import row_line, table_lines
 
@@ -83,7 +83,7 @@ def parse_notebook(file: Path, options: Options) -> Content:
     if not isinstance(cells, list):
         return parse_json(file, options)
     body, parts = compose((f"cell {n}", _cell(c)) for n, c in enumerate(cells, 1) if isinstance(c, dict))
-    return Content(body, parts=parts)
+    return Content(body, first_heading(body), parts=parts)
 
 
 def _cell(found: dict[str, Any]) -> str:

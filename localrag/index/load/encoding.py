@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import unicodedata
 
 from localrag.index.load.content import Unreadable
 
@@ -76,7 +77,11 @@ def _detected(data: bytes) -> str:
 
     found = chardet.detect(data[:_SAMPLE])
     name = str(found["encoding"] or "")
-    return _plausible(data, name) or (_replaced(data) if len(data) > _SAMPLE / 100 else "")
+    text = _plausible(data, name)
+    foreign = [c for c in text[:_SAMPLE] if c > "~" and unicodedata.category(c)[0] not in "PZ"]
+    if text and sum(unicodedata.category(c) != "So" for c in foreign) >= 0.8 * len(foreign):  # So: boxes, blocks, dingbats
+        return text
+    return _replaced(data) if len(data) > _SAMPLE / 100 else ""
 
 
 def _replaced(data: bytes) -> str:

@@ -144,7 +144,8 @@ def tex_text(source: str) -> str:
     source = re.sub(rf"\\({'|'.join(_TEX_SECTION)})\*?\s*(?:\[[^\]]*\])?\{{", _tex_heading, source)
     source = re.sub(r"\\item\b\s*", r"\n- ", source)
     converter = LatexNodes2Text(latex_context=known, math_mode="verbatim", keep_comments=False, strict_latex_spaces=False)
-    return str(converter.latex_to_text(source, tolerant_parsing=True))
+    text = str(converter.latex_to_text(source, tolerant_parsing=True))
+    return re.sub(r"^(#{1,6} [^\n]*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
 
 
 def _tex_heading(section: re.Match[str]) -> str:

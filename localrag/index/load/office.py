@@ -8,7 +8,7 @@ from typing import Any
 
 from localrag.index.load.archive import open_archive
 from localrag.index.load.charts import chart_lines, formula
-from localrag.index.load.content import Content, Options, Unreadable, clean, described
+from localrag.index.load.content import Content, Options, Unreadable, clean, described, first_heading
 from localrag.index.load.numbering import Numbering, read_numbering
 from localrag.index.load.tables import table_lines
 from localrag.index.load.xmlfile import xml_root
@@ -73,8 +73,7 @@ def parse_docx(file: Path, _options: Options) -> Content:
             lines += [f"\nComment{f' by {author}' if author else ''}: {text}"] * bool(text)
     metadata = core_metadata(document.core_properties)
     text = clean("\n".join(lines))
-    heading = re.search(r"^#{1,6} (.+)$", text, re.MULTILINE)
-    return Content(text, dict(metadata).get("title", "") or (heading[1] if heading else ""), metadata)
+    return Content(text, dict(metadata).get("title", "") or first_heading(text), metadata)
 
 
 def _styles(root: Any) -> _Styles:

@@ -6,7 +6,7 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from localrag.index.load.archive import open_archive
-from localrag.index.load.content import Content, Options, Unreadable, clean, compose, described
+from localrag.index.load.content import Content, Options, Unreadable, clean, compose, described, first_heading
 from localrag.index.load.sheets import titled
 from localrag.index.load.tables import cell, table_lines
 from localrag.index.load.xmlfile import xml_root
@@ -35,8 +35,7 @@ def parse_opendocument(file: Path, _options: Options) -> Content:
         text, parts = compose((f"slide {n}", clean("\n".join(_blocks(s)))) for n, s in enumerate(slides, 1))
     else:
         text, parts = clean("\n".join(_blocks(body[0]))), ()
-    first = next((line.lstrip("# ") for line in text.split("\n") if line.startswith("#")), "")
-    return Content(text, dict(metadata).get("title", "") or first, metadata, parts)
+    return Content(text, dict(metadata).get("title", "") or first_heading(text), metadata, parts)
 
 
 def _entry(archive: ZipFile, name: str, *, needed: bool = True) -> bytes:

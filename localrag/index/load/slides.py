@@ -6,7 +6,7 @@ from typing import Any
 
 from localrag.index.load.archive import open_archive
 from localrag.index.load.charts import chart_lines
-from localrag.index.load.content import Content, Options, Unreadable, clean, compose
+from localrag.index.load.content import Content, Options, Unreadable, clean, compose, first_heading
 from localrag.index.load.office import core_metadata
 from localrag.index.load.tables import cell, table_lines
 from localrag.index.load.xmlfile import xml_root
@@ -26,8 +26,7 @@ def parse_pptx(file: Path, _options: Options) -> Content:
     authors = _authors(presentation.part)
     text, parts = compose((f"slide {n}", clean("\n\n".join(_slide(slide, authors)))) for n, slide in enumerate(presentation.slides, 1))
     metadata = core_metadata(presentation.core_properties)
-    first = next((line[2:] for line in text.split("\n") if line.startswith("# ")), "")
-    return Content(text, dict(metadata).get("title", "") or first, metadata, parts)
+    return Content(text, dict(metadata).get("title", "") or first_heading(text), metadata, parts)
 
 
 def _slide(slide: Any, authors: Mapping[str, str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from localrag.index.load.archive import open_archive
-from localrag.index.load.content import Content, Options, Unreadable, clean, compose, described
+from localrag.index.load.content import Content, Options, Unreadable, clean, compose, described, first_heading
 from localrag.index.load.encoding import decode
 from localrag.index.load.tables import row_line, table_lines
 from localrag.index.load.xmlfile import xml_root
@@ -77,7 +77,8 @@ def html_content(markup: str) -> Content:
         description=named.get("description"),
     )
     body = root.find("body")
-    return Content(html_text(root if body is None else body), title, metadata)
+    text = html_text(root if body is None else body)
+    return Content(text, title or first_heading(text), metadata)
 
 
 def html_text(root: Any) -> str:
@@ -270,5 +271,5 @@ def _entry(archive: ZipFile, name: str) -> bytes:
 
 
 def _chapter_name(chapter: Content, n: int) -> str:
-    heading = re.search(r"^#{1,6} (.+)$", chapter.text, re.MULTILINE)
-    return f"chapter {' '.join(heading[1].split())[:80]}" if heading else f"section {n}"
+    heading = first_heading(chapter.text)
+    return f"chapter {' '.join(heading.split())[:80]}" if heading else f"section {n}"

@@ -47,8 +47,9 @@ def _limit(what: int, value: int) -> None:
         resource.setrlimit(what, (value, resource.getrlimit(what)[1]))
 
 
-def _refuse(event: str, _args: Any) -> None:
-    if event.startswith(_FORBIDDEN):
+def _refuse(event: str, args: Any) -> None:
+    writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if writes or event.startswith(_FORBIDDEN):
         raise PermissionError(f"a file may not lead to {event}")
 
 
