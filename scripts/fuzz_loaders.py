@@ -104,9 +104,8 @@ def main():
                 outcomes["read"] += 1
                 found.text.encode("utf-8")
                 assert all(0 <= p.start < p.end <= len(found.text) for p in found.parts)
-    print(
-        f"{args.format}: {len(seeds)} seeds, {sum(outcomes.values())} files, {grave} hung, crashed or too large: {dict(outcomes.most_common(8))}"
-    )
+    counts = dict(outcomes.most_common(8))
+    print(f"{args.format}: {len(seeds)} seeds, {outcomes.total()} files, {grave} hung, crashed or too large: {counts}")
     return int(grave > 0)
 
 

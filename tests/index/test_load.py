@@ -198,6 +198,11 @@ def test_encodings_are_told_from_the_bytes(encoding):
     assert decode(ENCODED[encoding].encode(encoding)).lstrip("\ufeff") == ENCODED[encoding]
 
 
+def test_the_encoding_of_japanese_mail_is_known():
+    """Its bytes are all ASCII, and no UTF-8 for that."""
+    assert decode("会議の記録".encode("iso2022_jp")) == "会議の記録"
+
+
 def test_line_ends_count_as_one_character():
     """Text has `\\n` whatever the file has, as Python reads it."""
     assert decode(b"a\r\nb\rc\n") == "a\nb\nc\n"
@@ -399,6 +404,14 @@ def test_the_same_bytes_have_the_same_hash_and_id(tmp_path):
     assert first.content_hash == file_hash(file.parent / "a.md")
     file.write_bytes(b"two")
     assert file_hash(file) != first.content_hash
+
+
+def test_names_and_texts_with_half_characters_can_be_stored(tmp_path):
+    """A file name that is no UTF-8 and a lone surrogate in JSON both come out as text."""
+    (tmp_path / os.fsdecode(b"caf\xe9.json")).write_bytes(b'{"a\\ud800": "b\\udfff"}')
+    (found,) = load_all(find_files([tmp_path]), tmp_path)
+
+    assert (found.path, found.text) == ("caf\ufffd.json", "a?: b?")
 
 
 def tree(folder, *names):

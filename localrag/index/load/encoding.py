@@ -30,6 +30,8 @@ def _decoded(data: bytes, declared: str) -> str:
     mark = next((name for mark, name in _MARKS if data.startswith(mark)), "")
     if mark:
         return _plausible(data, mark) or _refuse()
+    if b"\x1b$" in data and (japanese := _plausible(data, "iso2022_jp")):
+        return japanese  # all its bytes are ASCII
     if b"\0" not in data:
         try:
             return _without_noise(data.decode("utf-8"))
@@ -66,7 +68,7 @@ def _plausible(data: bytes, name: str) -> str:
     """The data in an encoding, if they are text in it; else nothing."""
     try:
         text = data.decode(_WIDER.get(name.lower(), name or "ascii"))
-    except (UnicodeDecodeError, LookupError):
+    except (ValueError, LookupError):  # some codecs raise more than errors of decoding
         return ""
     return text if text and len(_STRANGE.findall(text[:_SAMPLE])) <= len(text[:_SAMPLE]) * 0.002 else ""
 

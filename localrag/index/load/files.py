@@ -60,25 +60,28 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     return sorted(found)
 
 
-def _walk(folder: Path, rules: list[_Rules]) -> Iterator[Path]:
-    """The files of a folder and of those below it."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda e: e.name)
-    except OSError:
-        return  # a folder that may not be read has nothing to offer
-    names = {e.name for e in entries}
-    if names >= _OF_AN_INDEX:
-        return
-    rules = [*rules, *_rules_of(folder, names)]
-    for entry in entries:
-        path = Path(entry.path)
-        if entry.name.startswith(".") or entry.name == INDEX_FOLDER:
+def _walk(top: Path, above: list[_Rules]) -> Iterator[Path]:
+    """The files of a folder and of those below it; a folder that may not be opened comes as itself, to be listed."""
+    waiting = [(top, above)]
+    while waiting:
+        folder, rules = waiting.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            yield folder
             continue
-        if entry.is_dir(follow_symlinks=False):
-            if not _ignored(path, rules, is_folder=True):
-                yield from _walk(path, rules)
-        elif entry.is_file() and not _ignored(path, rules, is_folder=False):
-            yield path
+        names = {e.name for e in entries}
+        if names >= _OF_AN_INDEX:
+            continue
+        rules = [*rules, *_rules_of(folder, names)]
+        for entry in entries:
+            path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
+            shown = not entry.name.startswith(".") and entry.name != INDEX_FOLDER and (is_folder or entry.is_file())
+            if shown and not _ignored(path, rules, is_folder=is_folder):
+                if is_folder:
+                    waiting.append((path, rules))
+                else:
+                    yield path
 
 
 def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
@@ -119,4 +122,5 @@ def _rules_above(path: Path) -> list[_Rules]:
 def stored_path(file: Path, root: Path) -> str:
     """The path as the index keeps it: relative to the index's root where it lies below it, absolute otherwise."""
     file = file.resolve()
-    return file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
+    path = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # a name may be no text

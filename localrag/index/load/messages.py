@@ -9,7 +9,7 @@ LENGTH = struct.Struct("<Q")
 
 def packed(message: dict[str, Any]) -> bytes:
     """A message with its length before it."""
-    data = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+    data = json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass")  # file names may hold any byte
     return LENGTH.pack(len(data)) + data
 
 

@@ -56,8 +56,12 @@ def parse(file: Path, options: Options) -> Content:
         raise
     if not content.text.strip("\ufeff \t\r\n\f\v"):
         raise Unreadable("only images, no text" if suffix in BINARY and _has_images(file) else "empty")
-    safe = content.text.encode("utf-8", "replace").decode("utf-8") if _has_surrogates(content.text) else content.text
-    return replace(content, text=safe, title=" ".join(content.title.split())[:200])
+    return Content(
+        _whole(content.text),
+        _whole(" ".join(content.title.split())[:200]),
+        tuple((_whole(name), _whole(value)) for name, value in content.metadata),
+        tuple(replace(part, label=_whole(part.label)) for part in content.parts),
+    )
 
 
 def _has_images(file: Path) -> bool:
@@ -65,9 +69,6 @@ def _has_images(file: Path) -> bool:
         return any(name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".svg", ".tiff")) for name in archive.namelist())
 
 
-def _has_surrogates(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
+def _whole(text: str) -> str:
+    """The text with a question mark for every half of a character: formats can hold them, the store cannot."""
+    return text.encode("utf-8", "replace").decode("utf-8")

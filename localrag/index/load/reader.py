@@ -3,6 +3,7 @@
 import json
 import os
 import selectors
+import stat
 import subprocess
 import sys
 import time
@@ -56,10 +57,8 @@ def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "_Wo
     path = stored_path(file, root)
     try:
         before = file.stat()
-        if before.st_size > limits.size:
-            return Skipped(path, f"larger than {limits.size // MEGABYTE} MB", False)
-        if before.st_size == 0:
-            return Skipped(path, "empty", False)
+        if reason := _unfit(before, limits):
+            return Skipped(path, reason, stat.S_ISDIR(before.st_mode))
         content_hash = file_hash(file, options)
         answer = worker.ask({"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns})
         after = file.stat()
@@ -74,6 +73,15 @@ def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "_Wo
     parts = tuple(Part(p["label"], p["start"], p["end"]) for p in answer["parts"])
     title = dict(metadata).get("title", "") or answer["title"] or file.stem
     return Document(content_id(path, content_id(text)), path, title, text, content_hash, metadata, parts)
+
+
+def _unfit(found: os.stat_result, limits: Limits) -> str:
+    """Why a file need not be opened; empty if it must."""
+    if stat.S_ISDIR(found.st_mode):
+        return "a folder that may not be opened"
+    if found.st_size > limits.size:
+        return f"larger than {limits.size // MEGABYTE} MB"
+    return "" if found.st_size else "empty"
 
 
 class _Worker:

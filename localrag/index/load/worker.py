@@ -10,6 +10,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from localrag.index.load.content import Options, Unreadable
 from localrag.index.load.messages import packed, read_message
@@ -65,9 +66,16 @@ def _answer(request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     except RecursionError:
         return {"reason": "damaged: it is nested too deeply", "failed": True}, False
     except Exception as error:  # noqa: BLE001 - parsers of broken files raise anything
-        if isinstance(error, OSError) and error.strerror:
-            return {"reason": f"cannot be read: {error.strerror}", "failed": True}, False
-        return {"reason": f"damaged: {_squeezed(f'{type(error).__name__}: {error}')}", "failed": True}, False
+        return {"reason": _squeezed(_said(error)), "failed": True}, False
+
+
+def _said(error: Exception) -> str:
+    """What a person is told of an error: its message where it is made for people, else its kind as well."""
+    if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError) and error.strerror:
+        return f"cannot be read: {error.strerror}"
+    message = str(error) or "it ends too early"
+    told = isinstance(error, ValueError | SyntaxError | BadZipFile | EOFError)
+    return f"damaged: {message}" if told else f"damaged: {type(error).__name__}: {message}"
 
 
 def _squeezed(text: str) -> str:
