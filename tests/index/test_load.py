@@ -243,6 +243,19 @@ def test_with_a_text_column_each_row_is_a_paragraph(tmp_path, name, data):
     assert file_hash(file, options) == found.content_hash != file_hash(file)
 
 
+def test_rows_of_a_table_in_a_pdf_are_not_run_together(tmp_path):
+    """Wide gaps divide cells; a row is a line of its own between the paragraphs."""
+    lines = [
+        "The ships that the town had in the year of 1974:",
+        "Name      Port      Tons",
+        "Skua      Vardby    71",
+        "All of them leaked.",
+    ]
+    found = read(write(tmp_path, {"a.pdf": make.pdf(lines)}) / "a.pdf")
+
+    assert found.text == f"{lines[0]}\n\nName · Port · Tons\nSkua · Vardby · 71\n\n{lines[3]}"
+
+
 def test_a_broken_word_is_mended_and_a_hyphen_of_its_own_kept(tmp_path):
     """PDF: what a line end divided is one word again."""
     from localrag.index.load.pdf import HYPHEN, _Line, _paragraphs

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from localrag.index.load.content import Content, Options, Unreadable, clean, compose, described
 
 HYPHEN = "\ufffe"  # what PDFium gives for a hyphen that divides a word, and the line end behind it
+_WIDE = 1.3  # times the height of a line: a gap between cells, wider than justified text has between words
+_CELL = " · "
 _LAST_WORD = re.compile(r"(\w+)\ufffe$")
 _FIRST_WORD = re.compile(r"\w+")
 _ITEM = re.compile(r"(?:[-*•‣▪●○·–]|\(?\d{1,3}[.)]|\(?[a-z][.)]|\[\d+\])\s")
@@ -26,6 +28,7 @@ class _Line(NamedTuple):
     bottom: float = 0.0
     right: float = 0.0
     top: float = 0.0
+    is_row: bool = False  # of a table: there are wide gaps in it
 
 
 def parse_pdf(file: Path, _options: Options) -> Content:
@@ -81,16 +84,36 @@ def _lines(textpage: Any) -> Iterator[_Line]:
         if line:
             start = at + raw.index(line[0])
             shown = line + HYPHEN * raw.endswith(HYPHEN)
-            found = _Line(shown, *_box(textpage, start, start + len(line) - 1)) if placed else _Line(shown)
+            found = _line(textpage, shown, start, start + len(line)) if placed else _Line(shown)
             if before is not None and _beside(before, found):
-                space = " " if found.left - before.right > 0.1 * (before.top - before.bottom) else ""
-                found = _Line(before.text + space + shown, before.left, before.bottom, found.right, before.top)
+                gap = (found.left - before.right) / (before.top - before.bottom)
+                space = _CELL if gap > _WIDE else " " if gap > 0.1 else ""
+                text_so_far = before.text + space + found.text
+                is_row = before.is_row or found.is_row or gap > _WIDE
+                found = _Line(text_so_far, before.left, before.bottom, found.right, before.top, is_row)
             elif before is not None:
                 yield before
             before = found
         at += len(raw)
     if before is not None:
         yield before
+
+
+def _line(textpage: Any, text: str, start: int, end: int) -> _Line:
+    """A line in its place; wide gaps in it are those between the cells of a row."""
+    left, bottom, right, top = _box(textpage, start, end - 1)
+    pieces = text.split(" ")
+    at = start
+    for n, piece in enumerate(pieces[:-1]):
+        at += len(piece)
+        if at - start > 0 and at + 1 < end and piece and pieces[n + 1]:
+            gap = textpage.get_charbox(at + 1, loose=True)[0] - textpage.get_charbox(at - 1, loose=True)[2]
+            pieces[n] += _CELL if gap > _WIDE * (top - bottom) else " "
+        else:
+            pieces[n] += " "
+        at += 1
+    found = re.sub(r" {3,}", _CELL, "".join(pieces))
+    return _Line(found, left, bottom, right, top, _CELL in found)
 
 
 def _box(textpage: Any, first: int, last: int) -> tuple[float, float, float, float]:
@@ -106,7 +129,7 @@ def _beside(a: _Line, b: _Line) -> bool:
 
 
 def _paragraphs(lines: Sequence[_Line]) -> Iterator[str]:
-    """Paragraphs, each on a line of its own, a blank line between them."""
+    """Paragraphs, each on a line of its own, a blank line between them; rows of a table keep close."""
     steps = [a.bottom - b.bottom for a, b in pairwise(lines) if a.bottom > b.bottom]
     step = median(steps) if steps else 0.0
     whole = " ".join(line.text for line in lines)
@@ -116,7 +139,7 @@ def _paragraphs(lines: Sequence[_Line]) -> Iterator[str]:
             text = _mended(text, line.text, whole) if text.endswith(HYPHEN) else f"{text} {line.text}"
         else:
             if text:
-                yield f"{text}\n"
+                yield text if lines[n - 1].is_row and line.is_row else f"{text}\n"
             text = line.text
     if text:
         yield f"{text.rstrip(HYPHEN)}\n"
@@ -132,7 +155,7 @@ def _mended(text: str, rest: str, whole: str) -> str:
 def _goes_on(lines: Sequence[_Line], n: int, step: float) -> bool:
     """Whether line `n` goes on with the paragraph of the one before: as large, near, no item of a list, and its first word did not fit."""
     before, line = lines[n - 1], lines[n]
-    if before.text.endswith(HYPHEN) or _ITEM.match(line.text):
+    if before.text.endswith(HYPHEN) or before.is_row or line.is_row or _ITEM.match(line.text):
         return before.text.endswith(HYPHEN)
     if not before.top:  # nothing is known of their places
         return len(before.text) > 60 and not before.text.endswith(_ENDED)
