@@ -308,6 +308,16 @@ def test_what_cannot_be_read_has_a_reason_and_the_rest_is_read(tmp_path):
             assert found[name].failed == failed, found[name]
 
 
+@pytest.mark.parametrize("depth", [300, 1900, 3000])
+def test_no_text_of_a_page_is_lost_however_it_is_nested(tmp_path, depth):
+    """What stands in and after hundreds of open elements is read, and so is a paragraph of ten megabytes."""
+    page = f"<p>{'word ' * 2_100_000}</p>{'<div>' * depth}deep{'</div>' * depth}<p>after</p>".encode()
+    text = read(write(tmp_path, {"a.html": page}) / "a.html").text
+
+    assert text.count("word") == 2_100_000
+    assert text.split()[-2:] == ["deep", "after"]
+
+
 def test_entities_of_xml_are_not_expanded(tmp_path):
     """A billion laughs stay a few bytes, and a file on this machine is not read into a document."""
     outside = tmp_path / "secret"

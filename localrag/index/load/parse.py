@@ -21,7 +21,7 @@ FORMATS = {
     **dict.fromkeys((".srt", ".vtt"), "subtitles.parse_subtitles"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "web.parse_html"),
     ".epub": "web.parse_epub",
-    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml"), "xmlfile.parse_xml"),
+    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "xmlfile.parse_xml"),
     **dict.fromkeys((".csv", ".tsv"), "tables.parse_csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "data.parse_json"),
     ".ipynb": "data.parse_notebook",

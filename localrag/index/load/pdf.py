@@ -42,7 +42,7 @@ def parse_pdf(file: Path, _options: Options) -> Content:
         if "password" in str(error).lower():
             raise Unreadable("password-protected") from error
         raise Unreadable(f"damaged: {error}", failed=True) from error
-    named = {key.lower(): str(value) for key, value in document.get_metadata_dict(skip_empty=True).items()}
+    named = _named(document)
     text, parts = compose((f"page {n + 1}", _page(document, n)) for n in range(count))
     if not text:
         raise Unreadable("only images, no text (scanned?)" if count else "empty")
@@ -52,6 +52,14 @@ def parse_pdf(file: Path, _options: Options) -> Content:
     date = "-".join(filter(None, when.groups())) if when else ""
     values = {key: clean(named.get(key, "")) for key in ("author", "subject", "keywords")}
     return Content(text, title, described(title=title, author=values.pop("author"), date=date, **values), parts)
+
+
+def _named(document: Any) -> dict[str, str]:
+    """What the file says of itself."""
+    try:
+        return {key.lower(): str(value) for key, value in document.get_metadata_dict(skip_empty=True).items()}
+    except UnicodeDecodeError:
+        return {}  # no reason to leave out the text
 
 
 def _page(document: Any, n: int) -> str:

@@ -31,15 +31,15 @@ class _Page:
     blocks: list[tuple[str, bool]] = field(default_factory=list)
     inline: list[str] = field(default_factory=list)
     prefix: str = ""
-    lists: int = 0
+    lists: list[int | None] = field(default_factory=list)  # those we are in: how far each is counted, None without numbers
 
     def flush(self) -> None:
         """End the block that is being gathered."""
         lines = ["\n".join(squeezed for part in "".join(self.inline).split(_BREAK) if (squeezed := " ".join(part.split())))]
         self.inline.clear()
         if lines[0]:
-            self.blocks.append((self.prefix + lines[0], self.lists > 0))
-            self.prefix = "  " * self.lists if self.lists else ""
+            self.blocks.append((self.prefix + lines[0], bool(self.lists)))
+            self.prefix = "  " * len(self.lists)
 
     @property
     def text(self) -> str:
@@ -65,7 +65,10 @@ def html_content(markup: str) -> Content:
 
     try:
         markup = re.sub(r"^\s*<\?xml[^>]*\?>", "", markup.lstrip("\ufeff"), count=1)
-        root: Any = lxml.html.document_fromstring(markup, parser=lxml.html.HTMLParser(no_network=True, huge_tree=False))
+        parser = lxml.html.HTMLParser(no_network=True, huge_tree=True)  # the process has limits of its own
+        root: Any = lxml.html.document_fromstring(markup, parser=parser)
+        if any("depth" in entry.message or "HUGE" in entry.message for entry in parser.error_log):
+            return Content(_bare(markup))  # the parser stopped there and says so nowhere else
     except (lxml.etree.LxmlError, ValueError, AssertionError):
         return Content("")
     named = {str(m.get("name") or m.get("property") or "").lower(): m.get("content") for m in root.iter("meta")}
@@ -79,6 +82,15 @@ def html_content(markup: str) -> Content:
     body = root.find("body")
     text = html_text(root if body is None else body)
     return Content(text, title or first_heading(text), metadata)
+
+
+def _bare(markup: str) -> str:
+    """All the text of a page that is nested too deeply to be parsed."""
+    from html import unescape
+
+    markup = re.sub(r"(?is)<!--.*?-->|<(script|style)\b.*?</\1\s*>", " ", markup)
+    markup = re.sub(r"(?i)</?(?:p|div|br|li|tr|h[1-6]|table|section|article)\b[^<>]*>", "\n\n", markup)
+    return clean(unescape(re.sub(r"<[^<>]*>", "", markup)))
 
 
 def html_text(root: Any) -> str:
@@ -102,27 +114,30 @@ def _walk(node: Any, page: _Page) -> None:
     elif re.fullmatch("h[1-6]", tag):
         _block(node, page, prefix="#" * int(tag[1]) + " ")
     elif tag == "li":
-        _block(node, page, prefix="  " * max(page.lists - 1, 0) + _mark(node))
+        _block(node, page, prefix="  " * max(len(page.lists) - 1, 0) + _mark(page.lists))
     elif tag in {"ul", "ol", "dl"}:
         page.flush()
-        page.lists += 1
+        page.lists.append(_start(node) - 1 if tag == "ol" else None)
         _children(node, page)
         page.flush()
-        page.lists -= 1
+        page.lists.pop()
     elif tag in _BLOCKS:
         _block(node, page)
     elif tag:
         _children(node, page)
 
 
-def _mark(item: Any) -> str:
+def _mark(lists: list[int | None]) -> str:
     """What stands before a list item: its number in a numbered list."""
-    parent = item.getparent()
-    if parent is None or _tag(parent) != "ol":
+    if not lists or lists[-1] is None:
         return "- "
-    start = str(parent.get("start") or "1")
-    before = sum(1 for sibling in item.itersiblings(preceding=True) if _tag(sibling) == "li")
-    return f"{before + (int(start) if start.isdecimal() and len(start) < 7 else 1)}. "
+    lists[-1] += 1
+    return f"{lists[-1]}. "
+
+
+def _start(node: Any) -> int:
+    start = str(node.get("start") or "1")
+    return int(start) if start.isdecimal() and len(start) < 7 else 1
 
 
 def _tag(node: Any) -> str:

@@ -24,6 +24,7 @@ def serve(memory: int, seconds: int) -> None:
     answers, requests = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer
     os.dup2(2, 1)  # what a library prints is no answer
     confine(memory)
+    sys.setrecursionlimit(8000)  # pages nest up to 2048 elements, each three calls
     while (request := read_message(requests)) is not None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 5)  # should nobody be left to stop it

@@ -16,9 +16,7 @@ def xml_root(data: bytes) -> Any:
     """The root element. Raises Unreadable for what is not well-formed."""
     from lxml import etree
 
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True, remove_pis=True
-    )
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True, remove_pis=True)
     try:
         return etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
@@ -33,7 +31,7 @@ def parse_xml(file: Path, options: Options) -> Content:
     except Unreadable:
         text = re.sub(r"^\s*<\?xml[^>]*\?>", "", decode(data).lstrip("\ufeff"), count=1)
         root = xml_root(text.encode("utf-8"))  # its declaration names another encoding than it has
-    if _name(root) in {"html", "svg"}:
+    if _name(root) == "html":
         from localrag.index.load.web import parse_html
 
         return parse_html(file, options)
