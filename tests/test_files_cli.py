@@ -53,13 +53,16 @@ def test_a_citation_names_its_page(office):
     assert "docs/log.pdf, page 2," in run_localrag("source", str(first["n"]), cwd=office).stdout
 
 
-def test_a_second_run_parses_nothing(office):
-    """Unchanged files are known by their bytes; files that failed are tried again."""
-    before = rows(office, "SELECT id, content_hash, added_at FROM documents")
+def test_an_unchanged_file_costs_nothing_and_a_known_text_nothing_but_reading(office):
+    """Files are known by their bytes; one whose hash is of another version is read anew, and what was made of its text stays."""
+    chunks = "SELECT id, rowid FROM chunks ORDER BY rowid"
+    before = rows(office, "SELECT id, content_hash, metadata, parts FROM documents ORDER BY id"), rows(office, chunks)
+    with sqlite3.connect(office / ".localrag" / "index.db") as db:
+        db.execute("UPDATE documents SET content_hash = 'of old', metadata = '[]', parts = '[]' WHERE path = 'docs/log.pdf'")
     done = run_localrag("index", "docs", "--extractor", "phrases", cwd=office)
 
     assert "Nothing new" in done.stderr
-    assert rows(office, "SELECT id, content_hash, added_at FROM documents") == before
+    assert (rows(office, "SELECT id, content_hash, metadata, parts FROM documents ORDER BY id"), rows(office, chunks)) == before
 
 
 def test_columns_and_headers_are_kept_as_settings(office):

@@ -359,7 +359,7 @@ def test_a_file_that_is_too_large_is_not_opened(tmp_path):
 
 def test_a_file_that_changes_while_it_is_read_is_not_stored(tmp_path):
     """What was read may be half of one and half of another; the next run reads it again."""
-    file = write(tmp_path, {"a.csv": b"a,b\n" + b"1,2\n" * 1_000_000}) / "a.csv"
+    file = write(tmp_path, {"a.csv": b"a,b\n" + b"1,2\n" * 300_000}) / "a.csv"
     writer = subprocess.Popen(
         [sys.executable, "-c", f"import time\nf = open({str(file)!r}, 'a')\nwhile 1: f.write('3,4\\n'); f.flush(); time.sleep(.01)"]
     )
