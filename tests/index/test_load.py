@@ -243,6 +243,16 @@ def test_with_a_text_column_each_row_is_a_paragraph(tmp_path, name, data):
     assert file_hash(file, options) == found.content_hash != file_hash(file)
 
 
+def test_notes_comments_numbers_boxes_and_merged_cells_of_word_are_read(tmp_path):
+    """What stands beside the text of a document comes with it; a merged cell is in every row it spans."""
+    text = read(write(tmp_path, {"a.docx": make.noted_docx()}) / "a.docx").text
+
+    assert text == (
+        "The Skua leaks. [1]\n\n1. Boats\n2. Fish\n\nIn a box.\n\nName: Ruth · Port: Vardby · Year: 1974\n"
+        "Name: Ruth · Port: Brannock · Year: 1975\n\n[1] At the bow.\n\nComment by Lars: Since when?"
+    )
+
+
 def test_rows_of_a_table_in_a_pdf_are_not_run_together(tmp_path):
     """Wide gaps divide cells; a row is a line of its own between the paragraphs."""
     lines = [
@@ -288,6 +298,7 @@ REFUSED = {
     "blank.md": (b" \n\n", "empty", False),
     "blank.html": (b"<html><script>x</script></html>", "empty", False),
     "broken.xml": (b"<a><b></a>", "damaged", True),
+    "sealed.eml": (b"From: a@b\nContent-Type: application/pkcs7-mime\n\nMIIB", "encrypted", False),
     "deep.html": (b"<div>" * 100_000 + b"x", "", True),
     "deep.json": (b"[" * 100_000, "", True),
 }

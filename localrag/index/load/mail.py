@@ -24,6 +24,8 @@ def parse_mail(file: Path, _options: Options) -> Content:
         message: Any = message_from_string(decode(data).lstrip("\ufeff"), policy=policy.default)
     else:
         message = message_from_bytes(data.removeprefix(b"\xef\xbb\xbf"), policy=policy.default)
+    if message.get_content_type() in {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}:
+        raise Unreadable("encrypted")
     headers = _headers(message)
     if not headers and not message.keys():
         raise Unreadable("damaged: it has no headers", failed=True)
