@@ -445,7 +445,7 @@ def test_names_and_texts_with_half_characters_can_be_stored(tmp_path):
     (tmp_path / os.fsdecode(b"caf\xe9.json")).write_bytes(b'{"a\\ud800": "b\\udfff"}')
     (found,) = load_all(find_files([tmp_path]), tmp_path)
 
-    assert (found.path, found.text) == ("caf\ufffd.json", "a?: b?")
+    assert (found.path, found.title, found.text) == ("caf\ufffd.json", "caf\ufffd", "a?: b?")
 
 
 def tree(folder, *names):

@@ -71,7 +71,7 @@ def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "_Wo
     text = answer["text"]
     metadata = tuple((str(name), str(value)) for name, value in answer["metadata"])
     parts = tuple(Part(p["label"], p["start"], p["end"]) for p in answer["parts"])
-    title = dict(metadata).get("title", "") or answer["title"] or file.stem
+    title = dict(metadata).get("title", "") or answer["title"] or Path(path).stem
     return Document(content_id(path, content_id(text)), path, title, text, content_hash, metadata, parts)
 
 
