@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -245,11 +246,11 @@ def test_with_a_text_column_each_row_is_a_paragraph(tmp_path, name, data):
 
 def test_notes_comments_numbers_boxes_and_merged_cells_of_word_are_read(tmp_path):
     """What stands beside the text of a document comes with it; a merged cell is in every row it spans."""
-    text = read(write(tmp_path, {"a.docx": make.noted_docx()}) / "a.docx").text
+    text = re.sub(r"20\d\d-\d\d-\d\d", "DAY", read(write(tmp_path, {"a.docx": make.noted_docx()}) / "a.docx").text)
 
     assert text == (
         "The Skua leaks. [1]\n\n1. Boats\n2. Fish\n\nIn a box.\n\nName: Ruth · Port: Vardby · Year: 1974\n"
-        "Name: Ruth · Port: Brannock · Year: 1975\n\n[1] At the bow.\n\nComment by Lars: Since when?"
+        "Name: Ruth · Port: Brannock · Year: 1975\n\n[1] At the bow.\n\nComment by Lars, DAY: Since when?"
     )
 
 

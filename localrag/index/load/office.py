@@ -46,6 +46,11 @@ def core_metadata(properties: Any) -> tuple[tuple[str, str], ...]:
     )
 
 
+def comment_line(text: str, author: str, date: str) -> str:
+    """A reader's comment, with whose it is and of which day."""
+    return f"Comment{f' by {author}' if author else ''}{f', {date[:10]}' if date else ''}: {text}"
+
+
 def parse_docx(file: Path, _options: Options) -> Content:
     """A Word document."""
     import docx
@@ -69,8 +74,8 @@ def parse_docx(file: Path, _options: Options) -> Content:
     lines += [f"\n[{n}] {notes.get(kind, {}).get(key, '')}" for n, (kind, key) in enumerate(styles.notes, 1)]
     if "comments" in related:
         for comment in xml_root(related["comments"].blob).iter(f"{_W}comment"):
-            author, text = comment.get(f"{_W}author") or "", _flat(comment)
-            lines += [f"\nComment{f' by {author}' if author else ''}: {text}"] * bool(text)
+            if text := _flat(comment):
+                lines += ["", comment_line(text, comment.get(f"{_W}author") or "", comment.get(f"{_W}date") or "")]
     metadata = core_metadata(document.core_properties)
     text = clean("\n".join(lines))
     return Content(text, dict(metadata).get("title", "") or first_heading(text), metadata)

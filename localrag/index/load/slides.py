@@ -7,7 +7,7 @@ from typing import Any
 from localrag.index.load.archive import open_archive
 from localrag.index.load.charts import chart_lines
 from localrag.index.load.content import Content, Options, Unreadable, clean, compose, first_heading
-from localrag.index.load.office import core_metadata
+from localrag.index.load.office import comment_line, core_metadata
 from localrag.index.load.tables import cell, table_lines
 from localrag.index.load.xmlfile import xml_root
 
@@ -66,7 +66,7 @@ def _comment(comment: Any, authors: Mapping[str, str]) -> Iterator[str]:
     text = " ".join(" ".join(e.text or "" for e in said).split())
     if text:
         name = authors.get(comment.get("authorId") or "", "")
-        yield f"Comment{f' by {name}' if name else ''}: {text}"
+        yield comment_line(text, name, comment.get("created") or comment.get("dt") or "")
 
 
 def _authors(part: Any) -> dict[str, str]:
