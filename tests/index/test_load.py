@@ -330,6 +330,16 @@ def test_no_text_of_a_page_is_lost_however_it_is_nested(tmp_path, depth):
     assert text.split()[-2:] == ["deep", "after"]
 
 
+def test_tex_that_is_not_well_formed_is_read_all_the_same(tmp_path):
+    """Open braces and environments cost no more than their own paragraph its tidiness."""
+    source = "\\section{Boats}\n\nThe \\textbf{Skua} leaks.\n\n" + "\\begin{a}{\\it so {" * 40 + "far\n\nThe \\emph{end}."
+    text = read(write(tmp_path, {"a.tex": source.encode()}) / "a.tex", limits=Limits(seconds=20)).text
+
+    assert text.startswith("## Boats\n\nThe Skua leaks.\n\n")
+    assert "far" in text
+    assert text.endswith("The end.")
+
+
 def test_entities_of_xml_are_not_expanded(tmp_path):
     """A billion laughs stay a few bytes, and a file on this machine is not read into a document."""
     outside = tmp_path / "secret"

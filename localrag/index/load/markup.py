@@ -101,6 +101,7 @@ def _underlined(text: str) -> str:
 
 
 _TEX_SECTION = {"part": "#", "chapter": "#", "section": "##", "subsection": "###", "subsubsection": "####", "paragraph": "#####"}
+_TEX_COMMAND = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+\*?|\\(?=[#$%&_{}])|[{}]")
 _TEX_SILENT = re.compile(
     r"\\(?:pagestyle|thispagestyle|bibliographystyle|bibliography|label|vspace|hspace|setlength|setcounter|addtocounter|pagenumbering"
     r"|newcommand|renewcommand|usepackage|documentclass|input|include|graphicspath)\*?\s*(?:\[[^\]]*\]|\{[^{}]*\})+"
@@ -132,20 +133,42 @@ def _argument(source: str, command: str) -> str:
 
 
 def tex_text(source: str) -> str:
-    """LaTeX as text."""
+    """LaTeX as text. What is not well-formed is read paragraph by paragraph, the broken ones without their commands only.
+
+    (The library's own way with errors tries everything that an open brace could mean, which takes for ever where several are open.)
+    """
     from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, get_default_latex_context_db
+    from pylatexenc.latexwalker import LatexWalkerParseError
 
     known = get_default_latex_context_db()
     silent = [MacroTextSpec(name, simplify_repl="") for name in ("maketitle", "title", "author", "date", "tableofcontents")]
     known.add_context_category("silent", macros=silent, prepend=True)
+    converter = LatexNodes2Text(latex_context=known, math_mode="verbatim", keep_comments=False, strict_latex_spaces=False)
+
+    def converted(some: str) -> str:
+        return str(converter.latex_to_text(some, tolerant_parsing=False))
+
+    source = _prepared(source)
+    try:
+        text = converted(source)
+    except LatexWalkerParseError:
+        pieces = []
+        for paragraph in re.split(r"\n\s*\n", source):
+            try:
+                pieces.append(converted(paragraph))
+            except LatexWalkerParseError:
+                pieces.append(_TEX_COMMAND.sub("", paragraph))
+        text = "\n\n".join(pieces)
+    return re.sub(r"^(#{1,6} [^\n]*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
+
+
+def _prepared(source: str) -> str:
+    """LaTeX without what is never shown, with headings, items and references as text."""
     source = _TEX_SILENT.sub("", re.sub(r"(?<!\\)%.*", "", source))
     source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\]]*\])*\{([^}]*)\}", r"[\1]", source)
     source = re.sub(r"\\(?:ref|eqref|autoref|[cC]ref)\{([^}]*)\}", r"\1", source)
     source = re.sub(rf"\\({'|'.join(_TEX_SECTION)})\*?\s*(?:\[[^\]]*\])?\{{", _tex_heading, source)
-    source = re.sub(r"\\item\b\s*", r"\n- ", source)
-    converter = LatexNodes2Text(latex_context=known, math_mode="verbatim", keep_comments=False, strict_latex_spaces=False)
-    text = str(converter.latex_to_text(source, tolerant_parsing=True))
-    return re.sub(r"^(#{1,6} [^\n]*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
+    return re.sub(r"\\item\b\s*", r"\n- ", source)
 
 
 def _tex_heading(section: re.Match[str]) -> str:
