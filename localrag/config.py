@@ -49,6 +49,9 @@ class Settings:
     max_gleanings: int = 0  # how often the model is asked whether names were missed
     claims: bool = False  # what is said of entities: type, status, dates
     language: str = ""  # of prompts and answers; empty: the documents' own
+    text_column: str = ""  # of files of rows (CSV, JSON …): the column that holds the text, each row a paragraph
+    metadata_columns: tuple[str, ...] = ()  # those whose values stand before it
+    prepend_metadata: bool = False  # title, date and author before a chunk where it is embedded or shown to a model
     domain: Domain = Domain()  # read from its own file whenever the index is opened
 
     def to_json(self) -> dict[str, Any]:

@@ -18,14 +18,34 @@ def content_id(*parts: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A named stretch of a document's text: "page 3", "slide 2", "sheet Sales"."""
+
+    label: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
-    """A file that was read. `path` is relative to the index's root where it lies below it, absolute otherwise."""
+    """A file that was read. `path` is relative to the index's root where it lies below it, absolute otherwise.
+
+    `content_hash` is of the file's bytes and of how it was read. `metadata` are title, author, date and the like, as the file has them.
+    """
 
     id: str
     path: str
     title: str
     text: str
     content_hash: str
+    metadata: tuple[tuple[str, str], ...] = ()
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def header(self) -> str:
+        """Title, date and author on one line, to stand before a chunk that does not say them."""
+        known = {"title": self.title} | dict(self.metadata)
+        return " · ".join(f"{name.title()}: {known[name][:200]}" for name in ("title", "date", "author") if known.get(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +251,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Where a sentence of an answer comes from; `quote` is verbatim in the file at `start` to `end`."""
+    """Where a sentence of an answer comes from: `quote` is verbatim in the document's text at `start` to `end`, in its `part` (a page)."""
 
     n: int
     path: str
@@ -239,6 +259,7 @@ class Citation:
     end: int
     quote: str
     chunk_id: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)

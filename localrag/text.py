@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _CJK_RUN = re.compile(f"[{CJK}]+")
-_BLOCK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[-*+•][ \t]|\d{1,3}[.)][ \t]|\|).*$|^[ \t]*$", re.MULTILINE)
+_BLOCK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[-*+•][ \t]|\d{1,3}[.)][ \t]|\|).*$|^.*\S · .*$|^[ \t]*$", re.MULTILINE)
+_ROW = re.compile(r"[^\n]{1,999}")  # a row of a table (`Name: Ruth Sand · Port: Brannock`) is one sentence, unless it holds long texts
 _WRAP = re.compile(r"(?<=[^\n]{45})\n(?=[^\s])")  # the line was long: it was wrapped, and the sentence goes on
 _LONGEST = 20_000  # characters handed to the splitter at once: its time grows faster than the text
 
@@ -45,7 +46,7 @@ def sentences(text: str) -> list[Span]:
     spans = []
     for block in _blocks(text):
         part = text[block.start : block.end]
-        for start, end in _split(part):
+        for start, end in [(0, len(part))] if " · " in part and _ROW.fullmatch(part) else _split(part):
             trimmed = trim(part, Span(start, end))
             if trimmed.end > trimmed.start:
                 spans.append(Span(block.start + trimmed.start, block.start + trimmed.end))

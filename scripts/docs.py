@@ -21,6 +21,7 @@ COMMANDS = (
     "questions",
     "logs",
     "status",
+    "files",
     "reembed",
     "demo",
     "tune",

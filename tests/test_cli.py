@@ -197,7 +197,7 @@ def test_another_model_is_refused_with_the_way_out(town, tmp_path, chat_file):
 
 
 def test_files_that_cannot_be_read_are_listed_and_the_rest_is_indexed(tmp_path):
-    """Unsupported and binary files are named with their reason; a broken one makes the run partly done (5)."""
+    """Binary and damaged files are named with their reason; a broken one makes the run partly done (5)."""
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "plain.txt").write_text("nothing but small words, and no name at all in them.")
@@ -209,7 +209,7 @@ def test_files_that_cannot_be_read_are_listed_and_the_rest_is_indexed(tmp_path):
 
     assert done.returncode == 5, done.stderr
     assert {s["path"]: s["reason"] for s in status["skipped"]} == {
-        "docs/binary.txt": "not UTF-8 text", "docs/sheet.ods": "format not supported: .ods", "docs/void.md": "empty"}  # fmt: skip
+        "docs/binary.txt": "binary, not text", "docs/sheet.ods": "damaged: File is not a zip file", "docs/void.md": "empty"}  # fmt: skip
     assert status["documents"] == 1
     assert status["entities"] == 0
     assert "No entity was found" in done.stderr

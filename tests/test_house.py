@@ -70,7 +70,7 @@ def test_a_module_imports_only_from_rows_below(path):
 
 def test_stages_do_not_touch_the_store():
     """Of indexing, only the pipeline reads and writes the store; stages take and return records."""
-    for path in (PACKAGE / "index").glob("*.py"):
+    for path in (PACKAGE / "index").rglob("*.py"):
         if path.name != "pipeline.py":
             assert not [t for t in imports(path) if t.startswith("store")], path.name
 

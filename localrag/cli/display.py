@@ -125,7 +125,7 @@ def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
             say(line)
     if outcome.skipped:
         first = ", ".join(f"{s.path} ({s.reason})" for s in outcome.skipped[:3])
-        say(f"{len(outcome.skipped)} files left out: {first}{' …' if len(outcome.skipped) > 3 else ''}. All: localrag status")
+        say(f"{len(outcome.skipped)} files left out: {first}{' …' if len(outcome.skipped) > 3 else ''}. All: localrag files --skipped")
     if outcome.failures:
         say(f"{_failed_parts(outcome, counts)}: {outcome.failures[0].reason} Retry: run the same command again.")
     if counts["chunks"] and not counts["entities"]:
@@ -162,10 +162,16 @@ def shown_path(path: str, project: Project) -> str:
     return os.path.relpath(full) if full.is_relative_to(Path.cwd()) else str(full)
 
 
+def shown_place(citation: Citation, project: Project) -> str:
+    """The file of a citation, and its page or the like: `report.pdf, page 3`."""
+    return shown_path(citation.path, project) + (f", {citation.part}" if citation.part else "")
+
+
 def answer_json(answer: Answer, project: Project) -> dict[str, Any]:
     """The answer as `--json` prints it."""
     citations = [
-        {"n": c.n, "path": shown_path(c.path, project), "start": c.start, "end": c.end, "quote": c.quote} for c in answer.citations
+        {"n": c.n, "path": shown_path(c.path, project), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
+        for c in answer.citations
     ]
     return {
         "answer": answer.answer,
@@ -197,7 +203,7 @@ def print_answer(answer: Answer, project: Project, stream: Stream) -> None:
     for c in answer.citations:
         quote = squeeze(c.quote)
         short = quote if len(quote) <= 100 else quote[:97] + "…"
-        out.print(f"[dim]{c.n:>3}  {escape(shown_path(c.path, project))}:{c.start}-{c.end}  “{escape(short)}”[/dim]")
+        out.print(f"[dim]{c.n:>3}  {escape(shown_place(c, project))}:{c.start}-{c.end}  “{escape(short)}”[/dim]")
     level = f", level {answer.level}" if answer.level is not None else ""
     note = f"\n{answer.note}" if answer.note else ""
     cost = f"{answer.calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.calls else ""
@@ -214,7 +220,7 @@ def _bold_titles(text: str) -> str:
 
 def print_source(citation: Citation, project: Project) -> None:
     """The chunk around a citation with the quote marked."""
-    out.print(f"[bold]{escape(shown_path(citation.path, project))}[/bold] characters {citation.start}-{citation.end}\n")
+    out.print(f"[bold]{escape(shown_place(citation, project))}[/bold], characters {citation.start}-{citation.end}\n")
     found = corpus.chunks_by_id(project.db, [citation.chunk_id])
     if not found:
         out.print(escape(citation.quote))
@@ -247,7 +253,7 @@ def print_status(found: dict[str, Any]) -> None:
     if run and run["figures"]:
         out.print(_tasks_table(run["figures"]["tasks"]))
     for row in found["skipped"]:
-        out.print(escape(f"left out: {row['path']}: {row['reason']}"))
+        out.print(escape(f"{'failed' if row['failed'] else 'left out'}: {row['path']}: {row['reason']}"))
     for row in found["failed"]:
         out.print(escape(f"failed: {row['stage']} {row['subject']}: {row['reason']}"))
 

@@ -33,6 +33,17 @@ DeterministicOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
+TextColumnOption = Annotated[
+    str | None, typer.Option("--text-column", metavar="NAME", help="The column of CSV, Excel and JSON rows that holds the text.")
+]
+MetadataColumnsOption = Annotated[
+    str | None, typer.Option("--metadata-columns", metavar="A,B,…", help="Columns whose values stand before the text of a row.")
+]
+PrependOption = Annotated[
+    bool | None,
+    typer.Option("--prepend-metadata/--no-prepend-metadata", help="Embed and show chunks behind their document's title, date and author."),
+]
+
 
 def engine_options(
     values: str, *, retune: bool = False, deterministic: bool = False, hosts: list[str] | None = None, quiet: bool = False
@@ -47,7 +58,7 @@ def engine_options(
 
 
 def index_command(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders to index (.txt and .md).")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders: documents, mail, tables, code, any text.")],
     index: IndexOption = None,
     model: ModelOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Redo the model's part of an index made with another model.")] = False,
@@ -61,6 +72,9 @@ def index_command(
     gleanings: Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask whether names were missed.")] = None,
     claims: Annotated[bool | None, typer.Option("--claims/--no-claims", help="Extract claims as well: who did what, and when.")] = None,
     language: Annotated[str | None, typer.Option("--language", help="Of reports and answers; else the documents' own.")] = None,
+    text_column: TextColumnOption = None,
+    metadata_columns: MetadataColumnsOption = None,
+    prepend_metadata: PrependOption = None,
     allow_host: AllowHostOption = None,
     engine: EngineOption = "",
     retune: RetuneOption = False,
@@ -73,7 +87,7 @@ def index_command(
 
     options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, quiet=quiet)
     check_paths(paths)
-    changes = _changes(extractor, types, gleanings, claims, language)
+    changes = _changes(extractor, types, gleanings, claims, language) | _reading(text_column, metadata_columns, prepend_metadata)
     with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
         outcome = run_index(paths, project, quiet=quiet)
     if outcome.failures or any(s.failed for s in outcome.skipped):
@@ -90,6 +104,13 @@ def _changes(extractor: str | None, types: str, gleanings: int | None, claims: b
     if any('"' in kind or "\\" in kind or "\n" in kind for kind in kinds):
         raise UsageError(f"{types!r} is no list of entity types.", "Write them like this: --types person,place,ship")
     given = {"extractor": extractor, "entity_types": kinds or None, "max_gleanings": gleanings, "claims": claims, "language": language}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _reading(text_column: str | None, metadata_columns: str | None, prepend_metadata: bool | None) -> dict[str, Any]:
+    """How files are read, where the command line says so; an empty name takes a column back."""
+    columns = None if metadata_columns is None else tuple(c.strip() for c in metadata_columns.split(",") if c.strip())
+    given = {"text_column": text_column, "metadata_columns": columns, "prepend_metadata": prepend_metadata}
     return {name: value for name, value in given.items() if value is not None}
 
 

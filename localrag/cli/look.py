@@ -1,4 +1,4 @@
-"""`localrag status`, `search`, `entity`, `tree` and `report`: what an index holds."""
+"""`localrag status`, `files`, `search`, `entity`, `tree` and `report`: what an index holds."""
 
 import json
 import sys
@@ -28,6 +28,25 @@ def status_command(index: IndexOption = None, as_json: JsonOption = False) -> No
         _write_json(found)
     else:
         print_status(found)
+
+
+def files_command(
+    skipped: Annotated[bool, typer.Option("--skipped", help="Only files that were left out or failed, with the reason.")] = False,
+    index: IndexOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a file, each on a line of its own.")] = False,
+) -> None:
+    """List the files the index knows of: indexed, skipped or failed, and why."""
+    from localrag.project import find_index
+    from localrag.store.schema import open_index
+    from localrag.store.status import files
+
+    for row in files(open_index(find_index(index))):
+        if skipped and row["state"] == "indexed":
+            continue
+        if as_json:
+            _write_json(row)
+        else:
+            sys.stdout.write(f"{row['state']:<8} {row['path']}{': ' * bool(row['reason'])}{row['reason']}\n")
 
 
 def search_command(

@@ -8,13 +8,15 @@ from localrag.text import Span, sentences
 Counter = Callable[[Sequence[str]], list[int]]
 
 
-def chunk(document: Document, counts: Counter, *, size: int, overlap: int) -> list[Chunk]:
+def chunk(document: Document, counts: Counter, *, size: int, overlap: int, header: str = "") -> list[Chunk]:
     """Split a document into chunks of at most `size` tokens; each starts with up to `overlap` tokens of whole sentences of the last.
 
     `counts` gives the tokens of several texts. A sentence longer than `size` is cut where it must be. The last chunk ends with the
-    text: no chunk holds only what another holds.
+    text: no chunk holds only what another holds. A `header` that will stand before every chunk counts as part of it.
     """
     text = document.text
+    before = f"{header}\n" if header else ""
+    size = max(size - counts([before])[0], size // 2) if before else size
     units = _units(text, counts, size)
     weights = counts([text[start:end] for start, end in units])
     chunks: list[Chunk] = []
@@ -26,7 +28,7 @@ def chunk(document: Document, counts: Counter, *, size: int, overlap: int) -> li
             last += 1
         start, end = units[first].start, units[last - 1].end
         body = text[start:end]
-        chunks.append(Chunk(content_id(document.id, start, end), document.id, len(chunks), start, end, body, counts([body])[0]))
+        chunks.append(Chunk(content_id(document.id, start, end), document.id, len(chunks), start, end, body, counts([before + body])[0]))
         if last == len(units):
             break
         # The next sentence must still fit behind the overlap, or a chunk would hold nothing new.

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from localrag.index.chunk import chunk
 from localrag.index.communities import communities
 from localrag.index.describe import describe
 from localrag.index.extract import extract, recipe
-from localrag.index.load import Skipped, find_files, load
+from localrag.index.load import Options, Skipped, file_hash, find_files, load_all, stored_path
 from localrag.index.names import Case
 from localrag.index.phrases import PHRASES, extract_phrases, weigh_by_pmi
 from localrag.index.resolve import resolve
@@ -25,8 +26,9 @@ from localrag.index.similar import alike_in_meaning, ask_whether_same
 from localrag.index.topics import Topics
 from localrag.llm import CALL_FAILED, in_window
 from localrag.llm.project import Project, choose_style
+from localrag.models import ModelFile
 from localrag.quotes import Vectors, embed_texts, entity_quotes, relationship_quotes
-from localrag.records import Chunk, Community, Failure, Graph, Report, content_id
+from localrag.records import Chunk, Community, Document, Failure, Graph, Report, content_id
 from localrag.store import corpus, ledger, vectors
 from localrag.store import graph as store
 
@@ -69,7 +71,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
     tell = _recorder(project, run, progress)
     try:
         files, changed, skipped = _load(paths, project, tell)
-        _embed(project, "chunk", {c.id: c.text for c in corpus.all_chunks(db)}, "search index", tell)
+        _embed(project, "chunk", _chunk_texts(project), "search index", tell)
         cases = _Cases(db)
         _phrases(project, cases, tell)
         build = _build_graph if reports else _graph
@@ -112,42 +114,75 @@ Tell = Callable[[str, int, int], None]
 def _load(paths: Sequence[Path], project: Project, tell: Tell) -> tuple[int, int, list[Skipped]]:
     """Store new and changed documents, forget those that are gone from the given folders."""
     db, settings = project.db, project.settings
+    options = Options(settings.text_column, settings.metadata_columns)
     files = find_files(paths)
     known = corpus.document_hashes(db)
-    tokenizer: Tokenizer | None = None
+    as_before = ledger.settings(db).get("prepended", False) == settings.prepend_metadata
+    left = [f for f in files if not (as_before and _is_known(f, project.root, known, options))]
+    seen = {stored_path(f, project.root) for f in files} - {stored_path(f, project.root) for f in left}
     skipped: list[Skipped] = []
-    seen: set[str] = set()
     changed = 0
-    for n, file in enumerate(files):
-        tell("documents", n, len(files))
-        document = load(file, project.root)
-        if isinstance(document, Skipped):
-            skipped.append(document)
-            continue
-        seen.add(document.path)
-        if known.get(document.path) == document.content_hash:
-            continue
-        tokenizer = tokenizer or Tokenizer(project.model.file)
-        chunks = chunk(document, tokenizer.counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
-        corpus.add_document(db, document, chunks)
-        changed += 1
+    for found in load_all(left, project.root, options):
+        tell("documents", len(seen) + len(skipped), len(files))
+        if isinstance(found, Skipped):
+            skipped.append(found)
+        else:
+            seen.add(found.path)
+            changed += _store(found, project)
     gone = [p for p in known if p not in seen and _below(p, paths, project.root)]
     for path in gone:
         corpus.remove_document(db, path)
-    corpus.set_skipped(db, [(s.path, s.reason) for s in skipped])
+    corpus.set_skipped(db, [(s.path, s.reason, s.failed) for s in skipped])
+    ledger.save_settings(db, prepended=settings.prepend_metadata)
     tell("documents", len(files), len(files))
     if not seen and not corpus.document_hashes(db):
-        found = f"{len(files)} files, none of them readable text" if files else "no files"
+        found_there = f"{len(files)} files, none of them readable text" if files else "no files"
         raise UsageError(
-            f"There is nothing to index in {', '.join(map(str, paths))}: {found}.",
-            "localrag reads .txt and .md files in UTF-8. Left out: localrag status",
+            f"There is nothing to index in {', '.join(map(str, paths))}: {found_there}.",
+            "Each file that was left out, and why: localrag files --skipped",
         )
     return len(files), changed + len(gone), skipped
+
+
+def _is_known(file: Path, root: Path, known: dict[str, str], options: Options) -> bool:
+    """Whether a file is stored as it is now; the same bytes read in the same way."""
+    stored = known.get(stored_path(file, root))
+    try:
+        return stored is not None and stored == file_hash(file, options)
+    except OSError:
+        return False
+
+
+def _store(document: Document, project: Project) -> bool:
+    """Store a document; whether its text or its chunks are new."""
+    settings = project.settings
+    header = document.header if settings.prepend_metadata else ""
+    counts = _tokenizer(project.model.file).counts
+    chunks = chunk(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header)
+    if corpus.chunk_ids(project.db, document.id) == [c.id for c in chunks]:
+        corpus.update_document(project.db, document, chunks)
+        return False
+    corpus.add_document(project.db, document, chunks)
+    return True
+
+
+@cache
+def _tokenizer(file: ModelFile) -> Tokenizer:
+    return Tokenizer(file)
 
 
 def _below(path: str, folders: Sequence[Path], root: Path) -> bool:
     full = (root / path).resolve()
     return any(full.is_relative_to(folder.resolve()) for folder in folders)
+
+
+def _chunk_texts(project: Project) -> dict[str, str]:
+    """Chunk id → what is embedded: its text, with `prepend_metadata` behind the header of its document."""
+    chunks = corpus.all_chunks(project.db)
+    if not project.settings.prepend_metadata:
+        return {c.id: c.text for c in chunks}
+    headers = corpus.document_headers(project.db)
+    return {c.id: f"{headers[c.document_id]}\n{c.text}" for c in chunks}
 
 
 def _embed(project: Project, kind: str, texts: dict[str, str], stage: str, tell: Tell) -> None:
@@ -180,7 +215,7 @@ def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
     run = ledger.start_run(db, os.getpid())
     tell = _recorder(project, run, progress)
     vectors.forget_others(db, project.embedder.file.fingerprint)
-    _embed(project, "chunk", {c.id: c.text for c in corpus.all_chunks(db)}, "search index", tell)
+    _embed(project, "chunk", _chunk_texts(project), "search index", tell)
     _embed_graph(project, tell)
     ledger.end_run(db, run, "partly" if ledger.failures(db) else "complete", {})
 

@@ -45,10 +45,12 @@ async def answer_from(question: Question, project: Project, passages: Sequence[t
     if question.extractive:
         return Draft(quoted_answer(question, passages, project, names))
     kept = pack([c for c, _ in passages], lambda c: c.tokens, BUDGET) or [passages[0][0]]
-    points = await write_prose(question, project, [passage_source(c) for c in kept], "answer")
+    points = await write_prose(question, project, passage_sources(kept, project), "answer")
     return Draft(tuple(points) or quoted_answer(question, passages, project, names))
 
 
-def passage_source(chunk: Chunk) -> Source:
-    """A passage as a source of its own."""
-    return Source(squeeze(chunk.text), (Quote(chunk.id, chunk.start, chunk.end, chunk.text),))
+def passage_sources(chunks: Sequence[Chunk], project: Project) -> list[Source]:
+    """Each passage as a source of its own, with `prepend_metadata` behind the header of its document."""
+    shown = project.settings.prepend_metadata
+    headers = corpus.document_headers(project.db, [c.document_id for c in chunks]) if shown else {}
+    return [Source(squeeze(f"{headers.get(c.document_id, '')}\n{c.text}"), (Quote(c.id, c.start, c.end, c.text),)) for c in chunks]

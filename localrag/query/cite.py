@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlite_utils import Database
 
 from localrag.query.verify import Check
-from localrag.records import Citation, Quote
+from localrag.records import Citation, Document, Quote
 from localrag.store import corpus
 
 
@@ -83,15 +83,17 @@ def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bull
 
 def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
     """A function that makes a quote citation `n` if it is verbatim in its document; each document is read once."""
-    texts: dict[str, str] = {}
+    documents: dict[str, Document | None] = {}
 
     def verified(quote: Quote, n: int) -> Citation | None:
         path = corpus.document_path(db, quote.chunk_id)
-        if path not in texts:
-            texts[path] = corpus.document_text(db, path) or ""
-        if texts[path][quote.start : quote.end] != quote.text:
+        if path not in documents:
+            documents[path] = corpus.document(db, path)
+        found = documents[path]
+        if found is None or found.text[quote.start : quote.end] != quote.text:
             return None
-        return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id)
+        part = next((p.label for p in found.parts if p.start <= quote.start < p.end), "")
+        return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id, part)
 
     return verified
 

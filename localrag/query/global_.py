@@ -12,7 +12,7 @@ from localrag.llm import in_window
 from localrag.llm.grammar import json_object, object_schema
 from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
-from localrag.query.basic import passage_source
+from localrag.query.basic import passage_sources
 from localrag.query.cite import Draft, Point, Source
 from localrag.query.context import quoted_answer
 from localrag.query.question import Question
@@ -61,7 +61,7 @@ async def ask_global(question: Question, project: Project) -> Draft:
 async def ask_ts(question: Question, project: Project) -> Draft:
     """Answer from all of the source text."""
     chunks = corpus.all_chunks(project.db)
-    if not question.extractive and (points := await _map_reduce(question, [passage_source(c) for c in chunks], project)):
+    if not question.extractive and (points := await _map_reduce(question, passage_sources(chunks, project), project)):
         return Draft(points)
     chosen = random.Random(question.options.seed).sample(chunks, min(LOOKED_AT, len(chunks)))
     note = f"Chosen from {len(chosen)} of {len(chunks)} passages, drawn at random." if len(chosen) < len(chunks) else ""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.llm.project import Project
-from localrag.query.basic import passage_source
+from localrag.query.basic import passage_sources
 from localrag.query.cite import Draft, Source
 from localrag.query.context import pack, quoted_answer
 from localrag.query.question import Question
@@ -84,7 +84,7 @@ async def _sources(project: Project, entities: list[Entity], passages: list[Chun
         if e is not None:
             body = quotable[e.chunk_id]
             sources.append(Source(text, (Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start]),)))
-    return [*sources, *map(passage_source, pack(passages, lambda c: c.tokens, int(BUDGET * 0.5)))]
+    return [*sources, *passage_sources(pack(passages, lambda c: c.tokens, int(BUDGET * 0.5)), project)]
 
 
 def _relationships(found: list[Relationship], chosen: set[str]) -> list[Relationship]:

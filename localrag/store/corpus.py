@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction
+from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part
 from localrag.text import cjk_bigrams
 
 
@@ -15,10 +15,24 @@ def add_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> N
     """Store a document with its chunks, in place of an earlier content of the same path."""
     with db.atomic():
         remove_document(db, document.path)
-        db.table("documents").insert(asdict(document))
+        db.table("documents").insert(_document_row(document))
         db.table("chunks").insert_all(asdict(c) for c in chunks)
         rows = ({"chunk_id": c.id, "text": c.text, "cjk": cjk_bigrams(c.text)} for c in chunks)
         db.table("chunk_search").insert_all(rows)
+
+
+def update_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
+    """Store what is new of a document whose text and cuts are the stored ones: title, metadata, parts, content hash, tokens."""
+    with db.atomic():
+        for c in chunks:
+            db.table("chunks").update(c.id, {"tokens": c.tokens})
+        db.table("documents").update(document.id, {k: v for k, v in _document_row(document).items() if k not in ("id", "text")})
+
+
+def _document_row(document: Document) -> dict[str, Any]:
+    parts = [[p.label, p.start, p.end] for p in document.parts]
+    row = {name: getattr(document, name) for name in ("id", "path", "title", "text", "content_hash")}
+    return row | {name: json.dumps(v, ensure_ascii=False) for name, v in (("metadata", document.metadata), ("parts", parts))}
 
 
 def remove_document(db: Database, path: str) -> None:
@@ -51,22 +65,48 @@ def document_by_id(db: Database, document_id: str) -> str:
     return str(next(db.query("SELECT text FROM documents WHERE id = ?", [document_id]))["text"])
 
 
+def document_headers(db: Database, ids: Iterable[str] | None = None) -> dict[str, str]:
+    """Document id → title, date and author on one line; of all documents, or of those with the given ids."""
+    where, values = ("", []) if ids is None else ("WHERE id IN (SELECT value FROM json_each(?))", [json.dumps(sorted(set(ids)))])
+    rows = db.query(f"SELECT id, title, metadata FROM documents {where}", values)
+    return {row["id"]: Document(row["id"], "", row["title"], "", "", _pairs(row["metadata"])).header for row in rows}
+
+
+def document(db: Database, path: str) -> Document | None:
+    """A stored document."""
+    row = next(iter(db.query("SELECT * FROM documents WHERE path = ?", [path])), None)
+    if row is None:
+        return None
+    kept = {name: row[name] for name in ("id", "path", "title", "text", "content_hash")}
+    return Document(**kept, metadata=_pairs(row["metadata"]), parts=tuple(Part(*part) for part in json.loads(row["parts"])))
+
+
+def _pairs(metadata: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in json.loads(metadata))
+
+
+def chunk_ids(db: Database, document_id: str) -> list[str]:
+    """The ids of a document's chunks, in their order."""
+    return [row["id"] for row in db.query("SELECT id FROM chunks WHERE document_id = ? ORDER BY ordinal", [document_id])]
+
+
 def document_text(db: Database, path: str) -> str | None:
     """The text of a document as it was indexed."""
     row = next(iter(db.query("SELECT text FROM documents WHERE path = ?", [path])), None)
     return None if row is None else str(row["text"])
 
 
-def set_skipped(db: Database, skipped: Iterable[tuple[str, str]]) -> None:
-    """Replace the list of files that were not indexed, each with its reason."""
+def set_skipped(db: Database, skipped: Iterable[tuple[str, str, bool]]) -> None:
+    """Replace the list of files that were not indexed, each with its reason and whether it should have been possible."""
     with db.atomic():
         db.execute("DELETE FROM skipped")
-        db.table("skipped").insert_all({"path": p, "reason": r} for p, r in skipped)
+        db.table("skipped").insert_all({"path": p, "reason": r, "failed": f} for p, r, f in skipped)
 
 
-def skipped(db: Database) -> list[tuple[str, str]]:
-    """The files that were not indexed, each with its reason."""
-    return [(row["path"], row["reason"]) for row in db.query("SELECT path, reason FROM skipped ORDER BY path")]
+def skipped(db: Database) -> list[tuple[str, str, bool]]:
+    """The files that were not indexed, each with its reason and whether it should have been possible."""
+    rows = db.query("SELECT path, reason, failed FROM skipped ORDER BY path")
+    return [(row["path"], row["reason"], bool(row["failed"])) for row in rows]
 
 
 def all_chunks(db: Database) -> list[Chunk]:

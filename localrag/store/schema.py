@@ -47,6 +47,14 @@ def m004_questions(db: Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m005_documents_parts(db: Database) -> None:
+    """Documents have metadata and named parts; of files left out it is known whether they should have been readable."""
+    db.execute("ALTER TABLE documents ADD COLUMN metadata TEXT NOT NULL DEFAULT '[]'")
+    db.execute("ALTER TABLE documents ADD COLUMN parts TEXT NOT NULL DEFAULT '[]'")
+    db.execute("ALTER TABLE skipped ADD COLUMN failed INTEGER NOT NULL DEFAULT 0")
+
+
 _QUESTIONS = """
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
 

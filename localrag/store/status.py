@@ -1,5 +1,6 @@
 """What an index holds, in one dictionary: the counts first, then the details."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
     return {
         **graph.counts(db),
         "communities_per_level": graph.communities_per_level(db),
-        "skipped": [{"path": path, "reason": reason} for path, reason in corpus.skipped(db)],
+        "skipped": [{"path": path, "reason": reason, "failed": failed} for path, reason, failed in corpus.skipped(db)],
         "failed": [{"stage": f.stage, "subject": f.subject, "reason": f.reason} for f in ledger.failures(db)],
         "noise": corpus.noise(db),
         "merged": len(graph.merges(db, done=True)),
@@ -27,3 +28,10 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
         "index": str(folder),
         "bytes": sum(f.stat().st_size for f in folder.iterdir() if f.is_file()),
     }
+
+
+def files(db: Database) -> Iterator[dict[str, str]]:
+    """Every file an index knows of, by path: indexed, skipped or failed, the last two with the reason."""
+    rows = [(path, "indexed", "") for path in corpus.document_hashes(db)]
+    rows += [(path, "failed" if failed else "skipped", reason) for path, reason, failed in corpus.skipped(db)]
+    yield from ({"path": path, "state": state, "reason": reason} for path, state, reason in sorted(rows))

@@ -95,3 +95,22 @@ def test_a_sentence_longer_than_a_chunk_is_cut(text):
 
     assert "".join(text[c.start : c.end] for c in chunks) == text
     assert all(c.tokens <= 50 for c in chunks)
+
+
+def test_a_row_of_a_table_is_not_divided():
+    """A row that carries its headers is one sentence: no chunk begins within it, whatever full stops it holds."""
+    rows = [f"Name: Dr. N. Sand {n} · Note: She left. He stayed. It rained for a day or so. · Port: Brannock" for n in range(20)]
+    chunks = chunk(document("\n".join(rows)), words, size=60, overlap=0)
+
+    assert len(chunks) > 5
+    assert all(line in rows for c in chunks for line in c.text.strip().split("\n"))
+
+
+def test_a_header_counts_as_part_of_every_chunk():
+    """With a header before it, no chunk is over the size; its text is verbatim all the same."""
+    text = " ".join(f"Sentence number {n:02d} is here." for n in range(30))
+    header = "Title: The log · Author: Ruth Sand"
+    chunks = chunk(document(text), words, size=40, overlap=0, header=header)
+
+    assert all(c.tokens <= 40 and c.tokens == words([f"{header}\n{c.text}"])[0] for c in chunks)
+    assert "".join(c.text for c in chunks).replace(" ", "") == text.replace(" ", "")

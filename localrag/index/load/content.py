@@ -1,0 +1,73 @@
+"""What a parser makes of a file: text, title, metadata and parts; or why it can make nothing of it."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from localrag.records import Part
+
+MEGABYTE = 1_000_000
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x84\x86-\x9f\ufffe\uffff]")  # not tab, line and page breaks
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+_TRAILING = re.compile(r"[ \t\xa0]+(?=\n)")
+_BLANK = re.compile(r"\n{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How files of rows are read: the column (or key) that holds the text, and those whose values stand before it."""
+
+    text_column: str = ""
+    metadata_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds. A `title` is the file's own: from its metadata or its first heading."""
+
+    text: str
+    title: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+class Unreadable(Exception):
+    """A file cannot be read; `failed`: it should have been possible."""
+
+    def __init__(self, reason: str, *, failed: bool = False) -> None:
+        super().__init__(reason)
+        self.failed = failed
+
+
+def compose(sections: Iterable[tuple[str, str]]) -> tuple[str, tuple[Part, ...]]:
+    """One text of labelled stretches, a blank line between them; those without text or label are no part."""
+    pieces: list[str] = []
+    parts: list[Part] = []
+    at = 0
+    for label, section in sections:
+        body = section.strip()
+        if not body:
+            continue
+        if label:
+            parts.append(Part(label, at, at + len(body)))
+        pieces.append(body)
+        at += len(body) + 2
+    return "\n\n".join(pieces), tuple(parts)
+
+
+def clean(text: str) -> str:
+    """Text out of a binary format: without control characters, spaces at line ends and runs of blank lines."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _BLANK.sub("\n\n", _TRAILING.sub("", _CONTROL.sub("", text))).strip("\n")
+
+
+def first_heading(text: str) -> str:
+    """The first `# …` line of a text, without its marks."""
+    found = _HEADING.search(text)
+    return found[1] if found else ""
+
+
+def described(**values: object) -> tuple[tuple[str, str], ...]:
+    """Metadata of those values that say something, each on one line."""
+    rows = ((name, " ".join(str(value).split())[:500]) for name, value in values.items() if value)
+    return tuple((name, value) for name, value in rows if value)

@@ -1,0 +1,113 @@
+"""Feeds the loaders broken files of a format and says which of them hang or crash the process that reads.
+
+    python scripts/fuzz_loaders.py pdf --seeds DOCS --minutes 2 --seed 1 --keep FOLDER
+
+Seeds are the files of the format below DOCS, of at most 300 kB, or one made here. They are broken by flipped bits, bytes put in, cuts,
+repeats, and pieces of other seeds; of formats that are archives, also the files inside. What hangs, crashes or needs too much memory is
+kept in FOLDER.
+"""
+
+import argparse
+import io
+import random
+import sys
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+from localrag.index.load import Limits, Skipped, load_all
+from tests.index import files as make
+
+MADE = {"docx": make.docx, "pptx": make.pptx, "xlsx": make.xlsx, "epub": make.epub, "eml": make.mail, "ipynb": make.notebook}
+MADE |= {"pdf": lambda: make.pdf(["one line", "another"], ["page two"])}
+LARGEST = 300_000
+GRAVE = ("took longer", "needed more", "damaged: it crashed")
+
+
+def seeds_of(kind, folder):
+    found = [p.read_bytes() for p in sorted(folder.rglob(f"*.{kind}")) if p.is_file() and p.stat().st_size <= LARGEST] if folder else []
+    found += [MADE[kind]()] if kind in MADE else []
+    return found or [b"Name: Ruth Sand\nPort: Vardby\n\nText.\n" * 20]
+
+
+def broken(data, others, rng):
+    """The data after one to eight accidents."""
+    out = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 4, 8))):
+        at = rng.randrange(len(out) + 1)
+        match rng.randrange(7):
+            case 0 if out:
+                out[at % len(out)] ^= 1 << rng.randrange(8)
+            case 1:
+                out[at:at] = rng.randbytes(rng.randrange(1, 16))
+            case 2:
+                del out[at : at + rng.randrange(1, 200)]
+            case 3:
+                out = out[: max(at, 1)]
+            case 4:
+                other = rng.choice(others)
+                start = rng.randrange(len(other) + 1)
+                out[at:at] = other[start : start + rng.randrange(1, 2000)]
+            case 5:
+                out[at:at] = out[at : at + rng.randrange(1, 100)] * rng.randrange(1, 200)
+            case _:
+                number = rng.choice((b"0", b"-1", b"65536", b"2147483648", b"99999999999", b"1e999", b"\xff\xff\xff\xff"))
+                out[at : at + len(number)] = number
+    return bytes(out[: 4 * LARGEST])
+
+
+def broken_inside(data, others, rng):
+    """An archive one or more of whose files are broken; the data itself if it is none."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = {n: archive.read(n) for n in archive.namelist()}
+    except (zipfile.BadZipFile, NotImplementedError, OSError):
+        return broken(data, others, rng)
+    texts = [n for n in entries if n.endswith((".xml", ".rels", ".opf", ".xhtml", ".html"))] or list(entries)
+    inner = [entries[n] for n in texts]
+    for name in rng.sample(texts, min(len(texts), rng.choice((1, 1, 2)))):
+        entries[name] = broken(entries[name], inner, rng)
+    return make.zipped(entries)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("format", help="a suffix, such as pdf")
+    parser.add_argument("--seeds", type=Path)
+    parser.add_argument("--minutes", type=float, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path)
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
+    seeds = seeds_of(args.format, args.seeds)
+    until = time.monotonic() + args.minutes * 60
+    outcomes, grave = Counter(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"x.{args.format}"
+
+        def cases():
+            while time.monotonic() < until:
+                file.write_bytes((broken_inside if rng.random() < 0.6 else broken)(rng.choice(seeds), seeds, rng))
+                yield file
+
+        for n, found in enumerate(load_all(cases(), Path(folder), limits=Limits(seconds=10)), 1):
+            if isinstance(found, Skipped):
+                outcomes[found.reason[:60] if found.reason.startswith(GRAVE) else " ".join(found.reason.split()[:2])] += 1
+                if found.reason.startswith(GRAVE):
+                    grave += 1
+                    if args.keep:
+                        args.keep.mkdir(parents=True, exist_ok=True)
+                        (args.keep / f"{args.seed}-{n}.{args.format}").write_bytes(file.read_bytes())
+            else:
+                outcomes["read"] += 1
+                found.text.encode("utf-8")
+                assert all(0 <= p.start < p.end <= len(found.text) for p in found.parts)
+    counts = dict(outcomes.most_common(8))
+    print(f"{args.format}: {len(seeds)} seeds, {outcomes.total()} files, {grave} hung, crashed or too large: {counts}")
+    return int(grave > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
