@@ -72,9 +72,28 @@ class Settings:
 def cache_dir() -> Path:
     """Where requantised models, vocabularies and fingerprints are kept (`LOCALRAG_HOME` moves it); created if missing."""
     home = os.environ.get("LOCALRAG_HOME")
-    folder = Path(home) / "cache" if home else platformdirs.user_cache_path("localrag")
-    folder.mkdir(parents=True, exist_ok=True)
+    return private_folder(Path(home) / "cache" if home else platformdirs.user_cache_path("localrag"))
+
+
+def private_folder(folder: Path) -> Path:
+    """The folder, made if it is missing, and then for its owner alone; one that exists keeps the mode its owner gave it."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
     return folder
+
+
+def private_file(path: Path) -> Path:
+    """The file, made empty if it is missing, and then for its owner alone: libraries that write to it leave its mode as it is."""
+    path.touch(mode=0o600)
+    return path
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file for its owner alone, in one step: another process sees the old content or the new, never half."""
+    part = private_file(path.with_name(f"{path.name}.{os.getpid()}.{id(data):x}.part"))
+    part.write_bytes(data)
+    part.replace(path)
 
 
 def free_cores() -> int:

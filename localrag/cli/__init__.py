@@ -5,7 +5,7 @@ import sys
 import typer
 
 from localrag import __version__
-from localrag.cli import ask, bench, evaluate, index, look, merges, tune
+from localrag.cli import ask, bench, check, evaluate, index, look, merges, tune
 from localrag.errors import LocalragError
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
@@ -48,6 +48,7 @@ app.command("report")(look.report_command)
 app.command("questions")(ask.questions_command)
 app.command("logs")(ask.logs_command)
 app.command("status")(look.status_command)
+app.command("check")(check.check_command)
 app.command("reembed")(index.reembed_command)
 app.command("demo")(index.demo_command)
 app.command("tune")(tune.tune_command)

@@ -9,7 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
+from localrag.config import private_file
+
 FLAT_LIMIT = 250_000  # exact search up to here, HNSW above: 61 ms a query at 250k x 384
+
+
+KINDS = {  # what has a vector, and the text it is the vector of
+    "chunk": "SELECT id, text FROM chunks",
+    "entity": "SELECT id, name || ': ' || description AS text FROM entities ORDER BY degree DESC, name",
+    "report": "SELECT community_id AS id, markdown AS text FROM reports",
+}
+
+
+def texts(db: Database, kind: str) -> dict[str, str]:
+    """Subject id → the text that its vector is made of, for every subject of a kind."""
+    return {row["id"]: row["text"] for row in db.query(KINDS[kind])}
 
 
 def missing(db: Database, kind: str, hashes: Mapping[str, str], embedder: str) -> list[str]:
@@ -92,9 +106,21 @@ def _faiss_index(db: Database, folder: Path, kind: str, state: str, size: int) -
     try:
         for old in folder.glob(f"{kind}.*.faiss"):
             old.unlink(missing_ok=True)
-        part = path.with_suffix(".part")
+        part = private_file(path.with_suffix(".part"))
         faiss.write_index(index, str(part))
         part.replace(path)
     except (OSError, RuntimeError):  # a folder that cannot be written to: the index in memory serves as well
         return index
     return index
+
+
+def same(db: Database, folder: Path, kind: str) -> bool:
+    """Whether the kept FAISS index of the present vectors of a kind holds just these."""
+    import faiss
+
+    ids, stored = load(db, kind)
+    try:
+        index = faiss.read_index(str(folder / f"{kind}.{state_of(db, kind)}.faiss"))
+    except RuntimeError:
+        return False
+    return index.ntotal == len(ids) and np.array_equal(index.reconstruct_n(0, len(ids)), stored)

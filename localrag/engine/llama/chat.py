@@ -21,7 +21,7 @@ from llguidance import LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
-from localrag.config import cache_dir, free_memory
+from localrag.config import cache_dir, free_memory, private_file
 from localrag.engine.llama.rows import Rows
 from localrag.engine.llama.weights import BUILD, GPU, last_log, load, meta, tokenize, weights_file
 from localrag.engine.scheduler import MARGIN
@@ -227,7 +227,7 @@ class Llama:
     def save(self, sequence: int, path: Path, cells: Seq[int]) -> bool:
         """Write a sequence's KV, which holds just `cells`, to a file; whether that worked."""
         self._settle_copies(sequence, len(cells))
-        part = path.with_name(f"{path.name}.{id(cells):x}.part")
+        part = private_file(path.with_name(f"{path.name}.{id(cells):x}.part"))
         tokens = (llama_cpp.llama_token * len(cells))(*cells)
         if not llama_cpp.llama_state_seq_save_file(self._ctx, str(part).encode(), sequence, tokens, len(cells)):
             part.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import llama_cpp
 
-from localrag.config import cache_dir
+from localrag.config import cache_dir, private_file, private_folder
 from localrag.errors import ModelError
 from localrag.models import ModelFile
 
@@ -56,8 +56,8 @@ def weights_file(file: ModelFile, weights: str, threads: int) -> Path:
     target = copy_path(file, weights)
     if target.exists():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(f".{os.getpid()}.part")
+    private_folder(target.parent)
+    part = private_file(target.with_suffix(f".{os.getpid()}.part"))
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype, params.allow_requantize, params.nthread = COPY_TYPES[weights], True, threads
     if llama_cpp.llama_model_quantize(str(file.path).encode(), str(part).encode(), ctypes.byref(params)) != 0:

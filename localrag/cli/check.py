@@ -1,0 +1,94 @@
+"""`localrag check` and `localrag doctor`: is the index as it must be, is the machine."""
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localrag.cli.index import IndexOption
+
+if TYPE_CHECKING:
+    from localrag.records import Line
+    from localrag.store.check import Part
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+NEXT = "localrag index PATH"  # the command that the index was made with
+
+
+def check_command(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend what can be mended without a model; a copy of the database is kept.")
+    ] = False,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify the whole index: the database, every passage, the graph, its reports, the vectors."""
+    from localrag.project import find_index
+    from localrag.store.check import check_index, wrongs
+    from localrag.store.repair import repair_index
+    from localrag.store.schema import open_index, writer_lock
+
+    folder = find_index(index)
+    with writer_lock(folder) if repair else nullcontext():
+        db = open_index(folder, create=repair)
+        parts = check_index(db, folder)
+        copy = repair_index(db, folder) if repair else None
+        after = check_index(db, folder) if copy else parts
+        db.close()
+    left = list(wrongs(after))
+    lines = _lines(parts, bool(copy), {w.text for w in left})
+    _print(lines, as_json=as_json, rest={"repaired": bool(copy), "copy": str(copy or "")})
+    if not as_json:
+        _say_what_next(after, copy, bool(left))
+    if left:
+        raise typer.Exit(1)
+
+
+def _lines(parts: "list[Part]", mended: bool, left: set[str]) -> "list[Line]":
+    """A line for every part that is as it must be, and one for everything that is not."""
+    from localrag.records import Line
+
+    lines = []
+    for part in parts:
+        if not part.wrong:
+            lines.append(Line(part.name, "ok", part.looked_at))
+        for wrong in part.wrong:
+            if wrong.due:
+                lines.append(Line(part.name, "warn", wrong.text, NEXT))
+            elif mended and wrong.text not in left:
+                lines.append(Line(part.name, "warn", f"mended: {wrong.text}"))
+            else:
+                lines.append(Line(part.name, "fail", wrong.text, "Put a backup in its place, or move it away and index again."
+                                  if mended or wrong.mend == "database" else "localrag check --repair"))  # fmt: skip
+    return lines
+
+
+def _say_what_next(parts: "list[Part]", copy: Path | None, left: bool) -> None:
+    from localrag.cli.display import say
+
+    due = any(w.due for part in parts for w in part.wrong)
+    if copy:
+        say(f"The database as it was: {copy}")
+    if left and not copy:
+        say("Mend it: localrag check --repair")
+    elif left:
+        say("The rest cannot be mended without what is lost: put a backup of the index in its place, or move it away and index again.")
+    elif due:
+        say(f"What is left to do does: {NEXT}, with the paths you indexed.")
+    else:
+        say("The index is as it must be.")
+
+
+def _print(lines: "list[Line]", *, as_json: bool, rest: dict[str, object]) -> None:
+    from dataclasses import asdict
+
+    from localrag.cli.display import print_lines
+
+    if as_json:
+        ok = all(line.state != "fail" for line in lines)
+        sys.stdout.write(json.dumps({"ok": ok, "checks": [asdict(line) for line in lines]} | rest, ensure_ascii=False) + "\n")
+    else:
+        print_lines(lines)
