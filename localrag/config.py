@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import platformdirs
+import psutil
 
 T = TypeVar("T")
 
@@ -116,9 +117,8 @@ def in_a_thread_that_ends(work: Callable[[], T]) -> T:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that are free or can be freed, where the system says (Linux)."""
+    """Bytes of memory that are free or can be freed, where the system says."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
+        return int(psutil.virtual_memory().available)
+    except (OSError, RuntimeError, NotImplementedError):
         return None

@@ -1,4 +1,4 @@
-"""`localrag check` and `localrag doctor`: is the index as it must be, is the machine."""
+"""`localrag check`: is everything in the index as it must be? And how what a check found is printed."""
 
 import json
 import sys
@@ -40,7 +40,7 @@ def check_command(
         db.close()
     left = list(wrongs(after))
     lines = _lines(parts, bool(copy), {w.text for w in left})
-    _print(lines, as_json=as_json, rest={"repaired": bool(copy), "copy": str(copy or "")})
+    print_found(lines, as_json=as_json, repaired=bool(copy), copy=str(copy or ""))
     if not as_json:
         _say_what_next(after, copy, bool(left))
     if left:
@@ -82,7 +82,8 @@ def _say_what_next(parts: "list[Part]", copy: Path | None, left: bool) -> None:
         say("The index is as it must be.")
 
 
-def _print(lines: "list[Line]", *, as_json: bool, rest: dict[str, object]) -> None:
+def print_found(lines: "list[Line]", *, as_json: bool, **rest: object) -> None:
+    """What was found: a line each, or one JSON object with `rest` in it."""
     from dataclasses import asdict
 
     from localrag.cli.display import print_lines

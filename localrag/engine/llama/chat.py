@@ -109,8 +109,7 @@ class Llama:
         model = self._model
         heads = int(llama_cpp.llama_model_n_head_kv(model))
         width = int(llama_cpp.llama_model_n_embd(model)) // max(1, int(llama_cpp.llama_model_n_head(model)))
-        keys, values = _kv_types(kv)
-        return max(1.0, int(llama_cpp.llama_model_n_layer(model)) * heads * width * (KV_TYPES[keys][1] + KV_TYPES[values][1]))
+        return max(1.0, int(llama_cpp.llama_model_n_layer(model)) * heads * width * kv_bytes(kv))
 
     def _check_memory(self, needed: float) -> None:
         free = free_memory()
@@ -264,6 +263,11 @@ class Llama:
         if self._model and not self._borrowed:
             llama_cpp.llama_model_free(self._model)
         self._ctx = self._model = None
+
+
+def kv_bytes(kv: str) -> float:
+    """Bytes that a key and a value take together in a KV of that type."""
+    return sum(KV_TYPES[kind][1] for kind in _kv_types(kv))
 
 
 def _kv_types(kv: str) -> tuple[str, str]:
