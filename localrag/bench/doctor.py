@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import psutil
@@ -165,9 +166,11 @@ def _permissions(folder: Path | None) -> Line:
     if folder is None:
         return Line("index", "ok", "none here yet")
     if not os.access(folder, os.W_OK):
-        return Line("index", "warn", f"{folder} cannot be written to: questions work, answers are not kept", f"chmod u+w {folder}")
+        return Line(
+            "index", "warn", f"{folder} cannot be written to: questions work, answers are not kept", f"chmod u+w {quote(str(folder))}"
+        )
     if folder.stat().st_mode & 0o077:
-        return Line("index", "warn", f"{folder} can be read by other users of this machine", f"chmod -R go-rwx {folder}")
+        return Line("index", "warn", f"{folder} can be read by other users of this machine", f"chmod -R go-rwx {quote(str(folder))}")
     return Line("index", "ok", f"{folder}, for its owner alone")
 
 
