@@ -21,6 +21,8 @@ COMMANDS = (
     "questions",
     "logs",
     "status",
+    "check",
+    "doctor",
     "reembed",
     "demo",
     "tune",

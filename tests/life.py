@@ -25,7 +25,7 @@ def watch(event, args):
 
 
 def counters():
-    """What the kernel counted in this network namespace, native libraries included: packets sent, connections begun, sends without a route."""
+    """What the kernel counted in this network namespace, native libraries included: packets, connections, sends without a route."""
     found = {}
     lines = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines()]
     for names, values in zip(lines[::2], lines[1::2], strict=True):

@@ -112,7 +112,10 @@ def test_an_unexpected_error_tells_nothing_of_the_documents(plain_town, tmp_path
 
 def test_the_end_of_a_thread_tells_nothing_of_the_documents(tmp_path):
     """A thread that dies of an exception is reported by kind and place too."""
-    code = "import threading\nimport localrag.cli as cli\ncli.app = lambda: threading.Thread(target=int, args=('a secret',)).start()\ncli.main()"
+    code = (
+        "import threading\nimport localrag.cli as cli\n"
+        "cli.app = lambda: threading.Thread(target=int, args=('a secret',)).start()\ncli.main()"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
 
     assert "ValueError in threading.py" in done.stderr

@@ -100,13 +100,11 @@ JSON = (("settings", "value"), ("extractions", "result"), ("entities", "descript
 
 def _documents(db: Database) -> tuple[str, list[Wrong]]:
     """Documents are what was read, and chunks are verbatim slices that leave nothing of them out."""
-    due, again, texts = [], [], []
-    chunks: dict[str, list[tuple[Any, ...]]] = {}
-    for row in _rows(db, "SELECT document_id, id, ordinal, start, end, text FROM chunks ORDER BY document_id, ordinal"):
-        chunks.setdefault(row[0], []).append(row[1:])
-    total = sum(map(len, chunks.values()))
-    for document_id, path, text, content_hash in db.execute("SELECT id, path, text, content_hash FROM documents ORDER BY path"):
-        some = chunks.get(document_id, [])
+    due, again, texts, total = [], [], [], 0
+    for document_id, path, text, content_hash in _rows(db, "SELECT id, path, text, content_hash FROM documents ORDER BY path"):
+        query = "SELECT id, ordinal, start, end, text FROM chunks WHERE document_id = ? ORDER BY ordinal"
+        some = list(db.execute(query, [document_id]))
+        total += len(some)
         sound = content_id(text) == content_hash
         torn = [c[0] for c in some if text[c[2] : c[3]] != c[4]]
         moved = [c for c in some if c[0] != content_id(document_id, c[2], c[3])]
@@ -147,12 +145,12 @@ def _full_text_index(db: Database) -> tuple[str, list[Wrong]]:
 
 def _full_text(db: Database) -> tuple[str, list[Wrong]]:
     """Each chunk has one row in the full-text index, with its words and character pairs."""
-    chunks = dict(_rows(db, "SELECT id, text FROM chunks"))
+    chunks = {key for (key,) in _rows(db, "SELECT id FROM chunks")}
     rows = Counter[str]()
     other = set()
     for key, text, cjk in db.execute("SELECT chunk_id, text, cjk FROM chunk_search"):
         rows[key] += 1
-        if key in chunks and (text != chunks[key] or cjk != cjk_bigrams(text)):
+        if key in chunks and (text != _chunk(db, key)[2] or cjk != cjk_bigrams(text)):
             other.add(key)
     counts = {
         "chunks are not in the full-text index": [k for k in chunks if not rows[k]],
@@ -162,6 +160,12 @@ def _full_text(db: Database) -> tuple[str, list[Wrong]]:
     }
     wrong = [Wrong(f"{len(keys)} {what}: {_some(keys)}", "full text") for what, keys in counts.items() if keys]
     return f"{rows.total()} rows, one for each chunk", wrong
+
+
+def _chunk(db: Database, key: str) -> tuple[int, int, str]:
+    """A chunk's place and text; an empty one where there is none."""
+    found: tuple[int, int, str] | None = db.execute("SELECT start, end, text FROM chunks WHERE id = ?", [key]).fetchone()
+    return found or (0, 0, "")
 
 
 def _graph_wrong(db: Database, found: list[tuple[str, list[Any]]]) -> list[Wrong]:
@@ -232,13 +236,12 @@ def _communities(db: Database) -> tuple[str, list[Wrong]]:
 
 def _reports(db: Database) -> tuple[str, list[Wrong]]:
     """Each community has a report, and the quotes of its findings are verbatim."""
-    chunks = {k: (start, end, text) for k, start, end, text in _rows(db, "SELECT id, start, end, text FROM chunks")}
     stale = []
     quotes = 0
     for key, findings in db.execute("SELECT community_id, findings FROM reports WHERE json_valid(findings)"):
         spans = [(q["chunk_id"], q["start"], q["end"], q["text"]) for f in json.loads(findings) for q in f["quotes"]]
         quotes += len(spans)
-        if not all(_verbatim(chunks.get(chunk), *span) for chunk, *span in spans):
+        if not all(_verbatim(_chunk(db, chunk), *span) for chunk, *span in spans):
             stale.append(key)
     wrong = [Wrong(f"{len(stale)} reports with a quote that does not stand where they say: {_some(stale)}", "report", tuple(stale))] * bool(
         stale
@@ -251,8 +254,8 @@ def _reports(db: Database) -> tuple[str, list[Wrong]]:
     return f"{_one(db, 'SELECT count(*) FROM reports')} reports, {quotes} verbatim quotes", wrong
 
 
-def _verbatim(chunk: tuple[int, int, str] | None, start: int, end: int, text: str) -> bool:
-    return chunk is not None and chunk[0] <= start < end <= chunk[1] and chunk[2][start - chunk[0] : end - chunk[0]] == text
+def _verbatim(chunk: tuple[int, int, str], start: int, end: int, text: str) -> bool:
+    return chunk[0] <= start < end <= chunk[1] and chunk[2][start - chunk[0] : end - chunk[0]] == text
 
 
 def _vectors(db: Database) -> tuple[str, list[Wrong]]:

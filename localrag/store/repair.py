@@ -2,7 +2,9 @@
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from sqlite_utils import Database
 
 from localrag.store import ledger
 from localrag.store.check import Wrong, check_index, wrongs
-from localrag.store.schema import FILE_NAME, back_up
+from localrag.store.schema import FILE_NAME, back_up, migrations
 from localrag.text import cjk_bigrams
 
 REDONE = frozenset({"read again", "unreadable", "graph", "report", "vector"})  # by the next `localrag index`
@@ -43,8 +45,22 @@ def _is_redone(wrong: Wrong) -> bool:
 
 
 def _database(db: Database, _: list[Any]) -> None:
-    """SQLite's own indexes are made anew; pages that cannot be read stay so."""
-    db.execute("REINDEX")
+    """SQLite's own indexes are made anew; where that is not enough, every row that can still be read goes into a new database."""
+    with suppress(sqlite3.DatabaseError):
+        db.execute("REINDEX")
+        if db.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok":
+            return
+    new = Database(memory=True)
+    migrations.apply(new)
+    for table in [t for t in new.table_names() if not t.startswith(("chunk_search", "chunk_terms", "_sqlite", "sqlite"))]:
+        columns = ", ".join(f'"{c.name}"' for c in new.table(table).columns)
+        put = f"INSERT OR IGNORE INTO {table} (rowid, {columns}) VALUES (?{', ?' * len(new.table(table).columns)})"
+        for order in ("ASC", "DESC"):  # from both ends up to what cannot be read
+            with new.atomic(), suppress(sqlite3.DatabaseError):
+                for row in db.execute(f"SELECT rowid, {columns} FROM {table} ORDER BY rowid {order}"):
+                    new.execute(put, row)
+    new.conn.backup(db.conn)
+    _full_text(db, [])
 
 
 def _orphans(db: Database, keys: list[Any]) -> None:

@@ -253,6 +253,22 @@ def test_only_one_repairs_and_nobody_while_another_writes(folder):
     assert "is writing" in refused.stderr
 
 
+@pytest.mark.parametrize("table", ["mentions", "relationships", "embeddings"])
+def test_a_database_with_torn_pages_is_made_anew_from_the_rest(folder, table):
+    """A page that SQLite cannot read costs the rows on it and nothing else; what they were is due."""
+    kept = {t: rows(folder, f"SELECT * FROM {t}") for t in ("documents", "chunks", "extractions", "llm_calls", "reports")}
+    ((root, size),) = rows(folder, f"SELECT rootpage, page_size FROM sqlite_master, pragma_page_size WHERE name = '{table}'")
+    with (folder / "index.db").open("r+b") as f:
+        f.seek((root - 1) * size)
+        f.write(b"\xff" * size)
+
+    assert any(text.startswith("database: ") for text in found(folder)[0])
+    mend(folder)
+    assert found(folder)[0] == []
+    for other, before in kept.items():
+        assert rows(folder, f"SELECT * FROM {other}") == before
+
+
 def test_a_repair_leaves_a_run_due(folder):
     """Where something is left to make, the last run counts as interrupted, so that status says so."""
     damage(folder, DAMAGES["a degree"][0][0])
