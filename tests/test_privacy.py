@@ -29,7 +29,7 @@ def lived(tmp_path_factory):
     command = [sys.executable, "-m", "tests.life", str(folder)]
     return folder, subprocess.run(
         [*ALONE, *command, "counted"] if CAN_BE_ALONE else command,
-        check=False, cwd=folder, capture_output=True, text=True, timeout=300, umask=0, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=False, cwd=folder, capture_output=True, text=True, timeout=900, umask=0, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
 
 

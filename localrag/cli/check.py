@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 NEXT = "localrag index PATH"  # the command that the index was made with
+LOST = "Put a backup of the index in its place, or move it away and index again."
 
 
 def check_command(
@@ -26,6 +27,7 @@ def check_command(
     as_json: JsonOption = False,
 ) -> None:
     """Verify the whole index: the database, every passage, the graph, its reports, the vectors."""
+    from localrag.cli.display import say
     from localrag.project import find_index
     from localrag.store.check import check_index, wrongs
     from localrag.store.repair import repair_index
@@ -39,16 +41,17 @@ def check_command(
         after = check_index(db, folder) if copy else parts
         db.close()
     left = list(wrongs(after))
-    lines = _lines(parts, bool(copy), {w.text for w in left})
-    print_found(lines, as_json=as_json, repaired=bool(copy), copy=str(copy or ""))
+    lines = _lines(parts, {w.text for w in left} if copy else None)
+    following = _what_next(after, copy, bool(left))
+    print_found(lines, as_json=as_json, repaired=bool(copy), copy=str(copy or ""), next=following)
     if not as_json:
-        _say_what_next(after, copy, bool(left))
+        say(f"{following}\nThe database as it was: {copy}" if copy else following)
     if left:
         raise typer.Exit(1)
 
 
-def _lines(parts: "list[Part]", mended: bool, left: set[str]) -> "list[Line]":
-    """A line for every part that is as it must be, and one for everything that is not."""
+def _lines(parts: "list[Part]", left: set[str] | None) -> "list[Line]":
+    """A line for every part that is as it must be, and one for everything that is not; `left` is what a repair could not mend."""
     from localrag.records import Line
 
     lines = []
@@ -58,28 +61,24 @@ def _lines(parts: "list[Part]", mended: bool, left: set[str]) -> "list[Line]":
         for wrong in part.wrong:
             if wrong.due:
                 lines.append(Line(part.name, "warn", wrong.text, NEXT))
-            elif mended and wrong.text not in left:
-                lines.append(Line(part.name, "warn", f"mended: {wrong.text}"))
+            elif left is None:
+                lines.append(Line(part.name, "fail", wrong.text, "localrag check --repair"))
+            elif wrong.text in left:
+                lines.append(Line(part.name, "fail", wrong.text, LOST))
             else:
-                lines.append(Line(part.name, "fail", wrong.text, "Put a backup in its place, or move it away and index again."
-                                  if mended or wrong.mend == "database" else "localrag check --repair"))  # fmt: skip
+                lines.append(Line(part.name, "warn", f"mended: {wrong.text}"))
     return lines
 
 
-def _say_what_next(parts: "list[Part]", copy: Path | None, left: bool) -> None:
-    from localrag.cli.display import say
-
-    due = any(w.due for part in parts for w in part.wrong)
-    if copy:
-        say(f"The database as it was: {copy}")
+def _what_next(parts: "list[Part]", copy: Path | None, left: bool) -> str:
+    """What the user does now, in a sentence."""
     if left and not copy:
-        say("Mend it: localrag check --repair")
-    elif left:
-        say("The rest cannot be mended without what is lost: put a backup of the index in its place, or move it away and index again.")
-    elif due:
-        say(f"What is left to do does: {NEXT}, with the paths you indexed.")
-    else:
-        say("The index is as it must be.")
+        return "Mend it: localrag check --repair"
+    if left:
+        return f"The rest cannot be mended. {LOST}"
+    if any(w.due for part in parts for w in part.wrong):
+        return f"The next run makes what is missing: {NEXT}, with the paths you indexed."
+    return "The index is as it must be."
 
 
 def print_found(lines: "list[Line]", *, as_json: bool, **rest: object) -> None:
