@@ -77,10 +77,9 @@ def cache_dir() -> Path:
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made if it is missing, and then for its owner alone; one that exists keeps the mode its owner gave it."""
+    """The folder, made if it is missing with those above it, for its owner alone; one that exists keeps the mode its owner gave it."""
     if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
+        private_folder(folder.parent).joinpath(folder.name).mkdir(mode=0o700, exist_ok=True)
     return folder
 
 

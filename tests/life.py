@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 from pathlib import Path
 
 from tests.conftest import TOWN, write_town
@@ -43,8 +44,9 @@ def run(*args):
     """A command, as a user types it."""
     from localrag.cli import app
 
-    sys.stderr.write(f"$ localrag {' '.join(args)}\n")
+    started = time.perf_counter()
     code = app(list(args), standalone_mode=False)
+    sys.stderr.write(f"$ localrag {' '.join(args)}: {time.perf_counter() - started:.1f} s\n")
     assert not code, (args, code)
 
 
