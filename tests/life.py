@@ -51,7 +51,7 @@ def run(*args):
 
 
 def life(docs: Path):
-    """Built without the chat model, asked in every mode, changed, looked at; then read by the chat model, and asked for its own words."""
+    """Built without the chat model, asked in every mode, changed, looked at; then read by the chat model."""
     run("index", "docs", "--extractor", "phrases", "--quiet")
     for mode in ("auto", "mix", "local", "global", "drift", "basic", "ts", "ss"):
         run("ask", "What is wrong with the Skua?", "--mode", mode)
@@ -64,7 +64,6 @@ def life(docs: Path):
     run("tree")
     run("report", "0.0")
     (docs / "a.md").write_text(TOWN["a.md"].replace("two years", "three years"), encoding="utf-8")
-    run("index", "docs", "--quiet")
     (docs / "b.txt").unlink()
     run("index", "docs", "--quiet")
     run("merges", "list")
@@ -72,7 +71,6 @@ def life(docs: Path):
     run("logs", "-n", "20")
     run("status")
     run("index", "docs", "--extractor", "model", "--quiet")
-    run("ask", "Who is the mate of the Skua?", "--mode", "local", "--style", "abstractive")
     run("check", "--repair")
     run("doctor")
 
