@@ -5,7 +5,6 @@ import importlib
 import os
 import platform
 import shutil
-import sqlite3
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, ModelError, kind_and_place
 from localrag.models import ModelFile, find_chat_model, find_embedder
 from localrag.records import Line
+from localrag.store.search import sqlite_version
 
 SECONDS = 5.0  # of the speed test
 GIB = 1 << 30
@@ -109,16 +109,10 @@ def _package(name: str) -> Line:
 
 
 def _sqlite() -> Line:
-    db = sqlite3.connect(":memory:")
-    try:
-        db.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
-    except sqlite3.OperationalError:
-        return Line(
-            "SQLite", "fail", f"{sqlite3.sqlite_version} without FTS5", "Use a Python whose SQLite has FTS5: uv python install 3.12"
-        )
-    finally:
-        db.close()
-    return Line("SQLite", "ok", f"{sqlite3.sqlite_version} with FTS5")
+    number, has_fts5 = sqlite_version()
+    if not has_fts5:
+        return Line("SQLite", "fail", f"{number} without FTS5", "Use a Python whose SQLite has FTS5: uv python install 3.12")
+    return Line("SQLite", "ok", f"{number} with FTS5")
 
 
 def _cpu() -> Line:
