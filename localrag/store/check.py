@@ -170,7 +170,7 @@ def _chunk(db: Database, key: str) -> tuple[int, int, str]:
 
 def _graph_wrong(db: Database, found: list[tuple[str, list[Any]]]) -> list[Wrong]:
     """What is wrong with the graph; it is due where the graph is going to be built anew."""
-    due = "graph" not in ledger.settings(db)
+    due = "graph" not in ledger.settings(db) or not _finished(db)
     return [Wrong(f"{len(keys)} {what}: {_some(keys)}", "graph", tuple(keys), due) for what, keys in found if keys]
 
 
@@ -243,13 +243,14 @@ def _reports(db: Database) -> tuple[str, list[Wrong]]:
         quotes += len(spans)
         if not all(_verbatim(_chunk(db, chunk), *span) for chunk, *span in spans):
             stale.append(key)
-    wrong = [Wrong(f"{len(stale)} reports with a quote that does not stand where they say: {_some(stale)}", "report", tuple(stale))] * bool(
-        stale
-    )
+    wrong = []
+    if stale:
+        text = f"{len(stale)} reports with a quote that does not stand where they say: {_some(stale)}"
+        wrong.append(Wrong(text, "report", tuple(stale), not _finished(db)))
     bare = "SELECT id FROM communities WHERE id NOT IN (SELECT community_id FROM reports)"
     failed = "SELECT subject FROM failures WHERE stage = 'report'"
     if missing := [k for (k,) in _rows(db, f"{bare} AND id NOT IN ({failed})")]:
-        due = "reports" not in ledger.settings(db)
+        due = "reports" not in ledger.settings(db) or not _finished(db)
         wrong.append(Wrong(f"{len(missing)} communities have no report", "report", tuple(missing), due))
     return f"{_one(db, 'SELECT count(*) FROM reports')} reports, {quotes} verbatim quotes", wrong
 
@@ -271,11 +272,16 @@ def _vectors(db: Database) -> tuple[str, list[Wrong]]:
         for key, content_hash, embedder, blob in rows:
             if fault := _fault(left.pop(key, None), content_hash, embedder == bound, blob, size):
                 bad.setdefault(fault, []).append((kind, key))
-        wrong += [Wrong(f"{len(keys)} vectors of {name} {fault}", "vector", tuple(keys)) for fault, keys in bad.items()]
+        for fault, keys in bad.items():
+            due = fault == OTHER_TEXT and not _finished(db)
+            wrong.append(Wrong(f"{len(keys)} vectors of {name} {fault}", "vector", tuple(keys), due))
         if left:
             wrong.append(Wrong(f"{len(left)} {name} have no vector", "vector", tuple((kind, k) for k in left), not _finished(db)))
         counts.append(f"{len(rows)} of {name}")
     return f"{', '.join(counts)}; {size // 4} dimensions", wrong
+
+
+OTHER_TEXT = "are of another text"
 
 
 def _fault(expected: str | None, content_hash: str, own: bool, blob: bytes, size: int) -> str:
@@ -283,7 +289,7 @@ def _fault(expected: str | None, content_hash: str, own: bool, blob: bytes, size
     if expected is None:
         return "belong to nothing"
     if content_hash != expected:
-        return "are of another text"
+        return OTHER_TEXT
     if not own:
         return "are of another embedder"
     if len(blob) != size or size % 4:

@@ -11,7 +11,7 @@ import pytest
 from localrag.errors import IndexBusy
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_writing
-from localrag.store import ledger, network, vectors
+from localrag.store import corpus, ledger, network, vectors
 from localrag.store.check import check_index, wrongs
 from localrag.store.repair import repair_index
 from localrag.store.schema import open_index, writer_lock
@@ -192,6 +192,19 @@ def test_an_interrupted_run_is_no_damage(folder):
     assert wrong == []
     assert len(due) == 1
     assert due[0].endswith("reports have no vector")
+
+
+def test_an_interrupted_update_is_no_damage(folder):
+    """A run that was stopped after it took in the files leaves a graph of the old ones: that is due, not wrong."""
+    damage(folder, "UPDATE runs SET state = 'interrupted'")
+    db = open_index(folder)
+    corpus.remove_document(db, "docs/b.txt")
+    db.close()
+    wrong, due = found(folder)
+
+    assert wrong == []
+    assert any("entities without a mention" in text for text in due)
+    assert any("reports with a quote" in text for text in due)
 
 
 def test_failures_are_named_and_are_no_damage(folder):
