@@ -41,7 +41,7 @@ def check_command(
         after = check_index(db, folder) if copy else parts
         db.close()
     left = list(wrongs(after))
-    lines = _lines(parts, {w.text for w in left} if copy else None)
+    lines = _lines(parts, after if copy else None)
     following = _what_next(after, copy, bool(left))
     print_found(lines, as_json=as_json, repaired=bool(copy), copy=str(copy or ""), next=following)
     if not as_json:
@@ -50,18 +50,18 @@ def check_command(
         raise typer.Exit(1)
 
 
-def _lines(parts: "list[Part]", left: set[str] | None) -> "list[Line]":
-    """A line for every part that is as it must be, and one for everything that is not; `left` is what a repair could not mend."""
+def _lines(parts: "list[Part]", after: "list[Part] | None") -> "list[Line]":
+    """A line for every part that is as it must be, and one for everything that is not; `after`: what there is after a repair."""
     from localrag.records import Line
 
-    lines = []
+    lines, left = [], {w.text: w.due for part in after or () for w in part.wrong}
     for part in parts:
         if not part.wrong:
             lines.append(Line(part.name, "ok", part.looked_at))
         for wrong in part.wrong:
-            if wrong.due:
+            if wrong.due or left.get(wrong.text):
                 lines.append(Line(part.name, "warn", wrong.text, NEXT))
-            elif left is None:
+            elif after is None:
                 lines.append(Line(part.name, "fail", wrong.text, "localrag check --repair"))
             elif wrong.text in left:
                 lines.append(Line(part.name, "fail", wrong.text, LOST))
