@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import platformdirs
+import psutil
 
 T = TypeVar("T")
 
@@ -75,9 +76,27 @@ class Settings:
 def cache_dir() -> Path:
     """Where requantised models, vocabularies and fingerprints are kept (`LOCALRAG_HOME` moves it); created if missing."""
     home = os.environ.get("LOCALRAG_HOME")
-    folder = Path(home) / "cache" if home else platformdirs.user_cache_path("localrag")
-    folder.mkdir(parents=True, exist_ok=True)
+    return private_folder(Path(home) / "cache" if home else platformdirs.user_cache_path("localrag"))
+
+
+def private_folder(folder: Path) -> Path:
+    """The folder, made if it is missing with those above it, for its owner alone; one that exists keeps the mode its owner gave it."""
+    if not folder.is_dir():
+        private_folder(folder.parent).joinpath(folder.name).mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def private_file(path: Path) -> Path:
+    """The file, made empty if it is missing, and then for its owner alone: libraries that write to it leave its mode as it is."""
+    path.touch(mode=0o600)
+    return path
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file for its owner alone, in one step: another process sees the old content or the new, never half."""
+    part = private_file(path.with_name(f"{path.name}.{os.getpid()}.{id(data):x}.part"))
+    part.write_bytes(data)
+    part.replace(path)
 
 
 def free_cores() -> int:
@@ -100,9 +119,8 @@ def in_a_thread_that_ends(work: Callable[[], T]) -> T:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that are free or can be freed, where the system says (Linux)."""
+    """Bytes of memory that are free or can be freed, where the system says."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
+        return int(psutil.virtual_memory().available)
+    except (OSError, RuntimeError, NotImplementedError):
         return None

@@ -13,6 +13,17 @@ LocalragError                 exit 1   something failed
 └── AnswerTruncated           exit 1   a model's answer hit its token limit and is not complete
 """
 
+import traceback
+from pathlib import Path
+
+
+def kind_and_place(error: BaseException) -> str:
+    """What kind of exception was raised and where; never its message, which may hold text of the documents."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if Path(f.filename).is_relative_to(Path(__file__).parent)]
+    places = dict.fromkeys(f"{Path(f.filename).name}:{f.lineno} ({f.name})" for f in [*own[-1:], *frames[-1:]])
+    return f"{type(error).__name__} in {', '.join(places) or 'an unknown place'}"
+
 
 class LocalragError(Exception):
     """Something failed; `hint` says what to do about it."""

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from localrag.config import cache_dir
+from localrag.config import cache_dir, replace_file
 from localrag.errors import ModelError
 
 PACKAGE = Path(__file__).parent
@@ -133,10 +133,3 @@ def fingerprint(path: Path) -> str:
     known[key] = {"stamp": stamp, "sha256": digest.hexdigest()[:16]}
     replace_file(known_file, json.dumps(known).encode())
     return str(known[key]["sha256"])
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file in one step: another process sees the old content or the new, never half."""
-    part = path.with_name(f"{path.name}.{id(data):x}.part")
-    part.write_bytes(data)
-    part.replace(path)

@@ -13,7 +13,7 @@ from localrag.errors import IndexMismatch, NoIndex
 from localrag.llm import Model
 from localrag.llm.domain import read_domain
 from localrag.llm.project import Project
-from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker
+from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker, known_models
 from localrag.store import ledger
 from localrag.store.schema import FILE_NAME, open_index, writer_lock
 
@@ -102,6 +102,17 @@ def open_for_questions(
     finally:
         project.model.close()
         db.close()
+
+
+def model_names(folder: Path) -> tuple[str | None, str | None]:
+    """How to find the chat model and the embedder an index was made with, whether or not they are still there; None for the default."""
+    db = open_index(folder)
+    bound = ledger.settings(db)
+    db.close()
+    table = known_models()
+    kinds = {"chat_model": table["chat"], "embedder": table["embedder"]}
+    chat, embedder = (bound[k]["name" if bound[k]["name"] in known else "path"] if k in bound else None for k, known in kinds.items())
+    return chat, embedder
 
 
 def _bound_name(folder: Path, kind: str) -> str | None:

@@ -288,6 +288,16 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that was looked at: `state` is ok, warn or fail, `remedy` the command that mends it."""
+
+    name: str
+    state: str
+    text: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """One thing that could not be done: `stage` and `subject` name it, `reason` says why."""
 

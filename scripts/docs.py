@@ -22,6 +22,8 @@ COMMANDS = (
     "logs",
     "status",
     "files",
+    "check",
+    "doctor",
     "reembed",
     "demo",
     "tune",

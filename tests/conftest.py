@@ -95,6 +95,16 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def plain_town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same documents, indexed without a language model."""
+    folder = tmp_path_factory.mktemp("plain")
+    write_town(folder / "docs")
+    done = run_localrag("index", "docs", "--extractor", "phrases", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
 def write_town(docs: Path) -> None:
     docs.mkdir(parents=True, exist_ok=True)
     for name, text in TOWN.items():

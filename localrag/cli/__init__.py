@@ -1,12 +1,15 @@
 """The command line: parse, one call, render. Heavy imports wait until a command runs."""
 
+import logging
+import os
 import sys
+import threading
 
 import typer
 
 from localrag import __version__
-from localrag.cli import ask, bench, evaluate, index, look, merges, tune
-from localrag.errors import LocalragError
+from localrag.cli import ask, bench, check, doctor, evaluate, index, look, merges, tune
+from localrag.errors import LocalragError, kind_and_place
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
 
@@ -49,6 +52,8 @@ app.command("questions")(ask.questions_command)
 app.command("logs")(ask.logs_command)
 app.command("status")(look.status_command)
 app.command("files")(look.files_command)
+app.command("check")(check.check_command)
+app.command("doctor")(doctor.doctor_command)
 app.command("reembed")(index.reembed_command)
 app.command("demo")(index.demo_command)
 app.command("tune")(tune.tune_command)
@@ -58,7 +63,11 @@ app.add_typer(bench.bench_app, name="bench")
 
 
 def main() -> None:
-    """Run a command; a known error is a sentence with its remedy, and an exit code."""
+    """Run a command; a known error is a sentence with its remedy, and an exit code. Any other says what and where, but not its message."""
+    debug = os.environ.get("LOCALRAG_DEBUG") == "1"
+    if not debug:  # a thread's or a task's end would otherwise be printed with all it held
+        threading.excepthook = lambda ended: _say_unexpected(ended.exc_value)
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
     try:
         app()
     except LocalragError as error:
@@ -72,3 +81,17 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except Exception as error:
+        if debug:
+            raise
+        _say_unexpected(error)
+        sys.exit(1)
+
+
+def _say_unexpected(error: BaseException | None) -> None:
+    what = kind_and_place(error) if error else "an unknown error"
+    sys.stderr.write(f"localrag: something unexpected happened: {what}.\n")
+    sys.stderr.write(
+        "  → What is saved stays saved: localrag check. Its message may hold text of your documents; to see it, run the same\n"
+    )
+    sys.stderr.write("    command with LOCALRAG_DEBUG=1 before it, and mind what you pass on.\n")

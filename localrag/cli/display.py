@@ -27,7 +27,7 @@ from localrag.index.adapt import Compared
 from localrag.index.pipeline import Outcome
 from localrag.index.pipeline import Progress as StageProgress
 from localrag.llm.project import Project
-from localrag.records import Answer, Citation, Merge
+from localrag.records import Answer, Citation, Line, Merge
 from localrag.store import corpus, graph
 from localrag.text import squeeze
 
@@ -377,3 +377,13 @@ def print_compared(one: Compared) -> None:
         table.add_row(escape(name), old, f"[bold]{new}[/bold]" if new != old else new)
     out.print(table)
     out.print(f"[dim]relationships: {len(one.before.relationships)} before, {len(one.after.relationships)} after[/dim]")
+
+
+def print_lines(lines: Sequence[Line]) -> None:
+    """What was looked at, one thing a line; a remedy stands below what needs one."""
+    marks = {"ok": "[green]✓[/green]", "warn": "[yellow]![/yellow]", "fail": "[red]✗[/red]"}
+    width = max((len(line.name) for line in lines), default=0)
+    for line in lines:
+        out.print(f"{marks[line.state]} {line.name:<{width}}  {escape(line.text)}")
+        if line.remedy:
+            out.print(f"  {'':<{width}}  → {escape(line.remedy)}")

@@ -19,7 +19,7 @@ from localrag.engine.prefixes import Prefixes
 from localrag.engine.request import Backend, Generation, Request, Row
 from localrag.engine.sampler import Constraint, Sampler
 from localrag.engine.scheduler import SHORT, Place, Run, Scheduler, Sequence, Step
-from localrag.errors import ContextTooSmall, EngineFailed, NoRoom
+from localrag.errors import ContextTooSmall, EngineFailed, NoRoom, kind_and_place
 
 
 @dataclass(eq=False, slots=True)
@@ -344,7 +344,7 @@ class Engine:
             self._jobs.pop(job.sequence, None)
             if slot is not None:
                 self.backend.truncate(slot, 0)
-            self._settle(job, error if isinstance(error, EngineFailed) else EngineFailed(f"The engine failed: {error!r}"))
+            self._settle(job, error if isinstance(error, EngineFailed) else EngineFailed(f"The engine failed: {kind_and_place(error)}"))
 
     def _count(self, step: Step, seconds: float, rows: int, written: int) -> None:
         f = self.figures

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from localrag.config import private_folder
 from localrag.engine.scheduler import common_length
 
 SHORTEST = 64  # tokens: a shorter beginning is read as fast as its file
@@ -44,8 +45,7 @@ class Prefixes:
     def new_file(self, cells: Sequence[int]) -> Path:
         """Where to keep the KV of `cells`; say `added` once it is there."""
         assert self._folder is not None
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return self._folder / f"{len(cells)}-{_digest(cells)}.kv"
+        return private_folder(self._folder) / f"{len(cells)}-{_digest(cells)}.kv"
 
     def added(self, path: Path) -> None:
         """A file is in place: it can be found from now on, and older ones make room for it."""

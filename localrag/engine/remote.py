@@ -66,7 +66,7 @@ class Remote:
         try:
             text, ended = answer["choices"][0]["message"]["content"] or "", answer["choices"][0].get("finish_reason")
         except (KeyError, IndexError, TypeError) as error:
-            raise EngineFailed(f"{self._url} answered in an unknown form: {str(answer)[:200]}") from error
+            raise EngineFailed(f"{self._url} answered in an unknown form, of {len(str(answer))} characters.") from error
         complete = ended != "length"
         if complete and request.grammar:
             text = self._held(request.grammar, text)
@@ -95,7 +95,8 @@ class Remote:
             pieces = grammar.from_json(json.loads(text)) if grammar.from_json else [text]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EngineFailed(
-                f"{self._url} did not keep to the schema: {text[:200]}", "Use a server that supports response_format."
+                f"{self._url} did not keep to the schema, in an answer of {len(text)} characters.",
+                "Use a server that supports response_format.",
             ) from error
         kept = ""
         for piece in pieces:
@@ -104,7 +105,7 @@ class Remote:
                 kept += piece
         lark = grammar.following(kept)
         if lark is not None and not self._accepts(lark, ""):
-            raise EngineFailed(f"{self._url} answered what the request does not allow: {text[:200]}", "Try a larger model.")
+            raise EngineFailed(f"{self._url} answered what the request does not allow, in {len(text)} characters.", "Try a larger model.")
         return kept
 
     def _accepts(self, lark: str, piece: str) -> bool:

@@ -12,9 +12,9 @@ from typing import Any
 
 import tiktoken
 
-from localrag.config import cache_dir
+from localrag.config import cache_dir, private_folder, replace_file
 from localrag.errors import ModelError
-from localrag.models import ModelFile, replace_file
+from localrag.models import ModelFile
 
 # What precedes the merges, by the GGUF's `tokenizer.ggml.pre`. llama.cpp applies `smollm`'s two expressions one after the other; one
 # alternation does the same when whitespace before a digit is its own case.
@@ -63,7 +63,7 @@ def _encoding(file: ModelFile) -> tiktoken.Encoding | None:
         table = json.loads(cached.read_text())
     else:
         table = _read_vocabulary(file.path)
-        cached.parent.mkdir(exist_ok=True)
+        private_folder(cached.parent)
         replace_file(cached, json.dumps(table).encode())
     if not table["ranks"]:
         return None

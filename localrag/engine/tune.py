@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from localrag.config import cache_dir, free_cores, free_memory
-from localrag.engine.llama.chat import Llama
-from localrag.engine.llama.weights import BUILD, GPU, copy_path, useful_copies
+from localrag.config import cache_dir, free_cores, free_memory, private_folder, replace_file
+from localrag.engine.llama.chat import Llama, kv_bytes
+from localrag.engine.llama.weights import BUILD, GPU, copy_path, kv_numbers, useful_copies
 from localrag.engine.settings import EngineOptions, EngineSettings, checked
 from localrag.errors import EngineFailed, ModelError
-from localrag.models import ModelFile, replace_file
+from localrag.models import ModelFile
 
 READ_ROWS, WRITE_ROWS, READ_SHARE = 64, 2, 1.5  # a typical request reads three rows for every two it writes
 MOST_KV = 2 << 30  # bytes, and no more than a third of the free memory
@@ -80,12 +80,22 @@ def open_backend(file: ModelFile, options: EngineOptions) -> Llama:
     if known is None:
         options.say(f"Measuring how {file.name} runs best on this machine; it is done once.")
         known, rows = measure(file, options.say)
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(kept.parent)
         replace_file(kept, json.dumps({"settings": known.to_json(), "measured": rows}, indent=1).encode())
         options.say(describe(known))
     settings = checked(known.with_values(options.values))
     backend = Llama(file, settings)
     return _deterministic(backend) if options.deterministic else backend
+
+
+def memory_needed(file: ModelFile, options: EngineOptions) -> tuple[float, float, EngineSettings]:
+    """Bytes of a model's weights, bytes of its KV, and the settings that makes so; nothing is loaded or measured. Raises ModelError."""
+    settings = checked((_load(_record(file)) or EngineSettings()).with_values(options.values))
+    copied = copy_path(file, settings.weights)
+    keys, window = kv_numbers(file.path)
+    cells = min(settings.context, window or settings.context) * settings.slots
+    path = copied if settings.weights != "own" and copied.exists() else file.path
+    return path.stat().st_size, cells * keys * kv_bytes(settings.kv), settings
 
 
 def describe(s: EngineSettings) -> str:

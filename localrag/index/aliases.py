@@ -7,6 +7,7 @@ Johnson != Johnston             these are not
 
 from pathlib import Path
 
+from localrag.config import private_folder, replace_file
 from localrag.errors import UsageError
 from localrag.index.spelling import normalise
 from localrag.index.variants import Decisions
@@ -36,10 +37,9 @@ def read_aliases(folder: Path) -> Decisions:
 
 def add_alias(folder: Path, line: str) -> None:
     """Write a decision at the end of the file; one that says the opposite of the same names is taken out."""
-    folder.mkdir(parents=True, exist_ok=True)
     opposite = line.replace("!=", "=") if "!=" in line else line.replace("=", "!=")
     kept = [old for old in _lines(folder) if old.strip() not in (line, opposite)]
-    (folder / FILE_NAME).write_text("\n".join([*kept, line]) + "\n", encoding="utf-8")
+    replace_file((private_folder(folder) / FILE_NAME).resolve(), ("\n".join([*kept, line]) + "\n").encode())
 
 
 def _lines(folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from localrag.config import cache_dir
 from localrag.text import FUNCTION_WORDS, Span, is_cjk
 
 _ENGLISH = re.compile(r"\b(?:the|of|and|to|in|is|was|are|for|with|that|by|on|as|it)\b", re.IGNORECASE)
@@ -92,4 +93,5 @@ def _jieba() -> Any:
     import jieba.posseg
 
     jieba.setLogLevel(logging.WARNING)
+    jieba.dt.tmp_dir = str(cache_dir())  # its own choice is /tmp, where anybody could have put the file it then loads
     return jieba.posseg

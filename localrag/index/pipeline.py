@@ -71,7 +71,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
     tell = _recorder(project, run, progress)
     try:
         files, changed, skipped = _load(paths, project, tell)
-        _embed(project, "chunk", _chunk_texts(project), "search index", tell)
+        _embed(project, "chunk", "search index", tell)
         cases = _Cases(db)
         _phrases(project, cases, tell)
         build = _build_graph if reports else _graph
@@ -176,18 +176,9 @@ def _below(path: str, folders: Sequence[Path], root: Path) -> bool:
     return any(full.is_relative_to(folder.resolve()) for folder in folders)
 
 
-def _chunk_texts(project: Project) -> dict[str, str]:
-    """Chunk id → what is embedded: its text, with `prepend_metadata` behind the header of its document."""
-    chunks = corpus.all_chunks(project.db)
-    if not project.settings.prepend_metadata:
-        return {c.id: c.text for c in chunks}
-    headers = corpus.document_headers(project.db)
-    return {c.id: f"{headers[c.document_id]}\n{c.text}" for c in chunks}
-
-
-def _embed(project: Project, kind: str, texts: dict[str, str], stage: str, tell: Tell) -> None:
-    """Give every text a vector that has none, or one of another content."""
-    fingerprint = project.embedder.file.fingerprint
+def _embed(project: Project, kind: str, stage: str, tell: Tell) -> None:
+    """Give every subject of a kind a vector that has none, or one of another content."""
+    fingerprint, texts = project.embedder.file.fingerprint, vectors.texts(project.db, kind)
     hashes = {key: content_id(text) for key, text in texts.items()}
     left = vectors.missing(project.db, kind, hashes, fingerprint)
     left.sort(key=lambda key: len(texts[key]))  # similar lengths together: less padding
@@ -215,7 +206,7 @@ def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
     run = ledger.start_run(db, os.getpid())
     tell = _recorder(project, run, progress)
     vectors.forget_others(db, project.embedder.file.fingerprint)
-    _embed(project, "chunk", _chunk_texts(project), "search index", tell)
+    _embed(project, "chunk", "search index", tell)
     _embed_graph(project, tell)
     ledger.end_run(db, run, "partly" if ledger.failures(db) else "complete", {})
 
@@ -282,8 +273,8 @@ async def _build_graph(project: Project, style: str, tell: Tell) -> None:
 
 def _embed_graph(project: Project, tell: Tell) -> None:
     """Give entities and reports their vectors."""
-    _embed(project, "entity", {e.id: f"{e.name}: {e.description}" for e in store.entities(project.db)}, "entities", tell)
-    _embed(project, "report", {r.community_id: r.markdown for r in store.reports(project.db)}, "report vectors", tell)
+    _embed(project, "entity", "entities", tell)
+    _embed(project, "report", "report vectors", tell)
 
 
 async def _graph(project: Project, style: str, tell: Tell) -> None:

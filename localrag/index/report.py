@@ -114,8 +114,9 @@ def _report_element(n: int, sub: Community, report: Report, count: Callable[[str
 
 
 def input_hash(community: Community, elements: Sequence[Element], recipe: str) -> str:
-    """What a report depends on; it is written again only when this changes."""
-    return content_id(recipe, community.level, *(e.text for e in elements), *(squeeze(q.text) for e in elements for q in e.quotes))
+    """What a report depends on, the places of its quotes included; it is written again only when this changes."""
+    quotes = [q for e in elements for q in e.quotes]
+    return content_id(recipe, community.level, *(e.text for e in elements), *(f"{q.chunk_id} {q.start} {squeeze(q.text)}" for q in quotes))
 
 
 def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:

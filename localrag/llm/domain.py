@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from localrag.config import Domain, Example
+from localrag.config import Domain, Example, replace_file
 from localrag.errors import UsageError
 from localrag.llm.prompts import Prompt
 
@@ -67,7 +67,7 @@ def write_domain(folder: Path, domain: Domain) -> None:
         "entity_types": list(domain.entity_types),
         "examples": examples,
     }
-    path.write_text(_HEAD + tomli_w.dumps(values), encoding="utf-8")
+    replace_file(path, (_HEAD + tomli_w.dumps(values)).encode())
 
 
 def undo_domain(folder: Path) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import load_npz, save_npz
 from sqlite_utils import Database
 
+from localrag.config import private_file
 from localrag.records import content_id
 from localrag.store import ledger
 from localrag.store.vectors import state_of
@@ -17,15 +18,35 @@ _kept: dict[Path, tuple[str, Network]] = {}  # of this process, which may ask ma
 
 def load_network(db: Database, folder: Path) -> Network:
     """The network of the stored graph: from memory, else from its files where they are of this graph, else built anew."""
-    state = content_id("network 2", ledger.settings(db).get("graph"), state_of(db, "chunk"))
+    state, files = _files(db, folder)
     if folder in _kept and _kept[folder][0] == state:
         return _kept[folder][1]
-    files = {name: folder / f"network.{state}.{name}.npz" for name in (*_MATRICES, "nodes")}
     net = _read(files) or _build(db)
     _kept[folder] = (state, net)
     if not files["nodes"].exists():
         _write(net, files, folder)
     return net
+
+
+def same(db: Database, folder: Path) -> bool | None:
+    """Whether the kept files of the present graph hold just that; None where there are none."""
+    _, files = _files(db, folder)
+    if not files["nodes"].exists():
+        return None
+    try:
+        kept, made = _read(files), _build(db)
+    except KeyError:  # the tables do not fit each other
+        return False
+    if kept is None or (kept.entities, kept.chunks) != (made.entities, made.chunks) or not np.array_equal(kept.rarity, made.rarity):
+        return False
+    pairs = [(getattr(kept, name), getattr(made, name)) for name in _MATRICES]
+    return all(a.shape == b.shape and (a != b).nnz == 0 for a, b in pairs)
+
+
+def _files(db: Database, folder: Path) -> tuple[str, dict[str, Path]]:
+    """Which graph there is, and where its network is kept."""
+    state = content_id("network 2", ledger.settings(db).get("graph"), state_of(db, "chunk"))
+    return state, {name: folder / f"network.{state}.{name}.npz" for name in (*_MATRICES, "nodes")}
 
 
 def _build(db: Database) -> Network:
@@ -65,8 +86,8 @@ def _write(net: Network, files: dict[str, Path], folder: Path) -> None:
         for old in folder.glob("network.*"):
             old.unlink(missing_ok=True)
         for name in _MATRICES:
-            save_npz(files[name], getattr(net, name), compressed=False)
-        part = files["nodes"].with_name("network.part.npz")
+            save_npz(private_file(files[name]), getattr(net, name), compressed=False)
+        part = private_file(files["nodes"].with_name("network.part.npz"))
         np.savez(part, entities=np.array(net.entities, "U20"), chunks=np.array(net.chunks, "U20"), rarity=net.rarity)
         part.replace(files["nodes"])  # last: with it the files are whole
     except OSError:  # a folder that cannot be written to: the network in memory serves as well

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
+from localrag.config import private_file, private_folder
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 
 FILE_NAME = "index.db"
@@ -151,17 +152,17 @@ CREATE TABLE runs (
 
 
 def open_index(folder: Path, *, create: bool = False) -> Database:
-    """The database in an index folder. `create` opens it for writing, makes it where it is missing and applies
-    migrations.
+    """The database in an index folder. `create` is for the one who holds the writer's lock: it makes what is missing and opens for writing.
 
-    Raises NoIndex, IndexMismatch (made by a newer localrag), LocalragError (damaged or not writable).
+    An index of an older localrag is brought up to date, after a copy of it was made; without `create` the lock is taken for that moment.
+
+    Raises NoIndex, IndexBusy, IndexMismatch (made by a newer localrag), LocalragError (damaged or not writable).
     """
     path = folder / FILE_NAME
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=30) if create else _connect_existing(path)
+        connection = _connect(path) if create else _connect_existing(path)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
         db = Database(connection)
@@ -169,9 +170,11 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
             db.enable_wal()
             connection.execute("PRAGMA synchronous = NORMAL")
         _check_version(db, path)
-        if create or migrations.pending(db):  # a reader of an older index brings it up to date too
-            migrations.apply(db)
-    except sqlite3.OperationalError as error:
+        if create:
+            _migrate(db, path)
+        elif migrations.pending(db):
+            _migrate_alone(db, path)
+    except (sqlite3.OperationalError, OSError) as error:
         raise LocalragError(
             f"The index {path} cannot be opened for writing: {error}.",
             _ELSEWHERE,
@@ -179,6 +182,12 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
     except sqlite3.DatabaseError as error:
         raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
     return db
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """A connection for writing; SQLite gives the files beside the database (`-wal`, `-shm`) the mode that the database has."""
+    private_folder(path.parent)
+    return sqlite3.connect(private_file(path), timeout=30)
 
 
 def _connect_existing(path: Path) -> sqlite3.Connection:
@@ -199,12 +208,47 @@ def _check_version(db: Database, path: Path) -> None:
         raise IndexMismatch(f"The index {path} was made by a newer localrag ({newer[-1]}).", "Upgrade: pip install --upgrade localrag")
 
 
+def _migrate(db: Database, path: Path) -> None:
+    """Bring the tables up to date; of what there was before, a copy is kept until the next time."""
+    pending = migrations.pending(db)
+    if pending and migrations.applied(db):
+        copy = back_up(db, path, pending[0].name)
+        for old in path.parent.glob(f"{FILE_NAME}.before-m[0-9]*"):
+            if old != copy:
+                old.unlink()
+    migrations.apply(db)
+
+
+def _migrate_alone(db: Database, path: Path) -> None:
+    try:
+        with writer_lock(path.parent):
+            _migrate(db, path)
+    except IndexBusy as error:
+        hint = "The index is of an older localrag and has to be brought up to date first: wait for that process, or stop it."
+        raise IndexBusy(str(error), hint) from error
+
+
+def back_up(db: Database, path: Path, label: str) -> Path:
+    """Copy the database to `index.db.before-<label>` beside it, as it is at this moment; returns the copy's path."""
+    target = path.with_name(f"{FILE_NAME}.before-{label}")
+    part = private_file(target.with_name(f"{target.name}.part"))
+    try:
+        copy = sqlite3.connect(part)
+        try:
+            db.conn.backup(copy)
+        finally:
+            copy.close()
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
 @contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
     """Hold the one place for writing to an index; the kernel frees it when the process ends, however it ends. Raises IndexBusy."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        f = (folder / "writer.lock").open("a+")
+        f = private_file(private_folder(folder) / "writer.lock").open("a+")
     except OSError as error:
         raise LocalragError(f"The index folder {folder} cannot be made or written to: {error.strerror}.", _ELSEWHERE) from error
     with f:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sqlite3
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
@@ -29,6 +30,18 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
         [" OR ".join(terms), k],
     )
     return [(row["chunk_id"], row["score"]) for row in rows]
+
+
+def sqlite_version() -> tuple[str, bool]:
+    """The version of SQLite, and whether it has FTS5."""
+    db = Database(memory=True)
+    try:
+        db.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
+    except sqlite3.OperationalError:
+        return sqlite3.sqlite_version, False
+    finally:
+        db.close()
+    return sqlite3.sqlite_version, True
 
 
 def _rarest(db: Database, words: Sequence[str]) -> Sequence[str]:

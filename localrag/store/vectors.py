@@ -9,7 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
+from localrag.config import private_file
+from localrag.store import corpus, ledger
+
 FLAT_LIMIT = 250_000  # exact search up to here, HNSW above: 61 ms a query at 250k x 384
+
+
+KINDS = {  # what has a vector, and the text it is the vector of
+    "chunk": "SELECT id, text FROM chunks",
+    "entity": "SELECT id, name || ': ' || description AS text FROM entities ORDER BY degree DESC, name",
+    "report": "SELECT community_id AS id, markdown AS text FROM reports",
+}
+
+
+def texts(db: Database, kind: str) -> dict[str, str]:
+    """Subject id → the text that its vector is made of, for every subject of a kind; chunks behind their document's header if so set."""
+    found = {row["id"]: row["text"] for row in db.query(KINDS[kind])}
+    if kind != "chunk" or not ledger.settings(db).get("prepended"):
+        return found
+    headers = corpus.document_headers(db)
+    return {row["id"]: f"{headers[row['document_id']]}\n{found[row['id']]}" for row in db.query("SELECT id, document_id FROM chunks")}
 
 
 def missing(db: Database, kind: str, hashes: Mapping[str, str], embedder: str) -> list[str]:
@@ -92,9 +111,21 @@ def _faiss_index(db: Database, folder: Path, kind: str, state: str, size: int) -
     try:
         for old in folder.glob(f"{kind}.*.faiss"):
             old.unlink(missing_ok=True)
-        part = path.with_suffix(".part")
+        part = private_file(path.with_suffix(".part"))
         faiss.write_index(index, str(part))
         part.replace(path)
     except (OSError, RuntimeError):  # a folder that cannot be written to: the index in memory serves as well
         return index
     return index
+
+
+def same(db: Database, folder: Path, kind: str) -> bool:
+    """Whether the kept FAISS index of the present vectors of a kind holds just these."""
+    import faiss
+
+    ids, stored = load(db, kind)
+    try:
+        index = faiss.read_index(str(folder / f"{kind}.{state_of(db, kind)}.faiss"))
+    except RuntimeError:
+        return False
+    return index.ntotal == len(ids) and np.array_equal(index.reconstruct_n(0, len(ids)), stored)

@@ -21,7 +21,7 @@ from llguidance import LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
-from localrag.config import cache_dir, free_memory
+from localrag.config import cache_dir, free_memory, private_file
 from localrag.engine.llama.rows import Rows
 from localrag.engine.llama.weights import BUILD, GPU, last_log, load, meta, tokenize, weights_file
 from localrag.engine.scheduler import MARGIN
@@ -109,8 +109,7 @@ class Llama:
         model = self._model
         heads = int(llama_cpp.llama_model_n_head_kv(model))
         width = int(llama_cpp.llama_model_n_embd(model)) // max(1, int(llama_cpp.llama_model_n_head(model)))
-        keys, values = _kv_types(kv)
-        return max(1.0, int(llama_cpp.llama_model_n_layer(model)) * heads * width * (KV_TYPES[keys][1] + KV_TYPES[values][1]))
+        return max(1.0, int(llama_cpp.llama_model_n_layer(model)) * heads * width * kv_bytes(kv))
 
     def _check_memory(self, needed: float) -> None:
         free = free_memory()
@@ -227,7 +226,7 @@ class Llama:
     def save(self, sequence: int, path: Path, cells: Seq[int]) -> bool:
         """Write a sequence's KV, which holds just `cells`, to a file; whether that worked."""
         self._settle_copies(sequence, len(cells))
-        part = path.with_name(f"{path.name}.{id(cells):x}.part")
+        part = private_file(path.with_name(f"{path.name}.{id(cells):x}.part"))
         tokens = (llama_cpp.llama_token * len(cells))(*cells)
         if not llama_cpp.llama_state_seq_save_file(self._ctx, str(part).encode(), sequence, tokens, len(cells)):
             part.unlink(missing_ok=True)
@@ -264,6 +263,11 @@ class Llama:
         if self._model and not self._borrowed:
             llama_cpp.llama_model_free(self._model)
         self._ctx = self._model = None
+
+
+def kv_bytes(kv: str) -> float:
+    """Bytes that a key and a value take together in a KV of that type."""
+    return sum(KV_TYPES[kind][1] for kind in _kv_types(kv))
 
 
 def _kv_types(kv: str) -> tuple[str, str]:

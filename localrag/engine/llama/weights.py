@@ -2,13 +2,14 @@
 
 import ctypes
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
-from localrag.config import cache_dir
+from localrag.config import cache_dir, private_file, private_folder
 from localrag.errors import ModelError
 from localrag.models import ModelFile
 
@@ -56,8 +57,8 @@ def weights_file(file: ModelFile, weights: str, threads: int) -> Path:
     target = copy_path(file, weights)
     if target.exists():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(f".{os.getpid()}.part")
+    private_folder(target.parent)
+    part = private_file(target.with_suffix(f".{os.getpid()}.part"))
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype, params.allow_requantize, params.nthread = COPY_TYPES[weights], True, threads
     if llama_cpp.llama_model_quantize(str(file.path).encode(), str(part).encode(), ctypes.byref(params)) != 0:
@@ -94,6 +95,30 @@ def meta(model: Any, key: str) -> str:
     buffer = ctypes.create_string_buffer(size)
     n = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, size)
     return "" if n < 0 else buffer.value.decode(errors="replace")
+
+
+def cpu_features() -> frozenset[str]:
+    """What this build of llama.cpp uses of the CPU, in its own names: AVX2, AVX512_BF16 …"""
+    return frozenset(re.findall(r"(\w+) = 1\b", llama_cpp.llama_print_system_info().decode(errors="replace")))
+
+
+def kv_numbers(path: Path) -> tuple[int, int]:
+    """How many keys, and as many values, a token takes in a model's KV, and its longest window, by its metadata. Raises ModelError."""
+    file_type(path)  # says so if it is no GGUF
+    params = llama_cpp.llama_model_default_params()
+    params.vocab_only = True
+    model = load(path, params)
+    architecture = meta(model, "general.architecture")
+
+    def number(key: str) -> int:  # of a list, one for each layer, the largest
+        return max(map(int, re.findall(r"\d+", meta(model, f"{architecture}.{key}"))), default=0)
+
+    heads = max(1, number("attention.head_count"))
+    width = number("attention.key_length") or number("embedding_length") // heads
+    keys = number("block_count") * (number("attention.head_count_kv") or heads) * width
+    window = number("context_length")
+    llama_cpp.llama_model_free(model)
+    return keys, window
 
 
 def load(path: Path, params: Any) -> Any:

@@ -1,0 +1,292 @@
+"""Checking an index: every kind of damage is found by name, and what can be mended without a model is mended."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+
+from localrag.errors import IndexBusy
+from localrag.index.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.store import corpus, ledger, network, vectors
+from localrag.store.check import check_index, wrongs
+from localrag.store.repair import repair_index
+from localrag.store.schema import open_index, writer_lock
+from localrag.store.search import search_chunks
+from tests.conftest import TOWN, run_localrag
+
+
+@pytest.fixture
+def folder(plain_town, tmp_path):
+    """A copy of a finished index, free to be damaged."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    return tmp_path / "town" / ".localrag"
+
+
+def damage(folder, *statements):
+    """Change the database behind localrag's back."""
+    with sqlite3.connect(folder / "index.db") as db:
+        for sql in statements:
+            assert db.execute(sql).rowcount != 0, sql
+    db.close()
+
+
+def found(folder):
+    """What a check finds, as (part, text); what is only due apart."""
+    db = open_index(folder)
+    parts = check_index(db, folder)
+    db.close()
+    everything = [(p.name, w.text, w.due) for p in parts for w in p.wrong]
+    return [f"{p}: {t}" for p, t, due in everything if not due], [f"{p}: {t}" for p, t, due in everything if due]
+
+
+def mend(folder):
+    with writer_lock(folder):
+        db = open_index(folder, create=True)
+        repair_index(db, folder)
+        db.close()
+
+
+ONE = "rowid = (SELECT min(rowid) FROM {})".format
+VECTOR = np.full(384, 0.5, "<f4").tobytes().hex()
+DAMAGES = {
+    "a document that is not what was read": (
+        ["UPDATE documents SET text = 'x' || text WHERE path = 'docs/a.md'"], "chunks: docs/a.md is not what was read"),
+    "a chunk that is no slice": (
+        [f"UPDATE chunks SET text = 'other' WHERE {ONE('chunks')}"], "is no slice of it"),
+    "a chunk that is missing": (
+        [f"DELETE FROM chunks WHERE {ONE('chunks')}"], "has chunks that do not make it up"),
+    "offsets of a chunk": (
+        [f"UPDATE chunks SET start = start + 1 WHERE {ONE('chunks')}"], "has chunks that do not make it up"),
+    "a row of the full text that is missing": (
+        [f"DELETE FROM chunk_search WHERE {ONE('chunk_search')}"], "1 chunks are not in the full-text index"),
+    "a row of the full text twice": (
+        ["INSERT INTO chunk_search SELECT * FROM chunk_search LIMIT 1"], "1 chunks are in the full-text index twice"),
+    "a row of the full text of no chunk": (
+        ["INSERT INTO chunk_search VALUES ('gone', 'gone', '')"], "1 rows of the full-text index have no chunk"),
+    "a row of the full text of another text": (
+        [f"UPDATE chunk_search SET text = 'other' WHERE {ONE('chunk_search')}"], "another text than their chunk"),
+    "the full-text index itself": (
+        ["DELETE FROM chunk_search_data WHERE id > 10"], "full text: the full-text index is damaged"),
+    "a mention of a chunk that is missing": (
+        [f"UPDATE mentions SET chunk_id = 'gone' WHERE {ONE('mentions')}"], "1 rows of mentions belong to chunks that are missing"),
+    "a mention outside its chunk": (
+        [f"UPDATE mentions SET start = 90000, end = 90003 WHERE {ONE('mentions')}"], "1 mentions outside their chunk: docs/"),
+    "a mention of another name": (
+        [f"UPDATE mentions SET name = 'Nemo' WHERE {ONE('mentions')}"], "1 mentions with another name than the text has: docs/"),
+    "evidence outside its chunk": (
+        [f"UPDATE evidence SET end = 90000 WHERE {ONE('evidence')}"], "1 evidence outside their chunk: docs/"),
+    "an entity without a mention": (
+        ["DELETE FROM mentions WHERE entity_id = (SELECT min(id) FROM entities)"], "1 entities without a mention"),
+    "a relationship with itself": (
+        [f"UPDATE relationships SET target_id = source_id WHERE {ONE('relationships')}"], "1 relationships of an entity with itself"),
+    "a relationship without an end": (
+        [f"UPDATE relationships SET target_id = 'gone' WHERE {ONE('relationships')}"], "relationships belong to entities"),
+    "a degree": ([f"UPDATE entities SET degree = degree + 1 WHERE {ONE('entities')}"], "1 entities with another degree"),
+    "an entity in no community": (
+        [f"DELETE FROM members WHERE {ONE('members')}"], "1 entities not in just one community of level 0"),
+    "an entity in two communities": (
+        ["INSERT INTO members SELECT c.id, m.entity_id FROM communities c, members m WHERE m.community_id <> c.id"
+         " AND c.level = (SELECT level FROM communities WHERE id = m.community_id) LIMIT 1"],
+        "entities not in just one community"),
+    "a parent that is missing": (
+        ["UPDATE communities SET level = level + 1, parent_id = 'gone' WHERE level = (SELECT max(level) FROM communities)"],
+        "communities whose parent is missing"),
+    "no communities": (["DELETE FROM communities", "DELETE FROM members", "DELETE FROM reports"], "entities, but no community"),
+    "a report of no community": (
+        [f"UPDATE reports SET community_id = 'gone' WHERE {ONE('reports')}"], "reports belong to communities that are missing"),
+    "a report that is missing": ([f"DELETE FROM reports WHERE {ONE('reports')}"], "1 communities have no report"),
+    "a quote that is not verbatim": (
+        [f"UPDATE reports SET findings = json_set(findings, '$[0].quotes[0].text', 'never said') WHERE {ONE('reports')}"],
+        "1 reports with a quote that does not stand where they say"),
+    "findings that cannot be read": (
+        [f"UPDATE reports SET findings = '[{{' WHERE {ONE('reports')}"], "1 rows of reports cannot be read"),
+    "an extraction that cannot be read": (
+        [f"UPDATE extractions SET result = '{{' WHERE {ONE('extractions')}"], "1 rows of extractions cannot be read"),
+    "a vector that is missing": ([f"DELETE FROM embeddings WHERE {ONE('embeddings')}"], "have no vector"),
+    "a vector of another text": (
+        [f"UPDATE embeddings SET content_hash = 'x' WHERE {ONE('embeddings')}"], "are of another text"),
+    "a vector of another embedder": (
+        [f"UPDATE embeddings SET embedder = 'x' WHERE {ONE('embeddings')}"], "are of another embedder"),
+    "a vector of another dimension": (
+        [f"UPDATE embeddings SET vector = x'0000803f' WHERE {ONE('embeddings')}"], "have another dimension"),
+    "a vector of another length": (
+        [f"UPDATE embeddings SET vector = x'{VECTOR}' WHERE {ONE('embeddings')}"], "are not of length 1"),
+    "a vector of nothing": (
+        ["INSERT INTO embeddings SELECT 'entity', 'gone', content_hash, embedder, vector FROM embeddings LIMIT 1"], "belong to nothing"),
+}  # fmt: skip
+
+
+def test_a_sound_index_is_sound(folder):
+    """Nothing is wrong with an index that was just made, and repairing it changes nothing."""
+    assert found(folder) == ([], [])
+    mend(folder)
+
+    assert not list(folder.glob("*.before-repair"))
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damage_is_found_and_mended(folder, name):
+    """Each damage is named; after --repair nothing is wrong that the next `localrag index` does not make anew."""
+    statements, expected = DAMAGES[name]
+    kept = [rows(folder, "SELECT count(*) FROM documents"), rows(folder, "SELECT * FROM llm_calls")]
+    damage(folder, *statements)
+
+    assert any(expected in text for text in found(folder)[0]), found(folder)
+    mend(folder)
+    assert found(folder)[0] == []
+    assert (folder / "index.db.before-repair").stat().st_mode & 0o777 == 0o600
+    assert [rows(folder, "SELECT count(*) FROM documents"), rows(folder, "SELECT * FROM llm_calls")] == kept
+
+
+def rows(folder, sql):
+    db = sqlite3.connect(folder / "index.db")
+    try:
+        return db.execute(sql).fetchall()
+    finally:
+        db.close()
+
+
+def test_a_mended_full_text_finds_as_before(folder):
+    """Made anew from the chunks, the full-text index finds English by stem and Chinese by character pairs."""
+    damage(folder, "DELETE FROM chunk_search_data WHERE id > 10")
+    mend(folder)
+    db = open_index(folder)
+
+    assert len(search_chunks(db, "leaking", 5)) == 1
+    assert len(search_chunks(db, "轮机长", 5)) == 1
+
+
+def test_caches_that_disagree_with_the_database_are_found_and_dropped(folder):
+    """A FAISS file or a network of the present state with another content is found; a repair removes it, and it is built anew."""
+    db = open_index(folder)
+    query = vectors.load(db, "chunk")[1][0]
+    expected = vectors.nearest(db, folder, "chunk", query, 3)
+    network.load_network(db, folder)
+    assert check_index(db, folder)[-1].wrong == ()
+    (file,) = folder.glob("chunk.*.faiss")
+    data = bytearray(file.read_bytes())
+    data[-200:] = bytes(200)
+    file.write_bytes(data)
+    (nodes,) = folder.glob("network.*.nodes.npz")
+    nodes.write_bytes(b"torn")
+
+    assert [w.text for w in wrongs(check_index(db, folder))] == [
+        "the FAISS index of chunks has other vectors than the database",
+        "the file of the network has another graph than the database",
+    ]
+    mend(folder)
+    vectors._kept.clear()
+    assert not list(folder.glob("*.faiss"))
+    assert vectors.nearest(db, folder, "chunk", query, 3) == expected
+
+
+def test_an_interrupted_run_is_no_damage(folder):
+    """What a stopped run has not made yet is due, not wrong."""
+    damage(folder, "UPDATE runs SET state = 'interrupted'", "DELETE FROM embeddings WHERE kind = 'report'")
+
+    wrong, due = found(folder)
+    assert wrong == []
+    assert len(due) == 1
+    assert due[0].endswith("reports have no vector")
+
+
+def test_an_interrupted_update_is_no_damage(folder):
+    """A run that was stopped after it took in the files leaves a graph of the old ones: that is due, not wrong."""
+    damage(folder, "UPDATE runs SET state = 'interrupted'")
+    db = open_index(folder)
+    corpus.remove_document(db, "docs/b.txt")
+    db.close()
+    wrong, due = found(folder)
+
+    assert wrong == []
+    assert any("entities without a mention" in text for text in due)
+    assert any("reports with a quote" in text for text in due)
+
+
+def test_failures_are_named_and_are_no_damage(folder):
+    """What could not be done is shown with its reason; the index is sound all the same."""
+    damage(folder, "INSERT INTO failures (stage, subject, reason) VALUES ('extraction', 'c1', 'cut off')")
+
+    assert found(folder) == ([], ["failures: extraction c1: cut off"])
+
+
+def index_again(town):
+    with open_for_writing(town) as project:
+        asyncio.run(build_index([town / "docs"], project, lambda _: None))
+
+
+def test_an_updated_index_is_sound(folder):
+    """After a text moved within its file, another file changed and a third went, every quote stands where it says."""
+    docs = folder.parent / "docs"
+    (docs / "b.txt").write_text("Nothing is told in this line.\n\n" + TOWN["b.txt"], encoding="utf-8")
+    (docs / "a.md").write_text(TOWN["a.md"].replace("two years", "three years"), encoding="utf-8")
+    (docs / "c.txt").unlink()
+    index_again(folder.parent)
+
+    assert found(folder) == ([], [])
+
+
+def test_everything_at_once_is_mended_by_repair_and_the_next_run(folder):
+    """After many damages, `check --repair` and `localrag index` the graph, the reports and the vectors are what they were."""
+    town = folder.parent
+    tables = ("chunks", "mentions", "evidence", "relationships", "entities", "members", "communities", "reports")
+    before = {t: sorted(rows(folder, f"SELECT * FROM {t}"), key=repr) for t in tables}
+    content = "SELECT kind, subject_id, content_hash, hex(vector) FROM embeddings ORDER BY 1, 2"
+    embedded = rows(folder, content)
+    names = ("a document that is not what was read", "a chunk that is no slice", "the full-text index itself", "a mention of another name",
+             "an entity in no community", "a relationship without an end", "a quote that is not verbatim",
+             "a vector of another length")  # fmt: skip
+    damage(folder, *(sql for name in names for sql in DAMAGES[name][0]))
+
+    checked = run_localrag("check", "--json", cwd=town)
+    repaired = run_localrag("check", "--repair", cwd=town)
+    index_again(town)
+
+    assert checked.returncode == 1
+    assert not json.loads(checked.stdout)["ok"]
+    assert repaired.returncode == 0, repaired.stdout + repaired.stderr
+    assert "localrag index PATH" in repaired.stderr
+    assert found(folder) == ([], [])
+    assert {t: sorted(rows(folder, f"SELECT * FROM {t}"), key=repr) for t in tables} == before
+    assert rows(folder, content) == embedded
+
+
+def test_only_one_repairs_and_nobody_while_another_writes(folder):
+    """A repair takes the writer's lock; looking does not."""
+    with writer_lock(folder):
+        looked = run_localrag("check", cwd=folder.parent)
+        refused = run_localrag("check", "--repair", cwd=folder.parent)
+
+    assert looked.returncode == 0
+    assert refused.returncode == IndexBusy.exit_code
+    assert "is writing" in refused.stderr
+
+
+@pytest.mark.parametrize("table", ["mentions", "relationships", "embeddings"])
+def test_a_database_with_torn_pages_is_made_anew_from_the_rest(folder, table):
+    """A page that SQLite cannot read costs the rows on it and nothing else; what they were is due."""
+    kept = {t: rows(folder, f"SELECT * FROM {t}") for t in ("documents", "chunks", "extractions", "llm_calls", "reports")}
+    ((root, size),) = rows(folder, f"SELECT rootpage, page_size FROM sqlite_master, pragma_page_size WHERE name = '{table}'")
+    with (folder / "index.db").open("r+b") as f:
+        f.seek((root - 1) * size)
+        f.write(b"\xff" * size)
+
+    assert any(text.startswith("database: ") for text in found(folder)[0])
+    mend(folder)
+    assert found(folder)[0] == []
+    for other, before in kept.items():
+        assert rows(folder, f"SELECT * FROM {other}") == before
+
+
+def test_a_repair_leaves_a_run_due(folder):
+    """Where something is left to make, the last run counts as interrupted, so that status says so."""
+    damage(folder, DAMAGES["a degree"][0][0])
+    mend(folder)
+    db = open_index(folder)
+
+    assert ledger.last_run(db)["state"] == "interrupted"
+    assert "graph" not in ledger.settings(db)

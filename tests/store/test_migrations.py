@@ -1,0 +1,103 @@
+"""Bringing an older index up to date: with a copy of what was, under the writer's lock, or not at all."""
+
+import sqlite3
+
+import pytest
+from sqlite_utils import Database
+
+from localrag.errors import IndexBusy
+from localrag.records import Chunk, Document
+from localrag.store import corpus
+from localrag.store.schema import migrations, open_index, writer_lock
+
+
+def old_index(folder, stop_before):
+    """An index as the version before a migration left it, with a document in it."""
+    folder.mkdir()
+    db = Database(sqlite3.connect(folder / "index.db"))
+    migrations.apply(db, stop_before=stop_before)
+    corpus.add_document(db, Document("d", "d.txt", "d", "old words", "h"), [Chunk("c", "d", 0, 0, 9, "old words", 2)])
+    db.close()
+    return folder
+
+
+def names(path):
+    db = sqlite3.connect(path)
+    try:
+        return [name for (name,) in db.execute("SELECT name FROM _sqlite_migrations ORDER BY id")]
+    finally:
+        db.close()
+
+
+EVERY = [m.name for m in migrations._migrations]
+
+
+@pytest.mark.parametrize("stop_before", EVERY[1:])
+def test_an_older_index_is_copied_before_it_is_brought_up_to_date(tmp_path, stop_before):
+    """The copy is the old database as it was, for its owner alone; the new one has the same documents."""
+    folder = old_index(tmp_path / "index", stop_before)
+    with writer_lock(folder):
+        db = open_index(folder, create=True)
+
+    copy = folder / f"index.db.before-{stop_before}"
+    assert names(copy) == EVERY[: EVERY.index(stop_before)]
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert sqlite3.connect(copy).execute("SELECT text FROM documents").fetchall() == [("old words",)]
+    assert names(folder / "index.db") == EVERY
+    assert corpus.document_text(db, "d.txt") == "old words"
+    assert not list(folder.glob("*.part*"))
+
+
+def test_only_the_last_copy_is_kept(tmp_path):
+    """The copy of an earlier migration goes when a newer one is made; that of a repair stays."""
+    folder = old_index(tmp_path / "index", EVERY[-1])
+    for name in (f"before-{EVERY[1]}", "before-repair"):
+        (folder / f"index.db.{name}").write_text("earlier")
+    open_index(folder)
+
+    assert sorted(p.name for p in folder.glob("index.db.before-*")) == [f"index.db.before-{EVERY[-1]}", "index.db.before-repair"]
+
+
+def test_a_new_index_needs_no_copy(tmp_path):
+    """Nothing is copied where there was nothing, nor where nothing changes."""
+    open_index(tmp_path, create=True).close()
+    open_index(tmp_path, create=True).close()
+    open_index(tmp_path).close()
+
+    assert not list(tmp_path.glob("*before*"))
+
+
+def test_a_reader_of_an_older_index_takes_the_lock_for_the_moment(tmp_path):
+    """Opened for questions, an older index is brought up to date; the lock is free again afterwards."""
+    folder = old_index(tmp_path / "index", EVERY[-1])
+    open_index(folder)
+
+    assert names(folder / "index.db") == EVERY
+    with writer_lock(folder):
+        pass
+
+
+def test_a_reader_never_changes_an_older_index_that_another_writes_to(tmp_path):
+    """While the lock is held, an older index is refused in a sentence and stays what it is; one of today is read."""
+    folder = old_index(tmp_path / "index", EVERY[-1])
+    with writer_lock(folder), pytest.raises(IndexBusy, match="is writing") as refused:
+        open_index(folder)
+
+    assert "older localrag" in refused.value.hint
+    assert names(folder / "index.db") == EVERY[:-1]
+    assert not list(folder.glob("*before*"))
+    open_index(folder)
+    with writer_lock(folder):
+        open_index(folder)
+
+
+def test_a_migration_that_fails_leaves_the_old_index(tmp_path):
+    """An index that cannot be brought up to date is as it was, and its copy is there."""
+    folder = old_index(tmp_path / "index", EVERY[-1])
+    with sqlite3.connect(folder / "index.db") as db:
+        db.execute("CREATE TABLE vector_states (other)")  # in the way of a migration
+    with pytest.raises(Exception, match="vector_states"):
+        open_index(folder)
+
+    assert names(folder / "index.db") == EVERY[:-1]
+    assert (folder / f"index.db.before-{EVERY[-1]}").exists()

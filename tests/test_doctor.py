@@ -1,0 +1,120 @@
+"""`localrag doctor`: what it looks at, and what it says where something is amiss."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localrag.bench.doctor import Subject, examine
+from localrag.config import free_memory
+from localrag.engine.settings import EngineOptions
+from tests.conftest import run_localrag
+
+ROOT = Path(__file__).parents[1]
+
+
+def lines(subject, options=""):
+    return {line.name: line for line in examine(subject, EngineOptions(options), speed=False)}
+
+
+def test_a_sound_machine_is_well(plain_town):
+    """Every line is there, none has failed, and the command says so with its exit code."""
+    done = run_localrag("doctor", "--no-speed", "--json", cwd=plain_town)
+    found = json.loads(done.stdout)
+    names = [line["name"] for line in found["checks"]]
+
+    assert (done.returncode, found["ok"]) == (0, True), done.stdout
+    assert names == ["Python", "llama.cpp", "faiss", "torch", "SQLite", "CPU", "disk", "file system", "index", "chat model", "embedder",
+                     "memory", "offline"]  # fmt: skip
+    assert all(line["remedy"] for line in found["checks"] if line["state"] != "ok")
+
+
+def test_a_model_that_is_not_there_or_no_model_is_a_line_with_its_remedy(tmp_path):
+    """A path to nothing, a file of something else, a torn GGUF, a folder without a model: lines, not crashes."""
+    (tmp_path / "text.gguf").write_text("no model")
+    (tmp_path / "torn.gguf").write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 100)
+    for name, said in (("none.gguf", "no model file"), ("text.gguf", "is not a GGUF file"), ("torn.gguf", "cannot be loaded")):
+        found = lines(Subject(None, chat=str(tmp_path / name), embedder=str(tmp_path / "none/")))
+
+        assert found["chat model"].state == "fail"
+        assert said in found["chat model"].text
+        assert found["chat model"].remedy
+        assert "no embedding model" in found["embedder"].text
+        assert "memory" not in found
+
+
+def test_a_missing_model_ends_the_command_in_1(tmp_path):
+    """Every line is printed, the failed one with its remedy below it."""
+    done = run_localrag("doctor", "--no-speed", "--model", "./none.gguf", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "✗ chat model" in done.stdout
+    assert "→ Check the path" in done.stdout
+    assert "0 network sockets" in done.stdout
+
+
+def test_a_damaged_database_is_a_line(tmp_path):
+    """An index that cannot be opened does not keep the machine from being examined."""
+    (tmp_path / ".localrag").mkdir()
+    (tmp_path / ".localrag" / "index.db").write_bytes(b"not a database" * 100)
+    done = run_localrag("doctor", "--no-speed", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "is not a usable index" in done.stdout
+    assert "✓ SQLite" in done.stdout
+
+
+def test_more_memory_than_there_is_fails():
+    """The KV is computed from the model's metadata and the settings; what cannot fit is said before it is tried."""
+    found = lines(Subject(None), "slots=256,context=8192,kv=f32")["memory"]
+    few = lines(Subject(None), "slots=1,context=256")["memory"]
+
+    needed, little = (float(line.text.split(", ")[1].split()[0]) for line in (found, few))
+
+    assert needed == pytest.approx(90, abs=1)  # 30 layers of 3 heads of 64 keys and values, 2 million tokens, 4 bytes each
+    assert (found.state == "fail") == (needed * 2**30 > free_memory())
+    assert little < 0.1
+    assert few.state == "ok"
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
+def test_the_memory_of_the_kv_is_what_the_loaded_model_takes(tiny, architecture):
+    """What the metadata alone say agrees with llama.cpp's own numbers."""
+    from localrag.engine.llama.chat import Llama, kv_bytes
+    from localrag.engine.llama.weights import kv_numbers
+    from localrag.engine.settings import EngineSettings
+
+    file = tiny(architecture)
+    keys, window = kv_numbers(file.path)
+    model = Llama(file, EngineSettings(slots=1, context=256))
+
+    assert keys * kv_bytes("q8_0/bf16") == model.kv_bytes_per_token("q8_0/bf16")
+    assert window == 1024
+    model.close()
+
+
+def test_an_index_that_others_can_read_is_named_with_the_command_that_mends_it(tmp_path):
+    """The remedy, carried out, makes the warning go."""
+    folder = tmp_path / "an index"
+    folder.mkdir()
+    folder.chmod(0o755)
+    found = lines(Subject(folder))["index"]
+    subprocess.run(found.remedy, shell=True, check=True)
+
+    assert found.state == "warn"
+    assert lines(Subject(folder))["index"].state == "ok"
+
+
+def test_the_proof_of_being_offline_can_fail():
+    """One socket for a network, and the line says so."""
+    code = (
+        "import socket; from localrag.bench.doctor import _offline, _watch_sockets; a = _watch_sockets()\n"
+        "print(_offline(a).state); s = socket.socket(); s.bind(('127.0.0.1', 0)); print(_offline(a).state, _offline(a).text)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, env=os.environ)
+
+    assert done.stdout.split()[:2] == ["ok", "fail"]
+    assert "socket.bind" in done.stdout
