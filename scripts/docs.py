@@ -24,6 +24,7 @@ COMMANDS = (
     "files",
     "check",
     "doctor",
+    "rm",
     "reembed",
     "demo",
     "tune",

@@ -111,9 +111,13 @@ def duration(seconds: float) -> str:
 def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
     """The end of a run: what there is now, what was left out and why, what to do next."""
     counts = graph.counts(project.db)
-    if outcome.changed == 0 and project.model.calls == 0:
-        say(f"Nothing new in {outcome.files} files; the index is complete ({seconds:.1f} s).")
+    loaded = outcome.loaded
+    if loaded.touched == 0 and project.model.calls == 0:
+        say(f"Nothing new in {loaded.files} files; the index is complete ({seconds:.1f} s).")
     else:
+        if loaded.changed or loaded.moved or loaded.deleted:
+            kinds = {"new": loaded.new, "changed": loaded.changed, "moved": loaded.moved, "deleted": loaded.deleted}
+            say(" · ".join(f"{len(found)} {kind}" for kind, found in kinds.items() if found))
         say(
             f"{counts['documents']} documents · {counts['chunks']} chunks · {counts['entities']} entities · {counts['relationships']} "
             f"relationships · {counts['communities']} communities · {counts['reports']} reports in {duration(seconds)} "
@@ -123,14 +127,14 @@ def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
         say(f"{merged} names made part of others (localrag merges list) · {noise} capitalised words left out as no names")
         if line := engine_line(project.model.report()):
             say(line)
-    if outcome.skipped:
-        first = ", ".join(f"{s.path} ({s.reason})" for s in outcome.skipped[:3])
-        say(f"{len(outcome.skipped)} files left out: {first}{' …' if len(outcome.skipped) > 3 else ''}. All: localrag files --skipped")
+    if loaded.skipped:
+        first = ", ".join(f"{s.path} ({s.reason})" for s in loaded.skipped[:3])
+        say(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
     if outcome.failures:
         say(f"{_failed_parts(outcome, counts)}: {outcome.failures[0].reason} Retry: run the same command again.")
     if counts["chunks"] and not counts["entities"]:
         say('No entity was found in these files; questions are answered from the passages: localrag ask "…" --mode basic')
-    elif outcome.changed or project.model.calls:
+    elif loaded.touched or project.model.calls:
         say('Ask: localrag ask "What are the main themes?" --mode global')
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from localrag.engine.settings import EngineOptions
     from localrag.index.pipeline import Outcome
     from localrag.llm.project import Project
@@ -31,6 +33,7 @@ RetuneOption = Annotated[bool, typer.Option("--retune", help="Measure anew which
 DeterministicOption = Annotated[
     bool, typer.Option("--deterministic", help="Every answer depends on its request alone, whatever that costs; on CPU it is so anyway.")
 ]
+WATCH_PAUSE = 1600  # milliseconds without a change before the index is updated
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 TextColumnOption = Annotated[
@@ -79,6 +82,7 @@ def index_command(
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Stay, and update the index whenever a file changes.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Read files and build or update their knowledge graph; safe to stop, the same command goes on."""
@@ -88,10 +92,36 @@ def index_command(
     options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, quiet=quiet)
     check_paths(paths)
     changes = _changes(extractor, types, gleanings, claims, language) | _reading(text_column, metadata_columns, prepend_metadata)
-    with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
-        outcome = run_index(paths, project, quiet=quiet)
-    if outcome.failures or any(s.failed for s in outcome.skipped):
+
+    def run() -> "Outcome":
+        with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
+            return run_index(paths, project, quiet=quiet)
+
+    outcome = run()
+    if watch:
+        watch_files(paths, run)
+    if outcome.failures or any(s.failed for s in outcome.loaded.skipped):
         raise typer.Exit(5)
+
+
+def watch_files(paths: list[Path], run: "Callable[[], Outcome]") -> None:
+    """Run again whenever a file below the paths changed, until interrupted; between runs others may write to the index."""
+    from watchfiles import watch
+
+    from localrag.cli.display import say
+    from localrag.config import INDEX_FOLDER
+    from localrag.errors import IndexBusy
+
+    say("Watching for changes; Ctrl-C ends.")
+    for changes in watch(
+        *paths, debounce=WATCH_PAUSE, raise_interrupt=False, watch_filter=lambda _, path: INDEX_FOLDER not in Path(path).parts
+    ):
+        say(f"{len(changes)} changes")
+        try:
+            run()
+        except IndexBusy as error:
+            say(f"{error} The changes are read with the next ones.")
+    raise typer.Exit(0)
 
 
 def _changes(extractor: str | None, types: str, gleanings: int | None, claims: bool | None, language: str | None) -> dict[str, Any]:
@@ -160,6 +190,31 @@ def reembed_command(
         with IndexProgress(quiet=quiet) as progress:
             reembed(project, progress)
         say(f"Embedded with {project.embedder.file.name}.")
+
+
+def rm_command(
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH…", help="Files or folders, as `localrag files` lists them.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every document, and all that was made and asked.")] = False,
+    index: IndexOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Take documents out of the index for good, with answers and conversations about them; the files themselves stay."""
+    from localrag.cli.display import IndexProgress, say
+    from localrag.errors import UsageError
+    from localrag.index.erase import documents_at, erase
+    from localrag.project import find_index, open_for_writing
+    from localrag.store import corpus
+
+    if bool(paths) == everything:
+        raise UsageError("Say what to remove: paths, or --all.", "Those there are: localrag files")
+    with open_for_writing(find_index(index)) as project:
+        gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
+        with IndexProgress(quiet=quiet) as progress:
+            asyncio.run(erase(gone, project, progress))
+        say(f"{len(gone)} documents are out of the index; no copy of their text is left in it. The files themselves were not touched.")
+        say("To keep them out when the folder is indexed again, list them in its .localragignore.")
+        if (project.folder / "domain.toml").exists():
+            say(f"{project.folder / 'domain.toml'} may quote documents: read it, or make it anew with localrag tune.")
 
 
 def demo_command(

@@ -107,7 +107,7 @@ async def evaluate_retrieval(
             outcome = await build_index([docs], project, lambda _: None, reports=False)
             seconds = time.perf_counter() - start
             about = {"task": task.name, "extractor": extractor, "passages": len(of_path), "questions": len(task.questions)}
-            lost = {"skipped": len(outcome.skipped), "failures": len(outcome.failures)}
+            lost = {"skipped": len(outcome.loaded.skipped), "failures": len(outcome.failures)}
             asked = replace(project, rerank=open_reranker(find_reranker(reranker))) if reranker else project
             return [about | {"mode": m} | _figures(task, m, asked, of_path) | {"index_seconds": round(seconds, 1)} | lost for m in modes]
 

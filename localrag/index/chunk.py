@@ -1,10 +1,11 @@
-"""Document → Chunks: about `chunk_tokens` tokens, cut between sentences, overlapping, with exact character offsets."""
+"""Document → Chunks: at most `chunk_tokens` tokens, cut between sentences, overlapping, with exact character offsets."""
 
 from collections.abc import Callable, Sequence
 
 from localrag.records import Chunk, Document, content_id
 from localrag.text import Span, sentences
 
+LOOSE = 0.25  # share of a chunk within which its end may be chosen
 Counter = Callable[[Sequence[str]], list[int]]
 
 
@@ -26,6 +27,8 @@ def chunk(document: Document, counts: Counter, *, size: int, overlap: int, heade
         while last < len(units) and (last == first or total + weights[last] <= size):
             total += weights[last]
             last += 1
+        if last < len(units):
+            last = _best_end(text, units, weights, first, last)
         start, end = units[first].start, units[last - 1].end
         body = text[start:end]
         chunks.append(Chunk(content_id(document.id, start, end), document.id, len(chunks), start, end, body, counts([before + body])[0]))
@@ -34,6 +37,24 @@ def chunk(document: Document, counts: Counter, *, size: int, overlap: int, heade
         # The next sentence must still fit behind the overlap, or a chunk would hold nothing new.
         first = _overlap_start(weights, first, last, min(overlap, size - weights[last]))
     return chunks
+
+
+def _best_end(text: str, units: Sequence[Span], weights: Sequence[int], first: int, last: int) -> int:
+    """Where, in the last part of what would fit, a chunk ends: after a paragraph if one ends there, else wherever the sentences' own words
+    decide. So an edit moves the cuts near it only, and the chunks of the rest of the document stay what they were (content-defined
+    chunking, Muthitacharoen et al. 2001).
+    """
+    room = sum(weights[first:last]) * LOOSE
+    earliest = last
+    while earliest - 1 > first and room >= weights[earliest - 1]:
+        earliest -= 1
+        room -= weights[earliest]
+
+    def rank(end: int) -> tuple[bool, str]:
+        sentence = text[units[end - 1].start : units[end - 1].end]
+        return not sentence.endswith("\n\n"), content_id(sentence.strip())
+
+    return min(range(earliest, last + 1), key=rank)
 
 
 def _overlap_start(weights: Sequence[int], first: int, last: int, overlap: int) -> int:

@@ -1,35 +1,31 @@
-"""`build_index`: the stages in order, each doing only what is missing. The only part of indexing that reads and writes the store."""
+"""`build_index`: the stages in order, each doing only what is missing. With `update` and `erase` all of indexing that touches the store."""
 
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from localrag.engine.tokens import Tokenizer
-from localrag.errors import UsageError
 from localrag.index import report as writing
 from localrag.index.aliases import read_aliases
-from localrag.index.chunk import chunk
 from localrag.index.communities import communities
 from localrag.index.describe import describe
 from localrag.index.extract import extract, recipe
-from localrag.index.load import Options, Skipped, file_hash, find_files, load_all, stored_path
 from localrag.index.names import Case
 from localrag.index.phrases import PHRASES, extract_phrases, weigh_by_pmi
 from localrag.index.resolve import resolve
 from localrag.index.similar import alike_in_meaning, ask_whether_same
 from localrag.index.topics import Topics
-from localrag.llm import CALL_FAILED, in_window
+from localrag.index.update import Loaded, Tell, update_documents
+from localrag.llm import ABOUT, CALL_FAILED, in_window
 from localrag.llm.project import Project, choose_style
-from localrag.models import ModelFile
 from localrag.quotes import Vectors, embed_texts, entity_quotes, relationship_quotes
-from localrag.records import Chunk, Community, Document, Failure, Graph, Report, content_id
-from localrag.store import corpus, ledger, vectors
+from localrag.records import Chunk, Community, Failure, Graph, Report, content_id
+from localrag.store import corpus, erasure, ledger, vectors
 from localrag.store import graph as store
 
 REPORT_BUDGET = 2000  # tokens of context per report; a larger window is not better for a small model
@@ -50,11 +46,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did: the files it found, those it left out, and what failed."""
+    """What a run did: what became of the files it found, and what failed."""
 
-    files: int
-    changed: int
-    skipped: tuple[Skipped, ...]
+    loaded: Loaded
     failures: tuple[Failure, ...]
 
 
@@ -70,7 +64,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
     state = "failed"
     tell = _recorder(project, run, progress)
     try:
-        files, changed, skipped = _load(paths, project, tell)
+        loaded = update_documents(paths, project, tell)
         _embed(project, "chunk", "search index", tell)
         cases = _Cases(db)
         _phrases(project, cases, tell)
@@ -84,9 +78,10 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
             await _extract(project, style, cases, tell)
             await build(project, style, tell)
         ledger.clear_stale_failures(db)
+        erasure.finish(db, project.folder)
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
-        return Outcome(files, changed, tuple(skipped), failures)
+        return Outcome(loaded, failures)
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         raise
@@ -94,7 +89,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
         ledger.end_run(db, run, state, project.model.report())
 
 
-def _recorder(project: Project, run: int, progress: Callable[[Progress], None]) -> Callable[[str, int, int], None]:
+def _recorder(project: Project, run: int, progress: Callable[[Progress], None]) -> Tell:
     """Reports progress to the caller at once and to the store, where another terminal reads it, every second."""
     written = 0.0
 
@@ -106,74 +101,6 @@ def _recorder(project: Project, run: int, progress: Callable[[Progress], None]) 
             written = time.monotonic()
 
     return tell
-
-
-Tell = Callable[[str, int, int], None]
-
-
-def _load(paths: Sequence[Path], project: Project, tell: Tell) -> tuple[int, int, list[Skipped]]:
-    """Store new and changed documents, forget those that are gone from the given folders."""
-    db, settings = project.db, project.settings
-    options = Options(settings.text_column, settings.metadata_columns)
-    files = find_files(paths)
-    known = corpus.document_hashes(db)
-    as_before = ledger.settings(db).get("prepended", False) == settings.prepend_metadata
-    left = [f for f in files if not (as_before and _is_known(f, project.root, known, options))]
-    seen = {stored_path(f, project.root) for f in files} - {stored_path(f, project.root) for f in left}
-    skipped: list[Skipped] = []
-    changed = 0
-    for found in load_all(left, project.root, options):
-        tell("documents", len(seen) + len(skipped), len(files))
-        if isinstance(found, Skipped):
-            skipped.append(found)
-        else:
-            seen.add(found.path)
-            changed += _store(found, project)
-    gone = [p for p in known if p not in seen and _below(p, paths, project.root)]
-    for path in gone:
-        corpus.remove_document(db, path)
-    corpus.set_skipped(db, [(s.path, s.reason, s.failed) for s in skipped])
-    ledger.save_settings(db, prepended=settings.prepend_metadata)
-    tell("documents", len(files), len(files))
-    if not seen and not corpus.document_hashes(db):
-        found_there = f"{len(files)} files, none of them readable text" if files else "no files"
-        raise UsageError(
-            f"There is nothing to index in {', '.join(map(str, paths))}: {found_there}.",
-            "Each file that was left out, and why: localrag files --skipped",
-        )
-    return len(files), changed + len(gone), skipped
-
-
-def _is_known(file: Path, root: Path, known: dict[str, str], options: Options) -> bool:
-    """Whether a file is stored as it is now; the same bytes read in the same way."""
-    stored = known.get(stored_path(file, root))
-    try:
-        return stored is not None and stored == file_hash(file, options)
-    except OSError:
-        return False
-
-
-def _store(document: Document, project: Project) -> bool:
-    """Store a document; whether its text or its chunks are new."""
-    settings = project.settings
-    header = document.header if settings.prepend_metadata else ""
-    counts = _tokenizer(project.model.file).counts
-    chunks = chunk(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header)
-    if corpus.chunk_ids(project.db, document.id) == [c.id for c in chunks]:
-        corpus.update_document(project.db, document, chunks)
-        return False
-    corpus.add_document(project.db, document, chunks)
-    return True
-
-
-@cache
-def _tokenizer(file: ModelFile) -> Tokenizer:
-    return Tokenizer(file)
-
-
-def _below(path: str, folders: Sequence[Path], root: Path) -> bool:
-    full = (root / path).resolve()
-    return any(full.is_relative_to(folder.resolve()) for folder in folders)
 
 
 def _embed(project: Project, kind: str, stage: str, tell: Tell) -> None:
@@ -247,12 +174,13 @@ async def _extract(project: Project, style: str, cases: _Cases, tell: Tell) -> N
     left = _unread(project, style)
     if not left:
         return
-    total = store.counts(db)["chunks"]
+    total, path = store.counts(db)["chunks"], corpus.document_paths(db)
     done = total - len(left)
     tell("extraction", done, total)
 
     async def one(chunk: Chunk) -> None:
         nonlocal done
+        ABOUT.set(path[chunk.document_id])
         try:
             corpus.save_extraction(db, key, await extract(chunk, cases.of(chunk), project.model, project.settings, style))
             ledger.clear_failure(db, "extraction", chunk.id)

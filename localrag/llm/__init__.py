@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from localrag.records import content_id
 from localrag.store.ledger import Call, find_call, save_call
 
 SMALL_MODEL = 1_000_000_000  # parameters; below, free prose is unreliable and answers select sentences instead
+ABOUT: ContextVar[str] = ContextVar("ABOUT", default="")  # the path of the document that the calls made here are about
 CALL_FAILED = (AnswerTruncated, ContextTooSmall, EngineFailed)  # one call's failure, which others survive
 PERSON, INDEXING = 0, 1  # priorities: someone who waits for an answer overtakes indexing
 
@@ -109,6 +111,7 @@ class Model:
                 generation.prompt_tokens,
                 generation.output_tokens,
                 generation.seconds,
+                ABOUT.get(),
             )
             save_call(self.db, call)
         self.calls += 1

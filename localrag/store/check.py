@@ -105,7 +105,7 @@ def _documents(db: Database) -> tuple[str, list[Wrong]]:
         query = "SELECT id, ordinal, start, end, text FROM chunks WHERE document_id = ? ORDER BY ordinal"
         some = list(db.execute(query, [document_id]))
         total += len(some)
-        sound = content_id(text) == content_hash
+        sound = document_id == content_id(path, content_id(text))
         torn = [c[0] for c in some if text[c[2] : c[3]] != c[4]]
         moved = [c for c in some if c[0] != content_id(document_id, c[2], c[3])]
         if not content_hash:

@@ -7,18 +7,30 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part
+from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, content_id
 from localrag.text import cjk_bigrams
 
 
 def add_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
-    """Store a document with its chunks, in place of an earlier content of the same path."""
+    """Store a document with its chunks, in place of an earlier content of the same path.
+
+    Where a chunk of the same text is stored already, here or in another document, its vector is taken over.
+    """
+    hashes = {c.id: content_id(c.text) for c in chunks}
     with db.atomic():
+        known = db.query(
+            "SELECT content_hash, embedder, vector FROM embeddings"
+            " WHERE kind = 'chunk' AND content_hash IN (SELECT value FROM json_each(?))",
+            [json.dumps(list(hashes.values()))],
+        )
+        vectors = {row["content_hash"]: row for row in known}
         remove_document(db, document.path)
         db.table("documents").insert(_document_row(document))
         db.table("chunks").insert_all(asdict(c) for c in chunks)
         rows = ({"chunk_id": c.id, "text": c.text, "cjk": cjk_bigrams(c.text)} for c in chunks)
         db.table("chunk_search").insert_all(rows)
+        taken = ({"kind": "chunk", "subject_id": c} | vectors[h] for c, h in hashes.items() if h in vectors)
+        db.table("embeddings").insert_all(taken, replace=True)
 
 
 def update_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:

@@ -1,6 +1,7 @@
 """What was asked of models and what came back; settings, failures, runs and answers."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from localrag.records import Answer, Citation, Failure
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One model answer with what produced it; `tokens` are its exact output tokens."""
+    """One model answer with what produced it; `tokens` are its exact output tokens, `path` the document it is about, if it is about one."""
 
     key: str
     task: str
@@ -24,6 +25,7 @@ class Call:
     prompt_tokens: int
     output_tokens: int
     seconds: float
+    path: str = ""
 
 
 def find_call(db: Database, key: str) -> Call | None:
@@ -39,6 +41,13 @@ def save_call(db: Database, call: Call) -> None:
     """Commit an answer; the first one stays."""
     with db.atomic():
         db.table("llm_calls").insert(asdict(call) | {"tokens": json.dumps(call.tokens)}, ignore=True)
+
+
+def move_calls(db: Database, moved: Mapping[str, str]) -> None:
+    """Say of the answers about documents where these are now: path before → path."""
+    with db.atomic():
+        for before, now in moved.items():
+            db.execute("UPDATE llm_calls SET path = ? WHERE path = ?", [now, before])
 
 
 def spent(db: Database) -> dict[str, Any]:

@@ -56,6 +56,14 @@ def m005_documents_parts(db: Database) -> None:
     db.execute("ALTER TABLE skipped ADD COLUMN failed INTEGER NOT NULL DEFAULT 0")
 
 
+@migrations()
+def m006_answers_about_documents(db: Database) -> None:
+    """Model answers say which document they are about; vectors are found by the content they are of."""
+    db.execute("ALTER TABLE llm_calls ADD COLUMN path TEXT NOT NULL DEFAULT ''")
+    db.execute("CREATE INDEX llm_calls_by_path ON llm_calls(path)")
+    db.execute("CREATE INDEX embeddings_by_content ON embeddings(kind, content_hash)")
+
+
 _QUESTIONS = """
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
 

@@ -1,5 +1,6 @@
 """Sentences and chunks: exact offsets, nothing lost, overlap of whole sentences."""
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -114,3 +115,23 @@ def test_a_header_counts_as_part_of_every_chunk():
 
     assert all(c.tokens <= 40 and c.tokens == words([f"{header}\n{c.text}"])[0] for c in chunks)
     assert "".join(c.text for c in chunks).replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_edit_leaves_the_chunks_of_the_rest_as_they_were(seed):
+    """A sentence put in, and one taken out, change a few chunks around them; all others are the same texts."""
+    rng = random.Random(seed)
+    said = [
+        f"{rng.choice(['Anna', 'Lars', 'The keeper'])} {rng.choice(['sold', 'saw', 'mended'])} boat {rng.randrange(9999)}"
+        for _ in range(900)
+    ]
+    text = "".join(f"{s}.{rng.choice([' ', ' ', ' ', chr(10) * 2])}" for s in said)
+    before = {c.text for c in chunk(document(text), words, size=150, overlap=20)}
+    at = text.index(said[300 + seed * 40])
+    edits = [text[:at] + "Nobody knew why. " + text[at:], text.replace(f"{said[200 + seed * 50]}.", "", 1)]
+
+    changed = [sum(c.text not in before for c in chunk(document(edit), words, size=150, overlap=20)) for edit in edits]
+
+    assert len(before) > 40
+    assert max(changed) <= 10, changed
+    assert min(changed) >= 1

@@ -1,0 +1,118 @@
+"""Files → stored documents: only what is new, changed, moved or gone since the last run is touched. Part of the pipeline."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from localrag.engine.tokens import Tokenizer
+from localrag.errors import UsageError
+from localrag.index.chunk import chunk
+from localrag.index.load import Options, Skipped, file_hash, find_files, load_all, stored_path
+from localrag.llm.project import Project
+from localrag.models import ModelFile
+from localrag.records import Document
+from localrag.store import corpus, ledger
+
+Tell = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What became of the files that were found: the paths of those that are new, changed, moved here or gone; those left out."""
+
+    files: int
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def touched(self) -> int:
+        """How many documents are not what they were."""
+        return len(self.new) + len(self.changed) + len(self.moved) + len(self.deleted)
+
+
+def update_documents(paths: Sequence[Path], project: Project, tell: Tell) -> Loaded:
+    """Bring the stored documents up to date with the given files and folders; documents from elsewhere stay.
+
+    A file that was read before and cannot be now keeps its earlier content. Raises UsageError where there is nothing to index.
+    """
+    db, settings = project.db, project.settings
+    options = Options(settings.text_column, settings.metadata_columns)
+    files = {stored_path(f, project.root): f for f in find_files(paths)}
+    known = corpus.document_hashes(db)
+    as_before = ledger.settings(db).get("prepended", False) == settings.prepend_metadata
+    left = [f for path, f in files.items() if not (as_before and _is_known(f, known.get(path), options))]
+    gone = {p: known[p] for p in known if p not in files and _below(p, paths, project.root)}
+    new, changed = list[str](), list[str]()
+    moved: dict[str, str] = {}  # where a document is now: where it was
+    skipped: list[Skipped] = []
+    for found in load_all(left, project.root, options):
+        tell("documents", len(files) - len(left) + len(new) + len(changed) + len(moved) + len(skipped), len(files))
+        if isinstance(found, Skipped):
+            skipped.append(_kept(found) if found.failed and found.path in known else found)
+            gone |= {found.path: known[found.path]} if found.path in known and not found.failed else {}
+        elif _store(found, project):
+            left_behind = (p for p, h in gone.items() if h == found.content_hash and p not in moved.values())
+            if found.path in known:
+                changed.append(found.path)
+            elif origin := next(left_behind, None):
+                moved[found.path] = origin
+            else:
+                new.append(found.path)
+    ledger.move_calls(db, {before: now for now, before in moved.items()})
+    for path in gone:
+        corpus.remove_document(db, path)
+    others = [s for s in corpus.skipped(db) if s[0] not in files and not _below(s[0], paths, project.root)]
+    corpus.set_skipped(db, [*others, *((s.path, s.reason, s.failed) for s in skipped)])
+    ledger.save_settings(db, prepended=settings.prepend_metadata)
+    tell("documents", len(files), len(files))
+    _check_something(paths, len(files), project)
+    deleted = tuple(p for p in gone if p not in moved.values())
+    return Loaded(len(files), tuple(new), tuple(changed), tuple(moved), deleted, tuple(skipped))
+
+
+def _kept(found: Skipped) -> Skipped:
+    return Skipped(found.path, f"{found.reason}; its earlier content is kept", found.failed)
+
+
+def _check_something(paths: Sequence[Path], files: int, project: Project) -> None:
+    if not corpus.document_hashes(project.db):
+        there = f"{files} files, none of them readable text" if files else "no files"
+        raise UsageError(
+            f"There is nothing to index in {', '.join(map(str, paths))}: {there}.",
+            "Each file that was left out, and why: localrag files --skipped",
+        )
+
+
+def _is_known(file: Path, stored: str | None, options: Options) -> bool:
+    """Whether a file is stored as it is now; the same bytes read in the same way."""
+    try:
+        return stored is not None and stored == file_hash(file, options)
+    except OSError:
+        return False
+
+
+def _store(document: Document, project: Project) -> bool:
+    """Store a document; whether its text or its chunks are new."""
+    settings = project.settings
+    header = document.header if settings.prepend_metadata else ""
+    counts = _tokenizer(project.model.file).counts
+    chunks = chunk(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header)
+    if corpus.chunk_ids(project.db, document.id) == [c.id for c in chunks]:
+        corpus.update_document(project.db, document, chunks)
+        return False
+    corpus.add_document(project.db, document, chunks)
+    return True
+
+
+@cache
+def _tokenizer(file: ModelFile) -> Tokenizer:
+    return Tokenizer(file)
+
+
+def _below(path: str, folders: Sequence[Path], root: Path) -> bool:
+    full = (root / path).resolve()
+    return any(full.is_relative_to(folder.resolve()) for folder in folders)
