@@ -226,7 +226,7 @@ async def _graph(project: Project, style: str, tell: Tell) -> None:
     tell("graph", 2, 4)
     graph = await describe(graph, chunks, project.model, style)
     tell("graph", 3, 4)
-    levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed)
+    levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed, before=store.communities(db))
     store.replace_graph(db, graph, levels, state)
     tell("graph", 4, 4)
 

@@ -101,7 +101,7 @@ def _store(document: Document, project: Project) -> bool:
     header = document.header if settings.prepend_metadata else ""
     counts = _tokenizer(project.model.file).counts
     chunks = chunk(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header)
-    if corpus.chunk_ids(project.db, document.id) == [c.id for c in chunks]:
+    if corpus.holds(project.db, document, chunks):
         corpus.update_document(project.db, document, chunks)
         return False
     corpus.add_document(project.db, document, chunks)

@@ -97,9 +97,11 @@ def _pairs(metadata: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in json.loads(metadata))
 
 
-def chunk_ids(db: Database, document_id: str) -> list[str]:
-    """The ids of a document's chunks, in their order."""
-    return [row["id"] for row in db.query("SELECT id FROM chunks WHERE document_id = ? ORDER BY ordinal", [document_id])]
+def holds(db: Database, document: Document, chunks: Sequence[Chunk]) -> bool:
+    """Whether just this text is stored for a document, in just these chunks."""
+    stored = _chunks(db, "WHERE c.document_id = ? ORDER BY c.ordinal", [document.id])
+    same = [(c.id, c.text) for c in stored] == [(c.id, c.text) for c in chunks]
+    return same and document_text(db, document.path) == document.text
 
 
 def document_text(db: Database, path: str) -> str | None:

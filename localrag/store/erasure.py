@@ -21,7 +21,8 @@ def forget(db: Database, paths: Sequence[str]) -> None:
         db.execute("DELETE FROM llm_calls WHERE path = '' OR path IN (SELECT value FROM json_each(?))", [gone])
         told = (
             "SELECT id FROM answers WHERE json_array_length(result, '$.citations') = 0 OR json_extract(result, '$.unsupported') > 0"
-            " OR EXISTS (SELECT 1 FROM json_each(result, '$.citations') AS c JOIN json_each(?) AS p ON json_extract(c.value, '$.path') = p.value)"
+            " OR EXISTS (SELECT 1 FROM json_each(result, '$.citations') AS c JOIN json_each(?) AS p"
+            " ON json_extract(c.value, '$.path') = p.value)"
         )
         talks = f"SELECT conversation FROM answers WHERE conversation > 0 AND id IN ({told})"
         db.execute(f"DELETE FROM answers WHERE id IN ({told}) OR conversation IN ({talks})", [gone, gone])

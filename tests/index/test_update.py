@@ -1,0 +1,262 @@
+"""An index that follows its files: what changed is redone, nothing else; what is removed leaves no trace."""
+
+import asyncio
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from localrag.engine.settings import EngineOptions
+from localrag.index.communities import communities
+from localrag.index.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.records import Entity, Graph, Relationship
+from localrag.store import corpus, erasure
+from tests.conftest import TOWN, run_localrag
+from tests.test_cli import rows
+
+PEOPLE = ["Ruth Sand", "Lars Holm", "Ingrid Holm", "Walter Muir", "Agnes Thorburn", "Chen Guoliang"]
+PLACES = ["Gannet Head", "Carrow Island", "Brannock Harbour", "Molde", "Castlemere"]
+SAME = {
+    "documents": "SELECT id, path, title, text, content_hash FROM documents ORDER BY id",
+    "chunks": "SELECT * FROM chunks ORDER BY id",
+    "entities": "SELECT * FROM entities ORDER BY id",
+    "relationships": "SELECT * FROM relationships ORDER BY id",
+    "mentions": "SELECT * FROM mentions ORDER BY entity_id, chunk_id, start",
+    "evidence": "SELECT * FROM evidence ORDER BY relationship_id, chunk_id, start",
+    "vectors": "SELECT kind, subject_id, content_hash, vector FROM embeddings WHERE kind = 'chunk' ORDER BY subject_id",
+    "full text": "SELECT chunk_id, text FROM chunk_search ORDER BY chunk_id",
+}
+
+
+def index(folder, *, reports=False):
+    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
+        return asyncio.run(build_index([folder / "docs"], project, lambda _: None, reports=reports)).loaded
+
+
+def sentence(rng):
+    a, b = rng.sample(PEOPLE, 2)
+    return f"{a} {rng.choice(['wrote to', 'met', 'paid', 'blamed'])} {b} at {rng.choice(PLACES)} on day {rng.randrange(99)}."
+
+
+def edit(rng, docs):
+    """One random change of a folder: a new file, a sentence more or less, a file gone, moved or copied."""
+    files = sorted(docs.rglob("*.txt"))
+    kind = rng.choice(["new", "more", "more", "less", "gone", "move", "copy"]) if len(files) > 2 else "new"
+    file = rng.choice(files) if files else None
+    if kind == "new":
+        (docs / f"new{rng.randrange(10**6)}.txt").write_text("\n\n".join(sentence(rng) for _ in range(rng.randrange(1, 60))))
+    elif kind == "gone":
+        file.unlink()
+    elif kind in ("move", "copy"):
+        target = docs / f"sub{rng.randrange(3)}" / f"{file.stem}x.txt"
+        target.parent.mkdir(exist_ok=True)
+        (shutil.move if kind == "move" else shutil.copy)(file, target)
+    else:
+        lines = file.read_text().split("\n\n")
+        at = rng.randrange(len(lines))
+        lines[at : at + (kind == "less")] = [] if kind == "less" and len(lines) > 1 else [sentence(rng)]
+        file.write_text("\n\n".join(lines))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_updated_index_equals_a_fresh_one(tmp_path, seed):
+    """After any series of edits, documents, chunks, entities, relationships, vectors and full text are those of an index made at once."""
+    rng = random.Random(seed)
+    docs = tmp_path / "a" / "docs"
+    docs.mkdir(parents=True)
+    for _ in range(4):
+        edit(rng, docs)
+    index(tmp_path / "a")
+    for _ in range(3):
+        for _ in range(rng.randrange(1, 4)):
+            edit(rng, docs)
+        index(tmp_path / "a")
+    shutil.copytree(docs, tmp_path / "b" / "docs")
+    index(tmp_path / "b")
+
+    for name, sql in SAME.items():
+        assert rows(tmp_path / "a", sql) == rows(tmp_path / "b", sql), name
+
+
+def test_what_became_of_each_file_is_told(tmp_path):
+    """New, changed, moved and deleted files are told apart; nothing is touched on a run without a change."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name, text in TOWN.items():
+        (docs / name).write_text(text)
+    names = [f"docs/{n}" for n in sorted(TOWN)]
+    assert sorted(index(tmp_path).new) == names
+    first, second, *_ = sorted(TOWN)
+    (docs / first).rename(docs / "moved.txt")
+    (docs / second).write_text(f"{TOWN[second]} Ruth Sand came later.")
+    (docs / "new.txt").write_text("Agnes Thorburn met Ruth Sand.")
+
+    loaded = index(tmp_path)
+
+    assert (loaded.new, loaded.changed, loaded.moved, loaded.deleted) == (("docs/new.txt",), (f"docs/{second}",), ("docs/moved.txt",), ())
+    (docs / "new.txt").unlink()
+    assert index(tmp_path).deleted == ("docs/new.txt",)
+    assert index(tmp_path).touched == 0
+
+
+def test_a_file_that_cannot_be_read_any_more_keeps_its_content(tmp_path):
+    """A read file that is damaged later is listed as failed, its stored content stays; one that is gone is forgotten."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "table.csv").write_text("Name,Port\nRuth Sand,Brannock Harbour\n")
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    index(tmp_path)
+    (docs / "table.csv").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 4)
+
+    loaded = index(tmp_path)
+
+    assert [(s.path, s.failed) for s in loaded.skipped] == [("docs/table.csv", True)]
+    assert "earlier content is kept" in loaded.skipped[0].reason
+    assert rows(tmp_path, "SELECT path FROM documents ORDER BY path") == [("docs/a.txt",), ("docs/table.csv",)]
+
+
+def test_files_left_out_elsewhere_stay_listed(tmp_path):
+    """Indexing one folder does not forget what was left out of another."""
+    for name in ("docs", "more"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(TOWN["b.txt"])
+        (tmp_path / name / "empty.txt").write_text("")
+    index(tmp_path)
+    with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
+        asyncio.run(build_index([tmp_path / "more"], project, lambda _: None, reports=False))
+        assert [path for path, *_ in corpus.skipped(project.db)] == ["docs/empty.txt", "more/empty.txt"]
+
+
+def ring(n, extra=()):
+    """Four groups of `n` people who all know each other, in a ring of groups."""
+    names = [f"{g}{i}" for g in "abcd" for i in range(n)] + list(extra)
+    pairs = [(a, b) for a in names for b in names if a < b and a[0] == b[0]] + [("a0", "b0"), ("b0", "c0"), ("c0", "d0"), ("a0", "d0")]
+    return Graph(tuple(Entity(i, i, "person") for i in names), tuple(Relationship(f"{a}-{b}", a, b) for a, b in pairs))
+
+
+def test_communities_that_live_on_keep_their_ids():
+    """A new member changes its own community's members and no community's id; a community that falls apart gives its id to one part."""
+    before = communities(ring(6), max_size=10, seed=0)
+    after = communities(ring(6, ["a9"]), max_size=10, seed=0, before=before)
+
+    assert len(before) == 4
+    assert {c.id for c in after} == {c.id for c in before}
+    assert [c.id for c in before if "a0" in c.entity_ids] == [c.id for c in after if "a9" in c.entity_ids]
+    assert len({c.id for c in communities(ring(3), max_size=10, seed=0, before=before)}) == 4
+
+
+def test_only_reports_whose_input_changed_are_written_again(tmp_path):
+    """A document more about one group leaves the reports on the others as they were."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for group, names in {"x": "Ada Quist,Bo Lund,Cy Marsh", "y": "Dora Feld,Eli Storm,Finn Gray"}.items():
+        people = names.split(",")
+        for n, (a, b) in enumerate([(0, 1), (1, 2), (0, 2)]):
+            (docs / f"{group}{n}.txt").write_text(f"{people[a]} met {people[b]}. {people[b]} wrote to {people[a]} about day {n}.")
+    index(tmp_path, reports=True)
+    before = dict(rows(tmp_path, "SELECT community_id, findings || title FROM reports"))
+    (docs / "x9.txt").write_text("Ada Quist and Bo Lund paid Cy Marsh for a boat. Ada Quist thanked Bo Lund.")
+    index(tmp_path, reports=True)
+    after = dict(rows(tmp_path, "SELECT community_id, findings || title FROM reports"))
+
+    assert before.keys() == after.keys()
+    changed = {i for i in after if before[i] != after[i]}
+    assert 0 < len(changed) < len(after)
+    assert all("Dora Feld" not in after[i] for i in changed)
+
+
+def words_in(folder, *words):
+    """The files of a folder that hold one of the words, in any of the ways text is stored."""
+    found = []
+    for file in (f for f in folder.rglob("*") if f.is_file()):
+        data = file.read_bytes().lower()
+        found += [(file.name, w) for w in words if w.lower().encode() in data or w.lower().encode("utf-16-le") in data]
+    return found
+
+
+def test_removed_documents_leave_no_trace(tmp_path, home):
+    """After `rm` no byte of a document's own words is in any file of the index or the cache: passages, entities, answers, conversations."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name, text in TOWN.items():
+        (docs / name).write_text(text)
+    (docs / "secret.txt").write_text(
+        "Zebulon Quarrick met Lars Holm at Xanthorpe. Zebulon Quarrick paid Ingrid Holm in guilders. Lars Holm kept it quiet."
+    )
+    assert run_localrag("index", "docs", cwd=tmp_path).returncode == 0
+    for question in ("Who is Zebulon Quarrick?", "What are the main themes?", "Who is the mate of the Skua?"):
+        run_localrag("ask", question, cwd=tmp_path)
+    secrets = ("Zebulon", "Quarrick", "Xanthorpe", "guilders", "quarri", "zebulon quarrick")
+    assert {name for name, _ in words_in(tmp_path / ".localrag", *secrets)} >= {"index.db"}
+    calls = rows(tmp_path, "SELECT count(*) FROM llm_calls WHERE path <> '' AND path <> 'docs/secret.txt'")
+
+    done = run_localrag("rm", "docs/secret.txt", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert words_in(tmp_path / ".localrag", *secrets) == []
+    assert words_in(home, *secrets) == []
+    assert (docs / "secret.txt").exists()
+    assert calls == rows(tmp_path, "SELECT count(*) FROM llm_calls")
+    assert run_localrag("check", cwd=tmp_path).returncode == 0
+    assert "Lars Holm" in run_localrag("ask", "Who is the mate of the Skua?", cwd=tmp_path).stdout
+
+
+def test_everything_can_be_removed_and_what_is_not_there_cannot(tmp_path):
+    """`rm --all` empties an index, which can be filled again; a path without documents and a call without a path are refused."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    index(tmp_path)
+    for args, message in ((["rm", "docs/b.txt"], "No document of the index is at docs/b.txt"), (["rm"], "Say what to remove")):
+        refused = run_localrag(*args, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert message in refused.stderr
+
+    done = run_localrag("rm", "--all", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert words_in(tmp_path / ".localrag", "Skua", "Holm") == []
+    assert index(tmp_path).new == ("docs/a.txt",)
+
+
+def test_an_erasure_that_was_cut_off_is_finished_by_the_next_run(tmp_path):
+    """Killed between forgetting and writing anew, the index is rid of the words after the next `index`."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    (docs / "secret.txt").write_text("Zebulon Quarrick met Lars Holm at Xanthorpe.")
+    index(tmp_path, reports=True)
+    with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
+        erasure.forget(project.db, ["docs/secret.txt"])
+    (docs / "secret.txt").unlink()
+    index(tmp_path, reports=True)
+
+    assert words_in(tmp_path / ".localrag", "Zebulon", "Quarrick", "Xanthorpe") == []
+
+
+def test_watching_follows_the_files(tmp_path):
+    """`index --watch` takes up a new file by itself, lets others write between runs, and ends at an interrupt."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    command = [sys.executable, "-m", "localrag", "index", "docs", "--extractor", "phrases", "--watch"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        for line in process.stderr:
+            if "Watching" in line:
+                break
+        (docs / "new.txt").write_text("Agnes Thorburn met Ruth Sand at Castlemere.")
+        deadline = time.monotonic() + 90
+        while not rows(tmp_path, "SELECT 1 FROM runs WHERE id > 1 AND state = 'complete'") and time.monotonic() < deadline:
+            time.sleep(0.3)
+        time.sleep(1)
+        assert rows(tmp_path, "SELECT 1 FROM entities WHERE name = 'Agnes Thorburn'")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    assert process.returncode == 0
