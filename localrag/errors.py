@@ -29,6 +29,7 @@ class LocalragError(Exception):
     """Something failed; `hint` says what to do about it."""
 
     exit_code = 1
+    kind = "failed"  # what a list of failures calls it
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -56,9 +57,13 @@ class ModelError(LocalragError):
 class ContextTooSmall(ModelError):
     """A request does not fit the model's window."""
 
+    kind = "too long for the model's window"
+
 
 class EngineFailed(ModelError):
     """The engine could not carry out a step."""
+
+    kind = "failed in the engine"
 
 
 class NoRoom(EngineFailed):
@@ -79,3 +84,5 @@ class IndexBusy(LocalragError):
 
 class AnswerTruncated(LocalragError):
     """A model's answer hit its token limit and is not complete."""
+
+    kind = "truncated"

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sqlite_utils import Database
+
 from localrag.config import INDEX_FOLDER, Settings
 from localrag.engine.embedder import open_embedder, open_reranker
 from localrag.engine.settings import EngineOptions
@@ -75,6 +77,17 @@ def open_for_writing(
         finally:
             project.model.close()
             db.close()
+
+
+def settings_for(chosen: Path | None, model: str | None, changes: dict[str, Any]) -> tuple[Path, Settings, ModelFile, Database | None]:
+    """What a run would use: the root of stored paths, settings, model, and the index as it is, if there is one. Raises ModelError."""
+    try:
+        folder = find_index(chosen)
+    except NoIndex:
+        return root_of((chosen or Path.cwd() / INDEX_FOLDER).absolute()), replace(Settings(), **changes), find_chat_model(model), None
+    db = open_index(folder)
+    settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)
+    return root_of(folder), settings, find_chat_model(model or _bound_name(folder, "chat_model")), db
 
 
 @contextmanager

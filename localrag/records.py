@@ -299,8 +299,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One thing that could not be done: `stage` and `subject` name it, `reason` says why."""
+    """One thing that could not be done: `stage` and `subject` name it, `reason` says why, `kind` in a word or two."""
 
     stage: str
     subject: str
     reason: str
+    kind: str = ""

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from localrag.cli.figures import engine_line
 from localrag.config import Domain
 from localrag.index.adapt import Compared
 from localrag.index.pipeline import Outcome
@@ -131,7 +133,8 @@ def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
         first = ", ".join(f"{s.path} ({s.reason})" for s in loaded.skipped[:3])
         say(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
     if outcome.failures:
-        say(f"{_failed_parts(outcome, counts)}: {outcome.failures[0].reason} Retry: run the same command again.")
+        why = ", ".join(f"{n} {kind}" for kind, n in Counter(f.kind or "failed" for f in outcome.failures).most_common())
+        say(f"{_failed_parts(outcome, counts)} ({why}): {outcome.failures[0].reason} Retry: run the same command again.")
     if counts["chunks"] and not counts["entities"]:
         say('No entity was found in these files; questions are answered from the passages: localrag ask "…" --mode basic')
     elif loaded.touched or project.model.calls:
@@ -232,73 +235,6 @@ def print_source(citation: Citation, project: Project) -> None:
     chunk = found[0]
     a, b = citation.start - chunk.start, citation.end - chunk.start
     out.print(f"{escape(chunk.text[:a])}[reverse]{escape(chunk.text[a:b])}[/reverse]{escape(chunk.text[b:])}")
-
-
-def print_status(found: dict[str, Any]) -> None:
-    """The status as a table, then what needs attention."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for key in ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures"):
-        levels = " (" + ", ".join(f"level {n}: {c}" for n, c in found["communities_per_level"].items()) + ")"
-        table.add_row(key, str(found[key]) + (levels if key == "communities" and found[key] else ""))
-    table.add_row("claims", str(found["claims"]))
-    table.add_row("merged", f"{found['merged']} names (localrag merges list)")
-    table.add_row("noise", f"{found['noise']} capitalised words that are no names")
-    spent = found["spent"]
-    table.add_row("spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written")
-    for kind, model in found["models"].items():
-        table.add_row(kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})")
-    table.add_row("index", f"{found['index']} ({found['bytes'] / 1e6:.1f} MB)")
-    if run := found["run"]:
-        at = f" at {run['stage']} {run['done']}/{run['total']}" if run["state"] != "complete" and run["stage"] else ""
-        table.add_row("last run", f"{run['state']}{at}")
-        if line := engine_line(run["figures"]):
-            table.add_row("its engine", line)
-    out.print(table)
-    if run and run["figures"]:
-        out.print(_tasks_table(run["figures"]["tasks"]))
-    for row in found["skipped"]:
-        out.print(escape(f"{'failed' if row['failed'] else 'left out'}: {row['path']}: {row['reason']}"))
-    for row in found["failed"]:
-        out.print(escape(f"failed: {row['stage']} {row['subject']}: {row['reason']}"))
-
-
-def engine_line(figures: dict[str, Any]) -> str:
-    """What an engine did in one line; empty where it did nothing."""
-    if not figures or not figures["steps"]:
-        return ""
-    tasks = figures["tasks"].values()
-    prompt, cached, wrote, forced, drafted = (
-        sum(t[k] for t in tasks) for k in ("prompt_tokens", "cached_tokens", "output_tokens", "forced_tokens", "drafted_tokens")
-    )
-    if "server" in figures:
-        return f"{figures['server']} read {prompt} tokens and wrote {wrote}"
-    return (
-        f"read {prompt} tokens, {share(cached, prompt)} of them from the KV cache, at {figures['prefill_tokens_per_s']:.0f} tok/s · wrote "
-        f"{wrote}, {share(forced, wrote)} forced, {share(drafted, wrote)} guessed, at {figures['decode_tokens_per_s']:.0f} tok/s · "
-        f"{figures['steps']} steps, slots {figures['slot_use']:.0%} full"
-    )
-
-
-def share(part: int, whole: int) -> str:
-    """`part` of `whole` in per cent."""
-    return f"{part / whole:.0%}" if whole else "0%"
-
-
-def _tasks_table(tasks: dict[str, Any]) -> Table:
-    table = Table("task", box=None, padding=(0, 2, 0, 0))
-    shown = {
-        "requests": "requests",
-        "prompt_tokens": "read",
-        "cached_tokens": "cached",
-        "output_tokens": "written",
-        "forced_tokens": "forced",
-    }
-    seconds = {"wait_p50_s": "wait p50 s", "p50_s": "p50 s", "p95_s": "p95 s"}
-    for name in (*shown.values(), *seconds.values()):
-        table.add_column(name, justify="right")
-    for name, task in tasks.items():
-        table.add_row(name, *(str(task[k]) for k in (*shown, *seconds)))
-    return table
 
 
 def print_bench(figures: dict[str, Any], without: dict[str, dict[str, Any]]) -> None:

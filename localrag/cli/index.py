@@ -82,6 +82,7 @@ def index_command(
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what would be done and what it would cost, and do nothing.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Stay, and update the index whenever a file changes.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -92,6 +93,9 @@ def index_command(
     options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, quiet=quiet)
     check_paths(paths)
     changes = _changes(extractor, types, gleanings, claims, language) | _reading(text_column, metadata_columns, prepend_metadata)
+    if plan:
+        print_plan(paths, index, model, changes)
+        return
 
     def run() -> "Outcome":
         with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
@@ -102,6 +106,28 @@ def index_command(
         watch_files(paths, run)
     if outcome.failures or any(s.failed for s in outcome.loaded.skipped):
         raise typer.Exit(5)
+
+
+def print_plan(paths: list[Path], index: Path | None, model: str | None, changes: dict[str, Any]) -> None:
+    """Files, chunks, calls, tokens, time and disk of a run, on stdout."""
+    from localrag.cli.display import duration, out
+    from localrag.index.plan import plan
+    from localrag.project import settings_for
+
+    root, settings, file, db = settings_for(index, model, changes)
+    found = plan(paths, root, settings, file, db)
+    out.print(f"files     {found.files}: {found.to_read} to read, {found.unchanged} unchanged, {len(found.skipped)} cannot be read")
+    for one in found.skipped[:5]:
+        out.print(f"          {one.path}: {one.reason}", markup=False)
+    out.print(f"chunks    {found.chunks} new")
+    out.print(f"calls     about {found.calls} of {file.name}, {found.tokens} tokens to compute")
+    if not found.calls:
+        out.print("time      seconds: no model is asked")
+    elif found.seconds is None:
+        out.print("time      not known yet: no run with this model on this machine so far (localrag doctor measures its speed)")
+    else:
+        out.print(f"time      {duration(found.seconds[0])} to {duration(found.seconds[1])}, by this machine's last runs")
+    out.print(f"disk      about {max(1, round(found.disk / 1e6))} MB")
 
 
 def watch_files(paths: list[Path], run: "Callable[[], Outcome]") -> None:

@@ -17,7 +17,7 @@ def _write_json(value: Any) -> None:
 
 def status_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
     """Show what the index holds, what was left out or failed, and what it cost."""
-    from localrag.cli.display import print_status
+    from localrag.cli.show import print_status
     from localrag.project import find_index
     from localrag.store.schema import open_index
     from localrag.store.status import status

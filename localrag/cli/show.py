@@ -13,6 +13,7 @@ from rich.tree import Tree
 from sqlite_utils import Database
 
 from localrag.cli.display import out, shown_path
+from localrag.cli.figures import engine_line
 from localrag.errors import LocalragError
 from localrag.llm.project import Project
 from localrag.query.context import word_overlap
@@ -173,3 +174,51 @@ def print_log(found: Sequence[tuple[int, str, Answer]]) -> None:
         out.print(escape(a.answer) + "\n")
     if not found:
         out.print("No question was asked of this index yet.")
+
+
+def print_status(found: dict[str, Any]) -> None:
+    """The status as a table, then what needs attention."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for key in ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures"):
+        levels = " (" + ", ".join(f"level {n}: {c}" for n, c in found["communities_per_level"].items()) + ")"
+        table.add_row(key, str(found[key]) + (levels if key == "communities" and found[key] else ""))
+    table.add_row("claims", str(found["claims"]))
+    table.add_row("merged", f"{found['merged']} names (localrag merges list)")
+    table.add_row("noise", f"{found['noise']} capitalised words that are no names")
+    spent = found["spent"]
+    table.add_row("spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written")
+    for kind, model in found["models"].items():
+        table.add_row(kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})")
+    table.add_row("index", f"{found['index']} ({found['bytes'] / 1e6:.1f} MB)")
+    if run := found["run"]:
+        at = f" at {run['stage']} {run['done']}/{run['total']}" if run["state"] != "complete" and run["stage"] else ""
+        table.add_row("last run", f"{run['state']}{at}")
+        if line := engine_line(run["figures"]):
+            table.add_row("its engine", line)
+    out.print(table)
+    if run and run["figures"]:
+        out.print(_tasks_table(run["figures"]["tasks"]))
+    if missing := found["coverage"]["in_no_report"]:
+        named = ", ".join(missing[:5]) + " …" * (len(missing) > 5)
+        out.print(escape(f"in no report: {len(missing)} of {found['documents']} documents: {named}"))
+    for row in found["skipped"]:
+        out.print(escape(f"{'failed' if row['failed'] else 'left out'}: {row['path']}: {row['reason']}"))
+    for row in found["failed"]:
+        out.print(escape(f"failed: {row['stage']} {row['subject']}: {row['reason']}"))
+
+
+def _tasks_table(tasks: dict[str, Any]) -> Table:
+    table = Table("task", box=None, padding=(0, 2, 0, 0))
+    shown = {
+        "requests": "requests",
+        "prompt_tokens": "read",
+        "cached_tokens": "cached",
+        "output_tokens": "written",
+        "forced_tokens": "forced",
+    }
+    seconds = {"wait_p50_s": "wait p50 s", "p50_s": "p50 s", "p95_s": "p95 s"}
+    for name in (*shown.values(), *seconds.values()):
+        table.add_column(name, justify="right")
+    for name, task in tasks.items():
+        table.add_row(name, *(str(task[k]) for k in (*shown, *seconds)))
+    return table

@@ -1,4 +1,4 @@
-"""`build_index`: the stages in order, each doing only what is missing. With `update` and `erase` all of indexing that touches the store."""
+"""`build_index`: the stages in order, each doing only what is missing. It and its parts update, erase and plan alone touch the store."""
 
 import os
 import time
@@ -17,6 +17,7 @@ from localrag.index.describe import describe
 from localrag.index.extract import extract, recipe
 from localrag.index.names import Case
 from localrag.index.phrases import PHRASES, extract_phrases, weigh_by_pmi
+from localrag.index.plan import keep_speed
 from localrag.index.resolve import resolve
 from localrag.index.similar import alike_in_meaning, ask_whether_same
 from localrag.index.topics import Topics
@@ -86,6 +87,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
         state = "failed" if isinstance(error, Exception) else "interrupted"
         raise
     finally:
+        keep_speed(project.model.file, project.model.report())
         ledger.end_run(db, run, state, project.model.report())
 
 
@@ -185,7 +187,7 @@ async def _extract(project: Project, style: str, cases: _Cases, tell: Tell) -> N
             corpus.save_extraction(db, key, await extract(chunk, cases.of(chunk), project.model, project.settings, style))
             ledger.clear_failure(db, "extraction", chunk.id)
         except CALL_FAILED as error:
-            ledger.save_failure(db, Failure("extraction", chunk.id, str(error)))
+            ledger.save_failure(db, Failure("extraction", chunk.id, str(error), error.kind))
         done += 1
         tell("extraction", done, total)
 
@@ -261,7 +263,7 @@ async def _reports(project: Project, style: str, tell: Tell) -> None:
             written = await write.report(community, below, known.get(community.id))
             ledger.clear_failure(db, "report", community.id)
         except CALL_FAILED as error:
-            ledger.save_failure(db, Failure("report", community.id, str(error)))
+            ledger.save_failure(db, Failure("report", community.id, str(error), error.kind))
         done += 1
         tell("reports", done, len(levels))
         return written

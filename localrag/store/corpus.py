@@ -128,6 +128,16 @@ def all_chunks(db: Database) -> list[Chunk]:
     return _chunks(db, "ORDER BY d.path, c.ordinal", [])
 
 
+def chunk_texts(db: Database) -> set[str]:
+    """The texts of all chunks."""
+    return {row["text"] for row in db.query("SELECT text FROM chunks")}
+
+
+def extracted_by_model(db: Database) -> int:
+    """How many chunks a model has read."""
+    return int(next(db.query("SELECT count(*) AS n FROM extractions WHERE json_extract(result, '$.by') = 'model'"))["n"])
+
+
 def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
     """The chunks with these ids, in the order given."""
     found = {c.id: c for c in _chunks(db, "WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])}

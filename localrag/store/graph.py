@@ -185,3 +185,19 @@ def counts(db: Database) -> dict[str, int]:
 def communities_per_level(db: Database) -> dict[int, int]:
     """Level → number of communities."""
     return {r["level"]: r["n"] for r in db.query("SELECT level, count(*) AS n FROM communities GROUP BY level ORDER BY level")}
+
+
+def coverage(db: Database) -> dict[str, Any]:
+    """Which documents reports rest on: how many are quoted in one, and the paths of those that no report's entities are mentioned in."""
+    quoted = next(
+        db.query(
+            "SELECT count(DISTINCT c.document_id) AS n FROM reports r, json_each(r.findings) f, json_each(f.value, '$.quotes') q"
+            " JOIN chunks c ON c.id = json_extract(q.value, '$.chunk_id')"
+        )
+    )["n"]
+    mentioned = (
+        "SELECT c.document_id FROM mentions m JOIN chunks c ON c.id = m.chunk_id"
+        " JOIN members e ON e.entity_id = m.entity_id JOIN reports r ON r.community_id = e.community_id"
+    )
+    missing = db.query(f"SELECT path FROM documents WHERE id NOT IN ({mentioned}) ORDER BY path")
+    return {"quoted": quoted, "in_no_report": [row["path"] for row in missing]}

@@ -92,7 +92,7 @@ def clear_stale_failures(db: Database) -> None:
 
 def failures(db: Database) -> list[Failure]:
     """What could not be done so far."""
-    return [Failure(**row) for row in db.query("SELECT stage, subject, reason FROM failures ORDER BY stage, subject")]
+    return [Failure(**row) for row in db.query("SELECT stage, subject, reason, kind FROM failures ORDER BY stage, subject")]
 
 
 def start_run(db: Database, pid: int) -> int:
@@ -112,6 +112,11 @@ def end_run(db: Database, run: int, state: str, figures: dict[str, Any]) -> None
     """Note how a run ended: complete, partly, interrupted or failed; and what its engine did."""
     with db.atomic():
         db.execute("UPDATE runs SET state = ?, figures = ?, ended_at = CURRENT_TIMESTAMP WHERE id = ?", [state, json.dumps(figures), run])
+
+
+def figures(db: Database) -> list[dict[str, Any]]:
+    """What the engine did in each run."""
+    return [json.loads(row["figures"]) for row in db.query("SELECT figures FROM runs ORDER BY id")]
 
 
 def last_run(db: Database) -> dict[str, Any] | None:

@@ -58,7 +58,8 @@ def m005_documents_parts(db: Database) -> None:
 
 @migrations()
 def m006_answers_about_documents(db: Database) -> None:
-    """Model answers say which document they are about; vectors are found by the content they are of."""
+    """Model answers say which document they are about, failures of what kind they are; vectors are found by the content they are of."""
+    db.execute("ALTER TABLE failures ADD COLUMN kind TEXT NOT NULL DEFAULT ''")
     db.execute("ALTER TABLE llm_calls ADD COLUMN path TEXT NOT NULL DEFAULT ''")
     db.execute("CREATE INDEX llm_calls_by_path ON llm_calls(path)")
     db.execute("CREATE INDEX embeddings_by_content ON embeddings(kind, content_hash)")

@@ -11,7 +11,7 @@ from localrag.store import corpus, graph, ledger
 
 def status(db: Database, folder: Path) -> dict[str, Any]:
     """Counts of documents, chunks, entities, relationships, communities, reports and failures; then levels, skipped files, failures,
-    the last run, tokens spent and the models the index is bound to."""
+    which documents no report rests on, the last run, tokens spent and the models the index is bound to."""
     bound = ledger.settings(db)
     run = ledger.last_run(db)
     return {
@@ -19,6 +19,7 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
         "communities_per_level": graph.communities_per_level(db),
         "skipped": [{"path": path, "reason": reason, "failed": failed} for path, reason, failed in corpus.skipped(db)],
         "failed": [{"stage": f.stage, "subject": f.subject, "reason": f.reason} for f in ledger.failures(db)],
+        "coverage": graph.coverage(db),
         "noise": corpus.noise(db),
         "merged": len(graph.merges(db, done=True)),
         "run": {k: run[k] for k in ("state", "stage", "done", "total", "started_at", "ended_at", "figures")} if run else None,

@@ -260,3 +260,37 @@ def test_watching_follows_the_files(tmp_path):
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
     assert process.returncode == 0
+
+
+def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
+    """`index --plan` counts files, chunks and calls and names what cannot be read; no index is made, and an old one stays as it is."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    (docs / "b.bin").write_bytes(bytes(range(256)) * 9)
+    planned = run_localrag("index", "docs", "--plan", cwd=tmp_path)
+    nothing_made = not (tmp_path / ".localrag").exists()
+    index(tmp_path)
+    (docs / "c.txt").write_text(TOWN["c.txt"])
+    again = run_localrag("index", "docs", "--plan", "--extractor", "model", cwd=tmp_path)
+
+    assert planned.returncode == again.returncode == 0, planned.stderr + again.stderr
+    assert nothing_made
+    assert "2: 1 to read, 0 unchanged, 1 cannot be read" in planned.stdout
+    assert "docs/b.bin" in planned.stdout
+    assert "chunks    1 new" in planned.stdout
+    assert "calls     about 15 of" in planned.stdout
+    assert "3: 1 to read, 1 unchanged, 1 cannot be read" in again.stdout
+    assert rows(tmp_path, "SELECT path FROM documents") == [("docs/a.txt",)]
+
+
+def test_a_document_without_a_name_is_in_no_report(tmp_path):
+    """`status` names the documents that no report rests on, and counts those quoted."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    (docs / "plain.txt").write_text("it rained. nothing was said, and nobody came.")
+    index(tmp_path, reports=True)
+    found = run_localrag("status", cwd=tmp_path)
+
+    assert "in no report: 1 of 2 documents: docs/plain.txt" in found.stdout

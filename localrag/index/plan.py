@@ -1,0 +1,97 @@
+"""`localrag index --plan`: what a run would do and cost, without doing it. Part of the pipeline."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.config import Settings, cache_dir, replace_file
+from localrag.engine.tokens import Tokenizer
+from localrag.index.chunk import chunk
+from localrag.index.load import Options, Skipped, file_hash, find_files, load_all, stored_path
+from localrag.models import ModelFile
+from localrag.store import corpus, ledger
+
+# The model in the box on A Christmas Carol and the demo: calls and tokens computed (read or written, none from a cache) for a chunk.
+CALLS, TOKENS = 15.0, 1200.0
+SPREAD = 1.5  # a run may be that much faster or slower than others were: texts differ, machines are busy
+BYTES = 25  # of the index for a byte of text: text, full-text index, vectors, graph, reports
+KEPT_SPEEDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do. `seconds` is a range, None where this machine's speed with the model is not known yet."""
+
+    files: int
+    unchanged: int
+    to_read: int
+    skipped: tuple[Skipped, ...]
+    chunks: int
+    calls: int
+    tokens: int
+    seconds: tuple[float, float] | None
+    disk: int
+
+
+def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile, db: Database | None) -> Plan:
+    """Read what is new below the paths and count; nothing is stored. `db` is the index as it is, if there is one."""
+    options = Options(settings.text_column, settings.metadata_columns)
+    known = corpus.document_hashes(db) if db else {}
+    files = find_files(paths)
+    left = [f for f in files if known.get(stored_path(f, root)) != _hash(f, options)]
+    counts = Tokenizer(model).counts
+    skipped, chunks, size, read = list[Skipped](), 0, 0, 0
+    stored = corpus.chunk_texts(db) if db else set()
+    for found in load_all(left, root, options):
+        if isinstance(found, Skipped):
+            skipped.append(found)
+            continue
+        made = chunk(found, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
+        chunks += sum(c.text not in stored for c in made)
+        size += len(found.text.encode())
+        read += 1
+    asked = chunks if settings.extractor == "model" else 0
+    calls, tokens, speeds = _rates(model, db)
+    seconds = (asked * tokens / max(speeds) / SPREAD, asked * tokens / min(speeds) * SPREAD) if speeds else None
+    return Plan(
+        len(files), len(files) - len(left), read, tuple(skipped), chunks, round(asked * calls), round(asked * tokens), seconds, size * BYTES
+    )
+
+
+def _hash(file: Path, options: Options) -> str:
+    try:
+        return file_hash(file, options)
+    except OSError:
+        return ""
+
+
+def _rates(model: ModelFile, db: Database | None) -> tuple[float, float, list[float]]:
+    """Calls and computed tokens for a chunk, from this index's own runs if it had any; tokens a second of this machine's last runs."""
+    speeds = _speeds().get(model.fingerprint, [])
+    runs = [r for r in ledger.figures(db) if r.get("steps")] if db else []
+    extracted = corpus.extracted_by_model(db) if db else 0
+    if not runs or not extracted:
+        return CALLS, TOKENS, speeds
+    calls = sum(t["requests"] for r in runs for t in r["tasks"].values())
+    return calls / extracted, sum(r["rows"] for r in runs) / extracted, speeds
+
+
+def _speeds() -> dict[str, list[float]]:
+    try:
+        found: dict[str, list[float]] = json.loads((cache_dir() / "speeds.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def keep_speed(model: ModelFile, figures: dict[str, Any]) -> None:
+    """Remember how many tokens a second a run computed, for plans."""
+    if figures.get("rows", 0) < 1000 or not figures.get("seconds"):
+        return
+    speeds = _speeds()
+    speeds[model.fingerprint] = [*speeds.get(model.fingerprint, []), round(figures["rows"] / figures["seconds"], 1)][-KEPT_SPEEDS:]
+    replace_file(cache_dir() / "speeds.json", json.dumps(speeds).encode())
