@@ -13,7 +13,9 @@ LocalragError                 exit 1   something failed
 └── AnswerTruncated           exit 1   a model's answer hit its token limit and is not complete
 """
 
+import sqlite3
 import traceback
+from errno import EDQUOT, ENOSPC, EROFS
 from pathlib import Path
 
 
@@ -34,6 +36,19 @@ class LocalragError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+def disk_trouble(error: BaseException) -> LocalragError | None:
+    """What to say where SQLite or a write failed because the disk is full or cannot be written to; None for any other exception."""
+    number = error.errno if isinstance(error, OSError) else 0
+    said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+    if number in (ENOSPC, EDQUOT) or "is full" in said:
+        return LocalragError("The disk is full.", "Make room and run the same command again; what is done is saved.")
+    if number == EROFS or "readonly" in said or "disk I/O error" in said:
+        return LocalragError(
+            "The disk of the index cannot be written to at the moment.", "Mend that and run the same command again; what is done is saved."
+        )
+    return None
 
 
 class UsageError(LocalragError):

@@ -4,12 +4,13 @@ import logging
 import os
 import sys
 import threading
+from typing import NoReturn
 
 import typer
 
 from localrag import __version__
 from localrag.cli import ask, bench, check, doctor, evaluate, index, look, merges, tune
-from localrag.errors import LocalragError, kind_and_place
+from localrag.errors import LocalragError, disk_trouble, kind_and_place
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
 
@@ -72,10 +73,7 @@ def main() -> None:
     try:
         app()
     except LocalragError as error:
-        sys.stderr.write(f"localrag: {error}\n")
-        if error.hint:
-            sys.stderr.write(f"  → {error.hint}\n")
-        sys.exit(error.exit_code)
+        _say(error)
     except KeyboardInterrupt:
         sys.stderr.write("\nStopped.\n")
         sys.exit(130)
@@ -83,10 +81,19 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
+        if trouble := disk_trouble(error):
+            _say(trouble)
         if debug:
             raise
         _say_unexpected(error)
         sys.exit(1)
+
+
+def _say(error: LocalragError) -> NoReturn:
+    sys.stderr.write(f"localrag: {error}\n")
+    if error.hint:
+        sys.stderr.write(f"  → {error.hint}\n")
+    sys.exit(error.exit_code)
 
 
 def _say_unexpected(error: BaseException | None) -> None:

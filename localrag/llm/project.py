@@ -1,8 +1,10 @@
 """What indexing and questions work with: one opened index and its models."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from sqlite3 import OperationalError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,5 +40,6 @@ async def choose_style(project: Project) -> str:
     fingerprint = project.model.file.fingerprint
     if fingerprint not in kept:
         kept[fingerprint] = "extractive" if await project.model.is_small() else "abstractive"
-        ledger.save_settings(project.db, style_of=kept)
+        with suppress(OperationalError):  # an index that cannot be written to answers all the same
+            ledger.save_settings(project.db, style_of=kept)
     return str(kept[fingerprint])
