@@ -139,14 +139,21 @@ def watch_files(paths: list[Path], run: "Callable[[], Outcome]") -> None:
     from localrag.errors import IndexBusy
 
     say("Watching for changes; Ctrl-C ends.")
+    behind = True  # until what changed before the watch began has been read
+
+    def not_ours(_: object, path: str) -> bool:
+        return INDEX_FOLDER not in Path(path).parts
+
     for changes in watch(
-        *paths, debounce=WATCH_PAUSE, raise_interrupt=False, watch_filter=lambda _, path: INDEX_FOLDER not in Path(path).parts
+        *paths, watch_filter=not_ours, debounce=WATCH_PAUSE, rust_timeout=1000, yield_on_timeout=True, raise_interrupt=False
     ):
-        say(f"{len(changes)} changes")
+        if not changes and not behind:
+            continue
         try:
             run()
-        except IndexBusy as error:
-            say(f"{error} The changes are read with the next ones.")
+            behind = False
+        except IndexBusy:
+            behind = True  # another localrag writes: tried again in a second
     raise typer.Exit(0)
 
 
