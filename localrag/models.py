@@ -96,7 +96,8 @@ def _named(kind: str, name: str | None) -> ModelFile:
         did_you_mean = f" Did you mean {near[0]!r}?" if near else ""
         known = ", ".join(sorted(table.get(kind, {}))) or "none"
         option = "--model" if kind == "chat" else f"--{kind}"
-        raise ModelError(f"No {kind} model is called {name!r}.{did_you_mean}", f"Known: {known}. Or give a file: {option} PATH.gguf")
+        which = "model" if kind == "chat" else f"{kind} model"
+        raise ModelError(f"No {which} is called {name!r}.{did_you_mean}", f"Known: {known}. Or give a file: {option} PATH.gguf")
     path = Path(entry["path"])
     if package := entry.get("package"):
         found = importlib.util.find_spec(package)  # found, never imported: the packages do more than carry a file
