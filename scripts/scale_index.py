@@ -21,6 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -235,11 +236,9 @@ def run_graph(db: Any, meter: Meter) -> None:
     meter("extractions stored", lambda: corpus.save_extractions(db, PHRASES, made.extractions))
     meter("extractions read", lambda: corpus.extractions(db, PHRASES))
     meter("sentences split", lambda: [chunk_sentences(c.text) for c in made.chunks.values()])
-    merged = meter("merging", lambda: resolve(made.extractions, made.chunks))
-    weighed = meter("weighing", lambda: weigh_by_pmi(merged, made.chunks, set(made.chunks)))
-    del merged
-    graph = replace(weighed, entities=tuple(replace(e, description=f"{e.name} is a {e.type}.") for e in weighed.entities))
-    del weighed
+    graph = meter("merging", lambda: resolve(made.extractions, made.chunks))
+    graph = meter("weighing", partial(weigh_by_pmi, graph, made.chunks, set(made.chunks)))
+    graph = replace(graph, entities=tuple(replace(e, description=f"{e.name} is a {e.type}.") for e in graph.entities))
     levels = meter("communities", lambda: communities(graph, max_size=10, seed=0))
     meter("graph stored", lambda: store.replace_graph(db, graph, levels, "first"))
     meter("graph replaced", lambda: store.replace_graph(db, graph, levels, "second"))
