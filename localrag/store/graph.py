@@ -9,12 +9,14 @@ from sqlite_utils import Database
 
 from localrag.records import Claim, Community, Entity, Evidence, Finding, Graph, Mention, Merge, Quote, Relationship, Report
 
+_GRAPH = ("members", "reports", "communities", "claims", "evidence", "mentions", "entity_aliases", "relationships", "entities")
+
 
 def replace_graph(db: Database, graph: Graph, communities: Sequence[Community], input_hash: str) -> None:
     """Put a graph and its communities in place of the stored ones, in one transaction; reports of unchanged communities stay."""
     reports = list(db.query("SELECT * FROM reports"))
     with db.atomic():
-        for table in ("communities", "entities"):  # everything else of the graph hangs on these
+        for table in _GRAPH:  # a table that nothing refers to any more is emptied at once, not row by row
             db.execute(f"DELETE FROM {table}")
         db.table("entities").insert_all(_row(e, "descriptions") for e in graph.entities)
         db.table("entity_aliases").insert_all(({"alias": m.name, "entity_id": m.entity_id} for m in graph.mentions), ignore=True)
