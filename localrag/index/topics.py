@@ -8,7 +8,6 @@ from collections.abc import Sequence, Set
 from itertools import islice
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from localrag.index.noise import is_noise
 from localrag.index.nouns import word_tag
@@ -22,6 +21,8 @@ class Topics:
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Weigh every word of all sentences (tf-idf); words in fewer than two or in most sentences say nothing."""
+        from sklearn.feature_extraction.text import TfidfVectorizer  # 0.7 s, which commands that only look at an index need not wait
+
         self._rows = {text: n for n, text in enumerate(texts)}
         self._words: list[str] = []
         vectorizer = TfidfVectorizer(
