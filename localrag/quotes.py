@@ -26,21 +26,22 @@ def sentence_quotes(chunk: Chunk, start: int, end: int) -> list[Quote]:
 
 def relationship_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Quote]]:
     """For each relationship, the sentences that state it, each once although chunks overlap."""
-    found: defaultdict[str, dict[str, Quote]] = defaultdict(dict)
-    for e in graph.evidence:
+    found: dict[str, dict[str, Quote]] = {e.relationship_id: {} for e in graph.evidence}
+    for e in sorted(graph.evidence, key=lambda e: e.chunk_id):  # chunk by chunk: its sentences are at hand
         for quote in sentence_quotes(chunks[e.chunk_id], e.start, e.end):
             found[e.relationship_id].setdefault(squeeze(quote.text), quote)
-    return {key: list(quotes.values()) for key, quotes in found.items()}
+    return {key: list(quotes.values()) for key, quotes in found.items() if quotes}
 
 
 def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Quote]]:
     """For each entity, the sentences that mention it, each once, those that tell most first."""
-    found: defaultdict[str, dict[str, Quote]] = defaultdict(dict)
+    found: dict[str, dict[str, Quote]] = {m.entity_id: {} for m in graph.mentions}
     names: defaultdict[str, set[str]] = defaultdict(set)
-    for m in graph.mentions:
+    for m in sorted(graph.mentions, key=lambda m: m.chunk_id):
         quote = sentence_quotes(chunks[m.chunk_id], m.start, m.end)[0]
-        found[m.entity_id].setdefault(squeeze(quote.text), quote)
-        names[squeeze(quote.text)].add(m.entity_id)
+        text = squeeze(quote.text)
+        found[m.entity_id].setdefault(text, quote)
+        names[text].add(m.entity_id)
     return {
         key: [quotes[t] for t in sorted(quotes, key=lambda t: (-telling(t, len(names[t])), quotes[t].chunk_id, quotes[t].start))]
         for key, quotes in found.items()

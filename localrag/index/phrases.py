@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import groupby
 
 from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case, count_noise
@@ -72,11 +73,12 @@ def weigh_by_pmi(graph: Graph, chunks: Mapping[str, Chunk], unread: set[str]) ->
 def _sentences(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, set[tuple[str, int]]]:
     """For each entity the sentences that mention it, as (document, start): a sentence in two overlapping chunks is one."""
     found: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
-    for m in graph.mentions:
-        chunk = chunks[m.chunk_id]
+    for chunk_id, mentions in groupby(sorted(graph.mentions, key=lambda m: m.chunk_id), key=lambda m: m.chunk_id):
+        chunk = chunks[chunk_id]
         starts = [s.start for s in chunk_sentences(chunk.text)]
-        number = max(0, bisect_right(starts, m.start - chunk.start) - 1)
-        found[m.entity_id].add((chunk.document_id, chunk.start + (starts[number] if starts else 0)))
+        for m in mentions:
+            number = max(0, bisect_right(starts, m.start - chunk.start) - 1)
+            found[m.entity_id].add((chunk.document_id, chunk.start + (starts[number] if starts else 0)))
     return dict(found)
 
 

@@ -1,9 +1,7 @@
 """Where names stand in a text, and which stand near each other."""
 
-import re
 from bisect import bisect_right
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from localrag.text import Span, chunk_sentences, is_cjk
@@ -16,7 +14,7 @@ def find_name(text: str, name: str) -> list[Span]:
 
     A leading "the" may begin a sentence.
     """
-    places = (Span(*m.span()) for m in _pattern(name).finditer(text))
+    places = _written(text, name)
     return (
         list(places)
         if is_cjk(name)
@@ -24,10 +22,31 @@ def find_name(text: str, name: str) -> list[Span]:
     )
 
 
-@lru_cache(maxsize=10_000)
-def _pattern(name: str) -> re.Pattern[str]:
+def _written(text: str, name: str) -> Iterator[Span]:
+    """Where the words of `name` stand with any whitespace between them. Compiling a pattern for each of a corpus' names takes longer."""
     first, *rest = name.split() or [name]
-    return re.compile(r"\s+".join(["[Tt]he" if rest and first in ("the", "The") else re.escape(first), *map(re.escape, rest)]))
+    article = bool(rest) and first in ("the", "The")
+    head = "he" if article else first
+    at = text.find(head) if head else -1
+    while at >= 0:
+        start, end = at - article, _end(text, at + len(head), rest)
+        if end and (not article or text[max(start, 0) : at] in ("t", "T")):
+            yield Span(start, end)
+            at = text.find(head, end + article)
+        else:
+            at = text.find(head, at + 1)
+
+
+def _end(text: str, at: int, words: Sequence[str]) -> int:
+    """Where `words` end that stand at `at`, each behind whitespace; 0 where they do not."""
+    for word in words:
+        begun = at
+        while text[at : at + 1].isspace():
+            at += 1
+        if at == begun or not text.startswith(word, at):
+            return 0
+        at += len(word)
+    return at
 
 
 def _goes_on(character: str) -> bool:

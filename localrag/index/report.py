@@ -1,9 +1,11 @@
 """Community → Report, bottom-up (paper, sections 3.1.5 and 3.1.6): the context of a community, then the model's report on it."""
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 
 from localrag.config import Settings
 from localrag.index.topics import Topics, title
@@ -38,13 +40,29 @@ class Sources:
     of_relationship: Mapping[str, Sequence[Quote]]
     of_entity: Mapping[str, Sequence[Quote]]
     total_chunks: int
+    leaving: Mapping[str, Sequence[int]]  # entity → the places in `relationships` of those it is the source of
+    named_in: Mapping[str, Sequence[str]]  # squeezed sentence → the entities it mentions
+    name_words: frozenset[str]  # in lower case, of all names
 
     @classmethod
     def of(cls, graph: Graph, of_relationship: Mapping[str, list[Quote]], of_entity: Mapping[str, list[Quote]], total: int) -> "Sources":
         """Relationships ordered by the combined degree of their ends, then by id (paper, section 3.1.5)."""
         entities = {e.id: e for e in graph.entities}
         ordered = sorted(graph.relationships, key=lambda r: (-entities[r.source_id].degree - entities[r.target_id].degree, r.id))
-        return cls(entities, ordered, of_relationship, of_entity, total)
+        leaving: defaultdict[str, list[int]] = defaultdict(list)
+        for place, r in enumerate(ordered):
+            leaving[r.source_id].append(place)
+        named_in: defaultdict[str, list[str]] = defaultdict(list)
+        for entity, quotes in of_entity.items():
+            for text in {squeeze(q.text) for q in quotes}:
+                named_in[text].append(entity)
+        words = frozenset(w for e in graph.entities for w in re.split(r"[\s'’]+", e.name.lower()))
+        return cls(entities, ordered, of_relationship, of_entity, total, leaving, named_in, words)
+
+    def among(self, members: Set[str]) -> list[Relationship]:
+        """The relationships between these entities, in their order."""
+        places = (place for m in members for place in self.leaving.get(m, ()) if self.relationships[place].target_id in members)
+        return [self.relationships[place] for place in sorted(places)]
 
 
 def report_context(
@@ -62,14 +80,16 @@ def report_context(
         homes = {home.get(end, -1) for end in ends}
         inside[homes.pop() if len(homes) == 1 else -1].append(element)
     replaced: list[Element] = []
-    kept = [e for e, _ in elements]
-    for n in sorted(range(len(below)), key=lambda n: (-sum(e.tokens for e in inside[n]), n)):
-        if sum(e.tokens for e in kept) + sum(e.tokens for e in replaced) <= budget:
+    gone: set[int] = set()
+    tokens = {n: sum(e.tokens for e in some) for n, some in inside.items()}
+    total = sum(tokens.values())
+    for n in sorted(range(len(below)), key=lambda n: (-tokens.get(n, 0), n)):
+        if total <= budget:
             break
-        gone = set(map(id, inside[n]))
-        kept = [e for e in kept if id(e) not in gone]
+        gone.update(map(id, inside[n]))
         replaced.append(_report_element(n, *below[n], count))
-    return _cut(replaced + kept, budget)
+        total += replaced[-1].tokens - tokens.get(n, 0)
+    return _cut(replaced + [e for e, _ in elements if id(e) not in gone], budget)
 
 
 def _cut(elements: Sequence[Element], budget: int) -> list[Element]:
@@ -96,7 +116,7 @@ def _elements(community: Community, sources: Sources, count: Callable[[str], int
             text = f"entity E{len(seen)}: {e.name} ({e.type}): {e.description}"
             found.append((Element(f"E{len(seen)}", text, count(text), tuple(sources.of_entity.get(entity_id, ())[:2])), (entity_id,)))
 
-    for n, r in enumerate(r for r in sources.relationships if r.source_id in members and r.target_id in members):
+    for n, r in enumerate(sources.among(members)):
         add_entity(r.source_id)
         add_entity(r.target_id)
         ends = f"{sources.entities[r.source_id].name} – {sources.entities[r.target_id].name}"
@@ -145,7 +165,7 @@ def extractive_report(
     return Report(
         community.id,
         key,
-        title(names, topics.words(list(pool), [e.name for e in sources.entities.values()])),
+        title(names, topics.words(list(pool), sources.name_words)),
         " ".join(texts[:2]),
         rating,
         why,
@@ -155,7 +175,8 @@ def extractive_report(
 
 def _heading(text: str, members: Sequence[Entity], sources: Sources) -> str:
     """The most connected members that a sentence mentions, by whichever of their names."""
-    named = [e.name for e in members if any(squeeze(q.text) == text for q in sources.of_entity.get(e.id, ()))][:3]
+    mentioned = set(sources.named_in.get(text, ()))
+    named = list(islice((e.name for e in members if e.id in mentioned), 3))
     return enumeration(named) or members[0].name
 
 

@@ -35,10 +35,9 @@ def resolve(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], deci
     for node, key in resolution.entity_of.items():
         of_entity[key].append(node)
     entities = tuple(_entity(key, [(node, votes[node]) for node in sorted(of_entity[key])], degree) for key in sorted(of_entity))
+    ids = {key: _entity_id(key) for key in of_entity}
     mentions = {
-        (_entity_id(key), chunk.id, chunk.start + span.start): Mention(
-            _entity_id(key), chunk.id, text, chunk.start + span.start, chunk.start + span.end
-        )
+        (ids[key], chunk.id, chunk.start + span.start): Mention(ids[key], chunk.id, text, chunk.start + span.start, chunk.start + span.end)
         for node, key in resolution.entity_of.items()
         for chunk, text, span in votes[node].places
     }
@@ -112,12 +111,15 @@ def _relationships(
 ) -> tuple[tuple[Relationship, ...], tuple[Evidence, ...]]:
     stated: defaultdict[tuple[str, str], list[tuple[str, int, str]]] = defaultdict(list)
     evidence: dict[Evidence, None] = {}
+    known: str | None = None
     for extraction, chunk, n, a, b in _related(extractions, chunks, resolution):
-        r, spans = extraction.relationships[n], chunk_sentences(chunk.text)
+        if chunk.id != known:  # the names of a chunk stand in several of its relationships
+            known, spans = chunk.id, chunk_sentences(chunk.text)
+            places = name_sentences(chunk.text, [name for r in extraction.relationships for name in (r.source, r.target)])
+        r, key = extraction.relationships[n], _relationship_id(a, b)
         stated[a, b].append((chunk.id, r.strength, r.description))
-        for first, last in nearby_pairs(name_sentences(chunk.text, [r.source, r.target])).values():
-            start, end = chunk.start + spans[first].start, chunk.start + spans[last].end
-            evidence[Evidence(_relationship_id(a, b), chunk.id, start, end)] = None
+        for first, last in nearby_pairs({name: places[name] for name in (r.source, r.target)}).values():
+            evidence[Evidence(key, chunk.id, chunk.start + spans[first].start, chunk.start + spans[last].end)] = None
     relationships = []
     for (source, target), statements in sorted(stated.items()):
         descriptions = tuple(dict.fromkeys(d for _, _, d in statements if d))

@@ -4,11 +4,10 @@ Small models invent here: asked for free titles, the embedded one put a person o
 for the demo corpus.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import islice
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from localrag.index.noise import is_noise
 from localrag.index.nouns import word_tag
@@ -22,6 +21,8 @@ class Topics:
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Weigh every word of all sentences (tf-idf); words in fewer than two or in most sentences say nothing."""
+        from sklearn.feature_extraction.text import TfidfVectorizer  # 0.7 s, which commands that only look at an index need not wait
+
         self._rows = {text: n for n, text in enumerate(texts)}
         self._words: list[str] = []
         vectorizer = TfidfVectorizer(
@@ -34,16 +35,18 @@ class Topics:
         self._words = list(vectorizer.get_feature_names_out())
         self._everywhere = np.asarray(self._matrix.mean(axis=0)).ravel()
 
-    def words(self, texts: Sequence[str], names: Sequence[str]) -> list[str]:
-        """The words that stand out in `texts`, none of them part of a name; at least two of the sentences have them."""
+    def words(self, texts: Sequence[str], taken: Set[str]) -> list[str]:
+        """The words that stand out in `texts`, none of those `taken` (by names); at least two of the sentences have them."""
         rows = [self._rows[t] for t in texts if t in self._rows]
         if not self._words or not rows:
             return []
         part = self._matrix[rows]
-        gain = np.asarray(part.mean(axis=0)).ravel() - self._everywhere
+        columns = np.unique(part.indices)  # the others do not stand out
+        part = part[:, columns]
+        gain = np.asarray(part.mean(axis=0)).ravel() - self._everywhere[columns]
         often = np.asarray((part > 0).sum(axis=0)).ravel() >= min(2, len(rows))
-        taken = {w for n in names for w in n.lower().replace("'", " ").replace("’", " ").split()}
-        found = (self._words[i] for i in np.argsort(-gain, kind="stable") if often[i] and gain[i] > 0 and self._words[i] not in taken)
+        ranked = (self._words[columns[i]] for i in np.argsort(-gain, kind="stable") if often[i] and gain[i] > 0)
+        found = (word for word in ranked if word not in taken)
         return list(islice(filter(_names_something, found), WORDS))
 
 

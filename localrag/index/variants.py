@@ -60,10 +60,12 @@ def resolve_names(names: Sequence[Name], acronyms: Mapping[Node, str], decisions
     documents: defaultdict[str, dict[str, Name]] = defaultdict(dict)
     for name in names:
         documents[name.document][name.key] = name
+    short: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for (document, key), long in acronyms.items():
+        short[document][key] = long
     target: dict[Node, Target] = {}
     for document, own in documents.items():
-        short = {key: long for (where, key), long in acronyms.items() if where == document}
-        target |= {(document, key): found for key, found in _targets(own, short, one_document=True).items()}
+        target |= {(document, key): found for key, found in _targets(own, short[document], one_document=True).items()}
     corpus = _most_frequent(names)
     everywhere = _targets(corpus, {})
     for document, own in documents.items():
@@ -121,7 +123,8 @@ class _Lookup:
     """The names of one document by what the rules look for."""
 
     def __init__(self, names: Mapping[str, Name]) -> None:
-        self.by_last: defaultdict[str, list[str]] = defaultdict(list)
+        self.by_surname: defaultdict[str, list[str]] = defaultdict(list)  # every proper end: Anna Maria Holm by Maria Holm and by Holm
+        self.by_ends: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # given name or its initial, and surname
         self.by_first: defaultdict[str, list[str]] = defaultdict(list)
         self.by_initials: defaultdict[str, list[str]] = defaultdict(list)
         self.by_company: defaultdict[str, list[str]] = defaultdict(list)
@@ -136,7 +139,11 @@ class _Lookup:
                 self.by_end[key.rsplit(" ", 1)[1]].append(key)
                 self.by_joined[key.replace(" ", "")].append(key)
                 if is_person(name) and FEMALE.isdisjoint(key.split()[:1]):
-                    self.by_last[words[-1]].append(key)
+                    parts = key.split()
+                    for n in range(1, len(parts)):
+                        self.by_surname[" ".join(parts[n:])].append(key)
+                    for given in {words[0], words[0][0]}:
+                        self.by_ends[given, words[-1]].append(key)
                     self.by_first[words[0]].append(key)
 
 
@@ -193,7 +200,7 @@ def _person_options(name: Name, names: Mapping[str, Name], lookup: _Lookup) -> R
     if name.type not in ("place", "organization"):
         if len(words) > 2 and _is_word(words[0]) and " ".join(words[1:]) in names and "of" not in words:
             yield "title", 0.95, [" ".join(words[1:])]  # Skipper Hugh Dunmore
-        yield "surname", 0.95, [o for o in lookup.by_last[core.split()[-1]] if _is_surname(core, o)]
+        yield "surname", 0.95, [o for o in lookup.by_surname.get(core, ()) if _is_surname(core, o)]
         if core == key and len(words) == 1 and not _is_word(key):
             yield "given name", 0.9, lookup.by_first[key]
     if is_person(name) and len(words) > 1 and words[0] in EPITHETS:
@@ -217,9 +224,10 @@ def _is_surname(core: str, full: str) -> bool:
 def _fuller(core: str, lookup: _Lookup) -> list[str]:
     """Names of the same surname whose given names the words or initials of `core` abbreviate: J. Holm, George W. Bush."""
     words = core.split()
+    some = lookup.by_ends.get((words[0], words[-1]), ()) if len(words) > 1 else lookup.by_surname.get(core, ())
     return [
         o
-        for o in lookup.by_last[words[-1]]
+        for o in some
         if without_titles(o) != core
         and len("".join(without_titles(o).split())) > len("".join(words))
         and _abbreviates(words[:-1], without_titles(o).split()[:-1])

@@ -18,11 +18,16 @@ def zipped(entries):
 
 def pdf(*pages, title=""):
     """A PDF whose pages are lists of lines; `- ` at a line's end is a hyphen that divides a word."""
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>", "", "<< /Type /Font /Subtype /Type1 /BaseFont /Courier >>", f"<< /Title ({title}) >>"]
+    shown = (" ".join(f"({line.replace('(', '').replace(')', '')}) Tj 0 -14 Td" for line in lines) for lines in pages)
+    return pdf_of([f"BT /F1 12 Tf 50 700 Td {lines} ET" for lines in shown], title=title)
+
+
+def pdf_of(streams, *, title=""):
+    """A PDF of pages drawn by these instructions; /F1 is Courier."""
+    font = "<< /Type /Font /Subtype /Type1 /BaseFont /Courier /Encoding /WinAnsiEncoding >>"
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", "", font, f"<< /Title ({title}) >>"]
     kids = []
-    for lines in pages:
-        shown = " ".join(f"({line.replace('(', '').replace(')', '')}) Tj 0 -14 Td" for line in lines)
-        stream = f"BT /F1 12 Tf 50 700 Td {shown} ET"
+    for stream in streams:
         kids.append(f"{len(objects) + 1} 0 R")
         objects += [
             "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F1 3 0 R >> >>"
@@ -33,7 +38,7 @@ def pdf(*pages, title=""):
     body, places = b"%PDF-1.4\n", []
     for n, text in enumerate(objects, 1):
         places.append(len(body))
-        body += f"{n} 0 obj\n{text}\nendobj\n".encode("latin-1")
+        body += f"{n} 0 obj\n{text}\nendobj\n".encode("cp1252", "replace")
     table = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n" + "".join(f"{p:010} 00000 n \n" for p in places)
     return body + f"{table}trailer << /Size {len(objects) + 1} /Root 1 0 R /Info 4 0 R >>\nstartxref\n{len(body)}\n%%EOF\n".encode()
 
