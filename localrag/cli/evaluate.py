@@ -1,4 +1,4 @@
-"""`localrag eval extraction`, `eval retrieval` and `eval qa`."""
+"""`localrag eval extraction`, `eval retrieval`, `eval qa`, `eval answers` and `eval report`."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from localrag.cli.index import DeterministicOption, EngineOption, ModelOption, RerankerOption, engine_options
+from localrag.cli.index import DeterministicOption, EngineOption, IndexOption, ModelOption, RerankerOption, engine_options
 
 eval_app = typer.Typer(no_args_is_help=True, help="Measure localrag against texts that people annotated.")
 
@@ -111,3 +111,65 @@ def qa_command(
         sys.stdout.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     else:
         print_rows(rows)
+
+
+@eval_app.command("answers")
+def answers_command(
+    about: Annotated[str, typer.Option("--about", help="One paragraph on the documents; else the titles of the coarsest reports.")] = "",
+    users: Annotated[int, typer.Option("--users", "-n", min=1, max=8, help="N users, N tasks each, N questions each.")] = 5,
+    questions: Annotated[Path | None, typer.Option("--questions", metavar="FILE", help="Your own questions, one a line.")] = None,
+    condition: Annotated[
+        list[str] | None, typer.Option("--condition", help="C0 to C3, TS, SS, mix, local, drift; else all; may be given several times.")
+    ] = None,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="How often every verdict is given, in both orders.")] = 2,
+    samples: Annotated[int, typer.Option("--samples", min=0, help="How often written answers are drawn anew, for their agreement.")] = 2,
+    style: Annotated[str, typer.Option("--style", help="extractive or abstractive; else what suits the model.")] = "",
+    response_type: Annotated[str, typer.Option("--response-type", help='The form of the answers, such as "multiple paragraphs".')] = "",
+    seed: Annotated[int, typer.Option("--seed", help="Shuffles the reports of C0 to C3.")] = 0,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Everything is kept here; the same command goes on.")] = Path(
+        "localrag-study"
+    ),
+    index: IndexOption = None,
+    model: ModelOption = None,
+    judge: Annotated[
+        str | None, typer.Option("--judge", metavar="NAME|PATH", help="The model that judges; else the one that answers.")
+    ] = None,
+    engine: EngineOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Compare ways to answer on your own documents, as the paper does: questions, answers, verdicts, a report to look at."""
+    from localrag.cli.display import say
+    from localrag.eval.conditions import NAMES
+    from localrag.eval.study import Plan, run_study
+    from localrag.query import Options
+
+    options = Options(style=style, response_type=response_type, seed=seed)
+    chosen = engine_options(engine, quiet=as_json)
+    plan = Plan(about, users, questions, tuple(condition or NAMES), repeats, samples, options, model, judge, chosen)
+    asyncio.run(run_study(index, out, plan, (lambda _: None) if as_json else say))
+    _show_study(out, as_json=as_json)
+
+
+@eval_app.command("report")
+def report_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of localrag eval answers.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Show a comparison as it stands and write its report anew; no model is asked."""
+    _show_study(folder, as_json=as_json)
+
+
+def _show_study(folder: Path, *, as_json: bool) -> None:
+    from localrag.cli.study import print_study
+    from localrag.engine.embedder import open_embedder
+    from localrag.eval.page import write_page
+    from localrag.eval.results import results
+    from localrag.models import find_embedder
+
+    found = results(folder, lambda: open_embedder(find_embedder(None)).embed)
+    page = write_page(folder, found)
+    (folder / "results.json").write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
+    if as_json:
+        sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+    else:
+        print_study(found, page)

@@ -1,9 +1,8 @@
 """`localrag eval qa`: answers to questions with gold answers, mode by mode, beside the model's own knowledge; it goes on after a stop."""
 
-import json
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
 from localrag.eval.answer_scores import evidence_recall, exact_match, plain, rouge, word_f1
 from localrag.eval.qa_sets import Gold, GoldQuestion
+from localrag.eval.rows import appending, read_rows
 from localrag.index.pipeline import build_index
 from localrag.llm import seconds_since
 from localrag.llm.grammar import line
@@ -51,34 +51,16 @@ async def evaluate_answers(sets: Sequence[Gold], setup: Setup, folder: Path, tel
         raise UsageError(f"There is no mode {unknown[0]!r}.", f"Modes: {', '.join((*MODES, 'auto', CLOSED))}")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "answers.jsonl"
-    done = {_key(row): row for row in _kept(file)}
+    done = {_key(row): row for row in read_rows(file) if "setup" in row}
     rows = []
-    with file.open("a", encoding="utf-8") as f:
-        if not _ends_with_a_line(file):
-            f.write("\n")
+    with appending(file) as append:
         for n, gold in enumerate(sets):
             tell(f"{gold.name} ({n + 1} of {len(sets)}): {len(gold.questions)} questions")
             async for row in _one_set(gold, setup, folder.resolve(), done):
                 if _key(row) not in done:
-                    f.write(json.dumps(row, ensure_ascii=False) + "\n")
-                    f.flush()
+                    append(row)
                 rows.append(row)
     return rows
-
-
-def _kept(file: Path) -> Iterator[dict[str, Any]]:
-    """The rows of an earlier run; a last line torn by a crash is left out."""
-    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            row = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and "setup" in row:
-            yield row
-
-
-def _ends_with_a_line(file: Path) -> bool:
-    return file.read_bytes()[-1:] in (b"", b"\n")
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:

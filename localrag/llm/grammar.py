@@ -67,18 +67,29 @@ def line(max_characters: int) -> Grammar:
     )
 
 
-def question_lines(most: int) -> Grammar:
-    """Exactly `most` lines of one question each, none twice."""
+def question_lines(most: int, asked: Sequence[str] = ()) -> Grammar:
+    """Exactly `most` lines of one question each, none twice and none of those `asked` already."""
+    return _distinct_lines("questions", most, most, r"[^\s\-*#][^\n*#]{8,140}[?？]", asked)
 
+
+def short_lines(least: int, most: int, longest: int) -> Grammar:
+    """`least` to `most` lines of free text of at most so many characters, none twice; no markup."""
+    return _distinct_lines("short", least, most, rf"[^\s\-*#\"][^\n*#\"]{{3,{longest - 2}}}[^\s*#\":,]", ())
+
+
+def _distinct_lines(kind: str, least: int, most: int, pattern: str, known: Sequence[str]) -> Grammar:
     def following(text: str) -> str | None:
         seen = text.split("\n")[:-1]
         if len(seen) >= most:
             return None
-        unseen = f" & ~({' | '.join(map(quoted, seen))})" if seen else ""
-        return f'start: ASKED "\\n"\nASKED: /[^\\s\\-*#][^\\n*#]{{8,140}}[?？]/{unseen}'
+        left_out = [*known, *seen]
+        unseen = f" & ~({' | '.join(map(quoted, left_out))})" if left_out else ""
+        return f'start: (LINE "\\n"){"?" if len(seen) >= least else ""}\nLINE: /{pattern}/{unseen}'
 
-    schema = object_schema(items={"type": "array", "items": {"type": "string", "maxLength": 150}, "minItems": most, "maxItems": most})
-    return Grammar(content_id("questions", most), following, schema, lambda value: [row.strip() + "\n" for row in value["items"]])
+    schema = object_schema(items={"type": "array", "items": {"type": "string", "maxLength": 150}, "minItems": least, "maxItems": most})
+    return Grammar(
+        content_id(kind, least, most, pattern, *known), following, schema, lambda value: [r.strip() + "\n" for r in value["items"]]
+    )
 
 
 def word_lines(*, most: int) -> Grammar:

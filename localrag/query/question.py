@@ -50,6 +50,7 @@ class Options:
     response_type: str = ""
     context_only: bool = False
     conversation: int | None = None  # its number, to go on with it
+    temperature: float = 0.0  # of what the model writes; `seed` decides what is drawn
 
 
 @dataclass(frozen=True, slots=True)

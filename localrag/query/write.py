@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from localrag.engine.sampler import Grammar
+from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.errors import ContextTooSmall
 from localrag.llm import PERSON
 from localrag.llm.grammar import cited_lines
@@ -29,9 +29,12 @@ async def call(
     if not question.budget.take():
         return None
     on_text = question.on_text if streams else None
+    sampling = Sampling(question.options.temperature, seed=question.options.seed) if question.options.temperature else GREEDY
     try:
         async with question.budget.timeout():
-            reply = await project.model.ask(task, messages, max_tokens=max_tokens, grammar=grammar, priority=PERSON, on_text=on_text)
+            reply = await project.model.ask(
+                task, messages, max_tokens=max_tokens, grammar=grammar, sampling=sampling, priority=PERSON, on_text=on_text
+            )
     except TimeoutError:
         question.budget.stopped = True
         return None

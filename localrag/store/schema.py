@@ -240,6 +240,12 @@ def _migrate_alone(db: Database, path: Path) -> None:
 def back_up(db: Database, path: Path, label: str) -> Path:
     """Copy the database to `index.db.before-<label>` beside it, as it is at this moment; returns the copy's path."""
     target = path.with_name(f"{FILE_NAME}.before-{label}")
+    copy_database(db, target)
+    return target
+
+
+def copy_database(db: Database, target: Path) -> None:
+    """Copy the database, as it is at this moment, to a file that appears whole or not at all."""
     part = private_file(target.with_name(f"{target.name}.part"))
     try:
         copy = sqlite3.connect(part)
@@ -250,7 +256,6 @@ def back_up(db: Database, path: Path, label: str) -> Path:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-    return target
 
 
 @contextmanager

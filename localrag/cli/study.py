@@ -1,0 +1,55 @@
+"""How a comparison of answers is printed."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from localrag.cli.display import out, print_rows, say
+from localrag.eval.judge import CRITERIA
+from localrag.eval.plots import mean_rates
+
+
+def print_study(found: dict[str, Any], page: Path) -> None:
+    """What each condition reads and reaches, the win rates, the judge, and where the report is."""
+    shown = [c for c in found["conditions"] if not c["same_as"]]
+    rates = mean_rates(found["wins"], [c["name"] for c in shown])
+    print_rows([_row(c) | {k: rates[c["name"]][k] for k in CRITERIA} for c in shown])
+    out.print("[dim]Under the four criteria: the mean win rate against the others, in percent.[/dim]\n")
+    _print_wins(found["wins"])
+    judge = found["judge"]
+    out.print(
+        f"Judge {escape(str(found['study'].get('judge', '–')))}: {judge['verdicts']} verdicts, {judge['failed']} failed, "
+        f"{_percent(judge['ties'])} ties, {_percent(judge['first'])} of its choices the answer shown first, "
+        f"{_percent(judge['consistent'])} stay when the answers change places, {_percent(judge['agrees'])} when asked again."
+    )
+    for line in found["warnings"]:
+        out.print(f"[yellow]![/yellow] {escape(line)}")
+    say(f"Report: {page}")
+
+
+def _row(condition: dict[str, Any]) -> dict[str, Any]:
+    names = ("units", "context_tokens", "statements", "supported", "agreement", "calls", "tokens", "seconds", "answered")
+    return {"condition": condition["name"]} | {n: condition[n] for n in names}
+
+
+def _print_wins(wins: list[dict[str, Any]]) -> None:
+    table = Table("", *CRITERIA, box=None, pad_edge=False, header_style="dim")
+    pairs = list(dict.fromkeys((w["a"], w["b"]) for w in wins))
+    for a, b in pairs:
+        table.add_row(f"{a} beats {b}", *(_rate(w) for w in wins if (w["a"], w["b"]) == (a, b)))
+    Console(highlight=False, width=max(out.width, 120)).print(table)
+    out.print("[dim]Percent, a tie counts half; 95 % intervals over questions; * significant after Holm's correction.[/dim]\n")
+
+
+def _rate(win: dict[str, Any]) -> str:
+    if win["rate"] is None:
+        return "–"
+    bounds = "" if win["low"] is None else f" ({win['low']:.0f}–{win['high']:.0f})"
+    return f"{win['rate']:.0f}{'*' if win['p'] is not None and win['p'] < 0.05 else ''}{bounds}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f} %"

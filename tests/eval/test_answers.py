@@ -1,0 +1,286 @@
+"""`localrag eval answers`: verdicts to win rates by worked examples, and the whole protocol with the embedded model."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from localrag.engine.embedder import open_embedder
+from localrag.eval.activities import Asked, load_questions
+from localrag.eval.judge import CRITERIA, key_of, pairings
+from localrag.eval.page import write_page
+from localrag.eval.results import results
+from localrag.eval.rows import appending, read_rows
+from localrag.eval.statements import agreement, clusters, sentences_of
+from localrag.eval.wins import judge_figures, scores, warnings_about, win_rates
+from localrag.models import find_embedder
+from tests.conftest import run_localrag
+
+QUESTIONS = [f"q{n}" for n in range(8)]
+
+
+def judged(choose, *, repeats=1, names=("C0", "SS"), questions=QUESTIONS):
+    """Rows of verdicts of a judge that chooses by `choose(pairing)` → the winner, or an error."""
+    rows = []
+    for q in questions:
+        for p in pairings(Asked("", "", q), names, repeats):
+            said = choose(p)
+            told = {"error": "cut off"} if said == "error" else {"winner": said, "reason": "so"}
+            rows.append(dict(zip(("question", "first", "second", "criterion", "repeat", "judge"), p.key("j"), strict=True)) | told)
+    return rows
+
+
+def rate_of(rows, repeats=1, asked=None):
+    asked = asked or sorted({r["question"] for r in rows})
+    return win_rates(rows, ["C0", "SS"], asked, repeats)[0]
+
+
+def test_a_win_in_both_orders_is_a_hundred_and_a_tie_is_fifty():
+    """A win in both orders counts 100, a loss 0, a tie 50; the rate is the mean over questions."""
+    won = iter(["C0"] * 8 + ["SS"] * 8 + ["tie"] * 8)
+    rows = judged(lambda _: next(won), questions=["a", "b", "c"])
+
+    assert list(scores([r for r in rows if r["criterion"] == "diversity"], "C0").values()) == [1.0, 0.0, 0.5]
+    assert rate_of(rows).rate == 50.0
+
+
+def test_a_judge_that_always_says_the_first_decides_nothing():
+    """A judge that always takes the first answer gives 50 everywhere, is reported with 100 % of first choices, and is warned about."""
+    rows = judged(lambda p: p.first)
+    judge = judge_figures(rows)
+
+    assert all(r.rate == 50.0 and r.p == 1.0 for r in win_rates(rows, ["C0", "SS"], sorted({r["question"] for r in rows}), 1))
+    assert (judge.first, judge.consistent) == (100.0, 0.0)
+    assert any("100 %" in line and "nothing" in line for line in warnings_about(judge))
+
+
+def test_a_fair_judge_is_not_warned_about():
+    """A judge that always prefers one condition has no bias of place: half of its choices stand first, all stay when turned."""
+    judge = judge_figures(judged(lambda _: "C0", repeats=2))
+
+    assert (judge.first, judge.consistent, judge.agrees, judge.ties) == (50.0, 100.0, 100.0, 0.0)
+    assert warnings_about(judge) == []
+
+
+def test_failures_and_gaps_are_counted_and_count_for_no_one():
+    """Where one order failed the repeat does not count; failed and missing verdicts stand beside the rate."""
+    rows = judged(lambda p: "error" if p.question.text in "q0q1q2q3" and p.first == "C0" else "SS")
+    asked = [*sorted({r["question"] for r in rows}), "never judged"]
+    rate = rate_of(rows, asked=asked)
+
+    assert (rate.rate, rate.questions, rate.failed, rate.missing) == (0.0, 4, 4, 2)
+    assert any("16 of 64" in line for line in warnings_about(judge_figures(rows)))
+
+
+def test_identical_answers_are_no_choice_of_the_judge():
+    """A tie of identical answers counts for the win rate but not for the judge."""
+    rows = [r | {"same": True} for r in judged(lambda _: "tie")]
+
+    assert rate_of(rows).rate == 50.0
+    assert judge_figures(rows).ties is None
+
+
+def test_significance_is_corrected_for_all_comparisons():
+    """Holm: the smallest p is multiplied by their number, and corrected p-values never fall along the order of the raw ones."""
+    rng = random.Random(0)
+    rows = judged(lambda p: p.first if rng.random() < 0.4 else max(p.first, p.second), names=("C0", "C1", "SS"))
+    found = win_rates(rows, ["C0", "C1", "SS"], sorted({r["question"] for r in rows}), 1)
+    from scipy.stats import wilcoxon
+
+    def raw(rate):
+        values = list(
+            scores([r for r in rows if r["criterion"] == rate.criterion and {r["first"], r["second"]} == {rate.a, rate.b}], rate.a).values()
+        )
+        return wilcoxon(np.array(values) - 0.5, zero_method="zsplit").pvalue if any(v != 0.5 for v in values) else 1.0
+
+    order = sorted(found, key=raw)
+    assert order[0].p == pytest.approx(min(1.0, len(found) * raw(order[0])))
+    assert [r.p for r in order] == sorted(r.p for r in order)
+    assert all(r.p >= raw(r) for r in found)
+
+
+def test_intervals_hold_the_rate_and_need_two_questions():
+    """The interval holds the rate and lies within 0 to 100; a single question has none."""
+    won = iter([c for n in range(8) for c in (["C0"] * 8 if n % 2 else ["SS"] * 8)])
+    several, one = rate_of(judged(lambda _: next(won))), rate_of(judged(lambda _: "C0", questions=["a"]))
+
+    assert 0 <= several.low <= several.rate <= several.high <= 100
+    assert (one.rate, one.low, one.high, one.p) == (100.0, None, None, None)
+
+
+def test_statements_that_say_the_same_are_one_cluster():
+    """Statements of one wording are one cluster at every threshold, unlike ones are their own."""
+    assert clusters(["The boatyard was sold.", "The boatyard was sold."]) == (1, 1, 1, 1)
+    assert clusters(["The boatyard was sold.", "Herring prices fell again in winter."]) == (2, 2, 2, 2)
+    assert (clusters([]), clusters(["One."])) == ((0, 0, 0, 0), (1, 1, 1, 1))
+
+
+def test_sentences_of_an_answer_are_counted_once_without_titles_and_numbers():
+    """Titles and citation numbers are no sentences, and one said twice is one."""
+    assert sentences_of("**The wreck**\nThe ship sank. [1]\n\n**Blame**\nThe ship sank. [2]\n\nNobody was blamed. [unsupported]") == [
+        "The ship sank.",
+        "Nobody was blamed.",
+    ]
+
+
+def test_agreement_is_the_share_of_sentences_that_other_answers_support():
+    """Two sentences of which answers drawn anew repeat one: a half; nothing drawn: not measured."""
+    embedder = open_embedder(find_embedder(None))
+    said = "The boatyard was sold in 1953. Herring is a fish of the cold northern seas."
+
+    assert agreement(said, ["In 1953 the boatyard was sold."], embedder.embed) == 0.5
+    assert agreement(said, [], embedder.embed) is None
+
+
+def test_questions_may_be_written_by_hand(tmp_path):
+    """A text with one question a line is enough; a question given twice is asked once."""
+    (tmp_path / "q.txt").write_text("What happened?\n\nWho was blamed?\nWhat happened?\n")
+
+    assert [q.text for q in load_questions(tmp_path / "q.txt")] == ["What happened?", "Who was blamed?"]
+
+
+def test_a_line_torn_by_a_crash_is_left_out(tmp_path):
+    """A half-written last line is no row, and the next row stands on a line of its own."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"a": 1}\n{"a": ')
+    with appending(file) as append:
+        append({"a": 2})
+
+    assert read_rows(file) == [{"a": 1}, {"a": 2}]
+
+
+def study(folder, rows, *, answers):
+    """A study's folder as an interrupted run leaves it, with verdicts and answers written by hand."""
+    folder.mkdir(exist_ok=True)
+    shape = {"mode": "global", "level": 0, "same_as": "", "units": 3, "context_tokens": 300}
+    conditions = [shape | {"name": "C0"}, shape | {"name": "SS", "mode": "ss", "level": None, "context_tokens": 900}]
+    about = {"model": "m", "judge": "j", "style": "extractive", "repeats": 1, "samples": 0, "documents": 1, "conditions": conditions}
+    (folder / "study.json").write_text(json.dumps(about))
+    (folder / "questions.json").write_text(json.dumps(["What <b>happened</b>?"]))
+    given = {"answer": "It sank. [1]", "note": "", "sources": [], "sentences": 1, "supported": 1, "calls": 0, "tokens": 0, "seconds": 0.1}
+    asked = Asked("", "", "What <b>happened</b>?").id
+    with appending(folder / "answers.jsonl") as append:
+        for name in answers:
+            append({"question": asked, "condition": name, "sample": 0, "mode": {"C0": "global", "SS": "ss"}[name]} | given)
+    with appending(folder / "verdicts.jsonl") as append:
+        for row in rows:
+            append(row)
+    return folder
+
+
+def test_missing_answers_and_verdicts_are_reported_not_guessed(tmp_path):
+    """A study with a missing answer has no win rate for it, and says what is missing."""
+    found = results(study(tmp_path / "s", [], answers=["C0"]), lambda: pytest.fail("no answers were drawn anew"))
+
+    assert [c["missing"] for c in found["conditions"]] == [0, 1]
+    assert all(w["rate"] is None and w["missing"] == 2 for w in found["wins"])
+    assert any(line.startswith("SS: of 1 answers 1 are missing") for line in found["warnings"])
+    assert any("8 of 8 verdicts are missing" in line for line in found["warnings"])
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_shows_no_markup_of_texts(tmp_path):
+    """The page holds its figures itself, refers to nothing outside, and shows texts as they are."""
+    rows = judged(lambda _: "C0", questions=["What <b>happened</b>?"])
+    folder = study(tmp_path / "s", rows, answers=["C0", "SS"])
+    page = write_page(folder, results(folder, lambda: None)).read_text()
+
+    assert (
+        page.count("<svg") == 1
+        and page.count('class="heat"') == 4
+        and "What &lt;b&gt;happened&lt;/b&gt;?" in page
+        and "<b>happened" not in page
+    )
+    assert not [part for part in ('src="', "<script", "url(http", "@import") if part in page]
+    assert {f.suffix for f in (folder / "plots").iterdir()} == {".png", ".svg"}
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium on this machine")
+def test_the_page_opens_in_a_browser_without_a_network(tmp_path):
+    """Headless Chromium, cut off from every name and address, renders the heat maps, both figures and the answers."""
+    rows = judged(lambda p: p.second, questions=["What <b>happened</b>?"])
+    folder = study(tmp_path / "s", rows, answers=["C0", "SS"])
+    page = write_page(folder, results(folder, lambda: None))
+    dom = opened(page, tmp_path)
+
+    assert dom.count("<svg") == 1 and dom.count('class="heat"') == len(CRITERIA)
+    assert "It sank." in dom and "The judge chose the answer shown second" in dom
+    assert (tmp_path / "shot.png").stat().st_size > 20_000
+
+
+def opened(page, folder):
+    """The document as headless Chromium has it after loading a file, with a picture of it in `folder`/shot.png."""
+    quiet = ["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+    quiet += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={folder / 'browser'}", "--window-size=1200,1600"]
+    chromium = [shutil.which("chromium"), "--headless", "--no-sandbox", *quiet]
+    subprocess.run([*chromium, f"--screenshot={folder / 'shot.png'}", page.as_uri()], check=True, capture_output=True, timeout=120)
+    return subprocess.run([*chromium, "--dump-dom", page.as_uri()], check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def test_verdicts_of_one_run_are_not_asked_again():
+    """Every verdict has a key of its own: both orders, every criterion, every repeat."""
+    rows = judged(lambda _: "tie", repeats=3, names=("C0", "C1", "SS"), questions=["a"])
+
+    assert len({key_of(r) for r in rows}) == len(rows) == 3 * 3 * 2 * 4
+
+
+ASKED = ["eval", "answers", "-n", "1", "--condition", "C0", "--condition", "SS", "--condition", "C3", "--repeats", "2", "--json"]
+
+
+def test_the_whole_protocol_runs_with_the_embedded_model(plain_town, tmp_path):
+    """One user, one task, one question: made, answered, judged in both orders twice, reported; asked again, no model is needed."""
+    first = run_localrag(*ASKED, "--index", str(plain_town), "--out", "study", cwd=tmp_path)
+    found = json.loads(first.stdout)
+    again = run_localrag("eval", "report", "study", "--json", cwd=tmp_path)
+
+    names = [c["name"] for c in found["conditions"] if not c["same_as"]]
+    pairs = len(names) * (len(names) - 1) // 2
+    assert found["judge"]["verdicts"] == pairs * 2 * 2 * 4 and found["judge"]["first"] is not None
+    assert all(c["answered"] == 1 and c["supported"] == 100 for c in found["conditions"] if not c["same_as"])
+    assert json.loads(again.stdout) == found
+    assert (tmp_path / "study" / "report.html").exists()
+    assert "No question was asked" in run_localrag("logs", cwd=plain_town).stdout
+
+
+def test_a_study_is_held_to_one_way_of_answering(plain_town, tmp_path):
+    """The same folder with another style is refused, naming what it was begun with."""
+    asked = ["eval", "answers", "--condition", "SS", "--questions", "q.txt", "--index", str(plain_town), "--out", "study"]
+    (tmp_path / "q.txt").write_text("What happened?\n")
+    assert run_localrag(*asked, cwd=tmp_path).returncode == 0
+    refused = run_localrag(*asked, "--style", "abstractive", cwd=tmp_path)
+
+    assert refused.returncode == 2 and "style extractive" in refused.stderr and "--out" in refused.stderr
+
+
+def test_an_unknown_condition_or_an_empty_file_is_named(plain_town, tmp_path):
+    """An unknown condition, a file without questions and a folder without a study are named, with what to do."""
+    (tmp_path / "q.txt").write_text("\n")
+    common = ["eval", "answers", "--index", str(plain_town), "--out", "study"]
+    for given, named in ((["--condition", "C9"], "C9"), (["--condition", "SS", "--questions", "q.txt"], "q.txt")):
+        refused = run_localrag(*common, *given, cwd=tmp_path)
+        assert refused.returncode == 2 and named in refused.stderr
+    assert "There is no study" in run_localrag("eval", "report", ".", cwd=tmp_path).stderr
+
+
+@pytest.mark.slow
+def test_a_study_that_was_killed_goes_on(plain_town, tmp_path):
+    """Killed among its verdicts, the same command keeps what there is and gives every other verdict once."""
+    command = [sys.executable, "-m", "localrag", *ASKED, "--index", str(plain_town), "--out", "study"]
+    file = tmp_path / "study" / "verdicts.jsonl"
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
+    deadline = time.monotonic() + 300
+    while len(read_rows(file)) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    before = read_rows(file)
+    found = json.loads(run_localrag(*ASKED, "--index", str(plain_town), "--out", "study", cwd=tmp_path).stdout)
+    rows = read_rows(file)
+
+    assert rows[: len(before)] == before and len({key_of(r) for r in rows}) == len(rows) == found["judge"]["verdicts"]
+    assert not any("missing" in line for line in found["warnings"])
