@@ -1,9 +1,8 @@
 """Which of two answers is better: a model's verdicts by the paper's four criteria, in both orders (paper, section 4.1.3)."""
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from localrag.engine.sampler import GREEDY, Sampling
 from localrag.errors import LocalragError
@@ -45,19 +44,24 @@ def key_of(row: Row) -> tuple[str | int, ...]:
 
 
 def pairings(question: Asked, names: Sequence[str], repeats: int) -> Iterator[Pairing]:
-    """Every two conditions in both orders by every criterion, `repeats` times; what shares most of its text stands together."""
-    for repeat in range(repeats):
-        for a, b in combinations(names, 2):
-            for first, second in ((a, b), (b, a)):
+    """Every two conditions in both orders by every criterion, `repeats` times; prompts that share most of their text stand together."""
+    for first in names:
+        for second in (n for n in names if n != first):
+            for repeat in range(repeats):
                 for criterion in CRITERIA:
                     yield Pairing(question, first, second, criterion, repeat)
 
 
-async def verdicts(wanted: Sequence[Pairing], answers: dict[str, str], model: Model) -> AsyncIterator[Row]:
-    """A row for every pairing, TOGETHER at a time; `answers` are those to its question by condition. A failure is a row with its error."""
-    for n in range(0, len(wanted), TOGETHER):
-        for row in await in_window((_verdict(p, answers, model) for p in wanted[n : n + TOGETHER]), TOGETHER):
-            yield row
+async def give_verdicts(wanted: Sequence[Pairing], answers: dict[str, str], model: Model, keep: Callable[[Row], None]) -> None:
+    """Hand `keep` a row for every pairing as it is known; `answers` are those to its question by condition.
+
+    A failure is a row with its error.
+    """
+
+    async def one(pairing: Pairing) -> None:
+        keep(await _verdict(pairing, answers, model))
+
+    await in_window((one(p) for p in wanted), TOGETHER)
 
 
 async def _verdict(pairing: Pairing, answers: dict[str, str], model: Model) -> Row:

@@ -17,11 +17,13 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.eval.activities import Asked, load_questions, make_questions, save_questions
 from localrag.eval.conditions import Condition, answer_row, conditions, context_of
-from localrag.eval.judge import key_of, pairings, verdicts
+from localrag.eval.frames import framed_questions
+from localrag.eval.judge import give_verdicts, key_of, pairings
 from localrag.eval.rows import Row, appending, read_rows
 from localrag.eval.statements import statements_row
 from localrag.llm import Model
 from localrag.llm.domain import FILE_NAME as DOMAIN_FILE
+from localrag.llm.grammar import THING
 from localrag.llm.project import Project, choose_style
 from localrag.models import find_chat_model
 from localrag.project import find_index, open_for_questions
@@ -31,6 +33,7 @@ from localrag.store.schema import FILE_NAME, copy_database, open_index, writer_l
 from localrag.text import enumeration
 
 Tell = Callable[[str], None]
+SUBJECTS = 40  # entities that questions may be about, the most connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +121,13 @@ async def _questions(folder: Path, plan: Plan, project: Project, tell: Tell) -> 
         return given
     if not file.exists():
         about = plan.about or project.settings.domain.about or _described_by_reports(project)
-        tell(f"Making {plan.users**3} questions: {plan.users} users, {plan.users} tasks each, {plan.users} questions each")
-        save_questions(file, about, project.model.file.name, await make_questions(about, plan.users, project.model))
+        if await project.model.is_small():
+            tell("Questions are made from frames: the model is too small to write them")
+            named = sorted((e for e in graph.entities(project.db) if e.type != THING), key=lambda e: (-e.degree, e.name))
+            save_questions(file, about, "frames", framed_questions(plan.users, [e.name for e in named[:SUBJECTS]]))
+        else:
+            tell(f"Making {plan.users**3} questions: {plan.users} users, {plan.users} tasks each, {plan.users} questions each")
+            save_questions(file, about, project.model.file.name, await make_questions(about, plan.users, project.model))
     return load_questions(file)
 
 
@@ -172,8 +180,7 @@ async def _judge(folder: Path, found: Sequence[Condition], questions: Sequence[A
             answers = {c.name: given[question.id, c.name]["answer"] for c in found if (question.id, c.name) in given}
             wanted = [p for p in pairings(question, list(answers), repeats) if p.key(judge.file.name) not in done]
             tell(f"Judging question {n} of {len(questions)}: {len(wanted)} verdicts")
-            async for row in verdicts(wanted, answers, judge):
-                append(row)
+            await give_verdicts(wanted, answers, judge, append)
 
 
 def answers_of(folder: Path, questions: Iterable[Asked], sample: int = 0) -> dict[tuple[str, str], Row]:

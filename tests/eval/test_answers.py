@@ -13,6 +13,7 @@ import pytest
 
 from localrag.engine.embedder import open_embedder
 from localrag.eval.activities import Asked, load_questions
+from localrag.eval.frames import framed_questions
 from localrag.eval.judge import CRITERIA, key_of, pairings
 from localrag.eval.page import write_page
 from localrag.eval.results import results
@@ -284,3 +285,13 @@ def test_a_study_that_was_killed_goes_on(plain_town, tmp_path):
 
     assert rows[: len(before)] == before and len({key_of(r) for r in rows}) == len(rows) == found["judge"]["verdicts"]
     assert not any("missing" in line for line in found["warnings"])
+
+
+def test_questions_from_frames_differ_and_are_as_many_as_asked_for():
+    """Two users, two tasks, two questions each are eight different questions, each about a given thing, Chinese ones in Chinese."""
+    made = framed_questions(2, ["Scrooge", "Marley", "陈国梁", "Tiny Tim"])
+
+    assert len({q.text for q in made}) == 8 and len({(q.user, q.task) for q in made}) == 4
+    assert all("Scrooge" in q.text or "Marley" in q.text or "陈国梁" in q.text for q in made)
+    assert len(framed_questions(5, [f"Name {n}" for n in range(40)])) == 125
+    assert framed_questions(1, ["陈国梁"])[0].text.endswith("？")
