@@ -16,8 +16,11 @@ def print_study(found: dict[str, Any], page: Path) -> None:
     """What each condition reads and reaches, the win rates, the judge, and where the report is."""
     shown = [c for c in found["conditions"] if not c["same_as"]]
     rates = mean_rates(found["wins"], [c["name"] for c in shown])
-    print_rows([_row(c) | {k: rates[c["name"]][k] for k in CRITERIA} for c in shown])
-    out.print("[dim]Under the four criteria: the mean win rate against the others, in percent.[/dim]\n")
+    print_rows([_row(c) | {f"{k[:5]}.": rates[c["name"]][k] for k in CRITERIA} for c in shown])
+    out.print(
+        "[dim]read: tokens of what it reads · said: statements of an answer · supp.: sentences a passage supports, % · agree: sentences\n"
+        "that answers drawn anew support, % · n: answered · under the four criteria: the mean win rate against the others, %[/dim]\n"
+    )
     _print_wins(found["wins"])
     judge = found["judge"]
     out.print(
@@ -30,9 +33,21 @@ def print_study(found: dict[str, Any], page: Path) -> None:
     say(f"Report: {page}")
 
 
+SHORT = {
+    "units": "units",
+    "context_tokens": "read",
+    "statements": "said",
+    "supported": "supp.",
+    "agreement": "agree",
+    "calls": "calls",
+    "tokens": "tokens",
+    "seconds": "s",
+    "answered": "n",
+}
+
+
 def _row(condition: dict[str, Any]) -> dict[str, Any]:
-    names = ("units", "context_tokens", "statements", "supported", "agreement", "calls", "tokens", "seconds", "answered")
-    return {"condition": condition["name"]} | {n: condition[n] for n in names}
+    return {"condition": condition["name"]} | {short: condition[name] for name, short in SHORT.items()}
 
 
 def _print_wins(wins: list[dict[str, Any]]) -> None:

@@ -89,7 +89,7 @@ async def context_of(condition: Condition, questions: Sequence[Asked], project: 
     units = tokens = 0
     for question in questions:
         shown = await answer(question.text, project, replace(options, mode=condition.mode, context_only=True))
-        units += len(shown.answer.split("\n\n"))
+        units += len(shown.citations)
         tokens += await project.model.count(as_read(shown.answer))
     n = max(1, len(questions))
     return {"units": round(units / n, 1), "context_tokens": round(tokens / n)}

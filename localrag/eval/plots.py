@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from localrag.eval.judge import CRITERIA
 
@@ -63,6 +64,9 @@ def tokens_against_quality(conditions: Sequence[dict[str, Any]], wins: Sequence[
                 axes.scatter(x, value, color="#2b6cb0")
                 axes.annotate(c["name"], (x, value), xytext=(4, 4), textcoords="offset points", fontsize=8)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("tokens read for a question", fontsize=9)
         axes.set_ylabel(label, fontsize=9)
     return figure

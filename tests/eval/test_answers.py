@@ -295,3 +295,40 @@ def test_questions_from_frames_differ_and_are_as_many_as_asked_for():
     assert all("Scrooge" in q.text or "Marley" in q.text or "陈国梁" in q.text for q in made)
     assert len(framed_questions(5, [f"Name {n}" for n in range(40)])) == 125
     assert framed_questions(1, ["陈国梁"])[0].text.endswith("？")
+
+
+def test_failed_answers_are_counted_and_not_judged(tmp_path):
+    """An answer that failed is named with its error, counts as failed and not as missing, and has no verdicts."""
+    folder = study(tmp_path / "s", [], answers=["C0"])
+    asked = Asked("", "", "What <b>happened</b>?").id
+    with appending(folder / "answers.jsonl") as append:
+        append({"question": asked, "condition": "SS", "sample": 0, "error": "The model's answer was cut off."})
+    found = results(folder, lambda: None)
+
+    assert [(c["failed"], c["missing"]) for c in found["conditions"]] == [(0, 0), (1, 0)]
+    assert any(line.startswith("SS: of 1 answers 1 failed") for line in found["warnings"])
+    assert "The model&#39;s answer was cut off." in write_page(folder, found).read_text()
+
+
+@pytest.mark.slow
+def test_written_answers_are_drawn_anew_for_their_agreement(plain_town, tmp_path):
+    """With the abstractive style every answer is drawn again, and the share of its sentences that these support is reported."""
+    (tmp_path / "q.txt").write_text("Who lives in the town?\n")
+    asked = [
+        "eval",
+        "answers",
+        "--condition",
+        "SS",
+        "--condition",
+        "C0",
+        "--questions",
+        "q.txt",
+        "--style",
+        "abstractive",
+        "--samples",
+        "1",
+    ]
+    found = json.loads(run_localrag(*asked, "--index", str(plain_town), "--out", "study", "--json", cwd=tmp_path).stdout)
+
+    assert all(0 <= c["agreement"] <= 100 for c in found["conditions"])
+    assert {r["sample"] for r in read_rows(tmp_path / "study" / "answers.jsonl")} == {0, 1}
