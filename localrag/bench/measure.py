@@ -1,5 +1,6 @@
 """One model measured on this machine: what it costs, how fast it is, how well it extracts and answers. Runs in a process of its own."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -79,10 +80,10 @@ def quantisation(kind: int) -> str:
         return f"type {kind}"
 
 
-async def measure(task: Task, tell: Tell) -> dict[str, Any]:
+def measure(task: Task, tell: Tell) -> dict[str, Any]:
     """Everything that is measured of a model, as JSON-ready values; what fails of single calls is counted. Raises ModelError."""
     file, options = find_chat_model(task.model), _options(task)
-    found = await _quality(task, file, options, tell)
+    found = asyncio.run(_quality(task, file, options, tell))
     speeds = []
     for n in range(0 if file.url else task.repeat):
         tell("speed", n, task.repeat)
@@ -92,7 +93,7 @@ async def measure(task: Task, tell: Tell) -> dict[str, Any]:
     if task.quick:
         return found | {"index": None, "questions": []}
     before = read_energy()
-    found |= await index_and_ask(task.model, options, task.style, tell)
+    found |= asyncio.run(index_and_ask(task.model, options, task.style, tell))
     return found | {"index_joules": joules_between(before, read_energy()), "index_peak_bytes": None if file.url else peak_memory()}
 
 

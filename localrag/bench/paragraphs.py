@@ -105,7 +105,7 @@ async def read(documents: Sequence[GoldDocument], model: Model, settings: Settin
         except CALL_FAILED as error:
             result = score(document, [], settings, prompts, error.kind)
         done += 1
-        tell("paragraphs", done, len(documents))
+        tell(f"{LANGUAGES.get(result.language, '')} paragraphs".strip(), done, len(documents))
         return result
 
     started = time.perf_counter()

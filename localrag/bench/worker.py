@@ -1,6 +1,5 @@
 """The process that measures one model: takes a task on stdin, answers with lines of JSON on stdout. Its peak memory is the model's."""
 
-import asyncio
 import json
 import os
 import sys
@@ -20,7 +19,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     task, tell = Task(**request["task"]), _Teller(answers)
     try:
-        result = prepare(task, tell.say) if request["do"] == "prepare" else asyncio.run(measure(task, tell))
+        result = prepare(task, tell.say) if request["do"] == "prepare" else measure(task, tell)
         tell.write({"result": result})
     except LocalragError as error:
         tell.write({"error": str(error), "hint": error.hint})
