@@ -43,7 +43,7 @@ class _Teller:
     def __call__(self, stage: str, done: int, total: int) -> None:
         if stage != self._stage or time.monotonic() - self._spoke > EVERY:
             self._stage, self._spoke = stage, time.monotonic()
-            self.write({"stage": stage, "done": done, "total": total})
+            self.write({"stage": stage, "done": done, "total": total, "pid": os.getpid()})
 
 
 if __name__ == "__main__":
