@@ -30,10 +30,12 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """What the interval says: "first better", "second better", or that it includes 0 or cannot be given."""
+        """What the interval says: "first better", "second better", "the same", or that it includes 0 or cannot be given."""
         d = self.difference
         if d.low is None:
             return "one measurement: no interval"
+        if d.low == d.high == 0:
+            return "the same"
         if not d.sure:
             return "the interval includes 0"
         return "second better" if (d.value > 0) != (self.name in LESS_IS_BETTER) else "first better"

@@ -30,7 +30,11 @@ def bench_command(
     quiet: QuietOption = False,
 ) -> None:
     """Measure models on this machine: memory, speed, extraction, judgement, an index and ten questions."""
+    from localrag.errors import UsageError
+
     if context.invoked_subcommand:
+        if models:
+            raise UsageError("--model belongs behind the command it is for.", f"localrag bench {context.invoked_subcommand} --model …")
         return
     from localrag.bench.measure import Task
     from localrag.bench.output import check_format

@@ -73,11 +73,13 @@ def test_speed_and_chunks_are_counted():
 
 def test_the_better_model_is_told_and_chance_is_said():
     """More right in every paragraph is sure; the same counts are not; speeds are told apart by their repeats."""
-    worse = measured("b", typed=((5, 10, 10),) * 5 + ((6, 10, 10),) * 5, speeds=(50.0, 51.0, 49.0))
+    few, many = (1, 4, 4), (3, 4, 4)
+    worse = measured("b", typed=((5, 10, 10),) * 5 + ((6, 10, 10),) * 5, relations=(few, many) * 5, speeds=(50.0, 51.0, 49.0))
     found = {c.name: c for c in compare(measured("a"), worse)}
 
     assert found["names with types F1"].verdict == "first better"
     assert found["relations F1"].verdict == "the interval includes 0"
+    assert found["failed paragraphs"].verdict == "the same"
     assert found["prefill tokens/s"].verdict == "first better"
     assert found["chunks/h"].verdict == "one measurement: no interval"
 

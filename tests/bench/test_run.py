@@ -111,5 +111,5 @@ def test_the_embedded_model_is_measured_and_compared(tmp_path):
     assert found["in_text_share"] == 1.0
     assert found["leaked"] == found["duplicates"] == 0
     assert (lines["names with types F1"]["low"], lines["names with types F1"]["high"]) == (0.0, 0.0)
-    assert lines["names with types F1"]["verdict"] == "the interval includes 0"
+    assert lines["names with types F1"]["verdict"] == "the same"
     assert lines["prefill tokens/s"]["low"] is not None
