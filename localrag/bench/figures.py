@@ -1,6 +1,7 @@
 """What was measured of a model → one figure for each thing a user compares, None where it was not measured."""
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,11 +47,12 @@ def _speed(row: Row) -> Row:
 
 def _extraction(row: Row) -> Row:
     read, cost = row["paragraphs"], row["extraction"]
-    english = cost["languages"]["en"]
+    seconds = cost["seconds"]["en"]
+    done = sum(p["words"] for p in read if p["id"].startswith("en") and not p["error"])
     parts = {f"typed_f1_{k}": _f1(some, "typed") for k in LANGUAGES if (some := [p for p in read if p["id"].startswith(k)])}
     written = sum(p["written"] for p in read)
     return {
-        "chunks_per_hour": round(3600 * english["words"] / english["seconds"] / CHUNK_WORDS, 1) if english["seconds"] else None,
+        "chunks_per_hour": round(3600 * done / seconds / CHUNK_WORDS, 1) if seconds else None,
         "forced_share": _share(cost["forced_tokens"], cost["output_tokens"]) if row["speeds"] else None,
         "output_tokens": cost["output_tokens"],
         "joules": cost["joules"] and round(cost["joules"], 1),
@@ -150,6 +152,13 @@ def unreliable(found: Row) -> str:
         if found[whole] and found[lost] >= TOO_MANY * found[whole]
     ]
     return ", ".join(bad)
+
+
+def failure_kinds(row: Row) -> str:
+    """Why calls of a model failed, the most frequent reason first."""
+    items = [*row["paragraphs"], *row["yes_no"], *row["questions"], *((row["index"] or {}).get("failures", ()))]
+    kinds = Counter(kind for one in items if (kind := one.get("error") or one.get("kind")))
+    return ", ".join(kind for kind, _ in kinds.most_common(3))
 
 
 def habit(found: Row) -> str:

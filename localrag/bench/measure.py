@@ -122,12 +122,12 @@ async def _quality(task: Task, file: ModelFile, options: EngineOptions, tell: Te
             model.close()
             db.close()
     said = await with_probabilities(said, asked, file, options)
-    costs = {k: {"paragraphs": len(r.found), "words": r.words, "seconds": round(r.seconds, 3)} for k, r in readings.items()}
+    seconds = {k: round(r.seconds, 3) for k, r in readings.items()}
     return {
         **about,
         "style": style,
         "paragraphs": [asdict(f) for r in readings.values() for f in r.found],
-        "extraction": extraction | {"languages": costs, "joules": joules},
+        "extraction": extraction | {"seconds": seconds, "joules": joules},
         "yes_no": [asdict(s) for s in said],
     }
 

@@ -17,6 +17,7 @@ from localrag.llm import CALL_FAILED, Model, in_window
 from localrag.records import Extraction
 
 GOLD = Path(__file__).parent / "gold"
+SHOWN = 3  # leaks of a paragraph that are kept
 AT_ONCE = 8  # as many as indexing has under way
 LANGUAGES = {"en": "English", "zh": "Chinese"}
 
@@ -39,7 +40,7 @@ class Found:
     """What was found in one paragraph. Without an answer, `error` says why, and all that is there to find counts as missed.
 
     `names`, `typed` and `relations` are counts; `listed` names were listed, of which `in_text` stand in it; of `written` names and
-    descriptions `leaked` hold words of the prompts.
+    descriptions `leaked` hold words of the prompts, such as `leaks`. `words` are the paragraph's.
     """
 
     id: str
@@ -51,6 +52,8 @@ class Found:
     duplicates: int = 0
     written: int = 0
     leaked: int = 0
+    leaks: tuple[str, ...] = ()
+    words: int = 0
     error: str = ""
 
     @property
@@ -61,10 +64,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All paragraphs of a language: the results and what they cost."""
+    """All paragraphs of a language: the results and what they took."""
 
     found: tuple[Found, ...]
-    words: int
     seconds: float
 
 
@@ -110,7 +112,7 @@ async def read(documents: Sequence[GoldDocument], model: Model, settings: Settin
 
     started = time.perf_counter()
     found = await in_window((one(d) for d in documents), size=AT_ONCE)
-    return Reading(tuple(found), sum(len(d.text.split()) for d in documents), time.perf_counter() - started)
+    return Reading(tuple(found), time.perf_counter() - started)
 
 
 def score(document: GoldDocument, made: Sequence[Extraction], settings: Settings, prompts: Wording, error: str = "") -> Found:
@@ -120,6 +122,7 @@ def score(document: GoldDocument, made: Sequence[Extraction], settings: Settings
     said = [s for x in made for e in x.entities for s in (e.name, e.description)]
     said += [r.description for x in made for r in x.relationships]
     said = [s for s in said if s]
+    leaked = [s for s in said if leaks(s, document.text, prompts)]
     return Found(
         document.id,
         _counts(scores.spans),
@@ -129,7 +132,9 @@ def score(document: GoldDocument, made: Sequence[Extraction], settings: Settings
         scores.verbatim,
         scores.duplicates,
         len(said),
-        sum(leaks(s, document.text, prompts) for s in said),
+        len(leaked),
+        tuple(dict.fromkeys(leaked))[:SHOWN],
+        len(document.text.split()),
         error,
     )
 

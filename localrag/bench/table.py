@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localrag.bench.figures import habit, unreliable
+from localrag.bench.figures import failure_kinds, habit, unreliable
 
 Row = dict[str, Any]
 UNMEASURED = "–"
@@ -32,9 +32,13 @@ def _percent(value: float | None) -> str:
 
 def _score(found: Row, name: str) -> str:
     value = found.get(name)
+    return UNMEASURED if value is None else f"{value:.2f}{_lost(found)}"
+
+
+def _lost(found: Row) -> str:
+    """What stands behind every figure that paragraphs without an answer taint."""
     lost = found["failed_paragraphs"]
-    tainted = f" (failed {lost} of {found['paragraphs']})" if lost else ""
-    return UNMEASURED if value is None else f"{value:.2f}{tainted}"
+    return f" (failed {lost} of {found['paragraphs']})" if lost else ""
 
 
 def _speed(found: Row, name: str) -> str:
@@ -100,7 +104,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[Row], str]], ...]], ...] = (
             ("decode, tokens/s", lambda f: _speed(f, "decode_tps")),
             ("JSON answers, tokens/s", lambda f: _speed(f, "json_tps")),
             ("answers at once", lambda f: _number(f["slots"])),
-            ("extraction, chunks/h", lambda f: _number(f["chunks_per_hour"])),
+            ("extraction, chunks/h", lambda f: _number(f["chunks_per_hour"]) + _lost(f)),
             ("tokens forced by grammar", lambda f: _percent(f["forced_share"])),
             ("energy of the paragraphs", _energy("joules")),
         ),
@@ -155,7 +159,8 @@ def table(models: Sequence[Row]) -> Table:
 def notes(models: Sequence[Row]) -> list[str]:
     """A line for each model that was not measured, or whose scores are not to be relied on."""
     lines = [f"{m['name']}: not measured: {m['error']}" for m in models if m["error"]]
-    return lines + [f"{m['name']}: not to be relied on: {why}" for m in models if not m["error"] and (why := unreliable(m["figures"]))]
+    bad = [(m, why) for m in models if not m["error"] and (why := unreliable(m["figures"]))]
+    return lines + [f"{m['name']}: not to be relied on: {why} ({failure_kinds(m)})" for m, why in bad]
 
 
 def about(run: Row) -> str:

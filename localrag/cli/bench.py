@@ -39,6 +39,7 @@ def bench_command(
     from localrag.bench.measure import Task
     from localrag.bench.output import check_format
     from localrag.bench.run import measure_models, new_path
+    from localrag.bench.table import notes
     from localrag.cli.benchmarks import BenchProgress
     from localrag.cli.display import say
     from localrag.engine.settings import EngineSettings
@@ -52,9 +53,10 @@ def bench_command(
     _show_run(run, form, out)
     if not quiet:
         say(f"Kept: {path} · compare with another: localrag bench compare {path.stem if not save else path} RUN")
-    failed = sum(bool(m["error"]) for m in run["models"])
-    if failed:
-        raise typer.Exit(4 if failed == len(run["models"]) else 5)
+    if all(m["error"] for m in run["models"]):
+        raise typer.Exit(4)
+    if notes(run["models"]):
+        raise typer.Exit(5)
 
 
 def _show_run(run: dict[str, Any], form: str, out: Path | None) -> None:

@@ -33,9 +33,10 @@ def test_failures_stand_beside_the_scores_they_taint():
 
     assert cells(model, "names with types F1") == ["0.53 (failed 5 of 10)"]
     assert cells(model, "calls") == ["failed 5 of 50"]
+    assert cells(model, "extraction, chunks/h") == ["30 (failed 5 of 10)"]  # only what was read counts
     assert notes([model, BROKEN]) == [
         "broken.gguf: not measured: /models/broken.gguf is not a GGUF file.",
-        "a: not to be relied on: failed 5 of 50 calls, failed 5 of 10 paragraphs",
+        "a: not to be relied on: failed 5 of 50 calls, failed 5 of 10 paragraphs (failed in the engine)",
     ]
     assert "failed 5 of 10 paragraphs" in unreliable(model["figures"])
     assert unreliable(measured()["figures"]) == ""
