@@ -34,6 +34,9 @@ COMMANDS = (
     "merges add",
     "eval extraction",
     "eval retrieval",
+    "bench",
+    "bench compare",
+    "bench runs",
     "bench engine",
 )
 

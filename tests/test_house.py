@@ -20,7 +20,8 @@ ROWS = [
     {"llm"},
     {"index", "query"},
     {"project", "demo"},
-    {"bench", "eval"},
+    {"eval"},
+    {"bench"},
     {"cli"},
     {"__init__", "__main__"},
 ]

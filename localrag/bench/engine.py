@@ -161,6 +161,8 @@ def _run(engine: Engine, work: Workload) -> dict[str, Any]:
         "output_tokens": written,
         "seconds": round(seconds, 2),
         "output_tokens_per_s": round(written / seconds, 1),
+        "prefill_tokens_per_s": report["prefill_tokens_per_s"],
+        "decode_tokens_per_s": report["decode_tokens_per_s"],
         "chunks_per_s": round(len(requests) / seconds, 3),
         "forced_tokens": sum(a.forced_tokens for a in answers),
         "drafted_tokens": report["tasks"]["bench"]["drafted_tokens"],

@@ -1,20 +1,121 @@
-"""`localrag bench engine`."""
+"""`localrag bench`, `bench compare`, `bench runs` and `bench engine`."""
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from localrag.cli.index import DeterministicOption, EngineOption, ModelOption, RetuneOption, engine_options
+from localrag.cli.index import DeterministicOption, EngineOption, ModelOption, QuietOption, RetuneOption, engine_options
 
-bench_app = typer.Typer(no_args_is_help=True, help="Measure models and the engine on this machine.")
+bench_app = typer.Typer(invoke_without_command=True, help="Measure models on this machine: which one should you use?")
 
 
 @bench_app.callback()
-def _bench() -> None:
-    """Measure models and the engine on this machine."""
+def bench_command(
+    context: typer.Context,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", "-m", metavar="NAME|PATH", help="As often as there are models; else the embedded one.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Without the standard index and the questions to it.")] = False,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="How often the speed is measured.")] = 3,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="So many of the 40 paragraphs; 0: all.")] = 0,
+    style: Annotated[str, typer.Option("--style", help="auto: as indexing would by the model's size; extractive or abstractive.")] = "auto",
+    form: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="md, csv, json, jsonl, html or sqlite; else a table.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write it; else stdout.")] = None,
+    save: Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Keep the run there; else in the user cache.")] = None,
+    engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Measure models on this machine: memory, speed, extraction, judgement, an index and ten questions."""
+    from localrag.errors import UsageError
+
+    if context.invoked_subcommand:
+        if models:
+            raise UsageError("--model belongs behind the command it is for.", f"localrag bench {context.invoked_subcommand} --model …")
+        return
+    from localrag.bench.measure import Task
+    from localrag.bench.output import check_format
+    from localrag.bench.run import measure_models, new_path
+    from localrag.bench.table import notes
+    from localrag.cli.benchmarks import BenchProgress
+    from localrag.cli.display import say
+    from localrag.engine.settings import EngineSettings
+
+    check_format(form, out)
+    EngineSettings().with_values(engine)  # a mistake is said before anything is opened
+    task = Task(None, engine, deterministic, repeat, quick, limit, style)
+    path = save or new_path()
+    with BenchProgress(quiet=quiet) as progress:
+        run = measure_models(models or [None], task, progress, path)
+    _show_run(run, form, out)
+    if not quiet:
+        say(f"Kept: {path} · compare with another: localrag bench compare {path.stem if not save else path} RUN")
+    if all(m["error"] for m in run["models"]):
+        raise typer.Exit(4)
+    if notes(run["models"]):
+        raise typer.Exit(5)
+
+
+def _show_run(run: dict[str, Any], form: str, out: Path | None) -> None:
+    """The run in the format asked for, to the file or to stdout."""
+    from localrag.bench.output import as_text, write_sqlite, write_text
+    from localrag.cli.benchmarks import print_run
+    from localrag.cli.display import say
+
+    if form == "sqlite" and out:
+        write_sqlite(run, out)
+    elif out:
+        write_text(as_text(run, form or "md"), out)
+    elif form:
+        sys.stdout.write(as_text(run, form))
+    else:
+        print_run(run)
+    if out:
+        say(f"Written: {out}")
+
+
+@bench_app.command("compare")
+def compare_command(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN [RUN]", help="Runs as `bench runs` lists them, or files; RUN#MODEL: one model.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line and nothing else.")] = False,
+) -> None:
+    """Compare two runs, or the models of one, with 95 % intervals: what is a difference, and what may be chance."""
+    from dataclasses import asdict
+
+    from localrag.bench.compare import compare, models_to_compare
+    from localrag.cli.benchmarks import print_compared_models
+    from localrag.errors import UsageError
+
+    if len(runs) > 2:
+        raise UsageError("Two runs are compared at a time.", "localrag bench compare RUN1 RUN2")
+    for first, a, second, b in models_to_compare(runs):
+        found = compare(a, b)
+        if as_json:
+            for one in found:
+                row = {"first": first, "second": second, "name": one.name, "paired": one.paired, "verdict": one.verdict}
+                sys.stdout.write(json.dumps(row | asdict(one.difference), ensure_ascii=False) + "\n")
+        else:
+            print_compared_models(first, a, second, b, found)
+
+
+@bench_app.command("runs")
+def runs_command() -> None:
+    """List the runs that are kept, oldest first."""
+    from localrag.bench.run import load_run, saved_runs
+    from localrag.cli.display import out
+    from localrag.errors import UsageError
+
+    for path in saved_runs():
+        try:
+            models = ", ".join(m["name"] + (" (not measured)" if m["error"] else "") for m in load_run(str(path))["models"])
+        except UsageError as error:
+            models = str(error)
+        out.print(f"{path.stem}  {models}", markup=False)
 
 
 @bench_app.command("engine")

@@ -23,7 +23,7 @@ def _eval() -> None:
 def extraction_command(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A file or folder of annotated texts.")],
     form: Annotated[
-        str, typer.Option("--format", help="conll04, scierc, crossner, litbank, redocred, re3d, cluener, zh_literature or mine.")
+        str, typer.Option("--format", help="conll04, scierc, crossner, litbank, redocred, re3d, cluener, zh_literature, mine or marked.")
     ],
     extractor: Annotated[
         str, typer.Option("--extractor", help="model; phrases: no model; freeform: the model without anything tied to the text.")

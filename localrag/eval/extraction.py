@@ -44,7 +44,7 @@ async def evaluate(
     settings = replace(settings, entity_types=tuple(dict.fromkeys(types.values())) or settings.entity_types)
     scores = Scores(types, frozenset() if extractor == "phrases" else frozenset(settings.entity_types))
     tokenizer = Tokenizer(file)
-    chunks = [_chunks(d, tokenizer, settings) for d in documents]
+    chunks = [gold_chunks(d, tokenizer, settings) for d in documents]
     with tempfile.TemporaryDirectory() as folder:
         db = open_index(Path(folder), create=True)
         model = Model(db, file, options)
@@ -81,7 +81,8 @@ async def evaluate(
     }
 
 
-def _chunks(document: GoldDocument, tokenizer: Tokenizer, settings: Settings) -> list[Chunk]:
+def gold_chunks(document: GoldDocument, tokenizer: Tokenizer, settings: Settings) -> list[Chunk]:
+    """The chunks of an annotated text, as indexing would make them."""
     whole = Document(content_id(document.id), document.id, document.id, document.text, content_id(document.text))
     return chunk(whole, tokenizer.counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
 
@@ -96,17 +97,22 @@ async def _extract(chunks: Sequence[Chunk], case: Case, extractor: str, model: M
 
 
 async def _count(scores: Scores, document: GoldDocument, chunks: Sequence[Chunk], found: Sequence[Extraction], model: Model) -> None:
+    count_names(scores, document, found)
+    add_merging(scores, document)
+    if document.facts:
+        by_id = {c.id: c for c in chunks}
+        scores.add_facts(document, await describe(resolve(found, by_id), by_id, model, "extractive"))
+
+
+def count_names(scores: Scores, document: GoldDocument, found: Sequence[Extraction]) -> None:
+    """Count the entities and relationships that were found in the chunks of an annotated text."""
     listed: list[ExtractedEntity] = []
     for extraction in found:
         earlier = {e.name.casefold() for e in listed}  # naming again what another chunk named is no repeat
         listed += [e for e in extraction.entities if e.name.casefold() not in earlier]
     scores.add_entities(document, listed)
-    add_merging(scores, document)
     if document.relations:
         scores.add_relations(document, {(r.source, r.target) for x in found for r in x.relationships})
-    if document.facts:
-        by_id = {c.id: c for c in chunks}
-        scores.add_facts(document, await describe(resolve(found, by_id), by_id, model, "extractive"))
 
 
 def add_merging(scores: Scores, document: GoldDocument) -> None:

@@ -53,6 +53,7 @@ TYPES: dict[str, dict[str, str]] = {
     },
     "zh_literature": {"Person": "person", "Organization": "organization", "Location": "place"},
     "mine": {},
+    "marked": {kind: kind for kind in ("person", "organization", "place", "event")},
 }
 
 
@@ -234,6 +235,36 @@ def _mine(path: Path) -> Iterator[GoldDocument]:
         yield GoldDocument(str(row["id"]), row["content"].strip("`\n "), facts=tuple(row["facts"]))
 
 
+_MARK = re.compile(r"\[\[([^\]|]+)\|([^\]|]+)(?:\|([^\]]+))?\]\]")
+_BELOW = re.compile(r"^(relations|yes|no):[ \t]*(.*)$", re.MULTILINE)
+
+
+def marked_sections(text: str) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """The sections of a text that people marked: (id, text with its marks, the lines below it as (word, rest)).
+
+    A section is a heading `## id`, paragraphs with names as `[[name|type]]` or `[[name|type|entity]]`, where `entity` is the name of the
+    entity that another name stands for, and lines `relations: A + B; C + D` (of entities), `yes: question`, `no: question`.
+    """
+    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        below = [(m[1], m[2].strip()) for m in _BELOW.finditer(body)]
+        yield name.strip(), _BELOW.sub("", body).strip(), below
+
+
+def _marked_text(path: Path) -> Iterator[GoldDocument]:
+    for name, body, below in marked_sections(path.read_text(encoding="utf-8")):
+        text, mentions, at = "", list[GoldMention](), 0
+        for mark in _MARK.finditer(body):
+            text += body[at : mark.start()]
+            mentions.append(GoldMention(len(text), len(text) + len(mark[1]), mark[2], mark[3] or mark[1]))
+            text, at = text + mark[1], mark.end()
+        groups = {m.group for m in mentions}
+        ends = [pair.split(" + ") for word, rest in below if word == "relations" for pair in re.split(r";\s*", rest) if pair]
+        if odd := [end for pair in ends for end in pair if end not in groups or len(set(pair)) != 2]:
+            raise ValueError(f"{name} relates {odd[0]!r}, which is not an entity marked in it")
+        yield GoldDocument(name, text + body[at:], tuple(mentions), frozenset(map(frozenset, ends)))
+
+
 _LOADERS: dict[str, Callable[[Path], Iterable[GoldDocument]]] = {
     "conll04": _conll04,
     "scierc": _scierc,
@@ -244,5 +275,6 @@ _LOADERS: dict[str, Callable[[Path], Iterable[GoldDocument]]] = {
     "cluener": _cluener,
     "zh_literature": _zh_literature,
     "mine": _mine,
+    "marked": _marked_text,
 }
 FORMATS = tuple(_LOADERS)

@@ -52,6 +52,7 @@ class Model:
         self.file = file
         self._options = options or EngineOptions()
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
+        self.failed = 0  # calls of this process that gave no answer
         self._engine: Engine | Remote | None = None
         self._opening = asyncio.Lock()
         self._asked: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # what is being asked at this moment
@@ -98,7 +99,11 @@ class Model:
                     on_text(call.text)
                 return _reply(call, conversation, None)
             request = Request((), max_tokens, grammar, sampling, stop, priority, on_text, task, conversation)
-            prompt, generation = await self._generate(request, after)
+            try:
+                prompt, generation = await self._generate(request, after)
+            except CALL_FAILED:
+                self.failed += 1
+                raise
             call = Call(
                 key,
                 task,

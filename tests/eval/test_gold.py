@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from localrag.bench.paragraphs import GOLD
 from localrag.errors import UsageError
 from localrag.eval.gold import FORMATS, join_tokens, load_gold
 from tests.conftest import DATA
@@ -18,6 +19,7 @@ PLACES = {
     "cluener": "zh_cluener.jsonl",
     "zh_literature": "zh_literature",
     "mine": "mine.jsonl",
+    "marked": GOLD / "paragraphs.md",
 }
 
 
