@@ -17,7 +17,7 @@ SPEEDS = (
     ("decode tokens/s", "decode_tokens_per_s"),
     ("JSON answers, tokens/s", "output_tokens_per_s"),
 )
-ONCE = (("chunks/h", "chunks_per_hour"), ("peak memory, MB", "peak_bytes"), ("standard index, s", "index_s"))
+ONCE = (("paragraphs/h", "paragraphs_per_hour"), ("peak memory, MB", "peak_bytes"), ("standard index, s", "index_s"))
 
 
 @dataclass(frozen=True, slots=True)

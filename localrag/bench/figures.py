@@ -9,7 +9,6 @@ from localrag.bench.paragraphs import LANGUAGES
 from localrag.bench.yes_no import calibration_error
 from localrag.eval.scores import Tally
 
-CHUNK_WORDS = 430  # of English, what a chunk of 570 tokens holds
 ALWAYS = 0.9  # a share of one answer from which on a model is said to give it always
 TOO_MANY = 0.1  # of calls or paragraphs failed: from there on a model's scores are not to be relied on
 
@@ -48,11 +47,11 @@ def _speed(row: Row) -> Row:
 def _extraction(row: Row) -> Row:
     read, cost = row["paragraphs"], row["extraction"]
     seconds = cost["seconds"]["en"]
-    done = sum(p["words"] for p in read if p["id"].startswith("en") and not p["error"])
+    done = sum(not p["error"] for p in read if p["id"].startswith("en"))
     parts = {f"typed_f1_{k}": _f1(some, "typed") for k in LANGUAGES if (some := [p for p in read if p["id"].startswith(k)])}
     written = sum(p["written"] for p in read)
     return {
-        "chunks_per_hour": round(3600 * done / seconds / CHUNK_WORDS, 1) if seconds else None,
+        "paragraphs_per_hour": round(3600 * done / seconds) if seconds else None,
         "forced_share": _share(cost["forced_tokens"], cost["output_tokens"]) if row["speeds"] else None,
         "output_tokens": cost["output_tokens"],
         "joules": cost["joules"] and round(cost["joules"], 1),
@@ -98,9 +97,12 @@ def _yes_no(row: Row) -> Row:
 def _index(row: Row) -> Row:
     index = row["index"]
     if not index:
-        return dict.fromkeys(("index_s", "index_calls", "index_prompt_tokens", "index_output_tokens", "index_failures", "index_joules"))
+        return dict.fromkeys(
+            ("index_s", "chunks_per_hour", "index_calls", "index_prompt_tokens", "index_output_tokens", "index_failures", "index_joules")
+        )
     return {
         "index_s": index["seconds"],
+        "chunks_per_hour": round(3600 * index["chunks"] / index["seconds"]),
         "index_calls": index["calls"],
         "index_prompt_tokens": index["prompt_tokens"],
         "index_output_tokens": index["output_tokens"],

@@ -35,7 +35,7 @@ def quality(model: Row) -> float:
 
 
 def _speed(model: Row) -> float:
-    return float(model["figures"]["chunks_per_hour"] or 0.0)
+    return float(model["figures"]["paragraphs_per_hour"] or 0.0)
 
 
 def _as_good(best: Row, other: Row) -> bool:
@@ -44,7 +44,7 @@ def _as_good(best: Row, other: Row) -> bool:
 
 def _reason(chosen: Row, best: Row, good: Sequence[Row], asked: int) -> str:
     found = chosen["figures"]
-    scores = f"names with types F1 {found['typed_f1']:.2f}, relations F1 {found['relation_f1']:.2f}, {_speed(chosen):.0f} chunks/h"
+    scores = f"names with types F1 {found['typed_f1']:.2f}, relations F1 {found['relation_f1']:.2f}, {_speed(chosen):.0f} paragraphs/h"
     if asked == 1:
         why = "the only model measured"
     elif len(good) == 1:

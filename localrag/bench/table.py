@@ -81,7 +81,8 @@ def _index(found: Row) -> str:
     if found["index_s"] is None:
         return UNMEASURED
     lost = found["index_failures"]
-    return _number(found["index_s"], 0, " s") + (f" ({lost} parts failed)" if lost else "")
+    pace = f" ({found['chunks_per_hour']} chunks/h, reports and all)"
+    return _number(found["index_s"], 0, " s") + pace + (f" ({lost} parts failed)" if lost else "")
 
 
 GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[Row], str]], ...]], ...] = (
@@ -104,7 +105,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[Row], str]], ...]], ...] = (
             ("decode, tokens/s", lambda f: _speed(f, "decode_tps")),
             ("JSON answers, tokens/s", lambda f: _speed(f, "json_tps")),
             ("answers at once", lambda f: _number(f["slots"])),
-            ("extraction, chunks/h", lambda f: _number(f["chunks_per_hour"]) + _lost(f)),
+            ("English paragraphs/h", lambda f: _number(f["paragraphs_per_hour"]) + _lost(f)),
             ("tokens forced by grammar", lambda f: _percent(f["forced_share"])),
             ("energy of the paragraphs", _energy("joules")),
         ),

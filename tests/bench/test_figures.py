@@ -33,7 +33,7 @@ def test_failures_stand_beside_the_scores_they_taint():
 
     assert cells(model, "names with types F1") == ["0.53 (failed 5 of 10)"]
     assert cells(model, "calls") == ["failed 5 of 50"]
-    assert cells(model, "extraction, chunks/h") == ["30 (failed 5 of 10)"]  # only what was read counts
+    assert cells(model, "English paragraphs/h") == ["300 (failed 5 of 10)"]  # only what was read counts
     assert notes([model, BROKEN]) == [
         "broken.gguf: not measured: /models/broken.gguf is not a GGUF file.",
         "a: not to be relied on: failed 5 of 50 calls, failed 5 of 10 paragraphs (failed in the engine)",
@@ -63,10 +63,10 @@ def test_calibration_is_the_gap_between_sureness_and_truth():
 
 
 def test_speed_and_chunks_are_counted():
-    """430 English words in a minute are a chunk a minute; speeds have their spread."""
+    """Ten English paragraphs in a minute are 600 an hour; speeds have their spread."""
     found = measured(seconds=60.0)["figures"]
 
-    assert found["chunks_per_hour"] == 60.0
+    assert found["paragraphs_per_hour"] == 600
     assert (found["json_tps"], found["json_tps_sd"]) == (100.0, 2.0)
     assert found["forced_share"] == 0.8
     assert cells(measured(), "energy of the paragraphs") == ["not readable"]
@@ -82,7 +82,7 @@ def test_the_better_model_is_told_and_chance_is_said():
     assert found["relations F1"].verdict == "the interval includes 0"
     assert found["failed paragraphs"].verdict == "the same"
     assert found["prefill tokens/s"].verdict == "first better"
-    assert found["chunks/h"].verdict == "one measurement: no interval"
+    assert found["paragraphs/h"].verdict == "one measurement: no interval"
 
 
 def test_fewer_failures_are_better():
