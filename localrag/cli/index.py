@@ -73,6 +73,9 @@ def index_command(
     ] = None,
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types; else person,organization,place,event.")] = "",
     gleanings: Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask whether names were missed.")] = None,
+    chunk_tokens: Annotated[
+        int | None, typer.Option("--chunk-tokens", min=100, max=4000, help="Tokens of a chunk at most; else 680. Smaller ones: more calls.")
+    ] = None,
     claims: Annotated[bool | None, typer.Option("--claims/--no-claims", help="Extract claims as well: who did what, and when.")] = None,
     language: Annotated[str | None, typer.Option("--language", help="Of reports and answers; else the documents' own.")] = None,
     text_column: TextColumnOption = None,
@@ -93,6 +96,7 @@ def index_command(
     options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, quiet=quiet)
     check_paths(paths)
     changes = _changes(extractor, types, gleanings, claims, language) | _reading(text_column, metadata_columns, prepend_metadata)
+    changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
     if plan:
         print_plan(paths, index, model, changes)
         return

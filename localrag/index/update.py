@@ -43,7 +43,7 @@ def update_documents(paths: Sequence[Path], project: Project, tell: Tell) -> Loa
     options = Options(settings.text_column, settings.metadata_columns)
     files = {stored_path(f, project.root): f for f in find_files(paths)}
     known = corpus.document_hashes(db)
-    as_before = ledger.settings(db).get("prepended", False) == settings.prepend_metadata
+    as_before = _cut_as_before(project)
     left = [f for path, f in files.items() if not (as_before and _is_known(f, known.get(path), options))]
     gone = {p: known[p] for p in known if p not in files and _below(p, paths, project.root)}
     new, changed = list[str](), list[str]()
@@ -67,11 +67,18 @@ def update_documents(paths: Sequence[Path], project: Project, tell: Tell) -> Loa
         corpus.remove_document(db, path)
     others = [s for s in corpus.skipped(db) if s[0] not in files and not _below(s[0], paths, project.root)]
     corpus.set_skipped(db, [*others, *((s.path, s.reason, s.failed) for s in skipped)])
-    ledger.save_settings(db, prepended=settings.prepend_metadata)
+    ledger.save_settings(db, prepended=settings.prepend_metadata, chunk_tokens=settings.chunk_tokens)
     tell("documents", len(files), len(files))
     _check_something(paths, len(files), project)
     deleted = tuple(p for p in gone if p not in moved.values())
     return Loaded(len(files), tuple(new), tuple(changed), tuple(moved), deleted, tuple(skipped))
+
+
+def _cut_as_before(project: Project) -> bool:
+    """Whether files that did not change would give the chunks they gave."""
+    last, settings = ledger.settings(project.db), project.settings
+    before = (last.get("chunk_tokens", settings.chunk_tokens), last.get("prepended", False))
+    return before == (settings.chunk_tokens, settings.prepend_metadata)
 
 
 def _kept(found: Skipped) -> Skipped:

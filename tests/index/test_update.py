@@ -33,8 +33,8 @@ SAME = {
 }
 
 
-def index(folder, *, reports=False):
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
+def index(folder, *, reports=False, **settings):
+    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions(), **settings) as project:
         return asyncio.run(build_index([folder / "docs"], project, lambda _: None, reports=reports)).loaded
 
 
@@ -61,6 +61,20 @@ def edit(rng, docs):
         at = rng.randrange(len(lines))
         lines[at : at + (kind == "less")] = [] if kind == "less" and len(lines) > 1 else [sentence(rng)]
         file.write_text("\n\n".join(lines))
+
+
+def test_another_chunk_size_cuts_unchanged_files_anew(tmp_path):
+    """Indexed again with smaller chunks, the index is the one that smaller chunks give at once; the same size again changes nothing."""
+    for name in ("a", "b"):
+        (tmp_path / name / "docs").mkdir(parents=True)
+        (tmp_path / name / "docs" / "one.txt").write_text("\n\n".join(sentence(random.Random(n)) for n in range(80)))
+    index(tmp_path / "a")
+    again = index(tmp_path / "a", chunk_tokens=200, chunk_overlap=30)
+    index(tmp_path / "b", chunk_tokens=200, chunk_overlap=30)
+
+    assert again.changed and not index(tmp_path / "a").touched
+    for name, sql in SAME.items():
+        assert rows(tmp_path / "a", sql) == rows(tmp_path / "b", sql), name
 
 
 @pytest.mark.parametrize("seed", range(4))
