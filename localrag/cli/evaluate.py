@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -166,7 +167,7 @@ def _show_study(folder: Path, *, as_json: bool) -> None:
     from localrag.eval.results import results
     from localrag.models import find_embedder
 
-    found = results(folder, lambda: open_embedder(find_embedder(None)).embed)
+    found = results(folder, cache(lambda: open_embedder(find_embedder(None)).embed))
     page = write_page(folder, found)
     (folder / "results.json").write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
     if as_json:

@@ -20,7 +20,17 @@ _TITLE = re.compile(r"^\*\*.*\*\*$", re.MULTILINE)
 
 def plain(answer: str) -> str:
     """An answer without citation marks and titles: what is compared."""
-    return squeeze(_TITLE.sub("", _MARKS.sub("", answer)))
+    return squeeze(_TITLE.sub("", without_marks(answer)))
+
+
+def without_marks(answer: str) -> str:
+    """An answer without the numbers of its citations."""
+    return _MARKS.sub("", answer)
+
+
+def cited_sentences(answer: str) -> int:
+    """How many stretches of an answer cite something or are marked as unsupported."""
+    return sum("[" in p for p in answer.split("\n\n"))
 
 
 def exact_match(answer: str, gold: Sequence[str]) -> float:

@@ -1,6 +1,5 @@
 """What is compared: the paper's conditions and localrag's own modes, and the size of what each reads (paper, section 4.1.2, table 3)."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from localrag.errors import LocalragError, UsageError
 from localrag.eval.activities import Asked
+from localrag.eval.answer_scores import cited_sentences, without_marks
 from localrag.eval.rows import Row
 from localrag.llm.project import Project
 from localrag.query import Options, answer
@@ -17,8 +17,6 @@ LEVELS = ("C0", "C1", "C2", "C3")
 MODES = {"TS": "ts", "SS": "ss", "mix": "mix", "local": "local", "drift": "drift"}
 NAMES = (*LEVELS, *MODES)
 DRAWN = 0.7  # the temperature of answers that are repeated to see how far they agree
-
-_MARKS = re.compile(r"\s*\[(?:\d+|unsupported)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ async def answer_row(question: Asked, condition: Condition, project: Project, op
         given = await answer(question.text, project, chosen)
     except LocalragError as error:
         return row | {"error": str(error)}
-    sentences = sum("[" in p for p in given.answer.split("\n\n"))
+    sentences = cited_sentences(given.answer)
     sources = [{"n": c.n, "file": Path(c.path).name, "part": c.part, "quote": c.quote} for c in given.citations]
     return row | {
         "text": question.text,
@@ -76,7 +74,7 @@ async def answer_row(question: Asked, condition: Condition, project: Project, op
 
 def as_read(answer_text: str) -> str:
     """An answer as a judge is shown it: without the numbers of its citations, which would tell the conditions apart."""
-    return _MARKS.sub("", answer_text).replace("**", "").strip()
+    return without_marks(answer_text).replace("**", "").strip()
 
 
 async def context_of(condition: Condition, questions: Sequence[Asked], project: Project, options: Options) -> dict[str, Any]:

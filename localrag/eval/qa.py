@@ -11,7 +11,7 @@ import numpy as np
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
-from localrag.eval.answer_scores import evidence_recall, exact_match, plain, rouge, word_f1
+from localrag.eval.answer_scores import cited_sentences, evidence_recall, exact_match, plain, rouge, word_f1
 from localrag.eval.qa_sets import Gold, GoldQuestion
 from localrag.eval.rows import appending, read_rows
 from localrag.index.pipeline import build_index
@@ -92,7 +92,7 @@ async def _row(name: str, question: GoldQuestion, mode: str, asked: str, setup: 
         return row | {"error": str(error)}
     said = plain(given.answer)
     embed = project.embedder.embed
-    sentences = sum("[" in p for p in given.answer.split("\n\n"))
+    sentences = cited_sentences(given.answer)
     scores = {
         "EM": exact_match(said, question.answers),
         "F1": word_f1(said, question.answers),

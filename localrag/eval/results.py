@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from localrag.errors import UsageError
-from localrag.eval.activities import Asked, load_questions
+from localrag.eval.activities import load_questions
 from localrag.eval.rows import Row, read_rows
 from localrag.eval.statements import THRESHOLDS, agreement
 from localrag.eval.study import answers_of, read_study, samples_of
@@ -30,7 +30,15 @@ def results(folder: Path, embed: Callable[[], Embed]) -> dict[str, Any]:
     names = [c["name"] for c in study["conditions"] if not c["same_as"]]
     verdicts = [r for r in read_rows(folder / "verdicts.jsonl") if r["question"] in asked and r["judge"] == study.get("judge")]
     verdicts = [r for r in verdicts if r["first"] in names and r["second"] in names and r["repeat"] < study["repeats"]]
-    rated = [_measures(c, study, questions, folder, embed) for c in study["conditions"]]
+    answers, split = answers_of(folder, questions), read_rows(folder / "statements.jsonl")
+    failed = {(r["question"], r["condition"]) for r in read_rows(folder / "answers.jsonl") if "error" in r and not r["sample"]}
+    drawn = samples_of(folder) if study.get("samples") else {}
+    rated = []
+    for c in study["conditions"]:
+        given = {q: r for (q, name), r in answers.items() if name == c["name"]}
+        lost = sum((q, c["name"]) in failed for q in asked)
+        own = [r for r in split if r["condition"] == c["name"] and r["question"] in given]
+        rated.append(_measures(c, given, lost, own, len(asked), {q: drawn[q, c["name"]] for q in given if (q, c["name"]) in drawn}, embed))
     judge = judge_figures(verdicts)
     rates = win_rates(verdicts, names, asked, study["repeats"])
     return {
@@ -42,27 +50,28 @@ def results(folder: Path, embed: Callable[[], Embed]) -> dict[str, Any]:
     }
 
 
-def _measures(condition: Row, study: Row, questions: Sequence[Asked], folder: Path, embed: Callable[[], Embed]) -> Row:
+def _measures(
+    condition: Row,
+    given: dict[str, Row],
+    failed: int,
+    split: Sequence[Row],
+    asked: int,
+    drawn: dict[str, list[str]],
+    embed: Callable[[], Embed],
+) -> Row:
     """A condition's figures: means over the questions that were answered; None for what was not measured."""
-    name = condition["name"]
     if condition["same_as"]:
         return condition | {"answered": None}
-    given = {q: r for (q, c), r in answers_of(folder, questions).items() if c == name}
-    failed = {r["question"] for r in read_rows(folder / "answers.jsonl") if r["condition"] == name and "error" in r and not r["sample"]} & {
-        q.id for q in questions
-    }
-    split = [r for r in read_rows(folder / "statements.jsonl") if r["condition"] == name and r["question"] in given]
     good = [r for r in split if "error" not in r]
     counts = np.array([len(r["statements"]) for r in good])
     sentences = sum(r["sentences"] for r in given.values())
-    drawn = samples_of(folder) if study.get("samples") else {}
-    agreeing = [agreement(r["answer"], drawn[q, name], embed()) for q, r in given.items() if (q, name) in drawn]
+    agreeing = [agreement(given[q]["answer"], others, embed()) for q, others in drawn.items()]
     measured = [a for a in agreeing if a is not None]
     low, high = interval(counts)
     return condition | {
         "answered": len(given),
-        "failed": len(failed),
-        "missing": len(questions) - len(given) - len(failed),
+        "failed": failed,
+        "missing": asked - len(given) - failed,
         "fell_back": sum(r["mode"] != condition["mode"] for r in given.values()),
         "statements": _mean(list(counts)),
         "statements_low": low,
