@@ -49,6 +49,19 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was not indexed. `failed`: it should have been possible, so the run is only partly done.
+
+    `content_hash`, as of a document, is that of a file which would be skipped for the same reason again; empty where that is not sure.
+    """
+
+    path: str
+    reason: str
+    failed: bool
+    content_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """A passage of a document, `text == document.text[start:end]`: the paper's text unit."""
 

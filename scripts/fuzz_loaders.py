@@ -2,9 +2,9 @@
 
     python scripts/fuzz_loaders.py pdf --seeds DOCS --minutes 2 --seed 1 --keep FOLDER
 
-Seeds are the files of the format below DOCS, of at most 300 kB, or one made here. They are broken by flipped bits, bytes put in, cuts,
-repeats, and pieces of other seeds; of formats that are archives, also the files inside. What hangs, crashes or needs too much memory is
-kept in FOLDER.
+Seeds are the files of the format below DOCS, of at most 300 kB, and those of the tests. They are broken by flipped bits, bytes put in,
+cuts, repeats, and pieces of other seeds; of formats that are archives, also the files inside. What hangs, crashes or needs too much
+memory is kept in FOLDER.
 """
 
 import argparse
@@ -17,18 +17,18 @@ import zipfile
 from collections import Counter
 from pathlib import Path
 
-from localrag.index.load import Limits, Skipped, load_all
-from tests.index import files as make
+from localrag.index.load import Limits, load_all
+from localrag.records import Skipped
+from tests.index.files import zipped
+from tests.index.test_load import SOURCES
 
-MADE = {"docx": make.docx, "pptx": make.pptx, "xlsx": make.xlsx, "epub": make.epub, "eml": make.mail, "ipynb": make.notebook}
-MADE |= {"pdf": lambda: make.pdf(["one line", "another"], ["page two"])}
 LARGEST = 300_000
 GRAVE = ("took longer", "needed more", "damaged: it crashed")
 
 
 def seeds_of(kind, folder):
     found = [p.read_bytes() for p in sorted(folder.rglob(f"*.{kind}")) if p.is_file() and p.stat().st_size <= LARGEST] if folder else []
-    found += [MADE[kind]()] if kind in MADE else []
+    found += [data for name, data in SOURCES.items() if name.endswith(f".{kind}")]
     return found or [b"Name: Ruth Sand\nPort: Vardby\n\nText.\n" * 20]
 
 
@@ -69,7 +69,7 @@ def broken_inside(data, others, rng):
     inner = [entries[n] for n in texts]
     for name in rng.sample(texts, min(len(texts), rng.choice((1, 1, 2)))):
         entries[name] = broken(entries[name], inner, rng)
-    return make.zipped(entries)
+    return zipped(entries)
 
 
 def main():

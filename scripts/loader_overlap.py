@@ -12,7 +12,8 @@ from collections import Counter, defaultdict
 from html import unescape
 from pathlib import Path
 
-from localrag.index.load import Skipped, load_all
+from localrag.index.load import load_all
+from localrag.records import Skipped
 
 
 def words(text):

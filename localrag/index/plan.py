@@ -11,8 +11,10 @@ from sqlite_utils import Database
 from localrag.config import Settings, cache_dir, replace_file
 from localrag.engine.tokens import Tokenizer
 from localrag.index.chunk import chunk
-from localrag.index.load import Options, Skipped, file_hash, find_files, load_all, stored_path
+from localrag.index.load import Options, find_files, load_all, stored_path
+from localrag.index.update import to_read
 from localrag.models import ModelFile
+from localrag.records import Skipped
 from localrag.store import corpus, ledger
 
 # The model in the box on A Christmas Carol and the demo: calls and tokens computed (read or written, none from a cache) for a chunk.
@@ -40,11 +42,11 @@ class Plan:
 def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile, db: Database | None) -> Plan:
     """Read what is new below the paths and count; nothing is stored. `db` is the index as it is, if there is one."""
     options = Options(settings.text_column, settings.metadata_columns)
-    known = corpus.document_hashes(db) if db else {}
-    files = find_files(paths)
-    left = [f for f in files if known.get(stored_path(f, root)) != _hash(f, options)]
+    files = {stored_path(f, root): f for f in find_files(paths)}
+    left, skipped = to_read(files, db, settings)
+    unchanged = len(files) - len(left) - len(skipped)
     counts = Tokenizer(model).counts
-    skipped, chunks, size, read = list[Skipped](), 0, 0, 0
+    chunks, size, read = 0, 0, 0
     stored = corpus.chunk_texts(db) if db else set()
     for found in load_all(left, root, options):
         if isinstance(found, Skipped):
@@ -57,16 +59,7 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
     asked = chunks if settings.extractor == "model" else 0
     calls, tokens, speeds = _rates(model, db)
     seconds = (asked * tokens / max(speeds) / SPREAD, asked * tokens / min(speeds) * SPREAD) if speeds else None
-    return Plan(
-        len(files), len(files) - len(left), read, tuple(skipped), chunks, round(asked * calls), round(asked * tokens), seconds, size * BYTES
-    )
-
-
-def _hash(file: Path, options: Options) -> str:
-    try:
-        return file_hash(file, options)
-    except OSError:
-        return ""
+    return Plan(len(files), unchanged, read, tuple(skipped), chunks, round(asked * calls), round(asked * tokens), seconds, size * BYTES)
 
 
 def _rates(model: ModelFile, db: Database | None) -> tuple[float, float, list[float]]:

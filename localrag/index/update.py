@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from sqlite_utils import Database
+
+from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import UsageError
 from localrag.index.chunk import chunk
-from localrag.index.load import Options, Skipped, file_hash, find_files, load_all, stored_path
+from localrag.index.load import Options, file_hash, find_files, load_all, stored_path
 from localrag.llm.project import Project
 from localrag.models import ModelFile
-from localrag.records import Document
+from localrag.records import Document, Skipped
 from localrag.store import corpus, ledger
 
 Tell = Callable[[str, int, int], None]
@@ -43,14 +46,12 @@ def update_documents(paths: Sequence[Path], project: Project, tell: Tell) -> Loa
     options = Options(settings.text_column, settings.metadata_columns)
     files = {stored_path(f, project.root): f for f in find_files(paths)}
     known = corpus.document_hashes(db)
-    as_before = _cut_as_before(project)
-    left = [f for path, f in files.items() if not (as_before and _is_known(f, known.get(path), options))]
+    left, skipped = to_read(files, db, settings)
     gone = {p: known[p] for p in known if p not in files and _below(p, paths, project.root)}
     new, changed = list[str](), list[str]()
     moved: dict[str, str] = {}  # where a document is now: where it was
-    skipped: list[Skipped] = []
-    for found in load_all(left, project.root, options):
-        tell("documents", len(files) - len(left) + len(new) + len(changed) + len(moved) + len(skipped), len(files))
+    for done, found in enumerate(load_all(left, project.root, options), len(files) - len(left)):
+        tell("documents", done, len(files))
         if isinstance(found, Skipped):
             skipped.append(_kept(found) if found.failed and found.path in known else found)
             gone |= {found.path: known[found.path]} if found.path in known and not found.failed else {}
@@ -65,8 +66,8 @@ def update_documents(paths: Sequence[Path], project: Project, tell: Tell) -> Loa
     ledger.move_calls(db, {before: now for now, before in moved.items()})
     for path in gone:
         corpus.remove_document(db, path)
-    others = [s for s in corpus.skipped(db) if s[0] not in files and not _below(s[0], paths, project.root)]
-    corpus.set_skipped(db, [*others, *((s.path, s.reason, s.failed) for s in skipped)])
+    others = [s for s in corpus.skipped(db) if s.path not in files and not _below(s.path, paths, project.root)]
+    corpus.set_skipped(db, [*others, *skipped])
     ledger.save_settings(db, prepended=settings.prepend_metadata, chunk_tokens=settings.chunk_tokens)
     tell("documents", len(files), len(files))
     _check_something(paths, len(files), project)
@@ -74,9 +75,26 @@ def update_documents(paths: Sequence[Path], project: Project, tell: Tell) -> Loa
     return Loaded(len(files), tuple(new), tuple(changed), tuple(moved), deleted, tuple(skipped))
 
 
-def _cut_as_before(project: Project) -> bool:
+def to_read(files: dict[str, Path], db: Database | None, settings: Settings) -> tuple[list[Path], list[Skipped]]:
+    """The files, of those at these stored paths, that the index does not know as they are; those it knows that nothing can be read of."""
+    if db is None:
+        return list(files.values()), []
+    options = Options(settings.text_column, settings.metadata_columns)
+    known = corpus.document_hashes(db) if _cut_as_before(db, settings) else {}
+    passed = {s.path: s for s in corpus.skipped(db) if s.content_hash}
+    left, skipped = list[Path](), list[Skipped]()
+    for path, file in files.items():
+        unreadable = passed.get(path)
+        if unreadable and _is_known(file, unreadable.content_hash, options):
+            skipped.append(unreadable)
+        elif not _is_known(file, known.get(path), options):
+            left.append(file)
+    return left, skipped
+
+
+def _cut_as_before(db: Database, settings: Settings) -> bool:
     """Whether files that did not change would give the chunks they gave."""
-    last, settings = ledger.settings(project.db), project.settings
+    last = ledger.settings(db)
     before = (last.get("chunk_tokens", settings.chunk_tokens), last.get("prepended", False))
     return before == (settings.chunk_tokens, settings.prepend_metadata)
 

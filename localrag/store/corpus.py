@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, content_id
+from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, Skipped, content_id
 from localrag.text import cjk_bigrams
 
 
@@ -110,17 +110,17 @@ def document_text(db: Database, path: str) -> str | None:
     return None if row is None else str(row["text"])
 
 
-def set_skipped(db: Database, skipped: Iterable[tuple[str, str, bool]]) -> None:
-    """Replace the list of files that were not indexed, each with its reason and whether it should have been possible."""
+def set_skipped(db: Database, skipped: Iterable[Skipped]) -> None:
+    """Replace the list of files that were not indexed."""
     with db.atomic():
         db.execute("DELETE FROM skipped")
-        db.table("skipped").insert_all({"path": p, "reason": r, "failed": f} for p, r, f in skipped)
+        db.table("skipped").insert_all(map(asdict, skipped))
 
 
-def skipped(db: Database) -> list[tuple[str, str, bool]]:
-    """The files that were not indexed, each with its reason and whether it should have been possible."""
-    rows = db.query("SELECT path, reason, failed FROM skipped ORDER BY path")
-    return [(row["path"], row["reason"], bool(row["failed"])) for row in rows]
+def skipped(db: Database) -> list[Skipped]:
+    """The files that were not indexed, by path."""
+    rows = db.query("SELECT path, reason, failed, content_hash FROM skipped ORDER BY path")
+    return [Skipped(row["path"], row["reason"], bool(row["failed"]), row["content_hash"]) for row in rows]
 
 
 def all_chunks(db: Database) -> list[Chunk]:

@@ -65,6 +65,12 @@ def m006_answers_about_documents(db: Database) -> None:
     db.execute("CREATE INDEX embeddings_by_content ON embeddings(kind, content_hash)")
 
 
+@migrations()
+def m007_skipped_files_content(db: Database) -> None:
+    """Files left out are known by their content, so that they are not read again."""
+    db.execute("ALTER TABLE skipped ADD COLUMN content_hash TEXT NOT NULL DEFAULT ''")
+
+
 _QUESTIONS = """
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
 

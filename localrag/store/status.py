@@ -17,7 +17,7 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
     return {
         **graph.counts(db),
         "communities_per_level": graph.communities_per_level(db),
-        "skipped": [{"path": path, "reason": reason, "failed": failed} for path, reason, failed in corpus.skipped(db)],
+        "skipped": [{"path": s.path, "reason": s.reason, "failed": s.failed} for s in corpus.skipped(db)],
         "failed": [{"stage": f.stage, "subject": f.subject, "reason": f.reason} for f in ledger.failures(db)],
         "coverage": graph.coverage(db),
         "noise": corpus.noise(db),
@@ -33,6 +33,6 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
 
 def files(db: Database) -> Iterator[dict[str, str]]:
     """Every file an index knows of, by path: indexed, skipped or failed, the last two with the reason."""
-    rows = [(path, "indexed", "") for path in corpus.document_hashes(db)]
-    rows += [(path, "failed" if failed else "skipped", reason) for path, reason, failed in corpus.skipped(db)]
-    yield from ({"path": path, "state": state, "reason": reason} for path, state, reason in sorted(rows))
+    rows = {path: {"path": path, "state": "indexed", "reason": ""} for path in corpus.document_hashes(db)}
+    rows |= {s.path: {"path": s.path, "state": "failed" if s.failed else "skipped", "reason": s.reason} for s in corpus.skipped(db)}
+    yield from (rows[path] for path in sorted(rows))

@@ -10,9 +10,10 @@ import time
 import pytest
 
 from localrag.errors import UsageError
-from localrag.index.load import Limits, Options, Skipped, file_hash, find_files, load_all
+from localrag.index.load import Limits, Options, file_hash, find_files, load_all
 from localrag.index.load.encoding import decode
 from localrag.index.load.tables import table_lines
+from localrag.records import Skipped
 from tests.index import files as make
 
 PAGE = """<html><head><title>The town</title><meta name="author" content="Ruth Sand"><script>track()</script></head><body>

@@ -1,6 +1,7 @@
 """An index that follows its files: what changed is redone, nothing else; what is removed leaves no trace."""
 
 import asyncio
+import json
 import random
 import shutil
 import signal
@@ -11,12 +12,15 @@ import time
 import pytest
 
 from localrag.engine.settings import EngineOptions
+from localrag.index import update
 from localrag.index.communities import communities
+from localrag.index.load import load_all
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_writing
 from localrag.records import Entity, Graph, Relationship
 from localrag.store import corpus, erasure
 from tests.conftest import TOWN, run_localrag
+from tests.index.files import pdf
 from tests.test_cli import rows
 
 PEOPLE = ["Ruth Sand", "Lars Holm", "Ingrid Holm", "Walter Muir", "Agnes Thorburn", "Chen Guoliang"]
@@ -132,6 +136,29 @@ def test_a_file_that_cannot_be_read_any_more_keeps_its_content(tmp_path):
     assert [(s.path, s.failed) for s in loaded.skipped] == [("docs/table.csv", True)]
     assert "earlier content is kept" in loaded.skipped[0].reason
     assert rows(tmp_path, "SELECT path FROM documents ORDER BY path") == [("docs/a.txt",), ("docs/table.csv",)]
+    listed = map(json.loads, run_localrag("files", "--json", cwd=tmp_path).stdout.splitlines())
+    assert [(f["path"], f["state"]) for f in listed] == [("docs/a.txt", "indexed"), ("docs/table.csv", "failed")]
+
+
+def test_a_file_without_text_is_not_read_again_until_it_changes(tmp_path, monkeypatch):
+    """What nothing can be read of is known by its content: later runs list it unread; a damaged file is tried again every time."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    (docs / "scan.pdf").write_bytes(pdf([]))
+    (docs / "broken.csv").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 4)
+    first = index(tmp_path)
+    read = []
+    monkeypatch.setattr(update, "load_all", lambda files, *rest: read.extend(f.name for f in files) or load_all(files, *rest))
+
+    second = index(tmp_path)
+    (docs / "scan.pdf").write_bytes(pdf(["Ruth Sand bought the ferry Skua."]))
+    third = index(tmp_path)
+
+    assert {s.path: s.reason for s in second.skipped} == {s.path: s.reason for s in first.skipped}
+    assert [s.path for s in third.skipped] == ["docs/broken.csv"]
+    assert third.new == ("docs/scan.pdf",)
+    assert read == ["broken.csv", "broken.csv", "scan.pdf"]
 
 
 def test_files_left_out_elsewhere_stay_listed(tmp_path):
@@ -143,7 +170,7 @@ def test_files_left_out_elsewhere_stay_listed(tmp_path):
     index(tmp_path)
     with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
         asyncio.run(build_index([tmp_path / "more"], project, lambda _: None, reports=False))
-        assert [path for path, *_ in corpus.skipped(project.db)] == ["docs/empty.txt", "more/empty.txt"]
+        assert [s.path for s in corpus.skipped(project.db)] == ["docs/empty.txt", "more/empty.txt"]
 
 
 def ring(n, extra=()):

@@ -17,15 +17,6 @@ _OF_AN_INDEX = {"index.db", "writer.lock"}
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A file that was not indexed. `failed`: it should have been possible, so the run is only partly done."""
-
-    path: str
-    reason: str
-    failed: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Rules:
     """What a folder's ignore files say; their patterns are relative to it."""
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from localrag.index.load.content import MEGABYTE, Options
-from localrag.index.load.files import Skipped, stored_path
+from localrag.index.load.files import stored_path
 from localrag.index.load.messages import LENGTH, packed
 from localrag.index.load.parse import WITH_ROWS
-from localrag.records import Document, Part, content_id
+from localrag.records import Document, Part, Skipped, content_id
 
 VERSION = 1  # of what the parsers make of a file: with another one, every file is read again
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -67,7 +67,7 @@ def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "_Wo
     if (before.st_mtime_ns, before.st_size, before.st_ino) != (after.st_mtime_ns, after.st_size, after.st_ino):
         return Skipped(path, "changed while it was read", True)
     if "reason" in answer:
-        return Skipped(path, answer["reason"], answer["failed"])
+        return Skipped(path, answer["reason"], answer["failed"], "" if answer["failed"] else content_hash)
     text = answer["text"]
     metadata = tuple((str(name), str(value)) for name, value in answer["metadata"])
     parts = tuple(Part(p["label"], p["start"], p["end"]) for p in answer["parts"])
