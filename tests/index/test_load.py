@@ -268,6 +268,13 @@ def test_rows_of_a_table_in_a_pdf_are_not_run_together(tmp_path):
     assert found.text == f"{lines[0]}\n\nName · Port · Tons\nSkua · Vardby · 71\n\n{lines[3]}"
 
 
+def test_text_drawn_flat_in_a_pdf_takes_no_other_text_with_it(tmp_path):
+    """Letters without height stand beside nothing; the rest of the page is read."""
+    page = make.pdf_of(["BT /F1 12 Tf 1 0 0 0 50 700 Tm (flat) Tj ET BT /F1 12 Tf 120 692 Td (upright) Tj ET"])
+
+    assert read(write(tmp_path, {"a.pdf": page}) / "a.pdf").text == "flat\n\nupright"
+
+
 def test_a_broken_word_is_mended_and_a_hyphen_of_its_own_kept(tmp_path):
     """PDF: what a line end divided is one word again."""
     from localrag.index.load.pdf import HYPHEN, _Line, _paragraphs

@@ -131,8 +131,8 @@ def _box(textpage: Any, first: int, last: int) -> tuple[float, float, float, flo
 
 
 def _beside(a: _Line, b: _Line) -> bool:
-    """Whether the middle of one is at the height of the other, and `b` to the right."""
-    level = a.bottom < (b.bottom + b.top) / 2 < a.top or b.bottom < (a.bottom + a.top) / 2 < b.top
+    """Whether the middle of one is at the height of the other, and `b` to the right; text drawn flat has no height."""
+    level = a.top > a.bottom and (a.bottom < (b.bottom + b.top) / 2 < a.top or b.bottom < (a.bottom + a.top) / 2 < b.top)
     return level and b.left >= a.right - 1 and not a.text.endswith(HYPHEN)
 
 
