@@ -1,6 +1,7 @@
 """What tests share: a home of their own, the fake backend, and small indexes made by the real models."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from hypothesis import settings
 
 settings.register_profile("localrag", deadline=None)  # a busy machine is no failure
 settings.load_profile("localrag")
+# Started in the background of a script, the tests would pass on to their processes that an interrupt is to be ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
