@@ -338,6 +338,24 @@ def test_no_text_of_a_page_is_lost_however_it_is_nested(tmp_path, depth):
     assert text.split()[-2:] == ["deep", "after"]
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<ul><li>" * 600 + "deep",
+        "<p>deep<pre>" + " " * 300_000 + ".",
+        "<div>" * 3000 + "deep" + "<!-- " * 60_000,
+        "deep" + "<script>" * 40_000,
+    ],
+    ids=["lists in lists", "spaces", "open comments", "open scripts"],
+)
+def test_what_is_repeated_a_thousand_times_costs_no_more_than_its_length(tmp_path, page):
+    """Markup that never ends is read within seconds, into a text no longer than the file."""
+    text = read(write(tmp_path, {"a.html": page.encode()}) / "a.html", limits=Limits(seconds=20)).text
+
+    assert "deep" in text
+    assert len(text) <= len(page) + 20_000
+
+
 def test_tex_that_is_not_well_formed_is_read_all_the_same(tmp_path):
     """Open braces and environments cost no more than their own paragraph its tidiness."""
     source = "\\section{Boats}\n\nThe \\textbf{Skua} leaks.\n\n" + "\\begin{a}{\\it so {" * 40 + "far\n\nThe \\emph{end}."

@@ -9,7 +9,7 @@ from localrag.records import Part
 MEGABYTE = 1_000_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x84\x86-\x9f\ufffe\uffff]")  # not tab, line and page breaks
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
-_TRAILING = re.compile(r"[ \t\xa0]+(?=\n)")
+_TRAILING = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+(?=\n)")  # from where a run begins: else a long one costs its square
 _BLANK = re.compile(r"\n{3,}")
 
 

@@ -21,6 +21,7 @@ _BLOCKS = frozenset(
 )
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _WIDEST = 200  # columns of a table that a cell may claim to span
+_DEEPEST = 12  # lists in lists whose items stand further and further to the right
 _BREAK = "\v"
 
 
@@ -39,7 +40,7 @@ class _Page:
         self.inline.clear()
         if lines[0]:
             self.blocks.append((self.prefix + lines[0], bool(self.lists)))
-            self.prefix = "  " * len(self.lists)
+            self.prefix = _indent(len(self.lists))
 
     @property
     def text(self) -> str:
@@ -88,7 +89,7 @@ def _bare(markup: str) -> str:
     """All the text of a page that is nested too deeply to be parsed."""
     from html import unescape
 
-    markup = re.sub(r"(?is)<!--.*?-->|<(script|style)\b.*?</\1\s*>", " ", markup)
+    markup = re.sub(r"(?is)<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", " ", markup)
     markup = re.sub(r"(?i)</?(?:p|div|br|li|tr|h[1-6]|table|section|article)\b[^<>]*>", "\n\n", markup)
     return clean(unescape(re.sub(r"<[^<>]*>", "", markup)))
 
@@ -114,7 +115,7 @@ def _walk(node: Any, page: _Page) -> None:
     elif re.fullmatch("h[1-6]", tag):
         _block(node, page, prefix="#" * int(tag[1]) + " ")
     elif tag == "li":
-        _block(node, page, prefix="  " * max(len(page.lists) - 1, 0) + _mark(page.lists))
+        _block(node, page, prefix=_indent(len(page.lists) - 1) + _mark(page.lists))
     elif tag in {"ul", "ol", "dl"}:
         page.flush()
         page.lists.append(_start(node) - 1 if tag == "ol" else None)
@@ -125,6 +126,10 @@ def _walk(node: Any, page: _Page) -> None:
         _block(node, page)
     elif tag:
         _children(node, page)
+
+
+def _indent(depth: int) -> str:
+    return "  " * min(max(depth, 0), _DEEPEST)
 
 
 def _mark(lists: list[int | None]) -> str:
