@@ -1,16 +1,15 @@
-"""`build_index`: the stages in order, each doing only what is missing. It and its parts update, erase and plan alone touch the store."""
+"""`build_index`: the stages in order, each doing only what is missing. It and its parts (update, reports, erase, plan) touch the store."""
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
 from sqlite_utils import Database
 
-from localrag.engine.tokens import Tokenizer
-from localrag.index import report as writing
 from localrag.index.aliases import read_aliases
 from localrag.index.communities import communities
 from localrag.index.describe import describe
@@ -18,18 +17,17 @@ from localrag.index.extract import extract, recipe
 from localrag.index.names import Case
 from localrag.index.phrases import PHRASES, extract_phrases, weigh_by_pmi
 from localrag.index.plan import keep_speed
+from localrag.index.reports import write_reports
 from localrag.index.resolve import resolve
 from localrag.index.similar import alike_in_meaning, ask_whether_same
-from localrag.index.topics import Topics
 from localrag.index.update import Loaded, Tell, update_documents
 from localrag.llm import ABOUT, CALL_FAILED, in_window
 from localrag.llm.project import Project, choose_style
-from localrag.quotes import Vectors, embed_texts, entity_quotes, relationship_quotes
-from localrag.records import Chunk, Community, Failure, Graph, Report, content_id
+from localrag.quotes import entity_quotes
+from localrag.records import Chunk, Failure, content_id
 from localrag.store import corpus, erasure, ledger, vectors
 from localrag.store import graph as store
 
-REPORT_BUDGET = 2000  # tokens of context per report; a larger window is not better for a small model
 EMBED_BATCH = 64
 FIRST_PASS = 200  # chunks, some five minutes of the model in the box; from here on there is a graph without it first
 
@@ -109,14 +107,18 @@ def _embed(project: Project, kind: str, stage: str, tell: Tell) -> None:
     """Give every subject of a kind a vector that has none, or one of another content."""
     fingerprint, texts = project.embedder.file.fingerprint, vectors.texts(project.db, kind)
     hashes = {key: content_id(text) for key, text in texts.items()}
-    left = vectors.missing(project.db, kind, hashes, fingerprint)
-    left.sort(key=lambda key: len(texts[key]))  # similar lengths together: less padding
-    for at in range(0, len(left), EMBED_BATCH):
-        tell(stage, at, len(left))
-        batch = left[at : at + EMBED_BATCH]
-        vectors.save(project.db, kind, fingerprint, batch, hashes, project.embedder.embed([texts[key] for key in batch]))
-    if left:
-        tell(stage, len(left), len(left))
+    left: defaultdict[str, list[str]] = defaultdict(list)  # text → what it is the text of: a report carried down has one with others
+    for key in vectors.missing(project.db, kind, hashes, fingerprint):
+        left[texts[key]].append(key)
+    distinct = sorted(left, key=len)  # similar lengths together: less padding
+    for at in range(0, len(distinct), EMBED_BATCH):
+        tell(stage, at, len(distinct))
+        batch = distinct[at : at + EMBED_BATCH]
+        keys = [(key, n) for n, text in enumerate(batch) for key in left[text]]
+        found = project.embedder.embed(batch)[[n for _, n in keys]]
+        vectors.save(project.db, kind, fingerprint, [key for key, _ in keys], hashes, found)
+    if distinct:
+        tell(stage, len(distinct), len(distinct))
 
 
 async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) -> None:
@@ -197,7 +199,7 @@ async def _extract(project: Project, style: str, cases: _Cases, tell: Tell) -> N
 async def _build_graph(project: Project, style: str, tell: Tell) -> None:
     """Everything that follows from what was extracted so far: graph, communities, reports and their vectors."""
     await _graph(project, style, tell)
-    await _reports(project, style, tell)
+    await write_reports(project, style, tell)
     _embed_graph(project, tell)
 
 
@@ -231,70 +233,3 @@ async def _graph(project: Project, style: str, tell: Tell) -> None:
     levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed, before=store.communities(db))
     store.replace_graph(db, graph, levels, state)
     tell("graph", 4, 4)
-
-
-async def _reports(project: Project, style: str, tell: Tell) -> None:
-    """Write every report whose input changed, deepest level first, so that a community can use those below it."""
-    db = project.db
-    levels = store.communities(db)
-    state = content_id(ledger.settings(db).get("graph"), writing.recipe(project.settings, project.model.file.fingerprint, style))
-    if ledger.settings(db).get("reports") == state:
-        return
-    chunks = {c.id: c for c in corpus.all_chunks(db)}
-    graph = Graph(tuple(store.entities(db)), tuple(store.relationships(db)), tuple(store.mentions(db)), tuple(store.evidence(db)))
-    of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
-    sources = writing.Sources.of(graph, of_relationship, of_entity, len(chunks))
-    known = {r.community_id: r for r in store.reports(db)}
-    write = _Writer(project, style, sources, Tokenizer(project.model.file))
-    if style == "extractive":
-        quotes = [q.text for found in (of_relationship, of_entity) for some in found.values() for q in some]
-        tell("sentence vectors", 0, 1)
-        write.vectors = embed_texts(quotes, project.embedder.embed)
-        write.topics = Topics(list(write.vectors))
-        tell("sentence vectors", 1, 1)
-    done = 0
-    tell("reports", 0, len(levels))
-
-    async def one(community: Community) -> Report | None:
-        nonlocal done
-        below = [(c, known[c.id]) for c in levels if c.parent_id == community.id and c.id in known]
-        written = None
-        try:
-            written = await write.report(community, below, known.get(community.id))
-            ledger.clear_failure(db, "report", community.id)
-        except CALL_FAILED as error:
-            ledger.save_failure(db, Failure("report", community.id, str(error), error.kind))
-        done += 1
-        tell("reports", done, len(levels))
-        return written
-
-    for level in sorted({c.level for c in levels}, reverse=True):
-        written = await in_window(one(c) for c in levels if c.level == level)
-        known.update((r.community_id, r) for r in written if r is not None)
-    if not any(f.stage == "report" for f in ledger.failures(db)):
-        ledger.save_settings(db, reports=state)
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Writes one report, unless the stored one came of the same input."""
-
-    project: Project
-    style: str
-    sources: writing.Sources
-    tokenizer: Tokenizer
-    vectors: Vectors = field(default_factory=dict)
-    topics: Topics | None = None
-
-    async def report(self, community: Community, below: list[tuple[Community, Report]], stored: Report | None) -> Report:
-        model = self.project.model
-        elements = writing.report_context(community, below, self.sources, self.tokenizer.count, REPORT_BUDGET)
-        key = writing.input_hash(community, elements, writing.recipe(self.project.settings, model.file.fingerprint, self.style))
-        if stored is not None and stored.input_hash == key:
-            return stored
-        if self.topics is not None:
-            written = writing.extractive_report(community, elements, key, self.sources, self.vectors, self.topics)
-        else:
-            written = await writing.abstractive_report(community, elements, key, model, self.project.settings)
-        store.save_report(self.project.db, written)
-        return written

@@ -1,6 +1,7 @@
 """E-mail: its headers, its text and the names of what is attached."""
 
 from email import message_from_string, policy
+from email.header import decode_header, make_header
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from localrag.index.load.encoding import decode
 from localrag.index.load.web import html_content
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
+LONG = 50_000  # characters of a header, 1,300 addresses; to parse them one by one takes the square of their number
 
 
 def parse_mail(file: Path, _options: Options) -> Content:
@@ -40,7 +42,9 @@ def _headers(message: EmailMessage) -> dict[str, str]:
 
 def _header(message: EmailMessage, name: str) -> str:
     try:
-        value = " ".join(str(message[name] or "").split())
+        raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
+        decoded = make_header(decode_header(raw)) if len(raw) > LONG else message[name]
+        value = " ".join(str(decoded or "").split())
     except Exception:  # noqa: BLE001 - the standard library's parser of broken headers raises what it likes
         value = ""
     if name != "Date":

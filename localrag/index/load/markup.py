@@ -151,12 +151,12 @@ def tex_text(source: str) -> str:
     source = _prepared(source)
     try:
         text = converted(source)
-    except LatexWalkerParseError:
+    except (LatexWalkerParseError, RecursionError):
         pieces = []
         for paragraph in re.split(r"\n\s*\n", source):
             try:
                 pieces.append(converted(paragraph))
-            except LatexWalkerParseError:
+            except (LatexWalkerParseError, RecursionError):
                 pieces.append(_TEX_COMMAND.sub("", paragraph))
         text = "\n\n".join(pieces)
     return re.sub(r"^(#{1,6} [^\n]*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
@@ -165,9 +165,9 @@ def tex_text(source: str) -> str:
 def _prepared(source: str) -> str:
     """LaTeX without what is never shown, with headings, items and references as text."""
     source = _TEX_SILENT.sub("", re.sub(r"(?<!\\)%.*", "", source))
-    source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\]]*\])*\{([^}]*)\}", r"[\1]", source)
-    source = re.sub(r"\\(?:ref|eqref|autoref|[cC]ref)\{([^}]*)\}", r"\1", source)
-    source = re.sub(rf"\\({'|'.join(_TEX_SECTION)})\*?\s*(?:\[[^\]]*\])?\{{", _tex_heading, source)
+    source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
+    source = re.sub(r"\\(?:ref|eqref|autoref|[cC]ref)\{([^{}]*)\}", r"\1", source)
+    source = re.sub(rf"\\({'|'.join(_TEX_SECTION)})\*?\s*(?:\[[^\[\]]*\])?\{{", _tex_heading, source)
     return re.sub(r"\\item\b\s*", r"\n- ", source)
 
 

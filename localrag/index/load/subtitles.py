@@ -11,7 +11,7 @@ from localrag.index.load.encoding import decode
 
 _CUE = re.compile(r"^[ \t]*(?:(\d+):)?(\d{1,2}):(\d{2})[.,]\d{1,3}[ \t]*-->[^\n]*\n(.*?)(?=\n[ \t]*\n|\Z)", re.DOTALL | re.MULTILINE)
 _SPEAKER = re.compile(r"<v(?:\.[^ >]*)?\s+([^>]+)>")
-_TAG = re.compile(r"</?[^<>\n]*>|\{\\[^}]*\}")
+_TAG = re.compile(r"</?[^<>\n]*>|\{\\[^{}]*\}")
 MINUTE = 60
 
 

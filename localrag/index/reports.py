@@ -1,0 +1,140 @@
+"""Communities → stored reports, the deepest level first; those whose input is what it was are kept. Part of the pipeline."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.engine.tokens import Tokenizer
+from localrag.index import report as writing
+from localrag.index.topics import Topics
+from localrag.index.update import Tell
+from localrag.llm import CALL_FAILED, in_window
+from localrag.llm.project import Project
+from localrag.quotes import embed_texts, entity_quotes, relationship_quotes
+from localrag.records import Community, Failure, Graph, Report, content_id
+from localrag.store import corpus, ledger
+from localrag.store import graph as store
+from localrag.text import squeeze
+
+BUDGET = 2000  # tokens of context per report; a larger window is not better for a small model
+PORTION = 100  # extractive reports whose sentences are embedded together, and are lost if the process ends meanwhile
+
+
+async def write_reports(project: Project, style: str, tell: Tell) -> None:
+    """Write every report whose input changed; a community uses those of the level below it. A failed one is a row."""
+    db = project.db
+    recipe = writing.recipe(project.settings, project.model.file.fingerprint, style)
+    state = content_id(ledger.settings(db).get("graph"), recipe)
+    if ledger.settings(db).get("reports") == state:
+        return
+    levels = store.communities(db)
+    writer = _writer(project, recipe, levels)
+    done = 0
+    tell("reports", done, len(levels))
+
+    async def one(community: Community) -> None:
+        nonlocal done
+        await writer.abstractive(community)
+        done += 1
+        tell("reports", done, len(levels))
+
+    for level in sorted({c.level for c in levels}, reverse=True):
+        some = [c for c in levels if c.level == level]
+        if style == "abstractive":
+            await in_window(one(c) for c in some)
+            continue
+        for at in range(0, len(some), PORTION):
+            writer.extractive(some[at : at + PORTION])
+            done += len(some[at : at + PORTION])
+            tell("reports", done, len(levels))
+    if not any(f.stage == "report" for f in ledger.failures(db)):
+        ledger.save_settings(db, reports=state)
+
+
+def _writer(project: Project, recipe: str, levels: Sequence[Community]) -> "_Writer":
+    db = project.db
+    chunks = {c.id: c for c in corpus.all_chunks(db)}
+    graph = Graph(tuple(store.entities(db)), tuple(store.relationships(db)), tuple(store.mentions(db)), tuple(store.evidence(db)))
+    of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
+    sources = writing.Sources.of(graph, of_relationship, of_entity, len(chunks))
+    below: defaultdict[str | None, list[Community]] = defaultdict(list)
+    for c in levels:
+        below[c.parent_id].append(c)
+    count = Tokenizer(project.model.file).count
+    return _Writer(project, recipe, sources, count, below, {r.community_id: r for r in store.reports(db)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What a report is to be written from, and the hash of it."""
+
+    community: Community
+    elements: Sequence[writing.Element]
+    key: str
+
+
+@dataclass
+class _Writer:
+    """Writes reports, and knows those that there are."""
+
+    project: Project
+    recipe: str
+    sources: writing.Sources
+    count: Callable[[str], int]
+    below: Mapping[str | None, Sequence[Community]]
+    known: dict[str, Report]
+    vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    @cached_property
+    def topics(self) -> Topics:
+        """The words of every sentence that speaks of an entity or a relationship."""
+        found = (self.sources.of_relationship, self.sources.of_entity)
+        return Topics(list(dict.fromkeys(squeeze(q.text) for quotes in found for some in quotes.values() for q in some)))
+
+    def extractive(self, communities: Sequence[Community]) -> None:
+        """Reports of verbatim sentences. Only sentences of reports to be written are embedded: that is what takes the time."""
+        drafts = [draft for c in communities if not self.carried(c) and (draft := self.draft(c))]
+        texts = (squeeze(q.text) for d in drafts for e in d.elements for q in e.quotes)
+        self.vectors.update(embed_texts((t for t in texts if t not in self.vectors), self.project.embedder.embed))
+        for d in drafts:
+            self.save(writing.extractive_report(d.community, d.elements, d.key, self.sources, self.vectors, self.topics))
+            ledger.clear_failure(self.project.db, "report", d.community.id)
+
+    async def abstractive(self, community: Community) -> None:
+        """A report by the model; one that fails is a row, and those above it do without."""
+        project = self.project
+        draft = None if self.carried(community) else self.draft(community)
+        try:
+            if draft is not None:
+                self.save(await writing.abstractive_report(community, draft.elements, draft.key, project.model, project.settings))
+            ledger.clear_failure(project.db, "report", community.id)
+        except CALL_FAILED as error:
+            ledger.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
+
+    def carried(self, community: Community) -> bool:
+        """Give a community the report of the one below it where that is the same, carried down; whether it is, and has one."""
+        below = self.below[community.id]
+        report = self.known.get(below[0].id) if len(below) == 1 and len(below[0].entity_ids) == len(community.entity_ids) else None
+        if report is None:
+            return False
+        stored, key = self.known.get(community.id), content_id("carried down", report.input_hash)
+        if stored is None or stored.input_hash != key:
+            self.save(replace(report, community_id=community.id, input_hash=key))
+        return True
+
+    def draft(self, community: Community) -> _Draft | None:
+        """What a community's report is to be written from; None if the stored one came of just this."""
+        below = [(c, self.known[c.id]) for c in self.below[community.id] if c.id in self.known]
+        elements = writing.report_context(community, below, self.sources, self.count, BUDGET)
+        key = writing.input_hash(community, elements, self.recipe)
+        stored = self.known.get(community.id)
+        return None if stored is not None and stored.input_hash == key else _Draft(community, elements, key)
+
+    def save(self, written: Report) -> None:
+        """Commit a report."""
+        store.save_report(self.project.db, written)
+        self.known[written.community_id] = written
