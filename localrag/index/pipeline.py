@@ -27,6 +27,7 @@ from localrag.quotes import entity_quotes
 from localrag.records import Chunk, Failure, content_id
 from localrag.store import corpus, erasure, ledger, vectors
 from localrag.store import graph as store
+from localrag.text import SPLITTER
 
 EMBED_BATCH = 64
 FIRST_PASS = 200  # chunks, some five minutes of the model in the box; from here on there is a graph without it first
@@ -66,6 +67,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
         loaded = update_documents(paths, project, tell)
         _embed(project, "chunk", "search index", tell)
         cases = _Cases(db)
+        _sentences(db, tell)
         _phrases(project, cases, tell)
         build = _build_graph if reports else _graph
         if project.settings.extractor == "phrases":
@@ -154,6 +156,20 @@ class _Cases:
         if chunk.document_id not in self._known:
             self._known[chunk.document_id] = Case(corpus.document_by_id(self._db, chunk.document_id))
         return self._known[chunk.document_id]
+
+
+def _sentences(db: Database, tell: Tell) -> None:
+    """Split every chunk that is new into sentences; committed a document at a time."""
+    if ledger.settings(db).get("sentences") != SPLITTER:
+        corpus.forget_sentences(db)
+        ledger.save_settings(db, sentences=SPLITTER)
+    left = corpus.chunks_without_sentences(db)
+    done = 0
+    for _, some in groupby(left, key=lambda c: c.document_id):
+        chunks = list(some)
+        corpus.save_sentences(db, chunks)
+        done += len(chunks)
+        tell("sentences", done, len(left))
 
 
 def _phrases(project: Project, cases: _Cases, tell: Tell) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, Skipped, content_id
-from localrag.text import cjk_bigrams
+from localrag.text import cjk_bigrams, remember_sentences, sentence_bounds
 
 
 def add_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
@@ -149,9 +149,32 @@ def chunks_without_extraction(db: Database, recipe: str) -> list[Chunk]:
     return _chunks(db, "WHERE c.id NOT IN (SELECT chunk_id FROM extractions WHERE recipe = ?) ORDER BY d.path, c.ordinal", [recipe])
 
 
+def chunks_without_sentences(db: Database) -> list[Chunk]:
+    """The chunks of which it is not kept where their sentences are."""
+    return _chunks(db, "WHERE s.bounds IS NULL ORDER BY d.path, c.ordinal", [])
+
+
+def save_sentences(db: Database, chunks: Iterable[Chunk]) -> None:
+    """Commit where the sentences of chunks are, so that no later run or question has to split them."""
+    with db.atomic():
+        db.table("sentences").insert_all(({"chunk_id": c.id, "bounds": sentence_bounds(c.text)} for c in chunks), replace=True)
+
+
+def forget_sentences(db: Database) -> None:
+    """Have all chunks split anew."""
+    with db.atomic():
+        db.execute("DELETE FROM sentences")
+
+
 def _chunks(db: Database, where: str, values: list[Any]) -> list[Chunk]:
-    rows = db.query(f"SELECT c.* FROM chunks c JOIN documents d ON d.id = c.document_id {where}", values)
-    return [Chunk(**row) for row in rows]
+    joined = "chunks c JOIN documents d ON d.id = c.document_id LEFT JOIN sentences s ON s.chunk_id = c.id"
+    found = []
+    for row in db.query(f"SELECT c.*, s.bounds FROM {joined} {where}", values):
+        bounds = row.pop("bounds")
+        found.append(Chunk(**row))
+        if bounds is not None:
+            remember_sentences(row["text"], bounds)
+    return found
 
 
 def save_extraction(db: Database, recipe: str, extraction: Extraction) -> None:

@@ -71,6 +71,12 @@ def m007_skipped_files_content(db: Database) -> None:
     db.execute("ALTER TABLE skipped ADD COLUMN content_hash TEXT NOT NULL DEFAULT ''")
 
 
+@migrations()
+def m008_sentences(db: Database) -> None:
+    """Where the sentences of chunks are."""
+    db.execute("CREATE TABLE sentences (chunk_id TEXT PRIMARY KEY REFERENCES chunks(id) ON DELETE CASCADE, bounds BLOB NOT NULL)")
+
+
 _QUESTIONS = """
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
 

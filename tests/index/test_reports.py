@@ -1,0 +1,69 @@
+"""Reports as a stage: which are written, what they cost, and what a later run finds ready."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from localrag import text
+from localrag.demo import CORPUS
+from localrag.engine.settings import EngineOptions
+from localrag.index.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.store import corpus, graph
+from localrag.text import chunk_sentences, sentences
+
+
+def index(folder, seen=None):
+    """Index a folder without a model; `seen` takes every text that is embedded."""
+    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
+        embed = project.embedder.embed
+        project.embedder.embed = lambda texts: (seen.extend(texts) if seen is not None else None, embed(texts))[1]
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+        return graph.communities(project.db), {r.community_id: r for r in graph.reports(project.db)}
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    """An index of the demo's documents."""
+    folder = tmp_path_factory.mktemp("town")
+    shutil.copytree(CORPUS, folder / "docs")
+    return folder, *index(folder)
+
+
+def test_a_community_carried_down_has_the_report_of_its_copy(town):
+    """Every community has a report; one that is the same on two levels has the same on both."""
+    _, communities, reports = town
+    assert reports.keys() == {c.id for c in communities}
+    of_members = {}
+    for c in communities:
+        of_members.setdefault(frozenset(c.entity_ids), set()).add((reports[c.id].title, reports[c.id].findings))
+    assert all(len(different) == 1 for different in of_members.values())
+    assert len(of_members) < len(communities)
+
+
+def test_an_edit_embeds_sentences_of_the_reports_it_changes_only(town):
+    """After a new document, hardly a sentence of the reports that stay is looked at: only those that changed ones might quote too."""
+    folder, _, before = town
+    (folder / "docs" / "more.txt").write_text("Ruth Sand paid Lars Holm for a boat.")
+    seen = []
+    _, after = index(folder, seen)
+    (folder / "docs" / "more.txt").unlink()
+
+    stayed = {s.explanation for i, r in after.items() if before.get(i) == r for s in r.findings}
+    assert len(stayed) > 100
+    assert len(stayed & set(seen)) < len(stayed) / 2
+
+
+def test_sentences_are_split_once(town, monkeypatch):
+    """What an index keeps of its chunks' sentences is what the splitter says, and no later process asks it again."""
+    folder, *_ = town
+    text._bounds.clear()
+    chunk_sentences.cache_clear()
+    with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
+        chunks = corpus.all_chunks(project.db)
+        assert corpus.chunks_without_sentences(project.db) == []
+    split = {c.text: sentences(c.text) for c in chunks}
+    monkeypatch.setattr(text, "sentences", lambda _: pytest.fail("split again"))
+
+    assert all(list(chunk_sentences(c.text)) == split[c.text] for c in chunks)
