@@ -7,10 +7,12 @@ The full size is 100,000 chunks in 5,000 documents, 1 million mentions and 1 mil
 is made up: names of syllables, surnames and words drawn by Zipf's law, two thirds of a chunk's names from its document's own circle and
 the others from everybody; a person stands in full, with Mr., by surname or by initial; companies with and without their form. Vectors
 are random (neither FAISS nor the choice of sentences depends on what they mean). Each share runs in a process of its own. The growth is
-that of the last share against the first: 1.0 is linear, n log n is up to 1.1 here.
+that of the last share against the first: 1.0 is linear, n log n is up to 1.1 here. `ask` answers with verbatim sentences; most of its time
+is the start of the embedder.
 """
 
 import argparse
+import asyncio
 import json
 import math
 import re
@@ -30,28 +32,23 @@ from typing import Any
 import numpy as np
 
 from localrag.config import Settings
-from localrag.engine.tokens import Tokenizer
-from localrag.index import report as writing
 from localrag.index.communities import communities
 from localrag.index.phrases import PHRASES, weigh_by_pmi
+from localrag.index.reports import write_reports
 from localrag.index.resolve import resolve
-from localrag.index.topics import Topics
 from localrag.models import find_chat_model, find_embedder
 from localrag.query.retrieve import nearest_chunks
-from localrag.quotes import entity_quotes, relationship_quotes
-from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction, Graph
+from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction
 from localrag.store import corpus, ledger, vectors
 from localrag.store import graph as store
 from localrag.store.network import load_network
 from localrag.store.schema import open_index
 from localrag.store.search import search_chunks
-from localrag.text import chunk_sentences, squeeze
 
 CHUNKS, ENTITIES, PER_DOCUMENT = 100_000, 200_000, 20
 PAIRS = 5  # sentences of a chunk with two names each
 DIMENSIONS = 384
-REPORT_BUDGET = 2000  # as in localrag/index/pipeline.py
-STATUS_RUNS = 3
+PROCESS_RUNS = 3
 KINDS = ("Company", "Institute", "Society", "Bank", "Union", "Museum", "Council", "Society")
 
 
@@ -235,7 +232,7 @@ def run_graph(db: Any, meter: Meter) -> None:
     meter("documents, chunks and full text stored", lambda: [corpus.add_document(db, *pair) for pair in made.documents])
     meter("extractions stored", lambda: corpus.save_extractions(db, PHRASES, made.extractions))
     meter("extractions read", lambda: corpus.extractions(db, PHRASES))
-    meter("sentences split", lambda: [chunk_sentences(c.text) for c in made.chunks.values()])
+    meter("sentences split and stored", lambda: corpus.save_sentences(db, made.chunks.values()))
     graph = meter("merging", lambda: resolve(made.extractions, made.chunks))
     graph = meter("weighing", partial(weigh_by_pmi, graph, made.chunks, set(made.chunks)))
     graph = replace(graph, entities=tuple(replace(e, description=f"{e.name} is a {e.type}.") for e in graph.entities))
@@ -251,41 +248,24 @@ def unit_vectors(n: int, seed: int) -> Any:
 
 
 def run_reports(db: Any, meter: Meter) -> None:
-    """Quotes, contexts and extractive reports of every community, the deepest level first, as the pipeline does it."""
-    chunks = {c.id: c for c in corpus.all_chunks(db)}
-    levels = store.communities(db)
-    graph = meter(
-        "graph read",
-        lambda: Graph(tuple(store.entities(db)), tuple(store.relationships(db)), tuple(store.mentions(db)), tuple(store.evidence(db))),
+    """Quotes, topics, contexts and extractive reports of every community; what is embedded is random."""
+    project: Any = SimpleNamespace(
+        db=db,
+        settings=Settings(),
+        model=SimpleNamespace(file=find_chat_model(None)),
+        embedder=SimpleNamespace(embed=lambda texts: unit_vectors(len(texts), 1)),
     )
-    of_relationship, of_entity = meter("quotes", lambda: (relationship_quotes(graph, chunks), entity_quotes(graph, chunks)))
-    sources = meter("sources of reports", lambda: writing.Sources.of(graph, of_relationship, of_entity, len(chunks)))
-    texts = list(dict.fromkeys(squeeze(q.text) for found in (of_relationship, of_entity) for some in found.values() for q in some))
-    of_text = dict(zip(texts, unit_vectors(len(texts), 1), strict=True))
-    topics = meter("topics", lambda: Topics(texts))
-    count = Tokenizer(find_chat_model(None)).count
-    below: defaultdict[str | None, list[Any]] = defaultdict(list)
-    key = writing.recipe(Settings(), "", "extractive")
-
-    def contexts() -> Iterator[tuple[Any, Any]]:
-        for c in sorted(levels, key=lambda c: -c.level):
-            yield c, writing.report_context(c, below[c.id], sources, count, REPORT_BUDGET)
-
-    def reports() -> None:
-        for c, elements in contexts():
-            written = writing.extractive_report(c, elements, writing.input_hash(c, elements, key), sources, of_text, topics)
-            store.save_report(db, written)
-            below[c.parent_id].append((c, written))
-
-    meter("report contexts and extractive reports", reports)
+    meter("report contexts and extractive reports", lambda: asyncio.run(write_reports(project, "extractive", lambda *_: None)))
 
 
 def run_questions(db: Any, folder: Path, meter: Meter) -> None:
     """Vectors and their index, the network, and what a question costs before it reaches a model."""
 
+    fingerprint = find_embedder(None).fingerprint
+
     def save(kind: str) -> None:
         ids = list(vectors.texts(db, kind))
-        vectors.save(db, kind, "m", ids, dict.fromkeys(ids, "h"), unit_vectors(len(ids), 2))
+        vectors.save(db, kind, fingerprint, ids, dict.fromkeys(ids, "h"), unit_vectors(len(ids), 2))
 
     meter("vectors stored", lambda: [save(kind) for kind in ("chunk", "entity")])
     query = unit_vectors(1, 3)[0]
@@ -295,8 +275,10 @@ def run_questions(db: Any, folder: Path, meter: Meter) -> None:
     meter("full-text search", lambda: search_chunks(db, question, 50), 5)
     meter("network built", lambda: load_network(db, folder))
     meter("passages for ask --mode basic", lambda: nearest_chunks(question, query, SimpleNamespace(db=db, folder=folder), 10), 5)
-    call = [sys.executable, "-m", "localrag", "status", "--index", str(folder)]
-    meter("localrag status (a process)", lambda: subprocess.run(call, check=True, capture_output=True), STATUS_RUNS)
+    calls = {"localrag status": ["status"], "localrag ask --mode basic": ["ask", question, "--mode", "basic"]}
+    for name, words in calls.items():
+        call = [sys.executable, "-m", "localrag", *words, "--index", str(folder)]
+        meter(f"{name} (a process)", partial(subprocess.run, call, check=True, capture_output=True), PROCESS_RUNS)
 
 
 def table(rows: list[dict[str, Any]], shares: list[float]) -> Iterator[str]:
