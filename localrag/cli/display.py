@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -24,14 +24,16 @@ from rich.progress import (
 from rich.table import Table
 
 from localrag.cli.figures import engine_line
-from localrag.config import Domain
-from localrag.index.adapt import Compared
-from localrag.index.pipeline import Outcome
-from localrag.index.pipeline import Progress as StageProgress
-from localrag.llm.project import Project
 from localrag.records import Answer, Citation, Line, Merge
 from localrag.store import corpus, graph
 from localrag.text import squeeze
+
+if TYPE_CHECKING:  # a look into an index need not wait for what builds one
+    from localrag.config import Domain
+    from localrag.index.adapt import Compared
+    from localrag.index.pipeline import Outcome
+    from localrag.index.pipeline import Progress as StageProgress
+    from localrag.llm.project import Project
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
@@ -72,7 +74,7 @@ class IndexProgress:
         """Since the start."""
         return time.monotonic() - self._started
 
-    def __call__(self, step: StageProgress) -> None:
+    def __call__(self, step: "StageProgress") -> None:
         """Show a step."""
         if step.stage == "extraction":
             self.extraction = (step.done, step.total)
@@ -110,7 +112,7 @@ def duration(seconds: float) -> str:
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
 
 
-def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
+def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
     """The end of a run: what there is now, what was left out and why, what to do next."""
     counts = graph.counts(project.db)
     loaded = outcome.loaded
@@ -141,7 +143,7 @@ def say_outcome(outcome: Outcome, project: Project, seconds: float) -> None:
         say('Ask: localrag ask "What are the main themes?" --mode global')
 
 
-def _failed_parts(outcome: Outcome, counts: dict[str, int]) -> str:
+def _failed_parts(outcome: "Outcome", counts: dict[str, int]) -> str:
     chunks = sum(f.stage == "extraction" for f in outcome.failures)
     reports = len(outcome.failures) - chunks
     parts = [f"{chunks} of {counts['chunks']} chunks gave no graph"] * bool(chunks)
@@ -163,18 +165,18 @@ class Stream:
             sys.stdout.flush()
 
 
-def shown_path(path: str, project: Project) -> str:
+def shown_path(path: str, project: "Project") -> str:
     """A stored path as the user would type it here: relative where it lies below the working folder."""
     full = project.root / path
     return os.path.relpath(full) if full.is_relative_to(Path.cwd()) else str(full)
 
 
-def shown_place(citation: Citation, project: Project) -> str:
+def shown_place(citation: Citation, project: "Project") -> str:
     """The file of a citation, and its page or the like: `report.pdf, page 3`."""
     return shown_path(citation.path, project) + (f", {citation.part}" if citation.part else "")
 
 
-def answer_json(answer: Answer, project: Project) -> dict[str, Any]:
+def answer_json(answer: Answer, project: "Project") -> dict[str, Any]:
     """The answer as `--json` prints it."""
     citations = [
         {"n": c.n, "path": shown_path(c.path, project), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
@@ -199,7 +201,7 @@ def answer_json(answer: Answer, project: Project) -> dict[str, Any]:
     }
 
 
-def print_answer(answer: Answer, project: Project, stream: Stream) -> None:
+def print_answer(answer: Answer, project: "Project", stream: Stream) -> None:
     """The answer, then each citation with its file and quote; how it came about goes to stderr."""
     if stream.wrote:
         out.print()
@@ -225,7 +227,7 @@ def _bold_titles(text: str) -> str:
     return "\n".join(f"[bold]{line[2:-2]}[/bold]" if line.startswith("**") and line.endswith("**") else line for line in lines)
 
 
-def print_source(citation: Citation, project: Project) -> None:
+def print_source(citation: Citation, project: "Project") -> None:
     """The chunk around a citation with the quote marked."""
     out.print(f"[bold]{escape(shown_place(citation, project))}[/bold], characters {citation.start}-{citation.end}\n")
     found = corpus.chunks_by_id(project.db, [citation.chunk_id])
@@ -292,7 +294,7 @@ def print_rows(rows: Sequence[dict[str, Any]]) -> None:
     Console(highlight=False, width=max(out.width, 140)).print(table)  # figures cut off are worse than lines that wrap
 
 
-def print_domain(domain: Domain) -> None:
+def print_domain(domain: "Domain") -> None:
     """What a tuning found out."""
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, value in (
@@ -307,7 +309,7 @@ def print_domain(domain: Domain) -> None:
     out.print(table)
 
 
-def print_compared(one: Compared) -> None:
+def print_compared(one: "Compared") -> None:
     """The entities of a chunk before and after, those that differ marked."""
     out.print(f"\n[dim]{escape(squeeze(one.chunk.text)[:160])} …[/dim]")
     before, after = ({e.name: e.type for e in x.entities} for x in (one.before, one.after))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,20 @@ from sqlite_utils import Database
 from localrag.cli.display import out, shown_path
 from localrag.cli.figures import engine_line
 from localrag.errors import LocalragError
-from localrag.llm.project import Project
-from localrag.query.context import word_overlap
 from localrag.records import Answer, Chunk
 from localrag.store import corpus, graph
 from localrag.text import chunk_sentences, squeeze
 
+if TYPE_CHECKING:
+    from localrag.llm.project import Project
+
 MOST = 15  # relationships and places shown of an entity
 
 
-def snippets(query: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: Project) -> list[dict[str, Any]]:
+def snippets(query: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: "Project") -> list[dict[str, Any]]:
     """Passages with their place, score and the sentence of each that is nearest the query."""
+    from localrag.query.context import word_overlap  # brings all that answers questions, which a look at the index does without
+
     rows = []
     for chunk, score in found:
         spans = chunk_sentences(chunk.text) or ((0, len(chunk.text)),)
@@ -48,7 +51,7 @@ def print_passages(found: Sequence[dict[str, Any]]) -> None:
         out.print("Nothing was found.")
 
 
-def entity_json(name: str, project: Project) -> list[dict[str, Any]]:
+def entity_json(name: str, project: "Project") -> list[dict[str, Any]]:
     """The entities that go by a name. Raises LocalragError naming the nearest names."""
     db = project.db
     ids = graph.entities_named(db, [name]).get(name.lower(), ())
@@ -58,7 +61,7 @@ def entity_json(name: str, project: Project) -> list[dict[str, Any]]:
     return [_entity(e, project) for e in ids]
 
 
-def _entity(entity_id: str, project: Project) -> dict[str, Any]:
+def _entity(entity_id: str, project: "Project") -> dict[str, Any]:
     db = project.db
     (entity,) = graph.entities(db, [entity_id])
     related = graph.relationships(db, [entity_id])
@@ -137,7 +140,7 @@ def print_tree(roots: Sequence[dict[str, Any]]) -> None:
     out.print(tree)
 
 
-def report_json(number: str, project: Project) -> dict[str, Any]:
+def report_json(number: str, project: "Project") -> dict[str, Any]:
     """The report of a community, by its number in the tree. Raises LocalragError."""
     db = project.db
     chosen = next((c for c in graph.communities(db) if number in (f"{c.level}.{c.ordinal}", c.id)), None)

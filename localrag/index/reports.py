@@ -31,6 +31,7 @@ async def write_reports(project: Project, style: str, tell: Tell) -> None:
     state = content_id(ledger.settings(db).get("graph"), recipe)
     if ledger.settings(db).get("reports") == state:
         return
+    ledger.save_settings(db, reports=None, coverage=None)  # what was said of the earlier ones holds no more
     levels = store.communities(db)
     writer = _writer(project, recipe, levels)
     done = 0
@@ -52,7 +53,7 @@ async def write_reports(project: Project, style: str, tell: Tell) -> None:
             done += len(some[at : at + PORTION])
             tell("reports", done, len(levels))
     if not any(f.stage == "report" for f in ledger.failures(db)):
-        ledger.save_settings(db, reports=state)
+        ledger.save_settings(db, reports=state, coverage=store.coverage(db))
 
 
 def _writer(project: Project, recipe: str, levels: Sequence[Community]) -> "_Writer":

@@ -250,7 +250,7 @@ def _reports(db: Database) -> tuple[str, list[Wrong]]:
     bare = "SELECT id FROM communities WHERE id NOT IN (SELECT community_id FROM reports)"
     failed = "SELECT subject FROM failures WHERE stage = 'report'"
     if missing := [k for (k,) in _rows(db, f"{bare} AND id NOT IN ({failed})")]:
-        due = "reports" not in ledger.settings(db) or not _finished(db)
+        due = not ledger.settings(db).get("reports") or not _finished(db)
         wrong.append(Wrong(f"{len(missing)} communities have no report", "report", tuple(missing), due))
     return f"{_one(db, 'SELECT count(*) FROM reports')} reports, {quotes} verbatim quotes", wrong
 

@@ -28,7 +28,7 @@ def forget(db: Database, paths: Sequence[str]) -> None:
         db.execute(f"DELETE FROM answers WHERE id IN ({told}) OR conversation IN ({talks})", [gone, gone])
         db.execute("DELETE FROM failures")
         ledger.save_settings(db, erasing=True)
-        db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports')")
+        db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports', 'coverage')")
 
 
 def forget_graph(db: Database) -> None:

@@ -110,7 +110,7 @@ def _full_text(db: Database, _: list[Any]) -> None:
 def _graph(db: Database, _: list[Any]) -> None:
     """Without these two the next run builds the graph from what was extracted, and writes the reports that changed with it."""
     with db.atomic():
-        db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports')")
+        db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports', 'coverage')")
 
 
 def _report(db: Database, keys: list[Any]) -> None:
