@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from localrag.errors import UsageError
@@ -399,6 +400,21 @@ def test_a_file_that_needs_too_much_memory_is_given_up(tmp_path):
 
     assert (big.reason, big.failed) == ("needed more than 0.25 GB of memory", True)
     assert small.text == "short"
+
+
+def test_a_file_does_not_pay_for_a_process_that_another_one_ended(tmp_path):
+    """Where the reading process dies after a file, the next file is read by a new one."""
+    write(tmp_path, {"a.txt": b"first", "b.txt": b"second"})
+
+    def files():
+        yield tmp_path / "a.txt"
+        for child in psutil.Process().children():
+            if "localrag.index.load.worker" in child.cmdline():
+                child.kill()
+                psutil.wait_procs([child], timeout=10)
+        yield tmp_path / "b.txt"
+
+    assert [d.text for d in load_all(files(), tmp_path)] == ["first", "second"]
 
 
 def test_a_file_that_is_too_large_is_not_opened(tmp_path):

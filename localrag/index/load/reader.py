@@ -93,6 +93,14 @@ class _Worker:
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """What the worker makes of a file, or the reason why it makes nothing of it."""
+        fresh = self._running is None
+        answer = self._asked(request)
+        if answer is None and not fresh:  # the fault may be that of a file before it
+            answer = self._asked(request)
+        return answer or {"reason": "damaged: it crashed the program that reads it", "failed": True}
+
+    def _asked(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """None where the process ended without an answer."""
         self._running = running = self._running or _start(self._limits)
         deadline = time.monotonic() + self._limits.seconds
         try:
@@ -105,7 +113,7 @@ class _Worker:
             return {"reason": f"took longer than {self._limits.seconds:g} s", "failed": True}
         except (EOFError, BrokenPipeError, ValueError):
             self.close()
-            return {"reason": "damaged: it crashed the program that reads it", "failed": True}
+            return None
         if answer.get("reason") == "memory":
             self.close()
             answer["reason"] = f"needed more than {self._limits.memory / 2**30:g} GB of memory"
