@@ -27,7 +27,6 @@ from localrag.quotes import entity_quotes
 from localrag.records import Chunk, Failure, content_id
 from localrag.store import corpus, erasure, ledger, vectors
 from localrag.store import graph as store
-from localrag.text import SPLITTER
 
 EMBED_BATCH = 64
 FIRST_PASS = 200  # chunks, some five minutes of the model in the box; from here on there is a graph without it first
@@ -160,9 +159,6 @@ class _Cases:
 
 def _sentences(db: Database, tell: Tell) -> None:
     """Split every chunk that is new into sentences; committed a document at a time."""
-    if ledger.settings(db).get("sentences") != SPLITTER:
-        corpus.forget_sentences(db)
-        ledger.save_settings(db, sentences=SPLITTER)
     left = corpus.chunks_without_sentences(db)
     done = 0
     for _, some in groupby(left, key=lambda c: c.document_id):

@@ -8,7 +8,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, Skipped, content_id
-from localrag.text import cjk_bigrams, remember_sentences, sentence_bounds
+from localrag.text import SPLITTER, cjk_bigrams, remember_sentences, sentence_bounds
 
 
 def add_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
@@ -54,6 +54,7 @@ def remove_document(db: Database, path: str) -> None:
         db.execute(f"DELETE FROM chunk_search WHERE chunk_id IN ({ids})", [path])
         db.execute("DELETE FROM embeddings WHERE kind = 'chunk' AND subject_id IN (" + ids + ")", [path])
         db.execute("DELETE FROM documents WHERE path = ?", [path])
+        db.execute("DELETE FROM settings WHERE key = 'coverage'")  # it was that of the documents there were
 
 
 def document_hashes(db: Database) -> dict[str, str]:
@@ -157,17 +158,13 @@ def chunks_without_sentences(db: Database) -> list[Chunk]:
 def save_sentences(db: Database, chunks: Iterable[Chunk]) -> None:
     """Commit where the sentences of chunks are, so that no later run or question has to split them."""
     with db.atomic():
-        db.table("sentences").insert_all(({"chunk_id": c.id, "bounds": sentence_bounds(c.text)} for c in chunks), replace=True)
-
-
-def forget_sentences(db: Database) -> None:
-    """Have all chunks split anew."""
-    with db.atomic():
-        db.execute("DELETE FROM sentences")
+        db.table("sentences").insert_all(
+            ({"chunk_id": c.id, "splitter": SPLITTER, "bounds": sentence_bounds(c.text)} for c in chunks), replace=True
+        )
 
 
 def _chunks(db: Database, where: str, values: list[Any]) -> list[Chunk]:
-    joined = "chunks c JOIN documents d ON d.id = c.document_id LEFT JOIN sentences s ON s.chunk_id = c.id"
+    joined = f"chunks c JOIN documents d ON d.id = c.document_id LEFT JOIN sentences s ON s.chunk_id = c.id AND s.splitter = {SPLITTER}"
     found = []
     for row in db.query(f"SELECT c.*, s.bounds FROM {joined} {where}", values):
         bounds = row.pop("bounds")

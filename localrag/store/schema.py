@@ -75,7 +75,10 @@ def m007_skipped_files_content(db: Database) -> None:
 @migrations()
 def m008_sentences(db: Database) -> None:
     """Where the sentences of chunks are."""
-    db.execute("CREATE TABLE sentences (chunk_id TEXT PRIMARY KEY REFERENCES chunks(id) ON DELETE CASCADE, bounds BLOB NOT NULL)")
+    db.execute(
+        "CREATE TABLE sentences (chunk_id TEXT PRIMARY KEY REFERENCES chunks(id) ON DELETE CASCADE,"
+        " splitter INTEGER NOT NULL, bounds BLOB NOT NULL)"
+    )
 
 
 _QUESTIONS = """

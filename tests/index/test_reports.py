@@ -10,7 +10,7 @@ from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_writing
-from localrag.store import corpus, graph
+from localrag.store import corpus, graph, ledger
 from localrag.text import chunk_sentences, sentences
 
 
@@ -67,3 +67,14 @@ def test_sentences_are_split_once(town, monkeypatch):
     monkeypatch.setattr(text, "sentences", lambda _: pytest.fail("split again"))
 
     assert all(list(chunk_sentences(c.text)) == split[c.text] for c in chunks)
+
+
+def test_sentences_of_another_splitter_and_coverage_of_other_documents_are_not_used(town):
+    """What was kept by another version of the splitter counts as missing; what documents reports rest on, once one is gone, as unknown."""
+    folder, *_ = town
+    with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
+        assert ledger.settings(project.db)["coverage"] == graph.coverage(project.db)
+        project.db.execute("UPDATE sentences SET splitter = 0")
+        assert corpus.chunks_without_sentences(project.db) == corpus.all_chunks(project.db) != []
+        corpus.remove_document(project.db, corpus.document_path(project.db, corpus.all_chunks(project.db)[0].id))
+        assert "coverage" not in ledger.settings(project.db)
