@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from localrag.records import Chunk, Document, content_id
-from localrag.text import Span, sentences
+from localrag.text import Span, sentences, squeeze
 
 LOOSE = 0.25  # share of a chunk within which its end may be chosen
 Counter = Callable[[Sequence[str]], list[int]]
@@ -52,7 +52,7 @@ def _best_end(text: str, units: Sequence[Span], weights: Sequence[int], first: i
 
     def rank(end: int) -> tuple[bool, str]:
         sentence = text[units[end - 1].start : units[end - 1].end]
-        return not sentence.endswith("\n\n"), content_id(sentence.strip())
+        return not sentence.endswith("\n\n"), content_id(squeeze(sentence))
 
     return min(range(earliest, last + 1), key=rank)
 

@@ -276,15 +276,6 @@ def test_text_drawn_flat_in_a_pdf_takes_no_other_text_with_it(tmp_path):
     assert read(write(tmp_path, {"a.pdf": page}) / "a.pdf").text == "flat\n\nupright"
 
 
-def test_a_broken_word_is_mended_and_a_hyphen_of_its_own_kept(tmp_path):
-    """PDF: what a line end divided is one word again."""
-    from localrag.index.load.pdf import HYPHEN, _Line, _paragraphs
-
-    lines = [f"the well{HYPHEN}", f"known con{HYPHEN}", f"cern of North{HYPHEN}", "Vardby is a well-known one"]
-
-    assert list(_paragraphs([_Line(t) for t in lines])) == ["the well-known concern of North-Vardby is a well-known one\n"]
-
-
 BOMB = make.zipped({"word/document.xml": b"\0" * 60_000_000})
 ENTITIES = "<!DOCTYPE d [<!ENTITY a 'ha'>{}]><d><p>&z; end</p><p>x</p></d>".format(
     "".join(f"<!ENTITY {b} '{f'&{a};' * 10}'>" for a, b in zip("abcdefghijklmnopqrstuvwxy", "bcdefghijklmnopqrstuvwxyz", strict=True))

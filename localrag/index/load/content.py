@@ -1,7 +1,7 @@
 """What a parser makes of a file: text, title, metadata and parts; or why it can make nothing of it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from localrag.records import Part
@@ -39,8 +39,10 @@ class Unreadable(Exception):
         self.failed = failed
 
 
-def compose(sections: Iterable[tuple[str, str]]) -> tuple[str, tuple[Part, ...]]:
-    """One text of labelled stretches, a blank line between them; those without text or label are no part."""
+def compose(sections: Iterable[tuple[str, str]], goes_on: Callable[[str, str], bool] = lambda *_: False) -> tuple[str, tuple[Part, ...]]:
+    """One text of labelled stretches; those without text or label are no part. Between two stands a blank line, or a space where the
+    first `goes_on` in the second.
+    """
     pieces: list[str] = []
     parts: list[Part] = []
     at = 0
@@ -48,11 +50,14 @@ def compose(sections: Iterable[tuple[str, str]]) -> tuple[str, tuple[Part, ...]]
         body = section.strip()
         if not body:
             continue
+        if pieces:
+            pieces.append(" " if goes_on(pieces[-1], body) else "\n\n")
+            at += len(pieces[-1])
         if label:
             parts.append(Part(label, at, at + len(body)))
         pieces.append(body)
-        at += len(body) + 2
-    return "\n\n".join(pieces), tuple(parts)
+        at += len(body)
+    return "".join(pieces), tuple(parts)
 
 
 def clean(text: str) -> str:

@@ -5,30 +5,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from localrag.index.load.content import Content, Options, Unreadable, clean, compose, described
+from localrag.index.load.pages import CELL, ENDED, HYPHEN, ITEM, Line, goes_on, mended, sections, without_running
 
-HYPHEN = "\ufffe"  # what PDFium gives for a hyphen that divides a word, and the line end behind it
 _WIDE = 1.3  # times the height of a line: a gap between cells, wider than justified text has between words
-_CELL = " · "
-_LAST_WORD = re.compile(r"(\w+)\ufffe$")
-_FIRST_WORD = re.compile(r"\w+")
-_ITEM = re.compile(r"(?:[-*•‣▪●○·–]|\(?\d{1,3}[.)]|\(?[a-z][.)]|\[\d+\])\s")
-_ENDED = tuple(".!?:;。！？：；\"”')")
 _JUNK_TITLE = re.compile(r"^(?:untitled.*|microsoft \w+ - .*|.*\.(?:docx?|pptx?|xlsx?|indd|tex|dvi|qxp|pdf|rtf|odt|ps))$", re.IGNORECASE)
 _DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
-
-
-class _Line(NamedTuple):
-    """A line of a page and where it stands; all zeros where PDFium does not say."""
-
-    text: str
-    left: float = 0.0
-    bottom: float = 0.0
-    right: float = 0.0
-    top: float = 0.0
-    is_row: bool = False  # of a table: there are wide gaps in it
 
 
 def parse_pdf(file: Path, _options: Options) -> Content:
@@ -43,7 +27,8 @@ def parse_pdf(file: Path, _options: Options) -> Content:
             raise Unreadable("password-protected") from error
         raise Unreadable(f"damaged: {error}", failed=True) from error
     named = _named(document)
-    text, parts = compose((f"page {n + 1}", _page(document, n)) for n in range(count))
+    pages = without_running([_page(document, n) for n in range(count)])
+    text, parts = compose(sections([clean("\n".join(_paragraphs(page))) for page in pages]), goes_on)
     if not text:
         raise Unreadable("only images, no text (scanned?)" if count else "empty")
     title = " ".join(clean(named.get("title", "")).split())
@@ -62,22 +47,22 @@ def _named(document: Any) -> dict[str, str]:
         return {}  # no reason to leave out the text
 
 
-def _page(document: Any, n: int) -> str:
+def _page(document: Any, n: int) -> list[Line]:
     import pypdfium2
 
     try:
         page = document[n]
         textpage = page.get_textpage()
     except pypdfium2.PdfiumError:
-        return ""  # one broken page does not take the others with it
+        return []  # one broken page does not take the others with it
     try:
-        return clean("\n".join(_paragraphs(list(_lines(textpage)))))
+        return list(_lines(textpage))
     finally:
         textpage.close()
         page.close()
 
 
-def _lines(textpage: Any) -> Iterator[_Line]:
+def _lines(textpage: Any) -> Iterator[Line]:
     """The lines of a page; a piece beside the one before it (the next cell of a row, a raised number) is part of its line.
 
     A line whose last word goes on in the next ends with HYPHEN: PDFium gives that in place of hyphen and line end.
@@ -86,19 +71,19 @@ def _lines(textpage: Any) -> Iterator[_Line]:
     text = textpage.get_text_range(0, count) if count else ""
     placed = len(text) == count
     at = 0
-    before: _Line | None = None
+    before: Line | None = None
     for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text.replace("\x02", HYPHEN)):
         line = raw.strip(" \t\r\n" + HYPHEN)
         if line:
             start = at + raw.index(line[0])
             shown = line + HYPHEN * raw.endswith(HYPHEN)
-            found = _line(textpage, shown, start, start + len(line)) if placed else _Line(shown)
+            found = _line(textpage, shown, start, start + len(line)) if placed else Line(shown)
             if before is not None and _beside(before, found):
                 gap = (found.left - before.right) / (before.top - before.bottom)
-                space = _CELL if gap > _WIDE else " " if gap > 0.1 else ""
+                space = CELL if gap > _WIDE else " " if gap > 0.1 else ""
                 text_so_far = before.text + space + found.text
                 is_row = before.is_row or found.is_row or gap > _WIDE
-                found = _Line(text_so_far, before.left, before.bottom, found.right, before.top, is_row)
+                found = Line(text_so_far, before.left, before.bottom, found.right, before.top, is_row)
             elif before is not None:
                 yield before
             before = found
@@ -107,7 +92,7 @@ def _lines(textpage: Any) -> Iterator[_Line]:
         yield before
 
 
-def _line(textpage: Any, text: str, start: int, end: int) -> _Line:
+def _line(textpage: Any, text: str, start: int, end: int) -> Line:
     """A line in its place; wide gaps in it are those between the cells of a row."""
     left, bottom, right, top = _box(textpage, start, end - 1)
     pieces = text.split(" ")
@@ -116,12 +101,12 @@ def _line(textpage: Any, text: str, start: int, end: int) -> _Line:
         at += len(piece)
         if at - start > 0 and at + 1 < end and piece and pieces[n + 1]:
             gap = textpage.get_charbox(at + 1, loose=True)[0] - textpage.get_charbox(at - 1, loose=True)[2]
-            pieces[n] += _CELL if gap > _WIDE * (top - bottom) else " "
+            pieces[n] += CELL if gap > _WIDE * (top - bottom) else " "
         else:
             pieces[n] += " "
         at += 1
-    found = re.sub(r" {3,}", _CELL, "".join(pieces))
-    return _Line(found, left, bottom, right, top, _CELL in found)
+    found = re.sub(r" {3,}", CELL, "".join(pieces))
+    return Line(found, left, bottom, right, top, CELL in found)
 
 
 def _box(textpage: Any, first: int, last: int) -> tuple[float, float, float, float]:
@@ -130,13 +115,13 @@ def _box(textpage: Any, first: int, last: int) -> tuple[float, float, float, flo
     return left, min(bottom, end_bottom), right, max(top, end_top)
 
 
-def _beside(a: _Line, b: _Line) -> bool:
+def _beside(a: Line, b: Line) -> bool:
     """Whether the middle of one is at the height of the other, and `b` to the right; text drawn flat has no height."""
     level = a.top > a.bottom and (a.bottom < (b.bottom + b.top) / 2 < a.top or b.bottom < (a.bottom + a.top) / 2 < b.top)
     return level and b.left >= a.right - 1 and not a.text.endswith(HYPHEN)
 
 
-def _paragraphs(lines: Sequence[_Line]) -> Iterator[str]:
+def _paragraphs(lines: Sequence[Line]) -> Iterator[str]:
     """Paragraphs, each on a line of its own, a blank line between them; rows of a table keep close."""
     steps = [a.bottom - b.bottom for a, b in pairwise(lines) if a.bottom > b.bottom]
     step = median(steps) if steps else 0.0
@@ -144,38 +129,31 @@ def _paragraphs(lines: Sequence[_Line]) -> Iterator[str]:
     text = ""
     for n, line in enumerate(lines):
         if n and _goes_on(lines, n, step):
-            text = _mended(text, line.text, whole) if text.endswith(HYPHEN) else f"{text} {line.text}"
+            text = mended(text, line.text, whole) if text.endswith(HYPHEN) else f"{text} {line.text}"
         else:
             if text:
                 yield text if lines[n - 1].is_row and line.is_row else f"{text}\n"
             text = line.text
     if text:
-        yield f"{text.rstrip(HYPHEN)}\n"
+        yield f"{text.replace(HYPHEN, '-')}\n"
 
 
-def _mended(text: str, rest: str, whole: str) -> str:
-    """A word put together again; its hyphen stays where the page writes it elsewhere, or before a capital or a digit."""
-    start, end = _LAST_WORD.search(text), _FIRST_WORD.match(rest)
-    own = start is not None and end is not None and f"{start[1]}-{end[0]}" in whole
-    return text[:-1] + ("-" if own or not rest[:1].islower() else "") + rest
-
-
-def _goes_on(lines: Sequence[_Line], n: int, step: float) -> bool:
+def _goes_on(lines: Sequence[Line], n: int, step: float) -> bool:
     """Whether line `n` goes on with the paragraph of the one before: as large, near, no item of a list, and its first word did not fit."""
     before, line = lines[n - 1], lines[n]
-    if before.text.endswith(HYPHEN) or before.is_row or line.is_row or _ITEM.match(line.text):
+    if before.text.endswith(HYPHEN) or before.is_row or line.is_row or ITEM.match(line.text):
         return before.text.endswith(HYPHEN)
     if not before.top:  # nothing is known of their places
-        return len(before.text) > 60 and not before.text.endswith(_ENDED)
+        return len(before.text) > 60 and not before.text.endswith(ENDED)
     small, large = sorted((before.top - before.bottom, line.top - line.bottom))
     gap = before.bottom - line.bottom
     if large > 1.25 * max(small, 0.1) or gap > max(1.45 * step, 1.2 * large):
         return False
-    unfinished = line.text[:1].islower() and not before.text.endswith(_ENDED)
+    unfinished = line.text[:1].islower() and not before.text.endswith(ENDED)
     if gap < 0:
         return unfinished  # the next column
     near = [other.right for other in lines[max(n - 5, 0) : n + 5] if abs(other.left - before.left) < 2.5 * large]
     word = (line.right - line.left) * len(line.text.split(" ")[0]) / max(len(line.text), 1)
     full = before.right + word + 0.2 * large > max(near, default=before.right)
-    indented = line.left - before.left > 0.8 * large and before.text.endswith(_ENDED)
+    indented = line.left - before.left > 0.8 * large and before.text.endswith(ENDED)
     return (full or unfinished) and not indented
