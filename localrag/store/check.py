@@ -147,9 +147,12 @@ def _full_text(db: Database) -> tuple[str, list[Wrong]]:
     """Each chunk has one row in the full-text index, with its words and character pairs."""
     chunks = {key for (key,) in _rows(db, "SELECT id FROM chunks")}
     rows = Counter[str]()
-    other = set()
-    for key, text, cjk in db.execute("SELECT chunk_id, text, cjk FROM chunk_search"):
+    other, lost = set(), set()
+    put = "SELECT s.chunk_id, s.text, s.cjk, r.chunk_id FROM chunk_search s LEFT JOIN chunk_rows r ON r.row = s.rowid"
+    for key, text, cjk, owner in db.execute(put):
         rows[key] += 1
+        if owner != key:
+            lost.add(key)
         if key in chunks and (text != _chunk(db, key)[2] or cjk != cjk_bigrams(text)):
             other.add(key)
     counts = {
@@ -157,6 +160,7 @@ def _full_text(db: Database) -> tuple[str, list[Wrong]]:
         "chunks are in the full-text index twice": [k for k in chunks if rows[k] > 1],
         "rows of the full-text index have no chunk": [k for k in rows if k not in chunks],
         "rows of the full-text index have another text than their chunk": sorted(other),
+        "rows of the full-text index are kept as another chunk's": sorted(lost & chunks),
     }
     wrong = [Wrong(f"{len(keys)} {what}: {_some(keys)}", "full text") for what, keys in counts.items() if keys]
     return f"{rows.total()} rows, one for each chunk", wrong

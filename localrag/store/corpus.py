@@ -8,7 +8,8 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, Skipped, content_id
-from localrag.text import SPLITTER, cjk_bigrams, remember_sentences, sentence_bounds
+from localrag.store.search import add_to_search
+from localrag.text import SPLITTER, remember_sentences, sentence_bounds
 
 
 def add_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
@@ -27,8 +28,7 @@ def add_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> N
         remove_document(db, document.path)
         db.table("documents").insert(_document_row(document))
         db.table("chunks").insert_all(asdict(c) for c in chunks)
-        rows = ({"chunk_id": c.id, "text": c.text, "cjk": cjk_bigrams(c.text)} for c in chunks)
-        db.table("chunk_search").insert_all(rows)
+        add_to_search(db, ((c.id, c.text) for c in chunks))
         taken = ({"kind": "chunk", "subject_id": c} | vectors[h] for c, h in hashes.items() if h in vectors)
         db.table("embeddings").insert_all(taken, replace=True)
 
@@ -51,7 +51,7 @@ def remove_document(db: Database, path: str) -> None:
     """Forget a document and everything that hangs on its chunks; a no-op for an unknown path."""
     with db.atomic():
         ids = "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.path = ?"
-        db.execute(f"DELETE FROM chunk_search WHERE chunk_id IN ({ids})", [path])
+        db.execute(f"DELETE FROM chunk_search WHERE rowid IN (SELECT row FROM chunk_rows WHERE chunk_id IN ({ids}))", [path])
         db.execute("DELETE FROM embeddings WHERE kind = 'chunk' AND subject_id IN (" + ids + ")", [path])
         db.execute("DELETE FROM documents WHERE path = ?", [path])
         db.execute("DELETE FROM settings WHERE key = 'coverage'")  # it was that of the documents there were

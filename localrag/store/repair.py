@@ -13,7 +13,7 @@ from sqlite_utils import Database
 from localrag.store import ledger
 from localrag.store.check import Wrong, check_index, wrongs
 from localrag.store.schema import FILE_NAME, back_up, migrations
-from localrag.text import cjk_bigrams
+from localrag.store.search import add_to_search
 
 REDONE = frozenset({"read again", "unreadable", "graph", "report", "vector"})  # by the next `localrag index`
 _OF_GRAPH = frozenset({"entities", "entity_aliases", "mentions", "relationships", "evidence", "claims", "communities", "members"})
@@ -103,8 +103,8 @@ def _full_text(db: Database, _: list[Any]) -> None:
         (made,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'chunk_search'").fetchone()
         db.execute("DROP TABLE chunk_search")
         db.execute(made)
-        rows = [{"chunk_id": key, "text": text, "cjk": cjk_bigrams(text)} for key, text in db.execute("SELECT id, text FROM chunks")]
-        db.table("chunk_search").insert_all(rows)
+        db.execute("DELETE FROM chunk_rows")
+        add_to_search(db, db.execute("SELECT id, text FROM chunks").fetchall())
 
 
 def _graph(db: Database, _: list[Any]) -> None:

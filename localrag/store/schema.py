@@ -81,6 +81,13 @@ def m008_sentences(db: Database) -> None:
     )
 
 
+@migrations()
+def m009_rows_of_full_text(db: Database) -> None:
+    """Which row of the full-text index is a chunk's: without it a document is taken out by a look at every row."""
+    db.execute("CREATE TABLE chunk_rows (row INTEGER PRIMARY KEY, chunk_id TEXT NOT NULL UNIQUE REFERENCES chunks(id) ON DELETE CASCADE)")
+    db.execute("INSERT OR IGNORE INTO chunk_rows SELECT rowid, chunk_id FROM chunk_search WHERE chunk_id IN (SELECT id FROM chunks)")
+
+
 _QUESTIONS = """
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
 

@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -30,6 +30,15 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
         [" OR ".join(terms), k],
     )
     return [(row["chunk_id"], row["score"]) for row in rows]
+
+
+def add_to_search(db: Database, texts: Iterable[tuple[str, str]]) -> None:
+    """Make the texts of chunks, as (chunk id, text), findable; those that are already raise an error."""
+    with db.atomic():
+        for key, text in texts:
+            put = "INSERT INTO chunk_search (chunk_id, text, cjk) VALUES (?, ?, ?)"
+            row = db.execute(put, [key, text, cjk_bigrams(text)]).lastrowid
+            db.execute("INSERT INTO chunk_rows VALUES (?, ?)", [row, key])
 
 
 def sqlite_version() -> tuple[str, bool]:

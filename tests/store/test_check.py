@@ -69,6 +69,8 @@ DAMAGES = {
         ["INSERT INTO chunk_search VALUES ('gone', 'gone', '')"], "1 rows of the full-text index have no chunk"),
     "a row of the full text of another text": (
         [f"UPDATE chunk_search SET text = 'other' WHERE {ONE('chunk_search')}"], "another text than their chunk"),
+    "a row of the full text kept as another chunk's": (
+        ["UPDATE chunk_rows SET row = row + 1000"], "rows of the full-text index are kept as another chunk's"),
     "the full-text index itself": (
         ["DELETE FROM chunk_search_data WHERE id > 10"], "full text: the full-text index is damaged"),
     "a mention of a chunk that is missing": (
