@@ -109,7 +109,7 @@ def open_for_questions(
     chat = find_chat_model(model or _bound_name(folder, "chat_model"))
     settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
-    project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder), rerank)
+    project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder, quick=True), rerank)
     try:
         yield project
     finally:

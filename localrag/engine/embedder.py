@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,13 +26,17 @@ class Embeds(Protocol):
         """(n, d) float32, each row L2-normalised; no text is cut."""
 
 
-def open_embedder(file: ModelFile) -> Embeds:
-    """The embedder for a sentence-transformers folder or a GGUF file; it is loaded on first use."""
+def open_embedder(file: ModelFile, *, quick: bool = False) -> Embeds:
+    """The embedder for a sentence-transformers folder or a GGUF file; it is loaded on first use.
+
+    A `quick` one is for questions: it loads at once where the folder's model is one that llama.cpp computes too, and takes nearly twice
+    as long for many texts. Its vectors are those of the other but for their rounding; an index has vectors of one rounding only.
+    """
     if file.path.suffix == ".gguf":
         from localrag.engine.llama.embed import GgufEmbedder  # loads llama.cpp
 
         return Remembering(GgufEmbedder(file))
-    return Remembering(Embedder(file))
+    return Remembering(QuickEmbedder(file) if quick else Embedder(file))
 
 
 def open_reranker(file: ModelFile) -> Callable[[str, Sequence[str]], NDArray[np.float32]]:
@@ -60,6 +65,25 @@ class Remembering:
         for text in list(self._known)[: max(0, len(self._known) - KEPT)]:
             del self._known[text]
         return vectors
+
+
+class QuickEmbedder:
+    """Embeds texts with a sentence-transformers folder's model through llama.cpp, where it can."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `Embeds.embed`."""
+        return self._made.embed(texts)
+
+    @cached_property
+    def _made(self) -> Embeds:
+        from localrag.engine.llama.convert import as_gguf, windows_of
+        from localrag.engine.llama.embed import GgufEmbedder
+
+        copy = as_gguf(self.file)
+        return GgufEmbedder(copy, windows_of(self.file.path)) if copy else Embedder(self.file)
 
 
 class Embedder:

@@ -1,6 +1,6 @@
 """Embedding models as GGUF files, through llama.cpp."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -13,10 +13,14 @@ from localrag.models import ModelFile
 
 
 class GgufEmbedder:
-    """Embeds texts with the GGUF embedding model in `file`, which is loaded on first use."""
+    """Embeds texts with the GGUF embedding model in `file`, which is loaded on first use.
 
-    def __init__(self, file: ModelFile) -> None:
+    `windows` gives a text's tokens, in pieces that fit the model's window; without it the file's own vocabulary does.
+    """
+
+    def __init__(self, file: ModelFile, windows: Callable[[str], list[list[int]]] | None = None) -> None:
         self.file = file
+        self._windows = windows or self._own_windows
 
     @cached_property
     def _pooled(self) -> Pooled:
@@ -37,11 +41,11 @@ class GgufEmbedder:
         np.add.at(summed, [n for n, _ in parts], vectors * weights[:, None])
         return np.asarray(summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12), np.float32)
 
-    def _windows(self, text: str) -> list[list[int]]:
+    def _own_windows(self, text: str) -> list[list[int]]:
         """The tokens of the text, or of its halves where they do not fit the window."""
         tokens = tokenize(self._pooled.vocab, text, special=False, start=True)
         if len(tokens) <= self._pooled.window:
             return [tokens]
         middle = text.rfind(" ", 1, len(text) // 2 + 1)
         middle = middle if middle > 0 else max(1, len(text) // 2)
-        return self._windows(text[:middle]) + self._windows(text[middle:])
+        return self._own_windows(text[:middle]) + self._own_windows(text[middle:])
