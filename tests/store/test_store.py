@@ -50,6 +50,32 @@ def test_a_new_content_of_a_path_replaces_the_old_one(db):
     assert [c.id for c in corpus.chunks_without_extraction(db, "r")] == ["a.txt-0"]
 
 
+def test_a_document_costs_the_same_however_many_there_are(db):
+    """Storing, replacing and taking one out looks at its own rows: SQLite takes as many steps beside 600 documents as beside 60."""
+
+    def steps(work):
+        taken = []
+        db.conn.set_progress_handler(lambda: taken.append(1), 10)
+        work()
+        db.conn.set_progress_handler(None, 0)
+        return len(taken)
+
+    def cost():
+        return [
+            steps(lambda: add(db, "new.txt", "The ferry leaks. ", "Nobody knows.")),
+            steps(lambda: add(db, "new.txt", "The ferry leaks. ", "Everybody knows.")),
+            steps(lambda: corpus.remove_document(db, "new.txt")),
+        ]
+
+    for n in range(60):
+        add(db, f"{n}.txt", f"Letter {n}.")
+    few = cost()
+    for n in range(60, 600):
+        add(db, f"{n}.txt", f"Letter {n}.")
+
+    assert all(b < 2 * a for a, b in zip(few, cost(), strict=True))
+
+
 def test_full_text_finds_inflected_and_chinese_words(db):
     """English words match by stem, Chinese by character pairs; punctuation in a question is no query syntax."""
     add(db, "a.txt", "The fishermen voted on selling the quay.")
