@@ -148,8 +148,8 @@ def _full_text(db: Database) -> tuple[str, list[Wrong]]:
     chunks = {key for (key,) in _rows(db, "SELECT id FROM chunks")}
     rows = Counter[str]()
     other, lost = set(), set()
-    put = "SELECT s.chunk_id, s.text, s.cjk, r.chunk_id FROM chunk_search s LEFT JOIN chunk_rows r ON r.row = s.rowid"
-    for key, text, cjk, owner in db.execute(put):
+    rows_found = "SELECT s.chunk_id, s.text, s.cjk, r.chunk_id FROM chunk_search s LEFT JOIN chunk_rows r ON r.row = s.rowid"
+    for key, text, cjk, owner in db.execute(rows_found):
         rows[key] += 1
         if owner != key:
             lost.add(key)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from localrag.engine.embedder import Embedder, QuickEmbedder, open_embedder
-from localrag.engine.llama.convert import as_gguf, windows_of
+from localrag.engine.llama.convert import _pooling, as_gguf, windows_of
 from localrag.models import ModelFile, find_embedder
 from tests.conftest import TOWN
 
@@ -61,6 +61,22 @@ def test_the_copy_is_made_once_and_is_its_owners():
     assert first.stat().st_mode & 0o777 == 0o600
 
 
+def test_the_names_of_poolings_are_read_as_old_and_new_models_write_them(tmp_path):
+    """One name, a list of one, or a switch for each."""
+    place = tmp_path / "model" / "1_Pooling" / "config.json"
+    file = altered(tmp_path / "model")
+
+    for written, known in (
+        ({"pooling_mode": "cls"}, "CLS"),
+        ({"pooling_mode": ["mean"]}, "MEAN"),
+        ({"pooling_mode": ["mean", "max"]}, None),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "CLS"),
+        ({"pooling_mode": "lasttoken"}, None),
+    ):
+        place.write_text(json.dumps(written))
+        assert _pooling(file.path) == known
+
+
 @pytest.mark.parametrize(
     "files",
     [
@@ -88,10 +104,11 @@ def test_where_no_copy_can_be_kept_questions_are_embedded_all_the_same(monkeypat
     assert np.array_equal(quick.embed(["Lars Holm"]), Embedder(find_embedder()).embed(["Lars Holm"]))
 
 
-def test_a_question_never_waits_for_torch(plain_town):
+def test_a_question_never_waits_for_torch(plain_town, tmp_path):
     """Neither torch nor sentence-transformers is loaded to answer with verbatim sentences."""
+    folder = shutil.copytree(plain_town, tmp_path / "town")
     code = "import sys; from localrag.cli import main; sys.exit(main() or ('torch' in sys.modules or 'transformers' in sys.modules) * 9)"
     for mode in ("basic", "global"):
         call = [sys.executable, "-c", code, "ask", "Who is the mate of the Skua?", "--mode", mode]
-        done = subprocess.run(call, cwd=plain_town, check=False, capture_output=True, text=True)
+        done = subprocess.run(call, cwd=folder, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""BERT models of sentence-transformers as GGUF files: llama.cpp loads one in a fifth of a second, torch takes eight."""
+"""BERT models of sentence-transformers as GGUF files: llama.cpp has one ready in a fifth of a second, torch takes eight."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.config import cache_dir, private_file, private_folder
+from localrag.engine.llama.pooled import LONGEST
 from localrag.models import ModelFile
 
 _MADE_OF = {"Transformer", "Pooling", "Normalize"}
@@ -60,7 +61,7 @@ def windows_of(folder: Path) -> Callable[[str], list[list[int]]]:
 
 def _window(folder: Path) -> int:
     own = _read(folder / "sentence_bert_config.json").get("max_seq_length")
-    return int(own or _read(folder / "config.json")["max_position_embeddings"])
+    return int(min(LONGEST, own or _read(folder / "config.json")["max_position_embeddings"]))
 
 
 def _read(path: Path) -> Any:
@@ -84,10 +85,13 @@ def _is_bert(folder: Path) -> bool:
 
 
 def _pooling(folder: Path) -> str | None:
+    """Its name in GGUF; None for another one, or several. Written as one name since sentence-transformers 6, as switches before."""
     (place,) = (module["path"] for module in _read(folder / "modules.json") if module["type"].endswith(".Pooling"))
     modes = _read(folder / place / "config.json")
-    chosen = [name for name, is_on in modes.items() if name.startswith("pooling_mode_") and is_on]
-    return {"pooling_mode_mean_tokens": "MEAN", "pooling_mode_cls_token": "CLS"}.get(*chosen) if len(chosen) == 1 else None
+    switches = (name.removeprefix("pooling_mode_") for name, is_on in modes.items() if name.startswith("pooling_mode_") and is_on)
+    named = modes.get("pooling_mode", list(switches))
+    chosen = [named] if isinstance(named, str) else named
+    return {"mean": "MEAN", "mean_tokens": "MEAN", "cls": "CLS", "cls_token": "CLS"}.get(chosen[0]) if len(chosen) == 1 else None
 
 
 def _write(folder: Path, target: Path) -> None:
