@@ -109,7 +109,7 @@ def _write(folder: Path, target: Path) -> None:
     writer.add_layer_norm_eps(config["layer_norm_eps"])
     writer.add_token_type_count(config["type_vocab_size"])
     writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType[_pooling(folder) or "MEAN"])
+    writer.add_pooling_type(gguf.PoolingType[str(_pooling(folder))])
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_tokenizer_model("no_vocab")  # texts come as tokens: llama.cpp's own would split some writings otherwise
     writer.add_vocab_size(config["vocab_size"])
