@@ -4,23 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import combinations, count
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import igraph
 
 from localrag.records import Community, Graph, content_id
 
 ITERATIONS = 10
-
-
-class _Group(NamedTuple):
-    """Nodes of the whole network, and their places in the part of it that was split last: what igraph cuts out of a network costs the
-    size of that network.
-    """
-
-    nodes: list[int]
-    around: Any
-    places: list[int]
 
 
 def communities(graph: Graph, *, max_size: int, seed: int, before: Sequence[Community] = ()) -> list[Community]:
@@ -34,12 +24,12 @@ def communities(graph: Graph, *, max_size: int, seed: int, before: Sequence[Comm
     network = _network(graph, ids)
     home = [{e: n for n, c in enumerate(before) if c.level == level for e in c.entity_ids} for level in range(_depth(before))]
     starts = [[found.get(i, -1) for i in ids] for found in home]
-    groups = _groups(list(range(len(ids))), network, seed, starts[0] if starts else None)
+    groups = _split(network, seed, starts[0] if starts else None)
     parents: list[int | None] = [None] * len(groups)
     result: list[Community] = []
     level = 0
     while groups:
-        named = [tuple(ids[v] for v in group.nodes) for group in groups]
+        named = [tuple(ids[v] for v in group) for group in groups]
         above = [c for c in result if c.level == level - 1]
         keys = _named_as_before(named, level, [c for c in before if c.level == level])
         result += [
@@ -47,7 +37,7 @@ def communities(graph: Graph, *, max_size: int, seed: int, before: Sequence[Comm
             for n, (key, members, parent) in enumerate(zip(keys, named, parents, strict=True))
         ]
         level += 1
-        groups, parents, changed = _next_level(groups, max_size, seed, starts[level] if level < len(starts) else None)
+        groups, parents, changed = _next_level(network, groups, max_size, seed, starts[level] if level < len(starts) else None)
         if not changed:
             break
     return result
@@ -74,21 +64,19 @@ def _named_as_before(groups: Sequence[tuple[str, ...]], level: int, before: Sequ
     return keys
 
 
-def _next_level(groups: list[_Group], max_size: int, seed: int, start: list[int] | None) -> tuple[list[_Group], list[int | None], bool]:
-    below: list[_Group] = []
+def _next_level(
+    network: Any, groups: list[list[int]], max_size: int, seed: int, start: list[int] | None
+) -> tuple[list[list[int]], list[int | None], bool]:
+    below: list[list[int]] = []
     parents: list[int | None] = []
     for n, group in enumerate(groups):
         parts = [group]
-        if len(group.nodes) > max_size:
-            inner = group.around.induced_subgraph(group.places)
-            parts = _groups(group.nodes, inner, seed, [start[v] for v in group.nodes] if start else None)
+        if len(group) > max_size:
+            inner = network.induced_subgraph(group)
+            parts = [[group[v] for v in part] for part in _split(inner, seed, [start[v] for v in group] if start else None)]
         below += parts
         parents += [n] * len(parts)
     return below, parents, len(below) > len(groups)
-
-
-def _groups(nodes: list[int], network: Any, seed: int, start: list[int] | None) -> list[_Group]:
-    return [_Group([nodes[v] for v in part], network, part) for part in _split(network, seed, start)]
 
 
 def _split(network: Any, seed: int, start: list[int] | None = None) -> list[list[int]]:
