@@ -10,12 +10,16 @@ default: lint test
 setup: $(VENV)/.ready            ## create .venv and install everything
 
 # Torch first and as a CPU build: asked for by another package it would bring gigabytes of CUDA. Where pip knows no CPU build, uv does.
+# Some compilers get AMX wrong: what llama.cpp needs then is found by a program, and its wheel kept in a cache apart from the faulty one.
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/pip install -q "$(TORCH)+cpu" 2>/dev/null \
 	  || { $(BIN)/pip install -q uv && $(BIN)/uv pip install -q --python $(BIN)/python --torch-backend=cpu "$(TORCH)"; }
 	$(BIN)/pip install -q --upgrade "pip>=25.1"
-	$(BIN)/pip install -q -e . --group dev
+	flags="$$($(BIN)/python scripts/compiler_flags.py)"; \
+	  if [ -n "$$flags" ]; then export CFLAGS="$$CFLAGS $$flags" CXXFLAGS="$$CXXFLAGS $$flags" \
+	    PIP_CACHE_DIR="$$($(BIN)/pip cache dir)-$$(echo "$$flags" | tr -cd a-z0-9-)"; fi; \
+	  $(BIN)/pip install -q -e . --group dev
 	touch $@
 
 demo: setup                      ## index the demo documents, ask a global and a local question

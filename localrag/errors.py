@@ -4,6 +4,7 @@ LocalragError                 exit 1   something failed
 ├── UsageError                exit 2   the command line cannot be carried out as given
 ├── NoIndex                   exit 3   there is no index here, or nothing in it yet
 ├── ModelError                exit 4   a model file is missing, damaged or of the wrong kind
+│   ├── Refused               exit 4   native code that does not work on this machine
 │   ├── ContextTooSmall       exit 4   a request does not fit the model's window
 │   └── EngineFailed          exit 4   the engine could not carry out a step
 │       ├── NoRoom            exit 4   the KV has no room for a step
@@ -67,6 +68,10 @@ class ModelError(LocalragError):
     """A model file is missing, damaged or of the wrong kind."""
 
     exit_code = 4
+
+
+class Refused(ModelError):
+    """Native code that ended, hung or computed wrongly when it was first tried in a process of its own."""
 
 
 class ContextTooSmall(ModelError):

@@ -18,7 +18,7 @@ import psutil
 
 from localrag.config import cache_dir, free_cores, free_memory
 from localrag.engine.embedder import open_embedder
-from localrag.engine.settings import EngineOptions
+from localrag.engine.settings import EngineOptions, brief
 from localrag.errors import LocalragError, ModelError, kind_and_place
 from localrag.models import ModelFile, find_chat_model, find_embedder
 from localrag.records import Line
@@ -63,6 +63,7 @@ def examine(subject: Subject, options: EngineOptions, *, speed: bool) -> list[Li
     embedder, other = _model("embedder", lambda: find_embedder(subject.embedder), "--embedder NAME|PATH")
     lines += [line, other]
     if chat and not chat.url:
+        lines.append(_guarded("layouts", lambda: _layouts(chat)))
         lines.append(_guarded("memory", lambda: _memory(chat, options)))
         if speed:
             lines.append(_guarded("speed", lambda: _chat_speed(chat, options)))
@@ -200,6 +201,19 @@ def _memory(file: ModelFile, options: EngineOptions) -> Line:
     if weights + kv > free:
         return Line("memory", "fail", text, remedy)
     return Line("memory", "warn", text, remedy) if weights + kv > 0.8 * free else Line("memory", "ok", text)
+
+
+def _layouts(file: ModelFile) -> Line:
+    """Which layouts of weights and KV were tried here and do not work."""
+    from localrag.engine.tune import read_record
+
+    record = read_record(file)
+    if not record.proved:
+        return Line("layouts", "ok", "none tried here yet: the first use of the model does it")
+    if not record.refused:
+        return Line("layouts", "ok", f"{len(record.proved)} tried here, all work")
+    why = "; ".join(f"{brief(name)}: {reason}" for name, reason in sorted(record.refused.items()))
+    return Line("layouts", "warn", f"{len(record.refused)} do not work here and are not used: {why}", BUILD_HERE)
 
 
 def _chat_speed(file: ModelFile, options: EngineOptions) -> Line:

@@ -21,6 +21,8 @@ class EngineSettings:
     flash_attention: bool = False  # *
     kv: str = "f16"  # *
     gpu_layers: int = -1  # * -1: all of them, where llama.cpp was built for a GPU
+    cpu_experts: int = 0  # * of so many layers offloaded to a GPU the experts (of a mixture-of-experts model) stay on the CPU
+    extra_buffers: bool = True  # * rearrange weights for the CPU's own instructions (repacking, AMX)
     weights: str = "own"  # * compute with the file's own weights, or with a copy of them in a type that is faster here
     share_prefixes: bool = True  # copy the KV that an earlier prompt of the same beginning left
     forced_tokens: bool = True  # append what the grammar leaves no choice about; never slower: each fills a row it would take anyway
@@ -47,6 +49,30 @@ class EngineSettings:
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON-ready values."""
         return asdict(self)
+
+
+LEAVE = "Leave the choice to localrag (without --engine), or see what works here: localrag doctor"
+LAYOUT = ("weights", "extra_buffers", "kv", "unified", "flash_attention", "gpu_layers", "cpu_experts")  # what native code depends on
+
+
+def layout(s: EngineSettings) -> str:
+    """What may work on one machine and not on another, as settings are written."""
+    return ",".join(f"{name}={_written(getattr(s, name))}" for name in LAYOUT)
+
+
+def sized(s: EngineSettings) -> str:
+    """A layout with the size of its KV: what is tried before it is used."""
+    return f"{layout(s)},slots={s.slots},context={s.context}"
+
+
+def brief(name: str) -> str:
+    """What is special about a layout as `layout` or `sized` wrote it."""
+    usual = {"weights=own", "extra_buffers=yes", "unified=no", "flash_attention=no", "gpu_layers=0", "cpu_experts=0"}
+    return ", ".join(part for part in name.split(",") if part not in usual)
+
+
+def _written(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _silent(_text: str) -> None:

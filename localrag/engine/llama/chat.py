@@ -22,6 +22,7 @@ from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
 from localrag.config import cache_dir, free_memory, private_file
+from localrag.engine.llama.devices import model_params
 from localrag.engine.llama.rows import Rows
 from localrag.engine.llama.weights import BUILD, GPU, last_log, load, meta, tokenize, weights_file
 from localrag.engine.scheduler import MARGIN
@@ -52,9 +53,10 @@ class Llama:
     def __init__(self, file: ModelFile, settings: EngineSettings) -> None:
         """Load `file`. Raises ModelError, also where the memory does not suffice."""
         self.path = weights_file(file, settings.weights, settings.threads)
-        params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = settings.gpu_layers if GPU else 0
+        params, self._kept = model_params(settings)
         self._model = load(self.path, params)
+        self.size = self.path.stat().st_size
+        self.on_gpu = GPU and settings.gpu_layers != 0
         self._check_chat_model(file)
         self._vocab = llama_cpp.llama_model_get_vocab(self._model)
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
@@ -131,6 +133,7 @@ class Llama:
         params.kv_unified = s.unified
         params.flash_attn_type = int(s.flash_attention)
         params.type_k, params.type_v = (KV_TYPES[kind][0] for kind in _kv_types(s.kv))
+        params.offload_kqv = params.op_offload = self.on_gpu
         params.swa_full = True  # a sliding window would make shared beginnings unusable
         params.no_perf = True
         ctx = llama_cpp.llama_init_from_model(self._model, params)

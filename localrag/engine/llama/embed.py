@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from localrag.config import in_a_thread_that_ends
 from localrag.engine.llama.pooled import Pooled
 from localrag.engine.llama.weights import tokenize
+from localrag.engine.pooling import open_pooled
 from localrag.models import ModelFile
 
 
@@ -24,7 +25,7 @@ class GgufEmbedder:
 
     @cached_property
     def _pooled(self) -> Pooled:
-        return Pooled(self.file)
+        return open_pooled(self.file)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token weight.

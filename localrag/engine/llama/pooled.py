@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.config import free_cores
+from localrag.engine.llama.devices import model_params
 from localrag.engine.llama.rows import Rows
-from localrag.engine.llama.weights import GPU, file_type, last_log, load, meta
+from localrag.engine.llama.weights import file_type, last_log, load, meta
+from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError
 from localrag.models import ModelFile
 
@@ -21,11 +23,10 @@ LONGEST = 2048  # tokens of one call: a model whose texts may be longer gets the
 class Pooled:
     """A loaded model with pooling. `window`: the most tokens of a text; `width`: numbers a text becomes."""
 
-    def __init__(self, file: ModelFile, *, scores: bool = False) -> None:
+    def __init__(self, file: ModelFile, settings: EngineSettings, *, scores: bool = False) -> None:
         """Load it, as one that gives a text's score instead of its vector where `scores` is set. Raises ModelError."""
         self._file = file
-        params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = -1 if GPU else 0
+        params, self._kept = model_params(settings)
         file_type(file.path)  # says so if it is no GGUF
         self.model = load(file.path, params)
         pooling = meta(self.model, f"{meta(self.model, 'general.architecture')}.pooling_type")
@@ -34,6 +35,7 @@ class Pooled:
             kind, option = ("reranker", "--reranker") if scores else ("embedding model", "--embedder")
             raise ModelError(f"{file.path.name} is no {kind}.", f"Give one with {option}, or leave it out.")
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)
+        self.tokens = int(llama_cpp.llama_vocab_n_tokens(self.vocab)) or 1000  # of a file without a vocabulary nobody knows
         self.width = int((llama_cpp.llama_model_n_cls_out if scores else llama_cpp.llama_model_n_embd)(self.model))
         self.window = max(64, min(LONGEST, int(llama_cpp.llama_model_n_ctx_train(self.model))))
         self._room = max(FASTEST, self.window)

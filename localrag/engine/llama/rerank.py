@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from localrag.config import in_a_thread_that_ends
 from localrag.engine.llama.pooled import Pooled
 from localrag.engine.llama.weights import tokenize
+from localrag.engine.pooling import open_pooled
 from localrag.models import ModelFile
 
 
@@ -21,7 +22,7 @@ class Reranker:
 
     @cached_property
     def _pooled(self) -> Pooled:
-        return Pooled(self.file, scores=True)
+        return open_pooled(self.file, scores=True)
 
     def scores(self, question: str, passages: Sequence[str]) -> NDArray[np.float32]:
         """(n,) float32, higher is better. What does not fit the window beside the question is left off a passage's end.

@@ -3,13 +3,16 @@
 import ctypes
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
 from localrag.config import cache_dir, private_file, private_folder
+from localrag.engine.fit import Shape
 from localrag.errors import ModelError
 from localrag.models import ModelFile
 
@@ -35,14 +38,14 @@ llama_cpp.llama_log_set(_keep_log, None)
 llama_cpp.llama_backend_init()
 
 
-def useful_copies(file: ModelFile, parameters: int) -> tuple[str, ...]:
+def useful_copies(file: ModelFile) -> tuple[str, ...]:
     """In which types a copy of a quantised model's weights may compute faster on this CPU. Raises ModelError.
 
     Measured with 135M parameters on an AVX-512 CPU with BF16: bf16 reads prompts 1.1 to 1.4 times as fast as Q8_0 and is nearer the exact
     weights (KL 0.0002 against 0.0044 nats for a Q4_1 file, whose own kernels have 0.0032). It takes twice Q8_0's memory and bandwidth.
     """
-    kind = file_type(file.path)
-    if GPU or kind in PLAIN_TYPES:
+    kind, parameters = file_type(file.path), shape_of(file.path, 0).parameters
+    if kind in PLAIN_TYPES:
         return ()
     bytes_each = {"q8_0": 34 / 32, "bf16": 2.0}
     tried = ("bf16", "q8_0") if kind in SLOW_TYPES else ("bf16",)
@@ -119,6 +122,25 @@ def kv_numbers(path: Path) -> tuple[int, int]:
     window = number("context_length")
     llama_cpp.llama_model_free(model)
     return keys, window
+
+
+@cache
+def shape_of(path: Path, kv_bytes: float) -> Shape:
+    """What of a model takes memory, by its tensors; `kv_bytes` is what a key and a value take together. Raises ModelError."""
+    from gguf import GGUFReader  # seconds for a large vocabulary: only where a model is measured
+
+    keys, window = kv_numbers(path)
+    layers: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    rest = parameters = 0
+    for tensor in GGUFReader(path).tensors:
+        parameters += int(tensor.n_elements)
+        if found := re.match(r"blk\.(\d+)\.", tensor.name):
+            layers[int(found[1])].append((tensor.name, int(tensor.n_bytes)))
+        else:
+            rest += int(tensor.n_bytes)
+    sizes = tuple(sum(n for _, n in layers[i]) for i in sorted(layers))
+    experts = tuple(sum(n for name, n in layers[i] if "exps" in name) for i in sorted(layers))
+    return Shape(sizes, experts, rest, keys * kv_bytes, window, parameters)
 
 
 def load(path: Path, params: Any) -> Any:
