@@ -66,7 +66,7 @@ def test_layouts_that_die_hang_or_lie_are_refused_and_indexing_goes_on(place, qu
     assert len(noted(place)) == times
     assert {where for _, where, _ in noted(place)} == {"trial"}
     assert len(kept["refused"]) == 5
-    assert kept["choices"][""]["settings"]["kv"] == "f16"
+    assert kept["choices"]["@0"]["settings"]["kv"] == "f16"
 
 
 def test_kernels_for_this_cpu_that_end_the_process_are_left_out(place, quantised):
@@ -74,7 +74,7 @@ def test_kernels_for_this_cpu_that_end_the_process_are_left_out(place, quantised
     done = run(place, "index", "docs", "--model", quantised, faults={"extra_buffers=yes": "SIGSEGV"})
 
     assert done.returncode == 0, done.stderr
-    assert record(place)["choices"][""]["settings"]["extra_buffers"] is False
+    assert record(place)["choices"]["@0"]["settings"]["extra_buffers"] is False
 
 
 def test_a_layout_given_by_hand_that_does_not_work_is_an_error_with_its_remedy(place, quantised):

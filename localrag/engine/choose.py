@@ -82,14 +82,11 @@ class _Search:
         """The whole search. What the user set by hand holds in all of it."""
         found = self._best("ways", self._proved(self._ways(self._base())))
         self._drop_copies(found.weights)
-        if deterministic:
-            found = self._proved([self._held(replace(found, unified=False, flash_attention=False, kv="f16"))])[0]
-        else:
-            found = self._best("layouts", self._proved(self._layouts(found)))
+        found = self._best("layouts", self._proved(self._layouts(found)))
         if found.threads >= 4 and "threads" not in self.by_hand:  # two threads of one core may gain nothing
             found = self._best("threads", [found, replace(found, threads=found.threads // 2)])
         found = self._sized(found)
-        found = self._ruled(found, deterministic=deterministic)
+        found = self._deterministic(found) if deterministic else self._held(self._ruled(found))
         return {"settings": asdict(self._real(found)), "measured": [m.to_json() for m in self.rows], "busy": self.busy}
 
     def prove(self, settings: EngineSettings) -> float:
@@ -237,13 +234,20 @@ class _Search:
         except Busy:
             return None
 
-    def _ruled(self, found: EngineSettings, *, deterministic: bool) -> EngineSettings:
+    def _ruled(self, found: EngineSettings) -> EngineSettings:
         """The settings with the rules for rows that keep answers independent of their company, where there are such."""
-        rules = self.journal.once("rules", lambda: asdict(with_rules(self._model(found), found)))
-        ruled = replace(found, **{n: rules[n] for n in ("least_rows", "row_multiple", "exact")})
-        if deterministic and not ruled.exact:  # one request at a time, each computed from its first token on
-            return replace(ruled, slots=1, share_prefixes=False, drafts=False)
-        return self._held(ruled) if not deterministic else ruled
+        rules = self.journal.once(f"rules {layout(found)}", lambda: asdict(with_rules(self._model(found), found)))
+        return replace(found, **{n: rules[n] for n in ("least_rows", "row_multiple", "exact")})
+
+    def _deterministic(self, found: EngineSettings) -> EngineSettings:
+        """The settings, or where they are not exact the nearest that are: every answer depends on its request alone."""
+        for tried in (found, replace(found, unified=False, flash_attention=False, kv="f16")):
+            self.prove(replace(tried, context=MEASURED_CONTEXT))
+            ruled = self._ruled(tried)
+            if ruled.exact:
+                return ruled
+        # One request at a time, each computed from its first token on.
+        return replace(ruled, slots=1, share_prefixes=False, drafts=False)
 
     def _real(self, found: EngineSettings) -> EngineSettings:
         """The settings as they will be used, tried with their whole context; with less of it where that does not work."""

@@ -28,8 +28,7 @@ def open_pooled(file: ModelFile, *, scores: bool = False) -> Pooled:
     if settings is None:
         job = {"file": write_file(file), "scores": scores}
         found = apart("pooling:choose", job, record.known(), record.told, seconds=patience(file.path.stat().st_size))
-        record.choices[""] = {"settings": found, "busy": False}
-        record.save()
+        record.keep("", 0, {"settings": found, "busy": False})
         settings = EngineSettings(**found)
     leave_mark(record, settings)
     return Pooled(file, settings, scores=scores)

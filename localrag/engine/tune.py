@@ -13,14 +13,14 @@ import platform
 import re
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from localrag.config import cache_dir, free_cores, private_file, private_folder, replace_file
+from localrag.config import cache_dir, free_cores, free_memory, private_file, private_folder, replace_file
 from localrag.engine.choose import write_file
 from localrag.engine.llama.chat import Llama, kv_bytes
 from localrag.engine.llama.devices import driver, gpus
@@ -31,6 +31,7 @@ from localrag.errors import Refused
 from localrag.models import ModelFile
 
 LATER = 3600  # seconds after which a machine that was too busy to measure is tried again
+_MEASURED_WITH = ("gpu_layers", "gpu-layers", "cpu_experts", "cpu-experts", "weights")  # given by hand, the rest is measured for them
 _OWN = frozenset({"share_prefixes", "forced_tokens", "drafts", "lazy_masks"})  # of no consequence for what is measured
 
 
@@ -64,14 +65,24 @@ class Record:
         """What a child process need not try again."""
         return {**self.proved, **{name: {"refused": why, "passing": False} for name, why in self.refused.items()}}
 
-    def choice(self, values: str) -> EngineSettings | None:
-        """The settings kept for such values; None where there are none, or they are of another version or only of a busy moment."""
-        kept = self.choices.get(_key(values), {})
-        found = kept.get("settings", {})
-        if found.keys() != asdict(EngineSettings()).keys() or (kept.get("busy") and time.time() - kept["at"] > LATER):
-            return None
-        settings = EngineSettings(**found)
-        return None if self.why_not(settings) else settings
+    def choice(self, values: str, gpu_free: int = 0) -> EngineSettings | None:
+        """The settings kept for such values, and for no more free memory of GPUs than there is; None where there are none.
+
+        Those of another version, of a busy moment some time ago, or refused since, do not count.
+        """
+        usable = []
+        for key, kept in self.choices.items():
+            name, _, needed = key.rpartition("@")
+            if name != _key(values) or int(needed) > gpu_free or (kept["busy"] and time.time() - kept["at"] > LATER):
+                continue
+            if kept["settings"].keys() == asdict(EngineSettings()).keys() and not self.why_not(found := EngineSettings(**kept["settings"])):
+                usable.append((int(needed), found))
+        return max(usable, key=lambda pair: pair[0])[1] if usable else None
+
+    def keep(self, values: str, gpu_free: int, found: dict[str, Any]) -> None:
+        """Keep the settings found for such values while so much memory of the GPUs was free."""
+        self.choices[f"{_key(values)}@{gpu_free}"] = found | {"at": time.time()}
+        self.save()
 
     def why_not(self, s: EngineSettings) -> str:
         """Why these settings are refused; empty where they are not."""
@@ -104,15 +115,29 @@ def open_backend(file: ModelFile, options: EngineOptions) -> Llama:
 
 def _chosen(file: ModelFile, options: EngineOptions, record: Record) -> EngineSettings:
     values = options.values + (",deterministic" if options.deterministic else "")
-    known = record.choice(values)
-    if known is None and not options.deterministic and not options.retune:
-        known = record.choice("")
+    free = sum(d.free for d in gpus())
+    # A few percent less than when it was measured is nothing; what others have taken since means fewer layers or less KV.
+    enough = int(free * 1.05)
+    known = None if options.retune else record.choice(values, enough)
+    if known is None and not (options.deterministic or options.retune or any(name in values for name in _MEASURED_WITH)):
+        known = record.choice("", enough)
     if known is None:
-        known = _tune(file, options, record, values)
-    return checked(known if options.deterministic else known.with_values(options.values))
+        known = _tune(file, options, record, values, free)
+    by_hand = checked(known if options.deterministic else known.with_values(options.values))
+    return by_hand if "slots" in values or "context" in values else _for_free_memory(file, by_hand)
 
 
-def _tune(file: ModelFile, options: EngineOptions, record: Record, values: str) -> EngineSettings:
+def _for_free_memory(file: ModelFile, settings: EngineSettings) -> EngineSettings:
+    """The settings with as many sequences as there is memory for at this moment, where the KV is in the computer's."""
+    free = free_memory()
+    keys, window = kv_numbers(file.path)
+    cell = keys * kv_bytes(settings.kv) * min(settings.context, window or settings.context)
+    while free is not None and settings.gpu_layers == 0 and settings.slots > 1 and cell * settings.slots > 0.9 * free:
+        settings = replace(settings, slots=settings.slots // 2)
+    return settings
+
+
+def _tune(file: ModelFile, options: EngineOptions, record: Record, values: str, gpu_free: int) -> EngineSettings:
     """Measure in a child process, and keep what came of it."""
     say = options.say
     say(f"Measuring how {file.name} runs best on this machine; it is done once.")
@@ -125,8 +150,7 @@ def _tune(file: ModelFile, options: EngineOptions, record: Record, values: str) 
 
     job = {"file": write_file(file), "values": options.values, "deterministic": options.deterministic}
     found = apart("choose:tune", job, known, told, seconds=patience(file.path.stat().st_size))
-    record.choices[_key(values)] = found | {"at": time.time()}
-    record.save()
+    record.keep(values, gpu_free, found)
     if found["busy"]:
         say("The machine is busy: usual settings are taken, and measured at another time.")
     settings = EngineSettings(**found["settings"])
@@ -154,7 +178,7 @@ def describe(s: EngineSettings) -> str:
 
 def memory_needed(file: ModelFile, options: EngineOptions) -> tuple[float, float, EngineSettings]:
     """Bytes of a model's weights, bytes of its KV, and the settings that makes so; nothing is loaded or measured. Raises ModelError."""
-    settings = checked((read_record(file).choice("") or EngineSettings()).with_values(options.values))
+    settings = checked((read_record(file).choice("", 1 << 62) or EngineSettings()).with_values(options.values))
     copied = copy_path(file, settings.weights)
     keys, window = kv_numbers(file.path)
     cells = min(settings.context, window or settings.context) * settings.slots

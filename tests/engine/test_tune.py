@@ -25,7 +25,7 @@ def test_what_was_measured_is_kept(engine, chat_file):
     """The first use writes the settings and the figures behind them; the next use measures nothing."""
     (record,) = (cache_dir() / "tuning").glob(f"{chat_file.fingerprint}-*.json")
     kept = json.loads(record.read_text())
-    choice = kept["choices"].get("context=2048") or kept["choices"][""]
+    choice = kept["choices"].get("context=2048@0") or kept["choices"]["@0"]
     said = []
     backend = open_backend(chat_file, EngineOptions("context=2048", say=said.append))
     backend.close()
