@@ -19,7 +19,7 @@ LONGEST_WORD = 40  # characters; longer ones, of base64 or addresses, are no par
 NAME_WORDS = 8
 NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
-ENTITY_BYTES, PAIR_BYTES, PROSE_BYTES = 3500, 2500, 1600  # a list ends after the line that passes this: a small model would fill any limit
+ENTITY_BYTES, PAIR_BYTES = 3500, 2500  # a list ends after the line that passes this: a small model would fill any limit
 CLAIM_BYTES = 2500
 ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1500, 1500  # room for that and one more line, so that a list is never cut off
 _PROSE = {"type": "string", "maxLength": DESCRIPTION_CHARACTERS}
@@ -261,25 +261,29 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
     return Grammar(content_id("claims", *names, text, described, most), following, schema, _items)
 
 
-def cited_lines(marks: Sequence[str], *, most: int) -> Grammar:
-    """Lines of prose of bounded length, none twice, each ending in one to three different marks; at least one line, at most `most`."""
+def cited_lines(marks: Sequence[str], *, most: int, longest: int = 300, enough: int = 1600) -> Grammar:
+    """Lines of prose, none twice, each ending in one to three different marks; at least one line, at most `most`.
+
+    A line has at most `longest` characters before its marks; the text ends with the line that makes it `enough`.
+    """
     mark = " | ".join(map(quoted, marks))
 
     def following(text: str) -> str | None:
         lines = text.splitlines()
-        if len(lines) >= most or _size(text) > PROSE_BYTES:
+        if len(lines) >= most or len(text) > enough:
             return None
         said = " | ".join(quoted(line.split("[")[0]) for line in lines)
-        prose = r"/[^\s\[\]][^\[\]\n]{10,300}/" + (f" & ~({said})" if said else "")
+        prose = rf"/[^\s\[\]][^\[\]\n]{{{min(10, longest - 1)},{longest}}}/" + (f" & ~({said})" if said else "")
         return f'start: (TEXT MARK{{1,3}} "\\n"){"?" if lines else ""}\nTEXT: {prose}\nMARK: {mark}'
 
-    point = object_schema(text={"type": "string"}, marks={"type": "array", "items": {"enum": list(marks)}, "minItems": 1, "maxItems": 3})
+    text = {"type": "string", "maxLength": min(longest, (enough + longest) // most)}
+    point = object_schema(text=text, marks={"type": "array", "items": {"enum": list(marks)}, "minItems": 1, "maxItems": 3})
     schema = object_schema(items={"type": "array", "items": point, "minItems": 1, "maxItems": most})
 
     def lines(value: Any) -> list[str]:
         return [" ".join(row["text"].split()) + " " + "".join(row["marks"]) + "\n" for row in value["items"]]
 
-    return Grammar(content_id("cited", *marks, most), following, schema, lines)
+    return Grammar(content_id("cited", *marks, most, longest, enough), following, schema, lines)
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:
