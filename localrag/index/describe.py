@@ -52,7 +52,7 @@ async def describe(
 
 
 async def summarise(subject: str, descriptions: Sequence[str], model: Model, budgets: Budgets = LEAST) -> str:
-    """One description is kept as it is; several are summarised, in rounds where they do not fit one prompt. Raises what `Model.ask` does."""
+    """One description is kept as it is; several are summarised, in rounds where one prompt cannot hold them. Raises CALL_FAILED."""
     waiting = sorted(set(descriptions))
     while len(waiting) > 1:
         taken, used = 0, 0

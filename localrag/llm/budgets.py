@@ -14,6 +14,7 @@ Count = Callable[[str], Awaitable[int]]  # `Model.count`
 
 USUAL = 0.5  # tokens that limits in characters allow for one: English takes 0.25, German 0.4, with any vocabulary
 MARGIN = 1.25  # an answer may be denser than what it is about
+TELLING = 200  # characters of Latin script from which on its density is measured
 # Text in a script, for a language that is asked for while the documents are in another: the model's vocabulary tells its density.
 _SAMPLES = {
     "chinese": "小镇因出售造船厂而分裂。",
@@ -101,9 +102,12 @@ class Script:
 
     @classmethod
     async def of(cls, count: Count, *texts: str, language: str = "") -> "Script":
-        """That of answers about these texts, or in a language that is asked for: the densest by the model's own count, at least USUAL."""
-        named = _SAMPLES.get(language.strip().lower(), language)
-        return cls(max([USUAL, *[MARGIN * await count(t) / len(t) for t in (*texts, named) if t]]))
+        """That of answers about these texts, or in a language that is asked for: the densest by the model's own count, at least USUAL.
+
+        A few Latin words say nothing: "In 1953?" has a token for every character.
+        """
+        measured = [t for t in (*texts, _SAMPLES.get(language.strip().lower(), language)) if len(t) >= TELLING or not t.isascii()]
+        return cls(max([USUAL, *[MARGIN * await count(t) / len(t) for t in measured]]))
 
     def characters(self, latin: int) -> int:
         """The limit for this script that takes as many tokens as so many characters of Latin script."""
