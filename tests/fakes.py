@@ -3,6 +3,7 @@
 import asyncio
 import time
 import zlib
+from collections import Counter
 
 import numpy as np
 
@@ -134,17 +135,18 @@ class Scripted:
         self.says, self.window, self.at_once, self.seconds = says, window, at_once, seconds
         self.figures = Figures()
         self.requests: list = []
-        self.under_way = self.most = 0
+        self.under_way: Counter[str] = Counter()
+        self.most_of: Counter[str] = Counter()  # per task: requests under way at once
 
     async def generate(self, request):
         self.requests.append(request)
         needed = sum(len(m["content"]) for m in request.messages) // 4 + request.max_tokens
         if needed > self.window:
             raise ContextTooSmall(f"needs {needed} of {self.window} tokens")
-        self.under_way += 1
-        self.most = max(self.most, self.under_way)
+        self.under_way[request.task] += 1
+        self.most_of[request.task] = max(self.most_of[request.task], self.under_way[request.task])
         await asyncio.sleep(self.seconds)
-        self.under_way -= 1
+        self.under_way[request.task] -= 1
         said = self.says(request)
         if isinstance(said, Exception):
             raise said
