@@ -10,7 +10,7 @@ from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.index.report import Element, _schema, abstractive_report, recipe
 from localrag.llm.budgets import LEAST, Budgets, Script, _longest, room
-from localrag.llm.grammar import cited_lines
+from localrag.llm.grammar import ENTITY_TOKENS, cited_lines, entity_lines
 from localrag.llm.project import choose_budgets
 from localrag.llm.prompts import load_prompt
 from localrag.project import open_for_questions, open_for_writing
@@ -200,3 +200,24 @@ def test_every_schema_has_its_longest_value():
     }
 
     assert _longest(schema) == ({"a": ["", "", ""], "b": "long", "c": 100}, 21)
+
+
+def test_a_list_of_chinese_entities_is_as_long_as_an_english_one(count):
+    """Described lists end by tokens: with a vocabulary that knows Chinese they hold as many entities as in English, not a third."""
+
+    def lines(text, script):
+        following = entity_lines([], ["person"], span_of=text, described=True, script=script).following
+        said = ""
+        while following(said) is not None:
+            n = said.count("\n")
+            said += json.dumps({"name": f"n{n}", "type": "person", "description": text[: script.characters(90)]}, ensure_ascii=False) + "\n"
+        return said.count("\n"), said
+
+    knows_chinese = Script(0.8)
+    english, _ = lines(ENGLISH, Script())
+    chinese, _ = lines(CHINESE, knows_chinese)
+    embedded, said = lines(CHINESE, script(count, CHINESE))
+
+    assert chinese >= 0.9 * english
+    assert embedded >= 0.9 * english
+    assert asyncio.run(count(said)) <= ENTITY_TOKENS

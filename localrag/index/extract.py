@@ -19,6 +19,7 @@ from localrag.index.noise import is_noise
 from localrag.index.places import Pair, find_name, in_order, name_sentences, nearby_pairs
 from localrag.index.turns import claims_of, glean
 from localrag.llm import CALL_FAILED, Model, Reply
+from localrag.llm.budgets import Script
 from localrag.llm.domain import with_domain
 from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, THING, entity_lines, pair_lines, parse_lines, parse_pairs
 from localrag.llm.prompts import load_prompt
@@ -112,7 +113,8 @@ async def _extract_described(
     """One conversation: entities with descriptions, the list ending where the model ends it; then described relationships."""
     prompt = with_domain(load_prompt("abstractive/entities"), settings.domain, "")
     messages = prompt.fill(text=text, types=", ".join(settings.entity_types), names=", ".join([*names, *phrases]))
-    grammar = entity_lines([*names, *phrases], settings.entity_types, span_of=text, described=True)
+    script = await Script.of(model.count, text)
+    grammar = entity_lines([*names, *phrases], settings.entity_types, span_of=text, described=True, script=script)
     listed = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
     rows = [ExtractedEntity(**row) for row in parse_lines(listed.text)]
     entities = [e for e in rows if not is_noise(e.name) and find_name(text, e.name)]
@@ -121,7 +123,7 @@ async def _extract_described(
     pairs = list(nearby_pairs(name_sentences(text, [e.name for e in entities])))
     if not pairs:
         return entities, [], listed
-    grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)))
+    grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)), script=script)
     messages = load_prompt("abstractive/relationships").fill()
     ask = partial(model.ask, "relationships", messages, max_tokens=PAIR_TOKENS, grammar=grammar)
     try:

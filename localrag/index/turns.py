@@ -7,6 +7,7 @@ from localrag.errors import ContextTooSmall, DeadEnd, LocalragError
 from localrag.index.noise import is_noise
 from localrag.index.places import find_name
 from localrag.llm import CALL_FAILED, Model, Reply
+from localrag.llm.budgets import Script
 from localrag.llm.grammar import CLAIM_TOKENS, ENTITY_TOKENS, NOBODY, choice, claim_lines, entity_lines, parse_lines
 from localrag.llm.prompts import load_prompt
 from localrag.records import ExtractedClaim, ExtractedEntity
@@ -30,11 +31,12 @@ async def glean(
     described = style == "abstractive"
     found: list[ExtractedEntity] = []
     types = ", ".join(settings.entity_types)
+    script = await Script.of(model.count, text) if described else None
     for _ in range(settings.max_gleanings):
         known = [*names, *(e.name for e in found)]
         messages = _gleaning(text, known, settings, style) if after is None else load_prompt("abstractive/gleaning").fill()
         more = load_prompt(f"{style}/gleaned").fill(**({} if described else {"types": types}))
-        grammar = entity_lines([], settings.entity_types, span_of=text, described=described, known=known)
+        grammar = entity_lines([], settings.entity_types, span_of=text, described=described, known=known, script=script)
         try:
             missed = await model.ask("gleaning", messages, max_tokens=4, after=after, grammar=choice(["yes", "no"]))
             if described:
@@ -72,7 +74,8 @@ async def claims_of(
     flat, described = squeeze(text), style == "abstractive"
     prompt = load_prompt(f"{style}/claims")
     messages = prompt.fill() if after is not None else prompt.fill(text=flat, names=", ".join(names))
-    grammar = claim_lines(names, flat, described=described)
+    script = await Script.of(model.count, flat) if described else None
+    grammar = claim_lines(names, flat, described=described, script=script)
     try:
         reply = await model.ask("claims", messages, max_tokens=CLAIM_TOKENS, after=after, grammar=grammar)
     except DeadEnd:  # it began a source that nothing new can end
