@@ -124,6 +124,15 @@ def test_what_a_retried_turn_gives_reaches_the_graph(index):
     assert {e.name for e in after} - {e.name for e in before} == {"Vardby"}
 
 
+def test_a_report_that_is_cut_off_is_asked_for_in_fewer_words(index):
+    """An answer denser than its data suggests hits the token limit once; the second time its limits in characters are a third."""
+    failures, engine, _, _ = index(failing("report", CutOff('{"title": "1 2 3')))
+    titles = [r.grammar.schema["properties"]["title"]["maxLength"] for r in engine.requests if r.task == "report"]
+
+    assert failures == ()
+    assert sorted(titles)[:2] == [33, 100]
+
+
 def test_a_failed_first_turn_costs_its_chunk_only(index):
     """Without entities there is nothing to keep: the chunk is noted and asked again."""
     failures, _, _, _ = index(failing("entities", EngineFailed("the step failed")))
