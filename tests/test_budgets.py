@@ -17,7 +17,7 @@ from localrag.project import open_for_questions, open_for_writing
 from localrag.query.global_ import _points_schema
 from localrag.query.write import LINE, MARKS
 from localrag.records import Community, content_id
-from tests.fakes import Scripted, example
+from tests.fakes import CutOff, Scripted, example
 
 CHINESE = "小镇因出售造船厂而分裂。它还必须从洪水中恢复过来，那场洪水摧毁了下街。王海明说，渡轮漏水不是他的错。" * 40
 ENGLISH = "The town was divided over the sale of the boatyard. It also had to recover from the flood, which destroyed a street. " * 40
@@ -179,13 +179,23 @@ def test_a_report_asks_for_as_much_as_the_data_has(tmp_path):
     assert [(s["minItems"], s["maxItems"]) for s in seen] == [(1, 10), (5, 10)]
 
 
-def test_a_chinese_report_is_complete(tmp_path):
-    """The embedded model, which fills any limit, writes a report on Chinese data that is not cut off."""
+def test_a_chinese_report_that_fills_its_limits_is_complete(tmp_path, chat_file):
+    """A model that uses up every limit in Chinese says all of it in the tokens it was given, as the embedded model counts them."""
+    tokens = Tokenizer(chat_file).count
+
+    def fills(request):
+        value = filled(request.grammar.schema, CHINESE)
+        said = json.dumps(value, ensure_ascii=False)
+        return value if tokens(said) <= request.max_tokens else CutOff(said)
+
     elements = [Element(f"E{i}", f"entity E{i}: 王海明 (person): {CHINESE[:60]}", 90, ()) for i in range(4)]
     with open_for_writing(tmp_path) as project:
-        made = asyncio.run(abstractive_report(Community("c", 0, 0, None, ("a",)), elements, "k", project.model, project.settings, LEAST))
+        project.model._engine = engine = Scripted(fills)
+        community = Community("c", 0, 0, None, ("a",))
+        made = asyncio.run(abstractive_report(community, elements, "k", project.model, project.settings, LEAST))
 
-    assert made.findings
+    assert len(made.findings) == LEAST.findings
+    assert len(engine.requests) == 1
 
 
 def test_every_schema_has_its_longest_value():
