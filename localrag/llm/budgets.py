@@ -104,9 +104,11 @@ class Script:
     async def of(cls, count: Count, *texts: str, language: str = "") -> "Script":
         """That of answers about these texts, or in a language that is asked for: the densest by the model's own count, at least USUAL.
 
-        A few Latin words say nothing: "In 1953?" has a token for every character.
+        A few Latin words say nothing: "In 1953?" has a token for every character. Of a text in another script only that counts, not the
+        Latin words that lists and prompts put between.
         """
-        measured = [t for t in (*texts, _SAMPLES.get(language.strip().lower(), language)) if len(t) >= TELLING or not t.isascii()]
+        told = [_own_script(t) for t in (*texts, _SAMPLES.get(language.strip().lower(), language))]
+        measured = [t for t in told if len(t) >= TELLING or not t.isascii()]
         return cls(max([USUAL, *[MARGIN * await count(t) / len(t) for t in measured]]))
 
     def characters(self, latin: int) -> int:
@@ -116,6 +118,12 @@ class Script:
     def tokens(self, characters: int) -> int:
         """How many tokens so many characters of this script may take."""
         return ceil(characters * self.density)
+
+
+def _own_script(text: str) -> str:
+    """The characters beyond ASCII where they are a fifth of the text or more, else the text."""
+    other = "".join(c for c in text if not c.isascii())
+    return other if 5 * len(other) >= len(text) else text
 
 
 async def room(schema: dict[str, Any], script: Script, count: Count) -> int:
