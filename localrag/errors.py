@@ -103,6 +103,10 @@ class IndexBusy(LocalragError):
 
 
 class AnswerTruncated(LocalragError):
-    """A model's answer hit its token limit and is not complete."""
+    """A model's answer hit its token limit and is not complete; `so_far` is what there is of it."""
 
     kind = "truncated"
+
+    def __init__(self, message: str, hint: str = "", so_far: str = "") -> None:
+        super().__init__(message, hint)
+        self.so_far = so_far

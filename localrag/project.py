@@ -63,6 +63,8 @@ def open_for_writing(
     with writer_lock(folder):
         db = open_index(folder, create=True)
         _bind(folder, ledger.settings(db), chat, vectors, rebuild=rebuild)
+        if rebuild:
+            ledger.save_settings(db, window_of={})
         settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)
         ledger.save_settings(
             db,

@@ -1,12 +1,16 @@
 """A backend without a model: its logits depend on the whole sequence, and it refuses what llama.cpp would refuse."""
 
+import asyncio
 import time
 import zlib
+from collections import Counter
 
 import numpy as np
 
+from localrag.engine.figures import Figures
+from localrag.engine.request import Generation
 from localrag.engine.settings import EngineSettings
-from localrag.errors import EngineFailed, NoRoom
+from localrag.errors import ContextTooSmall, EngineFailed, NoRoom
 
 VOCABULARY = 64
 END = 0
@@ -119,3 +123,61 @@ class FakeLlama:
 
     def close(self):
         self.closed = True
+
+
+class Scripted:
+    """An engine that says what a test wants: `says(request)` gives the JSON value of an answer, a text that is cut off, or an error.
+
+    Requests that need more than `window` tokens, four characters each, are refused as an engine would.
+    """
+
+    def __init__(self, says, *, window: int = 4096, at_once: int = 8, seconds: float = 0) -> None:
+        self.says, self.window, self.at_once, self.seconds = says, window, at_once, seconds
+        self.figures = Figures()
+        self.requests: list = []
+        self.under_way: Counter[str] = Counter()
+        self.most_of: Counter[str] = Counter()  # per task: requests under way at once
+
+    async def generate(self, request):
+        self.requests.append(request)
+        needed = sum(len(m["content"]) for m in request.messages) // 4 + request.max_tokens
+        if needed > self.window:
+            raise ContextTooSmall(f"needs {needed} of {self.window} tokens")
+        self.under_way[request.task] += 1
+        self.most_of[request.task] = max(self.most_of[request.task], self.under_way[request.task])
+        await asyncio.sleep(self.seconds)
+        self.under_way[request.task] -= 1
+        said = self.says(request)
+        if isinstance(said, Exception):
+            raise said
+        if isinstance(said, CutOff):
+            return Generation(str(said), False, (), 9, 0, 9, 0, 0.0, 0.0)
+        text = "".join(request.grammar.from_json(said)) if request.grammar.from_json else said
+        return Generation(text, True, (), 9, 0, 9, 0, 0.0, 0.0)
+
+    @property
+    def tasks(self) -> list[str]:
+        return [r.task for r in self.requests]
+
+    def report(self):
+        return self.figures.to_json(self.at_once)
+
+    def close(self):
+        pass
+
+
+class CutOff(str):
+    """A text that the token limit cut off."""
+
+    __slots__ = ()
+
+
+def example(schema):
+    """The least that a schema allows."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema["type"] == "object":
+        return {name: example(part) for name, part in schema["properties"].items()}
+    if schema["type"] == "array":
+        return [example(schema["items"])] * max(1, schema.get("minItems", 1))
+    return schema.get("maximum", 1) if schema["type"] == "integer" else "The Skua is a ferry."

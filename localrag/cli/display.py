@@ -144,10 +144,14 @@ def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
 
 
 def _failed_parts(outcome: "Outcome", counts: dict[str, int]) -> str:
-    chunks = sum(f.stage == "extraction" for f in outcome.failures)
-    reports = len(outcome.failures) - chunks
-    parts = [f"{chunks} of {counts['chunks']} chunks gave no graph"] * bool(chunks)
-    return " and ".join(parts + [f"{reports} of {counts['communities']} communities have no report"] * bool(reports))
+    n = Counter(f.stage for f in outcome.failures)
+    said = {
+        "extraction": f"of {counts['chunks']} chunks gave no graph or only a part of it",
+        "same entity": "pairs of names were left undecided",
+        "description": "entities and relationships have no summary of their descriptions",
+        "report": f"of {counts['communities']} communities have no report",
+    }
+    return " and ".join(f"{n[stage]} {text}" for stage, text in said.items() if n[stage])
 
 
 class Stream:

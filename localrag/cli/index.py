@@ -64,7 +64,9 @@ def index_command(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders: documents, mail, tables, code, any text.")],
     index: IndexOption = None,
     model: ModelOption = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Redo the model's part of an index made with another model.")] = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Redo the model's part of an index made with another model or in a smaller window.")
+    ] = False,
     embedder: Annotated[
         str | None, typer.Option("--embedder", metavar="NAME|PATH", help="An embedding model of models.toml, or a GGUF file.")
     ] = None,

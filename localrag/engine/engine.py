@@ -58,6 +58,7 @@ class Engine:
         self.backend = opened.result()
         self.settings = self.backend.settings
         b = self.backend
+        self.window, self.at_once = b.n_ctx, b.settings.slots
         self.scheduler = Scheduler(b.settings, b.n_ctx, piece, can_truncate=b.can_truncate, capacity=b.capacity)
         self.prefixes = Prefixes(self.backend.prefix_folder if self.settings.share_prefixes else None)
         self._inbox.put(("open", None))

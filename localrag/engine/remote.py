@@ -51,6 +51,7 @@ class Remote:
         """Raises UsageError for a host that is neither this machine nor allowed."""
         check_host(url, allowed)
         self.figures = Figures()
+        self.window, self.at_once = 4096, AT_ONCE
         self._url, self._name = url.rstrip("/") + "/chat/completions", name
         self._free = asyncio.Semaphore(AT_ONCE)
         # No proxy: the environment must not decide where documents go.

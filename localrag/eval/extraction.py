@@ -101,7 +101,8 @@ async def _count(scores: Scores, document: GoldDocument, chunks: Sequence[Chunk]
     add_merging(scores, document)
     if document.facts:
         by_id = {c.id: c for c in chunks}
-        scores.add_facts(document, await describe(resolve(found, by_id), by_id, model, "extractive"))
+        described, _ = await describe(resolve(found, by_id), by_id, model, "extractive")
+        scores.add_facts(document, described)
 
 
 def count_names(scores: Scores, document: GoldDocument, found: Sequence[Extraction]) -> None:

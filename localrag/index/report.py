@@ -6,19 +6,21 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from localrag.config import Settings
+from localrag.errors import AnswerTruncated
 from localrag.index.topics import Topics, title
 from localrag.llm import Model
+from localrag.llm.budgets import LEAST, Budgets, Script, room
 from localrag.llm.domain import with_domain
 from localrag.llm.grammar import THING, json_object, object_schema
-from localrag.llm.prompts import Prompt, load_prompt
+from localrag.llm.prompts import Message, Prompt, load_prompt
 from localrag.quotes import Vectors, most_central
 from localrag.records import Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
 from localrag.text import enumeration, is_cjk, squeeze
 
 FINDINGS = 6  # of an extractive report
-MAX_TOKENS = 1600  # of an abstractive report
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +141,16 @@ def input_hash(community: Community, elements: Sequence[Element], recipe: str) -
     return content_id(recipe, community.level, *(e.text for e in elements), *(f"{q.chunk_id} {q.start} {squeeze(q.text)}" for q in quotes))
 
 
-def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:
-    """What all reports depend on besides the graph."""
+def recipe(settings: Settings, model_fingerprint: str, style: str, budgets: Budgets = LEAST) -> str:
+    """What all reports depend on besides the graph. Budgets count where they are not the least, which all reports once had."""
     if style == "extractive":
         return content_id("report 4", style)
-    return content_id("report 4", style, model_fingerprint, settings.language, _prompt(settings).hash)
+    sized = [] if budgets == LEAST else [repr(budgets)]
+    return content_id("report 4", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, *sized)
 
 
-def _prompt(settings: Settings) -> Prompt:
-    return with_domain(load_prompt("abstractive/report"), settings.domain, "report")
+def _prompt(settings: Settings, budgets: Budgets) -> Prompt:
+    return with_domain(load_prompt("abstractive/report_long" if budgets.long_reports else "abstractive/report"), settings.domain, "report")
 
 
 def extractive_report(
@@ -189,11 +192,17 @@ def _weight(community: Community, sources: Sources, *, chinese: bool) -> tuple[f
     return rating, f"Its entities are mentioned in {len(chunks)} of {sources.total_chunks} passages."
 
 
-async def abstractive_report(community: Community, elements: Sequence[Element], key: str, model: Model, settings: Settings) -> Report:
+async def abstractive_report(
+    community: Community, elements: Sequence[Element], key: str, model: Model, settings: Settings, budgets: Budgets
+) -> Report:
     """A report in free prose whose findings cite elements of the context, chosen by grammar among those there are."""
-    messages = _prompt(settings).fill(context="\n".join(e.text for e in elements), language=settings.language or "the language of the data")
-    reply = await model.ask("report", messages, max_tokens=MAX_TOKENS, grammar=json_object(_schema([e.id for e in elements])))
-    body = json.loads(reply.text)
+    context = "\n".join(e.text for e in elements)
+    messages = _prompt(settings, budgets).fill(context=context, language=settings.language or "the language of the data")
+    script = await Script.of(model.count, context, language=settings.language)
+    try:
+        body = await _asked(messages, elements, model, budgets, script)
+    except AnswerTruncated:  # it wrote in another script than the context has, or mere numbers
+        body = await _asked(messages, elements, model, budgets, Script(3 * script.density))
     quotes = {e.id: e.quotes for e in elements}
     findings = tuple(
         Finding(f["summary"], f["explanation"], tuple(dict.fromkeys(q for i in f["evidence"] for q in quotes[i][:2])))
@@ -202,12 +211,21 @@ async def abstractive_report(community: Community, elements: Sequence[Element], 
     return Report(community.id, key, body["title"], body["summary"], float(body["rating"]), body["rating_explanation"], findings)
 
 
-def _schema(ids: Sequence[str]) -> dict[str, object]:
+async def _asked(messages: list[Message], elements: Sequence[Element], model: Model, budgets: Budgets, script: Script) -> dict[str, Any]:
+    schema = _schema([e.id for e in elements], budgets, script)
+    reply = await model.ask("report", messages, max_tokens=await room(schema, script, model.count), grammar=json_object(schema))
+    return dict(json.loads(reply.text))
+
+
+def _schema(ids: Sequence[str], budgets: Budgets, script: Script) -> dict[str, Any]:
     def text(most: int) -> dict[str, object]:
-        return {"type": "string", "minLength": 3, "maxLength": most}
+        return {"type": "string", "minLength": 3, "maxLength": script.characters(most)}
 
     evidence = {"type": "array", "minItems": 1, "maxItems": 4, "items": {"enum": list(ids)}}
-    finding = object_schema(summary=text(120), explanation=text(300), evidence=evidence)
-    findings = {"type": "array", "minItems": 1, "maxItems": 5, "items": finding}
+    finding = object_schema(summary=text(120), explanation=text(budgets.explanation), evidence=evidence)
+    # The paper's five findings are not wrung from a community of two entities, which has nothing to say in most of them.
+    least = min(5, max(1, len(ids) // 4)) if budgets.long_reports else 1
+    findings = {"type": "array", "minItems": least, "maxItems": budgets.findings, "items": finding}
     rating = {"type": "integer", "minimum": 0, "maximum": 10}
-    return object_schema(title=text(100), summary=text(400), rating=rating, rating_explanation=text(200), findings=findings)
+    summary = text(budgets.report_summary)
+    return object_schema(title=text(100), summary=summary, rating=rating, rating_explanation=text(200), findings=findings)

@@ -9,31 +9,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.engine.tokens import Tokenizer
+from localrag.errors import ContextTooSmall
 from localrag.index import report as writing
 from localrag.index.topics import Topics
 from localrag.index.update import Tell
 from localrag.llm import CALL_FAILED, in_window
-from localrag.llm.project import Project
+from localrag.llm.budgets import LEAST, Budgets
+from localrag.llm.project import Project, budgets_here, choose_budgets
 from localrag.quotes import embed_texts, entity_quotes, relationship_quotes
 from localrag.records import Community, Failure, Graph, Report, content_id
 from localrag.store import corpus, ledger
 from localrag.store import graph as store
 from localrag.text import squeeze
 
-BUDGET = 2000  # tokens of context per report; a larger window is not better for a small model
 PORTION = 100  # extractive reports whose sentences are embedded together, and are lost if the process ends meanwhile
 
 
 async def write_reports(project: Project, style: str, tell: Tell) -> None:
     """Write every report whose input changed; a community uses those of the level below it. A failed one is a row."""
     db = project.db
-    recipe = writing.recipe(project.settings, project.model.file.fingerprint, style)
+    budgets = await choose_budgets(project) if style == "abstractive" else LEAST
+    recipe = writing.recipe(project.settings, project.model.file.fingerprint, style, budgets)
     state = content_id(ledger.settings(db).get("graph"), recipe)
     if ledger.settings(db).get("reports") == state:
         return
     ledger.save_settings(db, reports=None, coverage=None)  # what was said of the earlier ones holds no more
     levels = store.communities(db)
-    writer = _writer(project, recipe, levels)
+    writer = _writer(project, recipe, budgets, levels)
     done = 0
     tell("reports", done, len(levels))
 
@@ -54,9 +56,13 @@ async def write_reports(project: Project, style: str, tell: Tell) -> None:
             tell("reports", done, len(levels))
     if not any(f.stage == "report" for f in ledger.failures(db)):
         ledger.save_settings(db, reports=state, coverage=store.coverage(db))
+    if style == "abstractive" and project.model.calls and (await budgets_here(project)).report_context > budgets.report_context:
+        project.model.say(
+            "The model's window is larger now than when reports were first written. Longer ones: localrag index PATH --rebuild"
+        )
 
 
-def _writer(project: Project, recipe: str, levels: Sequence[Community]) -> "_Writer":
+def _writer(project: Project, recipe: str, budgets: Budgets, levels: Sequence[Community]) -> "_Writer":
     db = project.db
     chunks = {c.id: c for c in corpus.all_chunks(db)}
     graph = Graph(tuple(store.entities(db)), tuple(store.relationships(db)), tuple(store.mentions(db)), tuple(store.evidence(db)))
@@ -66,7 +72,7 @@ def _writer(project: Project, recipe: str, levels: Sequence[Community]) -> "_Wri
     for c in levels:
         below[c.parent_id].append(c)
     count = Tokenizer(project.model.file).count
-    return _Writer(project, recipe, sources, count, below, {r.community_id: r for r in store.reports(db)})
+    return _Writer(project, recipe, budgets, sources, count, below, {r.community_id: r for r in store.reports(db)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,7 @@ class _Writer:
 
     project: Project
     recipe: str
+    budgets: Budgets
     sources: writing.Sources
     count: Callable[[str], int]
     below: Mapping[str | None, Sequence[Community]]
@@ -111,10 +118,21 @@ class _Writer:
         draft = None if self.carried(community) else self.draft(community)
         try:
             if draft is not None:
-                self.save(await writing.abstractive_report(community, draft.elements, draft.key, project.model, project.settings))
+                self.save(await self.asked(draft))
             ledger.clear_failure(project.db, "report", community.id)
         except CALL_FAILED as error:
             ledger.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
+
+    async def asked(self, draft: _Draft) -> Report:
+        """The model's report; where its window today is smaller than the index's budgets are for, a report from less."""
+        model, settings = self.project.model, self.project.settings
+        try:
+            return await writing.abstractive_report(draft.community, draft.elements, draft.key, model, settings, self.budgets)
+        except ContextTooSmall:
+            if self.budgets == LEAST:
+                raise
+        less = self.elements(draft.community, LEAST)
+        return await writing.abstractive_report(draft.community, less, draft.key, model, settings, LEAST)
 
     def carried(self, community: Community) -> bool:
         """Give a community the report of the one below it where that is the same, carried down; whether it is, and has one."""
@@ -129,11 +147,15 @@ class _Writer:
 
     def draft(self, community: Community) -> _Draft | None:
         """What a community's report is to be written from; None if the stored one came of just this."""
-        below = [(c, self.known[c.id]) for c in self.below[community.id] if c.id in self.known]
-        elements = writing.report_context(community, below, self.sources, self.count, BUDGET)
+        elements = self.elements(community, self.budgets)
         key = writing.input_hash(community, elements, self.recipe)
         stored = self.known.get(community.id)
         return None if stored is not None and stored.input_hash == key else _Draft(community, elements, key)
+
+    def elements(self, community: Community, budgets: Budgets) -> list[writing.Element]:
+        """The context of a community's report."""
+        below = [(c, self.known[c.id]) for c in self.below[community.id] if c.id in self.known]
+        return writing.report_context(community, below, self.sources, self.count, budgets.report_context)
 
     def save(self, written: Report) -> None:
         """Commit a report."""

@@ -1,6 +1,5 @@
 """Entities that might be one: alike in spelling or meaning. A large model says yes or no; otherwise they are left open for the user."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -9,11 +8,11 @@ from rapidfuzz import fuzz
 
 from localrag.index.spelling import digits, normalise
 from localrag.index.variants import Decisions
-from localrag.llm import Model
+from localrag.llm import CALL_FAILED, Model, in_window
 from localrag.llm.grammar import choice
 from localrag.llm.prompts import load_prompt
 from localrag.quotes import Embed
-from localrag.records import Entity, Graph, Merge, Quote
+from localrag.records import Entity, Failure, Graph, Merge, Quote, content_id
 from localrag.text import squeeze
 
 NEAR = 0.9  # cosine of two names' vectors from which on they are alike in meaning
@@ -41,9 +40,12 @@ def _may_be_one(a: Entity, b: Entity, decisions: Decisions) -> bool:
     return digits(one) == digits(other) and frozenset((one, other)) not in decisions.different and fuzz.ratio(one, other) < 100
 
 
-async def ask_whether_same(graph: Graph, quotes: Mapping[str, Sequence[Quote]], model: Model, decisions: Decisions) -> Decisions:
-    """The decisions with what the model says of the graph's similar pairs."""
+async def ask_whether_same(
+    graph: Graph, quotes: Mapping[str, Sequence[Quote]], model: Model, decisions: Decisions
+) -> tuple[Decisions, list[Failure]]:
+    """The decisions with what the model says of the graph's similar pairs, and which pairs it could not be asked about: they stay open."""
     of_name = {e.name: e.id for e in graph.entities}
+    failed: list[Failure] = []
 
     async def one(pair: Merge) -> tuple[str, str] | None:
         shown = [quotes.get(of_name.get(name, ""), ()) for name in (pair.into, pair.name)]
@@ -51,8 +53,13 @@ async def ask_whether_same(graph: Graph, quotes: Mapping[str, Sequence[Quote]], 
             return None
         first, second = (squeeze(some[0].text)[:300] for some in shown)
         messages = load_prompt("abstractive/same").fill(first=pair.into, first_quote=first, second=pair.name, second_quote=second)
-        reply = await model.ask("same", messages, max_tokens=4, grammar=choice(["yes", "no"]))
+        try:
+            reply = await model.ask("same", messages, max_tokens=4, grammar=choice(["yes", "no"]))
+        except CALL_FAILED as error:
+            failed.append(Failure("same entity", content_id(pair.name, pair.into), str(error), error.kind))
+            return None
         return (normalise(pair.name), normalise(pair.into)) if reply.text == "yes" else None
 
-    said = await asyncio.gather(*(one(pair) for pair in graph.similar[:MOST]))
-    return replace(decisions, same=(*decisions.same, *(pair for pair in said if pair)), by_model=frozenset(p for p in said if p))
+    said = await in_window(one(pair) for pair in graph.similar[:MOST])
+    same = tuple(pair for pair in said if pair)
+    return replace(decisions, same=(*decisions.same, *same), by_model=frozenset(same)), sorted(failed, key=lambda f: f.subject)

@@ -132,7 +132,9 @@ class Model:
         generation = await engine.generate(replace(request, cells=prompt))
         if not generation.complete:
             raise AnswerTruncated(
-                f"The model's answer ({request.task}) was cut off at {request.max_tokens} tokens.", "Try a larger model: --model PATH.gguf"
+                f"The model's answer ({request.task}) was cut off at {request.max_tokens} tokens.",
+                "Try a larger model: --model PATH.gguf",
+                so_far=generation.text,
             )
         return prompt, generation
 
@@ -168,6 +170,23 @@ class Model:
         engine = await self.engine()
         return isinstance(engine, Engine) and engine.backend.parameters < SMALL_MODEL
 
+    async def window(self) -> int:
+        """Tokens that a prompt and its answer may have together."""
+        return (await self.engine()).window
+
+    async def at_once(self) -> int:
+        """How many requests the engine works on at the same time."""
+        return (await self.engine()).at_once
+
+    @property
+    def window_by_hand(self) -> bool:
+        """Whether the user has said how large the window is to be."""
+        return "context" in (part.partition("=")[0].strip() for part in self._options.values.split(","))
+
+    def say(self, text: str) -> None:
+        """Tell the user something that is no result."""
+        self._options.say(text)
+
     @property
     def computed(self) -> int:
         """Tokens this process has computed, read or written; those found in a KV cache or in the ledger cost nothing."""
@@ -189,10 +208,10 @@ def _reply(call: Call, conversation: tuple[Message, ...], prompt: tuple[int, ...
     return Reply(call.text, answered, prompt, call.tokens, call.prompt_tokens, call.output_tokens, call.seconds)
 
 
-async def in_window(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 32) -> list[T]:
+async def in_window(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 256) -> list[T]:
     """The results of all jobs in order, with at most `size` under way: a hundred thousand chunks are not a hundred thousand tasks.
 
-    The first error cancels the rest and is raised.
+    The default keeps full all the slots that an engine can have. The first error cancels the rest and is raised.
     """
     results: dict[int, T] = {}
     waiting = iter(enumerate(jobs))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from localrag.engine.sampler import Grammar
+from localrag.llm.budgets import USUAL, Script
 from localrag.records import content_id
 from localrag.text import is_cjk
 
@@ -19,15 +20,21 @@ LONGEST_WORD = 40  # characters; longer ones, of base64 or addresses, are no par
 NAME_WORDS = 8
 NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
-ENTITY_BYTES, PAIR_BYTES, PROSE_BYTES = 3500, 2500, 1600  # a list ends after the line that passes this: a small model would fill any limit
+ENTITY_BYTES, PAIR_BYTES = 3500, 2500  # a list ends after the line that passes this: a small model would fill any limit
 CLAIM_BYTES = 2500
 ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1500, 1500  # room for that and one more line, so that a list is never cut off
 _PROSE = {"type": "string", "maxLength": DESCRIPTION_CHARACTERS}
 
 
-def _size(text: str) -> int:
-    """Bytes of `text`, those of other scripts than Latin threefold: models spend about a token on each of them, half a one on others."""
-    return 3 * len(text.encode()) - 2 * sum(c.isascii() for c in text)
+def _size(text: str, script: Script | None) -> float:
+    """How many characters of Latin script take as many tokens as `text`, whose other characters are of a measured script.
+
+    Of an unknown one they count nine each or so: a small model's vocabulary may have a token for every byte of them.
+    """
+    latin = sum(c.isascii() for c in text)
+    if script is None:
+        return 3 * len(text.encode()) - 2 * latin
+    return latin + (len(text) - latin) * script.density / USUAL
 
 
 def quoted(text: str) -> str:
@@ -123,21 +130,22 @@ def entity_lines(
     most: int = 40,
     known: Sequence[str] = (),
     phrases: Collection[str] = (),
+    script: Script | None = None,
 ) -> Grammar:
     """Lines `{"name", "type"[, "description"]}`, no name twice.
 
     Without `span_of`, exactly the given names in their order, each with its type (in an order of its own choice the embedded model typed
     0.78 of CoNLL04's names right, so 0.80). With it, the names are suggestions: any word-aligned stretch of that text may be named, and
     the list ends when the model would rather end or after `most` lines. Names that are `known` already cannot be listed; those that are
-    mere noun `phrases` may also be of the type THING.
+    mere noun `phrases` may also be of the type THING. `script` is that of the descriptions, where it was measured.
     """
     spans = f"NAME: SPAN & {_stretch(span_of, NAME_WORDS, NAME_CHARACTERS // 3)}" if span_of else ""
-    tail = _description() if described else '"\\"}\\n"'
+    tail = _description(script) if described else '"\\"}\\n"'
 
     def following(text: str) -> str | None:
         seen = [*known, *(row["name"] for row in parse_lines(text))]
         left = [n for n in names if n not in seen]
-        if len(seen) - len(known) >= most or not (left or span_of) or (span_of and _size(text) > ENTITY_BYTES):
+        if len(seen) - len(known) >= most or not (left or span_of) or (span_of and _size(text, script) > ENTITY_BYTES):
             return None
         kinds = [*types, THING] if left and left[0] in phrases and THING not in types else types
         item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left[:1])} "\\", \\"type\\": \\"" {one_of(kinds)} {tail}'
@@ -160,7 +168,7 @@ def entity_lines(
     return Grammar(content_id("entities", *names, *types, span_of, described, most, *known, "phrases", *phrases), following, schema, lines)
 
 
-def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, most: int) -> Grammar:
+def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, most: int, script: Script | None = None) -> Grammar:
     """Lines `["source", "target"]` over the given unordered pairs of different names, none twice.
 
     `described`: lines `{"source", "target", "description", "strength"}` instead. The list ends when the model would rather end, or after
@@ -169,7 +177,7 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
     allowed = {frozenset(p): p for p in pairs}
     names = list(dict.fromkeys(n for p in pairs for n in p))
     head, middle, tail = (
-        ('"{\\"source\\": \\""', '", "target": "', _description(_STRENGTH)) if described else ('"[\\""', '", "', '"\\"]\\n"')
+        ('"{\\"source\\": \\""', '", "target": "', _description(script, _STRENGTH)) if described else ('"[\\""', '", "', '"\\"]\\n"')
     )
 
     def following(text: str) -> str | None:
@@ -180,7 +188,7 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
             partners = [n for n in names if frozenset((name, n)) in left and n != name]
             if partners:
                 ways.append(quoted(inside_json(name) + middle) + " " + one_of(partners))
-        if not ways or len(seen) >= most or _size(text) > PAIR_BYTES:
+        if not ways or len(seen) >= most or _size(text, script) > PAIR_BYTES:
             return None
         return f"start: ({head} (" + " | ".join(ways) + f") {tail})?"
 
@@ -222,7 +230,7 @@ def _stretch(text: str, words: int, characters: int) -> str:
     return rf'/(\w[^\s"\\]{{0,{LONGEST_WORD}}} ({word} ){{0,{words - 2}}})?[^\s"\\]{{0,{LONGEST_WORD}}}{end}/'
 
 
-def claim_lines(names: Sequence[str], text: str, *, described: bool = False, most: int = 12) -> Grammar:
+def claim_lines(names: Sequence[str], text: str, *, described: bool = False, most: int = 12, script: Script | None = None) -> Grammar:
     """Lines `{"subject", "object", "source", "type", "status", "from", "to"[, "description"]}`, none twice.
 
     Subject and object are two of the names, or the object is NONE; the source is a stretch of the text's words that holds no quotation
@@ -230,11 +238,11 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
     """
     years = sorted(set(re.findall(r"(?<!\d)[12]\d{3}(?!\d)", text)))
     date = f'(({" | ".join(map(quoted, years))}) ("-" /0[1-9]|1[0-2]/ ("-" /0[1-9]|[12][0-9]|3[01]/)?)?)?' if years else '""'
-    tail = _description() if described else '"\\"}\\n"'
+    tail = _description(script) if described else '"\\"}\\n"'
 
     def following(said: str) -> str | None:
         rows = parse_lines(said)
-        if len(rows) >= most or _size(said) > CLAIM_BYTES:
+        if len(rows) >= most or _size(said, script) > CLAIM_BYTES:
             return None
         told = " | ".join(quoted(row["source"]) for row in rows)
         ends = " | ".join(
@@ -261,25 +269,29 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
     return Grammar(content_id("claims", *names, text, described, most), following, schema, _items)
 
 
-def cited_lines(marks: Sequence[str], *, most: int) -> Grammar:
-    """Lines of prose of bounded length, none twice, each ending in one to three different marks; at least one line, at most `most`."""
+def cited_lines(marks: Sequence[str], *, most: int, longest: int = 300, enough: int = 1600) -> Grammar:
+    """Lines of prose, none twice, each ending in one to three different marks; at least one line, at most `most`.
+
+    A line has at most `longest` characters before its marks; the text ends with the line that makes it `enough`.
+    """
     mark = " | ".join(map(quoted, marks))
 
     def following(text: str) -> str | None:
         lines = text.splitlines()
-        if len(lines) >= most or _size(text) > PROSE_BYTES:
+        if len(lines) >= most or len(text) > enough:
             return None
         said = " | ".join(quoted(line.split("[")[0]) for line in lines)
-        prose = r"/[^\s\[\]][^\[\]\n]{10,300}/" + (f" & ~({said})" if said else "")
+        prose = rf"/[^\s\[\]][^\[\]\n]{{{min(10, longest - 1)},{longest}}}/" + (f" & ~({said})" if said else "")
         return f'start: (TEXT MARK{{1,3}} "\\n"){"?" if lines else ""}\nTEXT: {prose}\nMARK: {mark}'
 
-    point = object_schema(text={"type": "string"}, marks={"type": "array", "items": {"enum": list(marks)}, "minItems": 1, "maxItems": 3})
+    text = {"type": "string", "maxLength": min(longest, (enough + longest) // most)}
+    point = object_schema(text=text, marks={"type": "array", "items": {"enum": list(marks)}, "minItems": 1, "maxItems": 3})
     schema = object_schema(items={"type": "array", "items": point, "minItems": 1, "maxItems": most})
 
     def lines(value: Any) -> list[str]:
         return [" ".join(row["text"].split()) + " " + "".join(row["marks"]) + "\n" for row in value["items"]]
 
-    return Grammar(content_id("cited", *marks, most), following, schema, lines)
+    return Grammar(content_id("cited", *marks, most, longest, enough), following, schema, lines)
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:
@@ -295,8 +307,9 @@ def _items(value: Any) -> list[str]:
     return [_json(row) + "\n" for row in value["items"]]
 
 
-def _description(end: str = '"\\"}\\n"') -> str:
-    return f'"\\", \\"description\\": \\"" /[^\\s"\\\\][^\\n"\\\\]{{5,{DESCRIPTION_CHARACTERS}}}/ {end}'
+def _description(script: Script | None, end: str = '"\\"}\\n"') -> str:
+    longest = script.characters(DESCRIPTION_CHARACTERS) if script else DESCRIPTION_CHARACTERS
+    return f'"\\", \\"description\\": \\"" /[^\\s"\\\\][^\\n"\\\\]{{5,{longest}}}/ {end}'
 
 
 def parse_lines(text: str) -> list[Any]:

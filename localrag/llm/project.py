@@ -13,6 +13,7 @@ from sqlite_utils import Database
 from localrag.config import Settings
 from localrag.engine.embedder import Embeds
 from localrag.llm import Model
+from localrag.llm.budgets import LEAST, Budgets
 from localrag.store import ledger
 
 
@@ -43,3 +44,25 @@ async def choose_style(project: Project) -> str:
         with suppress(OperationalError):  # an index that cannot be written to answers all the same
             ledger.save_settings(project.db, style_of=kept)
     return str(kept[fingerprint])
+
+
+async def choose_budgets(project: Project) -> Budgets:
+    """The index's budgets: what fits the window that the model had when it was first used here, kept so that no model need be loaded.
+
+    A window that is another on another day (by `--engine`, by how much memory is free) must not have every report written anew. So a
+    larger one changes nothing until `--rebuild`, and in a smaller one what does not fit is asked with less.
+    """
+    settings, fingerprint = ledger.settings(project.db), project.model.file.fingerprint
+    if settings.get("style_of", {}).get(fingerprint) == "extractive":  # the model is small
+        return LEAST
+    kept = settings.get("window_of", {})
+    if fingerprint not in kept:
+        kept[fingerprint] = 0 if await project.model.is_small() else await project.model.window()
+        with suppress(OperationalError):
+            ledger.save_settings(project.db, window_of=kept)
+    return Budgets.of(kept[fingerprint])
+
+
+async def budgets_here(project: Project) -> Budgets:
+    """What fits the window that the model has now."""
+    return Budgets.of(await project.model.window(), small=await project.model.is_small())

@@ -55,7 +55,7 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
     mode, note = _mode_for(project, mode)
     mode, draft, smaller = await _draft(mode, question, project)
     cited = cite(draft, project.db, checker(project.embedder.embed), strict=options.strict, bullets="list" in options.response_type.lower())
-    notes = [note, smaller, draft.note, _stopped(budget, options), _unsupported(cited.unsupported, strict=options.strict)]
+    notes = [note, smaller, draft.note, _stopped(budget, options), _failed(budget), _unsupported(cited.unsupported, strict=options.strict)]
     done = Answer(
         text,
         cited.text or "Nothing in the documents supports an answer to this question.",
@@ -115,6 +115,13 @@ def _stopped(budget: Budget, options: Options) -> str:
     limits = ((options.max_calls, "calls"), (options.max_seconds, "s"))
     reached = " and ".join(f"{n:g} {unit}" for n, unit in limits if n is not None)
     return f"Stopped at the limit of {reached}: this is the best answer so far."
+
+
+def _failed(budget: Budget) -> str:
+    said = ["The answer was cut off; its complete sentences are kept."] * budget.cut_off
+    if budget.failures:
+        said.append(f"{len(budget.failures)} of {budget.made} calls to the model failed and are left out: {budget.failures[-1]}")
+    return " ".join(said)
 
 
 def _unsupported(n: int, *, strict: bool) -> str:

@@ -7,24 +7,23 @@ from localrag.query.cite import Draft, Source
 from localrag.query.context import pack, quoted_answer
 from localrag.query.question import Question
 from localrag.query.retrieve import named_entities, nearest_chunks, search
-from localrag.query.write import write_prose
+from localrag.query.write import budgets_of, write_prose
 from localrag.records import Chunk, Quote
 from localrag.store import corpus, graph, vectors
 from localrag.text import squeeze
 
-K = 10
-BUDGET = 2400  # tokens of passages in a prompt
-
 
 async def ask_basic(question: Question, project: Project) -> Draft:
     """Answer from the passages nearest by words and meaning."""
-    found = nearest_chunks(question.text, question.vector, project, K)
-    return await answer_from(question, project, [(c, 1 - n / K) for n, c in enumerate(found)])
+    k = (await budgets_of(question, project)).passages
+    found = nearest_chunks(question.text, question.vector, project, k)
+    return await answer_from(question, project, [(c, 1 - n / k) for n, c in enumerate(found)])
 
 
 async def ask_ss(question: Question, project: Project) -> Draft:
     """Answer from the passages nearest in meaning: the paper's baseline of plain vector search (section 4.1.2)."""
-    found = vectors.nearest(project.db, project.folder, "chunk", question.vector, K)
+    k = (await budgets_of(question, project)).passages
+    found = vectors.nearest(project.db, project.folder, "chunk", question.vector, k)
     return await answer_from(
         question, project, list(zip(corpus.chunks_by_id(project.db, [c for c, _ in found]), (s for _, s in found), strict=True))
     )
@@ -35,7 +34,8 @@ async def ask_mix(question: Question, project: Project) -> Draft:
     named = named_entities(question.text, project)
     aliases = graph.aliases_of(project.db, [n.entity_id for n in named])
     names = sorted({*(n.text for n in named), *(a for some in aliases.values() for a in some)})
-    return await answer_from(question, project, search(question.text, question.vector, project, K), names)
+    k = (await budgets_of(question, project)).passages
+    return await answer_from(question, project, search(question.text, question.vector, project, k), names)
 
 
 async def answer_from(question: Question, project: Project, passages: Sequence[tuple[Chunk, float]], names: Sequence[str] = ()) -> Draft:
@@ -44,7 +44,8 @@ async def answer_from(question: Question, project: Project, passages: Sequence[t
         return Draft((), "No passage of the index fits this question.")
     if question.extractive:
         return Draft(quoted_answer(question, passages, project, names))
-    kept = pack([c for c, _ in passages], lambda c: c.tokens, BUDGET) or [passages[0][0]]
+    budgets = await budgets_of(question, project)
+    kept = pack([c for c, _ in passages], lambda c: c.tokens, budgets.sources) or [passages[0][0]]
     points = await write_prose(question, project, passage_sources(kept, project), "answer")
     return Draft(tuple(points) or quoted_answer(question, passages, project, names))
 

@@ -3,16 +3,18 @@
 import re
 from collections.abc import Sequence
 
+from localrag.llm.budgets import Script
 from localrag.llm.grammar import line, question_lines
 from localrag.llm.project import Project, choose_style
 from localrag.llm.prompts import load_prompt
 from localrag.query.question import Question
 from localrag.query.retrieve import named_entities
-from localrag.query.write import call
+from localrag.query.write import call_alone
 from localrag.records import Answer
 from localrag.store import graph
 from localrag.text import is_cjk, squeeze
 
+REWRITTEN = 300  # characters of a follow-up made to stand on its own
 TURNS = 5  # of a conversation that a follow-up may lean on: the newest
 LEANING = re.compile(
     r"\b(?:he|she|it|they|him|her|them|his|hers|its|their|theirs|this|that|these|those|there|then|one|ones|same|else|more)\b"
@@ -31,7 +33,9 @@ async def standalone(question: Question, history: Sequence[Answer], project: Pro
     if question.style == "abstractive":
         turns = "\n".join(f"Q: {a.asked or a.question}\nA: {squeeze(a.answer)[:400]}" for a in history[-TURNS:])
         messages = load_prompt("abstractive/standalone").fill(history=turns, question=question.text)
-        said = await call(question, project, "standalone", messages, line(300), 120)
+        script = await Script.of(project.model.count, question.text, turns, language=project.settings.language)
+        longest = script.characters(REWRITTEN)
+        said = await call_alone(question, project, "standalone", messages, line(longest), script.tokens(longest) + 8)
         if said and said.strip():
             return squeeze(said)
     for turn in reversed(history[-TURNS:]):

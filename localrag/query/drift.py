@@ -9,16 +9,18 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+from localrag.llm import CALL_FAILED
+from localrag.llm.budgets import Script, room
 from localrag.llm.grammar import json_object, object_schema
 from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
-from localrag.query.cite import Draft, Point, Source
+from localrag.query.cite import Draft, Point
 from localrag.query.context import quoted_answer
 from localrag.query.global_ import extractive_points, report_source
 from localrag.query.local import ask_local
 from localrag.query.question import Question
 from localrag.query.retrieve import named_entities, search
-from localrag.query.write import call, write_prose
+from localrag.query.write import best_within, budgets_of, call_alone, write_prose
 from localrag.records import Report
 from localrag.store import graph, vectors
 from localrag.text import squeeze
@@ -27,7 +29,7 @@ PRIMERS = 5  # reports that the first step reads
 FOLLOW_UPS = 3  # local questions asked in each round
 ROUNDS = 2
 ENTITIES, PASSAGES = 3, 5  # of an extractive answer's second step
-PRIMER_TOKENS = 500
+ANSWER, ASKED = 500, 150  # characters of what a report says to the question, and of a question to go on with
 
 
 async def ask_drift(question: Question, project: Project) -> Draft:
@@ -50,10 +52,10 @@ async def ask_drift(question: Question, project: Project) -> Draft:
         drafts = await asyncio.gather(*(_follow(question, q, project) for q in chosen))
         found += [(60.0, p) for d in drafts for p in d.points]
         open_questions = [q for q in open_questions if q not in asked]
-    best = sorted((f for f in found if f[0] > 0), key=lambda f: -f[0])
-    sources = [Source(f"(importance {score:.0f}) {p.text}", p.quotes) for score, p in best]
-    points = tuple(await write_prose(question, project, sources[:20], "reduce"))
+    sources = await best_within(found, project, (await budgets_of(question, project)).reduce)
+    points = tuple(await write_prose(question, project, sources, "reduce"))
     note = f"{len(asked) - 1} follow-up questions: {'; '.join(sorted(asked - {question.text}))}" if len(asked) > 1 else ""
+    best = sorted((f for f in found if f[0] > 0), key=lambda f: -f[0])
     return Draft(points or tuple(p for _, p in best[:6]), note=note)
 
 
@@ -84,20 +86,26 @@ def _extractive(question: Question, reports: list[Report], project: Project) -> 
 
 async def _prime(question: Question, report: Report, project: Project) -> tuple[float, Point | None, list[str]]:
     """What one report says to the question, its score, and what to ask further."""
-    messages = load_prompt("abstractive/primer").fill(question=question.text, report=report_source(report).text)
+    source = report_source(report)
+    messages = load_prompt("abstractive/primer").fill(question=question.text, report=source.text)
+    script = await Script.of(project.model.count, question.text, source.text, language=project.settings.language)
     schema = object_schema(
-        answer={"type": "string", "minLength": 10, "maxLength": 500},
+        answer={"type": "string", "minLength": 10, "maxLength": script.characters(ANSWER)},
         score={"type": "integer", "minimum": 0, "maximum": 100},
-        questions={"type": "array", "maxItems": 3, "items": {"type": "string", "minLength": 8, "maxLength": 150}},
+        questions={"type": "array", "maxItems": 3, "items": {"type": "string", "minLength": 8, "maxLength": script.characters(ASKED)}},
     )
-    said = await call(question, project, "primer", messages, json_object(schema), PRIMER_TOKENS)
+    said = await call_alone(question, project, "primer", messages, json_object(schema), await room(schema, script, project.model.count))
     if said is None:
         return 0.0, None, []
     value = json.loads(said)
-    point = Point(value["answer"], report_source(report).quotes, written=True)
+    point = Point(value["answer"], source.quotes, written=True)
     return float(value["score"]), point, [squeeze(q) for q in value["questions"]]
 
 
 async def _follow(question: Question, text: str, project: Project) -> Draft:
-    """The local answer to a follow-up question."""
-    return await ask_local(replace(question, text=text, vector=project.embedder.embed([text])[0], on_text=None), project)
+    """The local answer to a follow-up question; none where it fails."""
+    try:
+        return await ask_local(replace(question, text=text, vector=project.embedder.embed([text])[0], on_text=None), project)
+    except CALL_FAILED as error:
+        question.budget.failures.append(str(error))
+        return Draft(())

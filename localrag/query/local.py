@@ -12,13 +12,13 @@ from localrag.query.cite import Draft, Source
 from localrag.query.context import pack, quoted_answer
 from localrag.query.question import Question
 from localrag.query.retrieve import named_entities, search
-from localrag.query.write import write_prose
+from localrag.query.write import budgets_of, write_prose
 from localrag.records import Chunk, Entity, Quote, Relationship
 from localrag.store import corpus, graph, vectors
 from localrag.text import enumeration, is_cjk
 
 ENTITIES, RELATIONSHIPS = 10, 10  # entities chosen; relationships to outside entities per chosen one
-BUDGET = 2400  # tokens: 15 % reports, 35 % entities and relationships, 50 % passages
+REPORTS, EDGES, TEXT = 0.15, 0.35, 0.5  # shares of the budget: reports, entities and relationships, passages
 PASSAGES, POOL = 10, 30  # given, looked through
 
 
@@ -35,7 +35,7 @@ async def ask_local(question: Question, project: Project) -> Draft:
     names = sorted({*(n.text for n in found), *(a for some in graph.aliases_of(db, named).values() for a in some)})
     if question.extractive:
         return Draft(quoted_answer(question, scored, project, names), _opening(entities[: len(named)]))
-    points = await write_prose(question, project, await _sources(project, entities, passages), "answer")
+    points = await write_prose(question, project, await _sources(question, project, entities, passages), "answer")
     return Draft(tuple(points) or quoted_answer(question, scored, project, names))
 
 
@@ -58,33 +58,34 @@ def passages_about(question: str, vector: NDArray[np.float32], project: Project,
     return list({c.id: c for c in [*first[: k // 2], *found]}.values())[:k]
 
 
-async def _sources(project: Project, entities: list[Entity], passages: list[Chunk]) -> list[Source]:
+async def _sources(question: Question, project: Project, entities: list[Entity], passages: list[Chunk]) -> list[Source]:
     """Reports, entities, relationships and passages in their shares of the budget, each with what it rests on."""
     db = project.db
     chosen = {e.id for e in entities}
     matched = Counter(c.id for c in graph.communities(db) for e in c.entity_ids if e in chosen)
     reports = sorted((r for r in graph.reports(db) if matched[r.community_id]), key=lambda r: (-matched[r.community_id], -r.rating))
     sized: dict[str, int] = {}
+    budget = (await budgets_of(question, project)).sources
 
     async def fits(texts: list[str], share: float) -> int:
         for text in texts:
             sized.setdefault(text, await project.model.count(text))
-        return len(pack(texts, sized.__getitem__, int(BUDGET * share)))
+        return len(pack(texts, sized.__getitem__, int(budget * share)))
 
     report_texts = [f"{r.title}: {r.summary}" for r in reports]
     sources: list[Source] = []
-    for n in range(await fits(report_texts, 0.15)):
+    for n in range(await fits(report_texts, REPORTS)):
         sources.append(Source(report_texts[n], tuple(q for f in reports[n].findings for q in f.quotes)))
     edges = _relationships(graph.relationships(db, chosen), chosen)
     evidence = {e.relationship_id: e for e in reversed(graph.evidence(db, [r.id for r in edges]))}
     names = {e.id: e.name for e in graph.entities(db, sorted({i for r in edges for i in (r.source_id, r.target_id)}))}
     lines = [(f"{names[r.source_id]} – {names[r.target_id]}: {r.description}", evidence.get(r.id)) for r in edges]
     quotable = {c.id: c for c in corpus.chunks_by_id(db, [e.chunk_id for _, e in lines if e])}
-    for text, e in lines[: await fits([t for t, _ in lines], 0.35)]:
+    for text, e in lines[: await fits([t for t, _ in lines], EDGES)]:
         if e is not None:
             body = quotable[e.chunk_id]
             sources.append(Source(text, (Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start]),)))
-    return [*sources, *passage_sources(pack(passages, lambda c: c.tokens, int(BUDGET * 0.5)), project)]
+    return [*sources, *passage_sources(pack(passages, lambda c: c.tokens, int(budget * TEXT)), project)]
 
 
 def _relationships(found: list[Relationship], chosen: set[str]) -> list[Relationship]:

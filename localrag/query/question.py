@@ -11,11 +11,17 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class Budget:
-    """Calls and seconds that may still be spent; `stopped` once something was left undone for it."""
+    """Calls and seconds that may still be spent; `stopped` once something was left undone for it.
+
+    It also keeps what became of the calls: how many were made, why some gave nothing, whether an answer was cut off.
+    """
 
     calls: int | None = None
     until: float | None = None  # time.monotonic()
     stopped: bool = False
+    made: int = 0
+    failures: list[str] = field(default_factory=list)
+    cut_off: bool = False
 
     def take(self) -> bool:
         """Whether one more call may be made; if so, it counts."""
@@ -24,6 +30,7 @@ class Budget:
             return False
         if self.calls is not None:
             self.calls -= 1
+        self.made += 1
         return True
 
     def timeout(self) -> asyncio.Timeout:

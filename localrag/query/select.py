@@ -5,7 +5,7 @@ from localrag.llm.grammar import choice
 from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
 from localrag.query.question import Question
-from localrag.query.write import call
+from localrag.query.write import call_alone
 from localrag.records import Report
 from localrag.store import graph, vectors
 
@@ -41,8 +41,8 @@ async def _rate(question: Question, reports: list[Report], project: Project) -> 
         return _by_nearness(question, reports, project)
 
     async def one(report: Report) -> int | None:
-        messages = load_prompt("abstractive/rate").fill(question=question.text, report=report.markdown[:5000])
-        said = await call(question, project, "rate", messages, choice(list("012345")), 4)
+        messages = load_prompt("abstractive/rate").fill(question=question.text, report=report.markdown)
+        said = await call_alone(question, project, "rate", messages, choice(list("012345")), 4)
         return None if said is None else int(said)
 
     said = await in_window(one(r) for r in reports)

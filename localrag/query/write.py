@@ -1,18 +1,26 @@
 """What the model is asked while a question is answered, within the question's budget; and the prose it writes over numbered sources."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
-from localrag.errors import ContextTooSmall
-from localrag.llm import PERSON
+from localrag.errors import AnswerTruncated, ContextTooSmall
+from localrag.llm import CALL_FAILED, PERSON
+from localrag.llm.budgets import LEAST, Budgets, Script
 from localrag.llm.grammar import cited_lines
-from localrag.llm.project import Project
+from localrag.llm.project import Project, budgets_here, choose_budgets
 from localrag.llm.prompts import Message, load_prompt
 from localrag.query.cite import Point, Source, points_of
 from localrag.query.question import Question
 
-MAX_TOKENS = 1000
-MAX_SENTENCES = 8
+LINE = 300  # characters of a sentence
+MARKS = 24  # tokens of a sentence's citations, also where a server writes them as JSON
+
+
+async def budgets_of(question: Question, project: Project) -> Budgets:
+    """The index's budgets, or what fits the window that the user has set by hand; an extractive answer needs no model to tell."""
+    if question.extractive:
+        return LEAST
+    return await (budgets_here if project.model.window_by_hand else choose_budgets)(project)
 
 
 async def call(
@@ -41,6 +49,17 @@ async def call(
     return reply.text
 
 
+async def call_alone(
+    question: Question, project: Project, task: str, messages: Sequence[Message], grammar: Grammar, max_tokens: int
+) -> str | None:
+    """As `call`, but a call that fails costs what it would have said and nothing else: None, and the answer's note says so."""
+    try:
+        return await call(question, project, task, messages, grammar, max_tokens)
+    except CALL_FAILED as error:
+        question.budget.failures.append(str(error))
+        return None
+
+
 async def write_prose(question: Question, project: Project, sources: Sequence[Source], task: str) -> list[Point]:
     """The model's answer from sources, as cited points; none where its budget is used up. Fewer sources are shown to a small window.
 
@@ -57,12 +76,30 @@ async def write_prose(question: Question, project: Project, sources: Sequence[So
         language=project.settings.language or "the language of the question",
         form=question.options.response_type or "short, plain sentences",
     )
-    most = 1 if question.one_sentence else MAX_SENTENCES
-    grammar = cited_lines([f"[{n}]" for n in range(1, len(sources) + 1)], most=most)
+    budgets, count = await budgets_of(question, project), project.model.count
+    script = await Script.of(count, question.text, numbered, language=project.settings.language)
+    most, longest, enough = 1 if question.one_sentence else budgets.sentences, script.characters(LINE), script.characters(budgets.prose)
+    grammar = cited_lines([f"[{n}]" for n in range(1, len(sources) + 1)], most=most, longest=longest, enough=enough)
+    max_tokens = script.tokens(longest + enough) + MARKS * most
     try:
-        text = await call(question, project, task, messages, grammar, MAX_TOKENS, streams=True)
+        text = await call(question, project, task, messages, grammar, max_tokens, streams=True)
     except ContextTooSmall:
         if len(sources) == 1:
             raise
         return await write_prose(question, project, sources[: len(sources) // 2], task)
+    except AnswerTruncated as error:  # its complete sentences are an answer
+        question.budget.cut_off = True
+        text = error.so_far[: error.so_far.rfind("\n") + 1]
     return points_of(text or "", sources)
+
+
+async def best_within(found: Iterable[tuple[float, Point]], project: Project, budget: int) -> list[Source]:
+    """The best of scored points as sources to put an answer together from, in so many tokens."""
+    best: list[Source] = []
+    used = 0
+    for score, point in sorted((f for f in found if f[0] > 0), key=lambda f: -f[0]):
+        used += await project.model.count(point.text)
+        if used > budget:
+            break
+        best.append(Source(f"(importance {score:.0f}) {point.text}", point.quotes))
+    return best

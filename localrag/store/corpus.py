@@ -179,6 +179,12 @@ def save_extraction(db: Database, recipe: str, extraction: Extraction) -> None:
     save_extractions(db, recipe, [extraction])
 
 
+def forget_extraction(db: Database, recipe: str, chunk_id: str) -> None:
+    """Delete what was found in one chunk by a recipe."""
+    with db.atomic():
+        db.execute("DELETE FROM extractions WHERE recipe = ? AND chunk_id = ?", [recipe, chunk_id])
+
+
 def save_extractions(db: Database, recipe: str, found: Sequence[Extraction]) -> None:
     """Commit what was found in several chunks, in one transaction."""
     rows = [{"chunk_id": x.chunk_id, "recipe": recipe, "result": json.dumps(_parts(x), ensure_ascii=False)} for x in found]

@@ -1,7 +1,7 @@
 """What was asked of models and what came back; settings, failures, runs and answers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -81,6 +81,13 @@ def clear_failure(db: Database, stage: str, subject: str) -> None:
     """Forget a failure: it was made good."""
     with db.atomic():
         db.execute("DELETE FROM failures WHERE stage = ? AND subject = ?", [stage, subject])
+
+
+def replace_failures(db: Database, stages: Sequence[str], failures: Sequence[Failure]) -> None:
+    """Put failures in place of all that are noted of these stages."""
+    with db.atomic():
+        db.execute("DELETE FROM failures WHERE stage IN (SELECT value FROM json_each(?))", [json.dumps(list(stages))])
+        db.table("failures").insert_all(map(asdict, failures), replace=True)
 
 
 def clear_stale_failures(db: Database) -> None:

@@ -52,8 +52,9 @@ def test_the_model_decides_pairs_it_can_see():
     quotes = {n: [Quote("c", 0, 1, f"{n} waits.")] for n in ("Zakhary", "Zachary", "Tartu", "Tarto")}
     model = Says("Zakhary")
 
-    decided = asyncio.run(ask_whether_same(graph, quotes, model, Decisions()))
+    decided, failed = asyncio.run(ask_whether_same(graph, quotes, model, Decisions()))
 
     assert decided.same == (("zakhary", "zachary"),)
     assert decided.by_model == frozenset(decided.same)
     assert model.asked == 2
+    assert failed == []

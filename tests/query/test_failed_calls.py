@@ -1,0 +1,188 @@
+"""A call that fails while a question is answered costs what it would have said, and the answer's note says so."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from localrag.demo import CORPUS
+from localrag.engine.settings import EngineOptions
+from localrag.errors import AnswerTruncated, EngineFailed
+from localrag.index.pipeline import build_index
+from localrag.llm.budgets import Budgets
+from localrag.project import open_for_questions, open_for_writing
+from localrag.query import Options, answer, global_
+from tests.fakes import CutOff, Scripted, example
+
+QUESTION = "What happened to the Old Quay?"
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    """The demo, indexed without a model."""
+    folder = tmp_path_factory.mktemp("town")
+    shutil.copytree(CORPUS, folder / "docs")
+    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+    return folder / ".localrag"
+
+
+@pytest.fixture
+def ask(town, tmp_path):
+    """A function that asks a copy of the index a question of a scripted model; the ledger of another test answers nothing."""
+    shutil.copytree(town, tmp_path / "index")
+
+    def asked(mode, says, window=4096, engine="", text=QUESTION, **options):
+        with open_for_questions(tmp_path / "index", engine=EngineOptions(engine)) as project:
+            project.model._engine = scripted = Scripted(says, window=window)
+            return asyncio.run(answer(text, project, Options(mode, style="abstractive", **options))), scripted
+
+    return asked
+
+
+def well(request):
+    """A good answer to any request."""
+    value = {"answer": "5"} if request.task == "rate" else example(request.grammar.schema)
+    if request.task == "primer":
+        value["questions"] = ["Who sold the Old Quay?", "Who bought the Old Quay?"]
+    return value
+
+
+class FailsOnce:
+    """Fails one request of a task, whichever comes first."""
+
+    def __init__(self, task, how):
+        self.task, self.how, self.left = task, how, 1
+
+    def __call__(self, request):
+        if request.task == self.task and self.left:
+            self.left -= 1
+            return self.how
+        return well(request)
+
+
+BROKEN = [CutOff('{"points": [{"descr'), EngineFailed("the step failed")]
+
+
+@pytest.mark.parametrize("how", BROKEN, ids=["cut off", "failed"])
+@pytest.mark.parametrize(("mode", "task", "options"), [
+    ("global", "map", {}), ("ts", "map", {}), ("drift", "primer", {}), ("global", "rate", {"dynamic": True}),
+])  # fmt: skip
+def test_one_failed_call_costs_one_batch(ask, mode, task, options, how):
+    """The other batches, reports and follow-ups make the answer; the note has the number of calls that failed."""
+    given, engine = ask(mode, FailsOnce(task, how), **options)
+
+    assert engine.tasks.count(task) > 1
+    assert engine.tasks.count("reduce") == 1
+    assert given.citations or given.unsupported
+    assert "1 of " in given.note
+    assert "calls to the model failed" in given.note
+
+
+def test_a_follow_up_that_fails_leaves_the_others(ask):
+    """Of drift's follow-up questions one fails; what the reports and the other follow-ups said is put together."""
+    given, engine = ask("drift", FailsOnce("answer", EngineFailed("the step failed")))
+
+    assert engine.tasks.count("answer") > 1
+    assert engine.tasks[-1] == "reduce"
+    assert given.mode == "drift"
+    assert "1 of " in given.note
+
+
+@pytest.mark.parametrize("mode", ["global", "ts"])
+def test_where_every_map_call_fails_the_documents_answer(ask, mode):
+    """Without a single point the most relevant sentences are the answer, each cited, and the note says why."""
+    given, engine = ask(mode, lambda r: EngineFailed("the step failed") if r.task == "map" else well(r))
+
+    n = engine.tasks.count("map")
+    assert "reduce" not in engine.tasks
+    assert len(given.citations) > 2
+    assert not given.unsupported
+    assert f"{n} of {n} calls to the model failed" in given.note
+    assert "the step failed" in given.note
+
+
+def test_a_batch_too_large_for_the_window_is_read_in_halves(ask, monkeypatch):
+    """Where the window is smaller than budgets are for, no source is lost: each is in a batch of its own at worst."""
+    monkeypatch.setattr(global_, "budgets_of", lambda *_: asyncio.sleep(0, Budgets.of(16384)))
+    given, engine = ask("global", well)
+
+    answered = [r for r in engine.requests if r.task == "map" and sum(len(m["content"]) for m in r.messages) // 4 + r.max_tokens <= 4096]
+    shown = [r.messages[-1]["content"].count("\n# ") for r in answered]
+    first = engine.requests[0]
+    assert first not in answered
+    assert sum(shown) >= first.messages[-1]["content"].count("\n# ") > max(shown)
+    assert "failed" not in given.note
+
+
+def test_a_rewritten_question_that_fails_is_asked_as_it_is(ask):
+    """A conversation goes on where the model cannot rewrite a follow-up."""
+    first, _ = ask("basic", well)
+    then, engine = ask("basic", FailsOnce("standalone", CutOff("Wh")), text="What did she say of it?", conversation=first.conversation)
+
+    assert engine.tasks == ["standalone", "answer"]
+    assert "1 of 2 calls" in then.note
+
+
+def test_a_final_answer_that_is_cut_off_keeps_its_sentences(ask):
+    """Whole lines are kept with their citations, the broken one is left out, and the note says so."""
+    given, _ = ask("basic", lambda _: CutOff("The quay was sold. [1]\nThe harbour office signed. [2]\nThe rest of i"))
+
+    assert "The quay was sold." in given.answer
+    assert "The harbour office signed." in given.answer
+    assert "The rest" not in given.answer
+    assert "cut off" in given.note
+
+
+def test_a_final_answer_without_a_whole_sentence_is_one_of_the_documents(ask):
+    """Cut off in its first line, it gives way to sentences of the documents."""
+    given, _ = ask("basic", lambda _: CutOff("The quay was so"))
+
+    assert given.citations
+    assert not given.unsupported
+    assert "The quay was so" not in given.answer
+
+
+def test_an_answer_that_cannot_be_written_is_an_error(ask):
+    """A server that is gone is no reason to answer in another way without a word."""
+    with pytest.raises(EngineFailed, match="gone"):
+        ask("basic", lambda _: EngineFailed("the server is gone"))
+
+
+def test_what_was_cut_off_is_not_in_the_ledger(ask):
+    """The same question again asks the model again."""
+    ask("basic", lambda _: CutOff("The quay was sold. [1]\nThe rest of i"))
+    given, engine = ask("basic", well)
+
+    assert engine.tasks == ["answer"]
+    assert "cut off" not in given.note
+
+
+def test_a_larger_window_set_by_hand_reads_more(ask):
+    """A question in a window of 16,384 tokens, given by hand, is answered from more passages than one in 4,096."""
+    _, least = ask("basic", well)
+    _, more = ask("basic", well, window=16384, engine="context=16384")
+
+    sizes = [len(e.requests[0].messages[-1]["content"]) for e in (least, more)]
+    assert sizes[1] > sizes[0]
+    assert more.requests[0].max_tokens > least.requests[0].max_tokens
+
+
+def test_a_level_of_very_many_reports_is_read_in_part_and_that_is_said(ask, monkeypatch):
+    """Unless the level was asked for, the reports nearest the question are read; the note says how many and how to read all."""
+    monkeypatch.setattr(global_, "READ", 5)
+    some, _ = ask("global", well)
+    level = some.level
+    every, _ = ask("global", well, level=level)
+
+    assert f"The 5 nearest the question are read; all: --level {level}." in some.note
+    assert "5 texts read in" in some.note
+    assert "nearest" not in every.note
+
+
+def test_the_text_of_a_cut_off_answer_is_no_part_of_the_message():
+    """Errors are printed; what the model wrote of the documents is not."""
+    error = AnswerTruncated("cut off", so_far="secret")
+
+    assert "secret" not in str(error)
+    assert error.so_far == "secret"
