@@ -19,7 +19,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed, ModelError
 from localrag.llm.prompts import Message
-from localrag.models import ModelFile
+from localrag.models import ModelFile, shards
 from localrag.records import content_id
 from localrag.store.ledger import Call, find_call, save_call
 
@@ -56,7 +56,7 @@ class Model:
         self._engine: Engine | Remote | None = None
         self._opening = asyncio.Lock()
         self._asked: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # what is being asked at this moment
-        self._stamp: tuple[int, int, int] | None = None  # of the file when it was loaded
+        self._stamp: list[tuple[int, int, int]] = []  # of the model's files when they were loaded
 
     async def engine(self) -> Engine | Remote:
         """The engine, loaded on first use. Raises ModelError."""
@@ -138,10 +138,12 @@ class Model:
 
     def _check_file(self) -> None:
         """Refuse to go on with a file that is not the one whose fingerprint stands in the ledger. Raises ModelError."""
-        stat = self.file.path.stat()
-        stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        try:
+            stamp = [(s.st_ino, s.st_size, s.st_mtime_ns) for s in (file.stat() for file in shards(self.file.path))]
+        except OSError:  # removed
+            stamp = []
         self._stamp = self._stamp or stamp
-        if stamp != self._stamp:
+        if not stamp or stamp != self._stamp:
             raise ModelError(f"{self.file.path} was replaced while it was in use.", "Run the same command again; what is done is saved.")
 
     def _cells(self, engine: Engine, conversation: Sequence[Message], after: Reply | None) -> tuple[int, ...]:
