@@ -167,7 +167,7 @@ class Engine:
             if job.request.task:
                 job.sequence.boundary = self.prefixes.learn(job.request.task, job.sequence.cells)
         except Exception as error:  # noqa: BLE001 — a grammar that cannot be built fails its own request only
-            job.settle(error)
+            job.settle(_failure(error))
             return
         self._jobs[job.sequence] = job
         self.scheduler.add(job.sequence)
@@ -349,7 +349,7 @@ class Engine:
             self._jobs.pop(job.sequence, None)
             if slot is not None:
                 self.backend.truncate(slot, 0)
-            job.settle(error if isinstance(error, EngineFailed) else EngineFailed(f"The engine failed: {kind_and_place(error)}"))
+            job.settle(_failure(error))
 
     def _count(self, step: Step, seconds: float, rows: int, written: int) -> None:
         f = self.figures
@@ -360,6 +360,10 @@ class Engine:
             return
         f.write_seconds, f.write_steps = f.write_seconds + seconds, f.write_steps + 1
         f.busy_slots += len(step.runs)
+
+
+def _failure(error: Exception) -> EngineFailed:
+    return error if isinstance(error, EngineFailed) else EngineFailed(f"The engine failed: {kind_and_place(error)}")
 
 
 def _rows(run: Run) -> list[Row]:
