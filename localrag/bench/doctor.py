@@ -140,6 +140,9 @@ def _cpu_flags() -> set[str]:
 
 
 def _disk(place: Path) -> Line:
+    if not os.access(cache_dir(), os.W_OK):
+        text = f"{cache_dir()} cannot be written to: what is measured and converted there is done anew by every command"
+        return Line("disk", "warn", text, "Let it be written to, or keep it elsewhere: export LOCALRAG_HOME=FOLDER")
     free = min(shutil.disk_usage(p).free for p in (place, cache_dir()))
     text, remedy = f"{free / GIB:.1f} GiB free", f"Make room where {place} and {cache_dir()} are, or keep the index elsewhere: --index DIR"
     if free < GIB // 10:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from localrag.config import cache_dir, free_memory, new_file
 from localrag.engine.llama.rows import Rows
-from localrag.engine.llama.weights import BUILD, GPU, last_log, load, meta, tokenize, weights_file
+from localrag.engine.llama.weights import BUILD, GPU, last_log, load_weights, meta, tokenize
 from localrag.engine.scheduler import MARGIN
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError, NoRoom
@@ -52,12 +52,11 @@ class Llama:
 
     def __init__(self, file: ModelFile, settings: EngineSettings) -> None:
         """Load `file`. Raises ModelError, also where the memory does not suffice."""
-        self.path = weights_file(file, settings.weights, settings.threads)
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = settings.gpu_layers if GPU else 0
         self._ctx: Any = None
         self._borrowed = False
-        self._model = load(self.path, params)
+        self.path, self._model = load_weights(file, settings.weights, settings.threads, params)
         try:
             self._prepare(file, settings)
         except BaseException:

@@ -3,6 +3,7 @@
 import ctypes
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,19 @@ def weights_file(file: ModelFile, weights: str, threads: int) -> Path:
     return target
 
 
+def load_weights(file: ModelFile, weights: str, threads: int, params: Any) -> tuple[Path, Any]:
+    """The file that was loaded, see `weights_file`, and its model; a copy that llama.cpp refuses is made anew once. Raises ModelError."""
+    path = weights_file(file, weights, threads)
+    try:
+        return path, load(path, params)
+    except ModelError:
+        if weights == "own":
+            raise
+    with suppress(OSError):
+        path.unlink()
+    return weights_file(file, weights, threads), load(path, params)
+
+
 def _quantise(source: Path, target: Path, weights: str, threads: int) -> None:
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype, params.allow_requantize, params.nthread = COPY_TYPES[weights], True, threads
@@ -134,10 +148,10 @@ def load(path: Path, params: Any) -> Any:
 
 
 def last_log() -> str:
-    """The last thing llama.cpp complained about."""
+    """The last thing llama.cpp complained about, in a line; it sees tokens and files, not texts, and a line is cut at 300 characters."""
     for word in ("error", "failed"):  # the reason is an error; that something failed is only its consequence
-        if lines := [line.strip() for line in _log_lines if word in line.lower()]:
-            return lines[-1]
+        if lines := [" ".join(line.split()) for line in _log_lines if word in line.lower()]:
+            return lines[-1][:300]
     return "no reason given"
 
 
