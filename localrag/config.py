@@ -1,14 +1,24 @@
 """Settings: what a user may choose, with the defaults that were measured; and where localrag keeps its files."""
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, TypeVar
 
 import platformdirs
 import psutil
+
+from localrag.cgroups import core_limit, memory_left
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 
@@ -74,9 +84,15 @@ class Settings:
 
 
 def cache_dir() -> Path:
-    """Where requantised models, vocabularies and fingerprints are kept (`LOCALRAG_HOME` moves it); created if missing."""
+    """Where requantised models, vocabularies and fingerprints are kept (`LOCALRAG_HOME` moves it); created if missing.
+
+    Where it cannot be created, writing to it fails: everything in it can be done without.
+    """
     home = os.environ.get("LOCALRAG_HOME")
-    return private_folder(Path(home) / "cache" if home else platformdirs.user_cache_path("localrag"))
+    folder = Path(home) / "cache" if home else platformdirs.user_cache_path("localrag")
+    with suppress(OSError):
+        private_folder(folder)
+    return folder
 
 
 def private_folder(folder: Path) -> Path:
@@ -94,17 +110,55 @@ def private_file(path: Path) -> Path:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file for its owner alone, in one step: another process sees the old content or the new, never half."""
-    part = private_file(path.with_name(f"{path.name}.{os.getpid()}.{id(data):x}.part"))
-    part.write_bytes(data)
-    part.replace(path)
+    with new_file(path) as part:
+        part.write_bytes(data)
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Path]:
+    """An empty file beside `target`, for its owner alone, to be written by its path; then it takes the target's place in one step.
+
+    It is removed where the writing fails, and so are those that killed processes left in the folder. Raises OSError.
+    """
+    remove_dead_parts(target.parent)
+    part = private_file(target.with_name(f"{target.name}.localrag-{os.getpid()}-{token_hex(4)}.part"))
+    try:
+        with part.open("rb") as held:
+            if fcntl:  # says that its process lives also where process numbers do not: in another container, on another machine
+                fcntl.flock(held, fcntl.LOCK_SH)
+            yield part
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def remove_dead_parts(folder: Path) -> None:
+    """Remove the files that `new_file` began in a folder and whose process is gone."""
+    with suppress(OSError):
+        for part in folder.glob("*.localrag-*.part"):
+            pid = re.search(r"\.localrag-(\d+)-[0-9a-f]+\.part$", part.name)
+            if pid and not psutil.pid_exists(int(pid[1])) and not _is_held(part):
+                part.unlink(missing_ok=True)
+
+
+def _is_held(part: Path) -> bool:
+    if not fcntl:
+        return False
+    try:
+        with part.open("rb") as f:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
 
 
 def free_cores() -> int:
-    """How many cores the engine may use: the ones this process is allowed on."""
+    """How many cores the engine may use: those this process is allowed on, and no more than its container has time for."""
     try:
-        return max(1, len(os.sched_getaffinity(0)))
+        allowed = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS and Windows have no affinity call
-        return max(1, os.cpu_count() or 1)
+        allowed = os.cpu_count() or 1
+    return max(1, int(min(allowed, core_limit() or allowed)))
 
 
 def in_a_thread_that_ends(work: Callable[[], T]) -> T:
@@ -119,8 +173,8 @@ def in_a_thread_that_ends(work: Callable[[], T]) -> T:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that are free or can be freed, where the system says."""
-    try:
-        return int(psutil.virtual_memory().available)
-    except (OSError, RuntimeError, NotImplementedError):
-        return None
+    """Bytes of memory that are free or can be freed, on the machine and in this process's container, where the system says."""
+    found = [memory_left()]
+    with suppress(OSError, RuntimeError, NotImplementedError):
+        found.append(int(psutil.virtual_memory().available))
+    return min((n for n in found if n is not None), default=None)

@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import re
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
@@ -11,8 +13,11 @@ from typing import Any
 
 from localrag.config import cache_dir, replace_file
 from localrag.errors import ModelError
+from localrag.header import Header, read_header
 
 PACKAGE = Path(__file__).parent
+FINGERPRINTS = "fingerprints.json"  # in the user cache
+_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 
 
 def data_path(name: str) -> Path:
@@ -55,36 +60,46 @@ def find_chat_model(name: str | None) -> ModelFile:
         url, _, model = name.partition("#")
         return ModelFile(model or "default", "chat", _named("chat", None).path, url)
     if name and (name.endswith(".gguf") or "/" in name):
-        path = Path(name).expanduser()
-        if not path.is_file():
+        if not (path := _first_shard(name)).is_file():
             raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the embedded model.")
-        return ModelFile(path.stem, "chat", path.resolve())
+        return _at(path, "chat")
     return _named("chat", name)
 
 
 def find_embedder(name: str | None = None) -> ModelFile:
     """The embedding model of that name in models.toml, or the GGUF file or folder at that path; the default for None. Raises ModelError."""
     if name and (name.endswith(".gguf") or "/" in name):
-        path = Path(name).expanduser()
-        if not path.exists():
+        if not (path := _first_shard(name)).exists():
             raise ModelError(f"There is no embedding model at {path}.", "Check the path, or leave out --embedder for the embedded one.")
-        return ModelFile(path.stem, "embedder", path.resolve())
+        return _at(path, "embedder")
     return _named("embedder", name)
 
 
 def find_reranker(name: str) -> ModelFile:
     """The reranker of that name in models.toml, or the GGUF file at that path. Raises ModelError."""
     if name.endswith(".gguf") or "/" in name:
-        path = Path(name).expanduser()
-        if not path.is_file():
+        if not (path := _first_shard(name)).is_file():
             raise ModelError(f"There is no reranker at {path}.", "Check the path, or leave out --reranker.")
-        return ModelFile(path.stem, "reranker", path.resolve())
+        return _at(path, "reranker")
     return _named("reranker", name)
 
 
 def known_models() -> dict[str, Any]:
     """models.toml as shipped."""
     return tomllib.loads(data_path("models.toml").read_text(encoding="utf-8"))
+
+
+def _first_shard(name: str) -> Path:
+    """The path that was given; of a model cut into shards that of the first, whichever was given."""
+    path = Path(name).expanduser()
+    shard = _SHARD.fullmatch(path.name)
+    return path.with_name(f"{shard[1]}-00001-of-{shard[3]}.gguf") if shard else path
+
+
+def _at(path: Path, kind: str) -> ModelFile:
+    """The model at a path. A link is not followed: its name says what it is, which that of a download cache's file does not."""
+    shard = _SHARD.fullmatch(path.name)
+    return ModelFile(shard[1] if shard else path.stem, kind, path.parent.resolve() / path.name)
 
 
 def _named(kind: str, name: str | None) -> ModelFile:
@@ -111,26 +126,73 @@ def _named(kind: str, name: str | None) -> ModelFile:
     return ModelFile(name, kind, path)
 
 
+def shards(path: Path) -> list[Path]:
+    """The files of a GGUF model in their order: one, or as many as `name-00001-of-00003.gguf` says. Raises ModelError if one is missing."""
+    shard = _SHARD.fullmatch(path.name)
+    if not shard:
+        return [path]
+    files = [path.with_name(f"{shard[1]}-{n:05}-of-{shard[3]}.gguf") for n in range(1, int(shard[3]) + 1)]
+    if missing := [file.name for file in files if not file.is_file()]:
+        names = missing[0] if len(missing) == 1 else f"{missing[0]} and {len(missing) - 1} more"
+        raise ModelError(f"{shard[1]} consists of {len(files)} files, of which {names} is missing in {path.parent}.", "Copy it there.")
+    return files
+
+
+def weights_size(path: Path) -> int:
+    """Bytes of a GGUF model, all its files together. Raises ModelError."""
+    return sum(file.stat().st_size for file in shards(path))
+
+
+def whole_header(path: Path) -> Header:
+    """The header of a GGUF model's first file, once it is known that all its files are whole. Raises ModelError."""
+    first, *_ = [read_header(file) for file in shards(path)]
+    return first
+
+
+def stamp(path: Path) -> list[list[Any]]:
+    """What changes with a model's files: path, size and modification time of each. Raises ModelError for one that is missing."""
+    files = sorted(p for p in path.rglob("*") if p.suffix in {".safetensors", ".bin", ".json"}) if path.is_dir() else shards(path)
+    try:
+        return [[str(p), (found := p.stat()).st_size, found.st_mtime_ns] for p in files]
+    except OSError as error:
+        raise ModelError(
+            f"The model's file {error.filename} cannot be read: {error.strerror}.", "Check its disk and permissions."
+        ) from error
+
+
 def fingerprint(path: Path) -> str:
-    """SHA-256 (16 hex digits) of a model file, or of the files of a model folder.
+    """SHA-256 (16 hex digits) of a model's file or files, or of those of a model folder. Raises ModelError for a file that is not whole.
 
     Read once per (path, size, modification time): the result is kept in the user cache, because gigabytes take seconds.
     """
-    files = sorted(p for p in path.rglob("*") if p.suffix in {".safetensors", ".bin", ".json"}) if path.is_dir() else [path]
-    stamp = [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]
-    known_file = cache_dir() / "fingerprints.json"
-    try:
-        known = json.loads(known_file.read_text())
-    except (OSError, ValueError):
-        known = {}
-    key = str(path)
-    if known.get(key, {}).get("stamp") == stamp:
-        return str(known[key]["sha256"])
+    key, now = str(path), stamp(path)
+    kept = _fingerprints().get(key)
+    if isinstance(kept, dict) and kept.get("stamp") == now and isinstance(kept.get("sha256"), str):
+        return str(kept["sha256"])
+    if not path.is_dir():
+        whole_header(path)
+    digest = _digest([Path(file) for file, *_ in now])
+    with suppress(OSError):  # a cache that cannot be written to costs the seconds again
+        replace_file(cache_dir() / FINGERPRINTS, json.dumps(_fingerprints() | {key: {"stamp": now, "sha256": digest}}).encode())
+    return digest
+
+
+def _digest(files: list[Path]) -> str:
     digest = sha256()
     for file in files:
-        with file.open("rb") as f:
-            while block := f.read(1 << 20):
-                digest.update(block)
-    known[key] = {"stamp": stamp, "sha256": digest.hexdigest()[:16]}
-    replace_file(known_file, json.dumps(known).encode())
-    return str(known[key]["sha256"])
+        try:
+            with file.open("rb") as f:
+                while block := f.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            raise ModelError(f"{file} cannot be read: {error.strerror}.", "Check the file's disk and its permissions.") from error
+    return digest.hexdigest()[:16]
+
+
+def _fingerprints() -> dict[str, Any]:
+    """What is kept of earlier readings; nothing where the file is missing or damaged."""
+    try:
+        known = json.loads((cache_dir() / FINGERPRINTS).read_text())
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}

@@ -60,18 +60,15 @@ def open_for_writing(
     fresh = not (folder / FILE_NAME).exists()
     chat = find_chat_model(model or (None if fresh else _bound_name(folder, "chat_model")))
     vectors = find_embedder(embedder or (None if fresh else _bound_name(folder, "embedder")))
+    files = {"chat_model": chat, "embedder": vectors}  # fingerprinted before a folder is made: a damaged one is refused here
+    models = {kind: {"name": f.name, "path": f.given, "fingerprint": f.fingerprint} for kind, f in files.items()}
     with writer_lock(folder):
         db = open_index(folder, create=True)
         _bind(folder, ledger.settings(db), chat, vectors, rebuild=rebuild)
         if rebuild:
             ledger.save_settings(db, window_of={})
         settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)
-        ledger.save_settings(
-            db,
-            chat_model={"name": chat.name, "path": chat.given, "fingerprint": chat.fingerprint},
-            embedder={"name": vectors.name, "path": vectors.given, "fingerprint": vectors.fingerprint},
-            settings=settings.to_json(),
-        )
+        ledger.save_settings(db, settings=settings.to_json(), **models)
         settings = settings.with_domain(read_domain(folder))
         project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(vectors))
         try:

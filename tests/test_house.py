@@ -13,8 +13,8 @@ PACKAGE = ROOT / "localrag"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # From the bottom up; a module imports only from rows below its own, or from its own row's package.
 ROWS = [
-    {"errors", "records", "text"},
-    {"config", "quotes", "walk"},
+    {"errors", "records", "text", "cgroups"},
+    {"config", "header", "quotes", "walk"},
     {"models"},
     {"engine", "store"},
     {"llm"},

@@ -20,7 +20,7 @@ from localrag.config import cache_dir, free_cores, free_memory
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions, brief
 from localrag.errors import LocalragError, ModelError, kind_and_place
-from localrag.models import ModelFile, find_chat_model, find_embedder
+from localrag.models import ModelFile, find_chat_model, find_embedder, weights_size, whole_header
 from localrag.records import Line
 from localrag.store.search import sqlite_version
 
@@ -141,6 +141,9 @@ def _cpu_flags() -> set[str]:
 
 
 def _disk(place: Path) -> Line:
+    if not os.access(cache_dir(), os.W_OK):
+        text = f"{cache_dir()} cannot be written to: what is measured and converted there is done anew by every command"
+        return Line("disk", "warn", text, "Let it be written to, or keep it elsewhere: export LOCALRAG_HOME=FOLDER")
     free = min(shutil.disk_usage(p).free for p in (place, cache_dir()))
     text, remedy = f"{free / GIB:.1f} GiB free", f"Make room where {place} and {cache_dir()} are, or keep the index elsewhere: --index DIR"
     if free < GIB // 10:
@@ -172,18 +175,14 @@ def _permissions(folder: Path | None) -> Line:
 def _model(name: str, find: Callable[[], ModelFile], option: str) -> tuple[ModelFile | None, Line]:
     try:
         file = find()
-        if not file.url and file.path.suffix == ".gguf":
-            from localrag.engine.llama.weights import file_type
-
-            file_type(file.path)
-        size = "" if file.url or file.path.is_dir() else f", {file.path.stat().st_size / 1e6:.0f} MB"
+        if not file.url and not file.path.is_dir():
+            whole_header(file.path)
+        size = "" if file.url or file.path.is_dir() else f", {weights_size(file.path) / 1e6:.0f} MB"
         return file, Line(name, "ok", f"{file.name} ({file.fingerprint}){size}, {file.given}")
     except ModelError as error:
         return None, Line(name, "fail", str(error), error.hint)
     except OSError as error:
         return None, Line(name, "fail", f"The model file cannot be read: {error.strerror}", f"Check it, or give another: {option}")
-    except ImportError as error:
-        return None, Line(name, "fail", f"llama.cpp cannot be loaded: {kind_and_place(error)}", BUILD_HERE)
 
 
 def _memory(file: ModelFile, options: EngineOptions) -> Line:

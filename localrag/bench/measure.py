@@ -19,7 +19,7 @@ from localrag.engine.prefixes import Prefixes
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.llm import Model
-from localrag.models import ModelFile, find_chat_model
+from localrag.models import ModelFile, find_chat_model, weights_size
 from localrag.store.schema import open_index
 
 STYLES = ("auto", "extractive", "abstractive")
@@ -65,7 +65,7 @@ def prepare(task: Task, say: Callable[[str], None]) -> dict[str, Any]:
         "name": file.name,
         "given": file.given,
         "fingerprint": file.fingerprint,
-        "file_bytes": file.path.stat().st_size,
+        "file_bytes": weights_size(file.path),
         "quantisation": quantisation(kind),
     }
 

@@ -20,7 +20,7 @@ from localrag.engine.proof import compare, keep_reference, plain, with_rules
 from localrag.engine.settings import LEAVE, EngineSettings, brief, layout, sized
 from localrag.engine.trial import Journal
 from localrag.errors import ModelError, Refused
-from localrag.models import ModelFile
+from localrag.models import ModelFile, weights_size
 
 MEASURED_CONTEXT = 768  # cells of a sequence while measuring
 MOST_SLOTS = 32
@@ -156,7 +156,7 @@ class _Search:
                 yield alone
 
     def _is_small(self) -> bool:
-        return self.file.path.stat().st_size <= TOGETHER
+        return weights_size(self.file.path) <= TOGETHER
 
     def _layouts(self, way: EngineSettings) -> Iterator[EngineSettings]:
         for change in GPU_LAYOUTS if way.gpu_layers else CPU_LAYOUTS:

@@ -1,42 +1,24 @@
 """The asyncio face of the model and the one thread that owns it: requests enter between steps, answers leave the same way."""
 
 import asyncio
-import codecs
 import queue
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.draft import Lookup
 from localrag.engine.figures import Figures
+from localrag.engine.job import Job
 from localrag.engine.prefixes import Prefixes
 from localrag.engine.request import Backend, Generation, Request, Row
 from localrag.engine.sampler import Constraint, Sampler
 from localrag.engine.scheduler import SHORT, Place, Run, Scheduler, Sequence, Step
-from localrag.errors import ContextTooSmall, EngineFailed, NoRoom, kind_and_place
-
-
-@dataclass(eq=False, slots=True)
-class _Job:
-    request: Request
-    loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[Generation]"
-    sequence: Sequence
-    lookup: Lookup = field(default_factory=Lookup)
-    decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
-    sampler: Sampler | None = None
-    constraint: Constraint | None = None
-    text: str = ""
-    forced: int = 0
-    cached: int = 0
-    asked: float = field(default_factory=time.perf_counter)
-    waited: float = -1.0  # seconds until it first had a slot
+from localrag.errors import ContextTooSmall, EngineFailed, LocalragError, NoRoom, kind_and_place
 
 
 class Engine:
@@ -49,18 +31,23 @@ class Engine:
         counts more workers than cores they sleep instead of spin at each of a step's thousand barriers, which doubles its time (measured).
         """
         self.figures = Figures()
-        self._inbox: queue.SimpleQueue[tuple[str, _Job | None]] = queue.SimpleQueue()
-        self._jobs: dict[Sequence, _Job] = {}
+        self._inbox: queue.SimpleQueue[tuple[str, Job | None]] = queue.SimpleQueue()
+        self._jobs: dict[Sequence, Job] = {}
         self._grammar_tokenizer: Any = None
+        self._sending = threading.Lock()  # between the look whether the engine is closed and the putting of a request
+        self._closed: EngineFailed | None = None  # what every request gets from the moment on that this is set
         opened: Future[Backend] = Future()
         self._thread = threading.Thread(target=self._run, args=(open_backend, opened), name="localrag-engine", daemon=True)
         self._thread.start()
-        self.backend = opened.result()
-        self.settings = self.backend.settings
-        b = self.backend
-        self.window, self.at_once = b.n_ctx, b.settings.slots
-        self.scheduler = Scheduler(b.settings, b.n_ctx, piece, can_truncate=b.can_truncate, capacity=b.capacity)
-        self.prefixes = Prefixes(self.backend.prefix_folder if self.settings.share_prefixes else None)
+        try:
+            self.backend = b = opened.result()
+            self.settings = b.settings
+            self.window, self.at_once = b.n_ctx, b.settings.slots
+            self.scheduler = Scheduler(b.settings, b.n_ctx, piece, can_truncate=b.can_truncate, capacity=b.capacity)
+            self.prefixes = Prefixes(b.prefix_folder if b.settings.share_prefixes else None)
+        except BaseException:
+            self._inbox.put(("close", None))
+            raise
         self._inbox.put(("open", None))
 
     async def generate(self, request: Request) -> Generation:
@@ -75,12 +62,13 @@ class Engine:
                 f"the model's window here is {window}.",
                 "Use a model with a larger window, a smaller chunk size, or --engine context=…",
             )
-        if not self._thread.is_alive():
-            raise EngineFailed("The engine is closed.")
         loop = asyncio.get_running_loop()
         sequence = Sequence(list(request.cells), request.max_tokens, request.priority, request.task)
-        job = _Job(request, loop, loop.create_future(), sequence)
-        self._inbox.put(("add", job))
+        job = Job(request, loop, loop.create_future(), sequence)
+        with self._sending:
+            if self._closed:
+                raise EngineFailed(str(self._closed), self._closed.hint)
+            self._inbox.put(("add", job))
         try:
             return await job.future
         except asyncio.CancelledError:
@@ -117,8 +105,16 @@ class Engine:
         except BaseException as error:  # noqa: BLE001 — the thread that opens the engine gets it
             opened.set_exception(error)
             return
-        self._inbox.get()
-        while self._drain():
+        backend = opened.result()
+        try:
+            if self._inbox.get()[0] == "open":
+                self._serve()
+        finally:  # whatever ended it: nobody waits for an answer of a thread that is gone
+            self._end(EngineFailed("The engine is closed."))
+            backend.close()
+
+    def _serve(self) -> None:
+        while not self._closed and self._drain():
             started = time.perf_counter()
             try:
                 self._place_waiting()
@@ -126,9 +122,24 @@ class Engine:
                     self._carry_out(step)
             except Exception as error:  # noqa: BLE001 — the thread must outlive any step: its jobs get the error
                 self._fail(list(self._jobs.values()), error)
+                if isinstance(error, EngineFailed):
+                    self._renew()
             self.figures.seconds += time.perf_counter() - started
-        self._fail(list(self._jobs.values()), EngineFailed("The engine was closed while this was being generated."))
-        self.backend.close()
+
+    def _end(self, why: EngineFailed) -> None:
+        """Refuse requests from now on, the first reason for it standing, and fail those that are here already."""
+        with self._sending:
+            self._closed = self._closed or why
+        waiting = []
+        with suppress(queue.Empty):
+            while True:
+                kind, job = self._inbox.get_nowait()
+                waiting += [job] if job and kind == "add" else []
+        for sequence in self._jobs:
+            self.scheduler.release(sequence, keep=False)
+        for job in [*self._jobs.values(), *waiting]:
+            job.settle(EngineFailed(str(self._closed), self._closed.hint))
+        self._jobs.clear()
 
     def _drain(self) -> bool:
         """Take in what callers sent, waiting for them only when there is nothing to compute. False: close."""
@@ -144,21 +155,21 @@ class Engine:
             else:
                 self._start(job)
 
-    def _drop(self, job: _Job) -> None:
+    def _drop(self, job: Job) -> None:
         if self._jobs.pop(job.sequence, None):
             self.scheduler.release(job.sequence)
 
-    def _start(self, job: _Job) -> None:
+    def _start(self, job: Job) -> None:
         try:
             if grammar := job.request.grammar:
                 self._grammar_tokenizer = self._grammar_tokenizer or self.backend.grammar_tokenizer()
                 job.constraint = Constraint(self._grammar_tokenizer, grammar)
+            job.sampler = Sampler(job.request.sampling, job.constraint, lazy=self.settings.lazy_masks)
+            if job.request.task:
+                job.sequence.boundary = self.prefixes.learn(job.request.task, job.sequence.cells)
         except Exception as error:  # noqa: BLE001 — a grammar that cannot be built fails its own request only
-            self._settle(job, error)
+            job.settle(_failure(error))
             return
-        job.sampler = Sampler(job.request.sampling, job.constraint, lazy=self.settings.lazy_masks)
-        if job.request.task:
-            job.sequence.boundary = self.prefixes.learn(job.request.task, job.sequence.cells)
         self._jobs[job.sequence] = job
         self.scheduler.add(job.sequence)
 
@@ -178,6 +189,7 @@ class Engine:
         # A file of the shared beginning alone is read faster than another slot's whole stream is copied.
         if path and (length > place.keep or (place.source is not None and length == place.keep)):
             if self.backend.load(place.slot, path, sequence.cells[:length]):
+                self.prefixes.used(path)
                 self.scheduler.reused += length - place.keep
                 sequence.computed = length
                 return
@@ -196,9 +208,8 @@ class Engine:
             cells = sequence.cells[: sequence.boundary]
             sequence.boundary = 0
             if self.prefixes.find([*cells, 0])[0] < len(cells):
-                path = self.prefixes.new_file(cells)
-                if self.backend.save(sequence.slot, path, cells):
-                    self.prefixes.added(path)
+                slot = sequence.slot
+                self.prefixes.keep(cells, lambda path: self.backend.save(slot, path, cells))
 
     def _carry_out(self, step: Step) -> None:
         for slot in step.evict:
@@ -227,12 +238,21 @@ class Engine:
             self._fail([self._jobs[r.sequence] for r in step.runs], error)
         for run in step.runs:
             run.sequence.suspect = True
+        self._renew()
+
+    def _renew(self) -> None:
+        """Make the KV anew, empty; where that fails, nothing can be computed any more."""
         self.scheduler.lost()
         try:
             self.backend.reset()
-        except Exception:
-            self._inbox.put(("close", None))  # without a context the next call would end the process
-            raise
+        except Exception as lost:  # noqa: BLE001 — without a context the next call would end the process
+            reason = lost if isinstance(lost, LocalragError) else kind_and_place(lost)
+            self._end(
+                EngineFailed(
+                    f"The engine is closed: after a failed step its KV could not be made anew. {reason}",
+                    getattr(lost, "hint", "") or "Run the same command again; what is done is saved.",
+                )
+            )
 
     def _make_room(self, step: Step, error: NoRoom) -> None:
         """The step did not fit into the KV: the newest sequence waits; a lone one fails with the numbers."""
@@ -258,7 +278,7 @@ class Engine:
                 self.backend.truncate(slot, held)
             self._keep_prefix(sequence)
 
-    def _take(self, job: _Job, rows: NDArray[np.float32], draft: list[int]) -> None:
+    def _take(self, job: Job, rows: NDArray[np.float32], draft: list[int]) -> None:
         """Draw tokens from a job's rows as long as its draft foretold them, and finish the job where it is complete.
 
         rows: (1 + len(draft), n_vocab); row i follows the i-th drafted token.
@@ -277,7 +297,7 @@ class Engine:
         if sequence in self._jobs:
             sequence.draft = self._guess(job) if self.settings.drafts and self.scheduler.can_truncate else []
 
-    def _draw(self, job: _Job, row: NDArray[np.float32]) -> bool:
+    def _draw(self, job: Job, row: NDArray[np.float32]) -> bool:
         """Draw a job's next token, append it with what it forces; whether that finished the job."""
         assert job.sampler is not None
         token = job.sampler.choose(row)
@@ -291,10 +311,10 @@ class Engine:
             job.forced += len(tokens) - 1
         room = job.sequence.max_tokens - job.sequence.generated
         job.sequence.append(tokens[:room])
-        self._emit(job, b"".join(self.backend.piece(t) for t in tokens[:room]))
+        job.emit(b"".join(self.backend.piece(t) for t in tokens[:room]))
         if constraint and len(tokens) <= room:
             constraint.advance(lambda: job.text)
-        stopped = self._stop_at(job)
+        stopped = job.stopped()
         if stopped or (constraint and constraint.finished):
             self._finish(job, complete=True)
         elif job.sequence.generated >= job.sequence.max_tokens:
@@ -303,27 +323,12 @@ class Engine:
             self._drop(job)
         return job.sequence not in self._jobs
 
-    def _guess(self, job: _Job) -> list[int]:
+    def _guess(self, job: Job) -> list[int]:
         draft = job.lookup.guess(job.sequence.cells)
         draft = draft[: max(0, job.sequence.max_tokens - job.sequence.generated - 1)]
         return draft[: job.constraint.valid(draft)] if draft and job.constraint else draft
 
-    def _emit(self, job: _Job, data: bytes) -> None:
-        new = job.decoder.decode(data)
-        job.text += new
-        if new and job.request.on_text:
-            _call(job.loop, job.request.on_text, new)
-
-    @staticmethod
-    def _stop_at(job: _Job) -> bool:
-        for stop in job.request.stop:
-            at = job.text.find(stop)
-            if at >= 0:
-                job.text = job.text[:at]
-                return True
-        return False
-
-    def _finish(self, job: _Job, *, complete: bool) -> None:
+    def _finish(self, job: Job, *, complete: bool) -> None:
         sequence, seconds = job.sequence, time.perf_counter() - job.asked
         self.scheduler.finished(sequence)
         self._drop(job)
@@ -336,16 +341,16 @@ class Engine:
         figures.seconds.append(seconds)
         figures.waits.append(job.waited)
         counts = (len(job.request.cells), job.cached, sequence.generated, job.forced)
-        self._settle(job, Generation(job.text, complete, tuple(sequence.cells), *counts, seconds, job.waited))
+        job.settle(Generation(job.text, complete, tuple(sequence.cells), *counts, seconds, job.waited))
 
-    def _fail(self, jobs: list[_Job], error: Exception) -> None:
+    def _fail(self, jobs: list[Job], error: Exception) -> None:
         for job in jobs:
             slot = job.sequence.slot
             self.scheduler.release(job.sequence, keep=False)
             self._jobs.pop(job.sequence, None)
             if slot is not None:
                 self.backend.truncate(slot, 0)
-            self._settle(job, error if isinstance(error, EngineFailed) else EngineFailed(f"The engine failed: {kind_and_place(error)}"))
+            job.settle(_failure(error))
 
     def _count(self, step: Step, seconds: float, rows: int, written: int) -> None:
         f = self.figures
@@ -357,17 +362,9 @@ class Engine:
         f.write_seconds, f.write_steps = f.write_seconds + seconds, f.write_steps + 1
         f.busy_slots += len(step.runs)
 
-    @staticmethod
-    def _settle(job: _Job, result: Generation | Exception) -> None:
-        def settle() -> None:
-            if job.future.done():  # cancelled meanwhile
-                return
-            if isinstance(result, Exception):
-                job.future.set_exception(result)
-            else:
-                job.future.set_result(result)
 
-        _call(job.loop, settle)
+def _failure(error: Exception) -> EngineFailed:
+    return error if isinstance(error, EngineFailed) else EngineFailed(f"The engine failed: {kind_and_place(error)}")
 
 
 def _rows(run: Run) -> list[Row]:
@@ -384,10 +381,3 @@ def _rows(run: Run) -> list[Row]:
 
 def _drafted(run: Run) -> int:
     return min(run.rows - run.known, len(run.sequence.draft))
-
-
-def _call(loop: asyncio.AbstractEventLoop, what: Any, *values: Any) -> None:
-    try:
-        loop.call_soon_threadsafe(what, *values)
-    except RuntimeError:  # the caller's loop has closed: nobody waits any more
-        return

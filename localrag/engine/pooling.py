@@ -16,7 +16,7 @@ from localrag.engine.settings import EngineSettings, layout
 from localrag.engine.trial import Journal, apart, patience
 from localrag.engine.tune import leave_mark, read_record
 from localrag.errors import ModelError, Refused
-from localrag.models import ModelFile
+from localrag.models import ModelFile, weights_size
 
 ALIKE = 0.99  # cosine to the plain layout's vectors; 16-bit floats and other kernels stay over 0.999 (measured)
 
@@ -27,7 +27,7 @@ def open_pooled(file: ModelFile, *, scores: bool = False) -> Pooled:
     settings = record.choice("")
     if settings is None:
         job = {"file": write_file(file), "scores": scores}
-        found = apart("pooling:choose", job, record.known(), record.told, seconds=patience(file.path.stat().st_size))
+        found = apart("pooling:choose", job, record.known(), record.told, seconds=patience(weights_size(file.path)))
         record.keep("", 0, {"settings": found, "busy": False})
         settings = EngineSettings(**found)
     leave_mark(record, settings)
@@ -54,7 +54,7 @@ def choose(journal: Journal, *, file: dict[str, str], scores: bool) -> dict[str,
 
 def _ways(model: ModelFile) -> Iterator[EngineSettings]:
     on_cpu = EngineSettings(gpu_layers=0)
-    if any(d.free > fit.COMPUTE + 1.2 * model.path.stat().st_size for d in gpus()):
+    if any(d.free > fit.COMPUTE + 1.2 * weights_size(model.path) for d in gpus()):
         yield replace(on_cpu, gpu_layers=-1)
     yield on_cpu
     yield replace(on_cpu, extra_buffers=False)

@@ -1,6 +1,8 @@
 """The beginnings that the prompts of a task share: learned from the prompts, their KV kept as files across runs."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,20 +12,23 @@ from localrag.config import private_folder
 from localrag.engine.scheduler import common_length
 
 SHORTEST = 64  # tokens: a shorter beginning is read as fast as its file
-MOST_BYTES = 1 << 30  # of one folder; the longest unused files go first
+MOST_BYTES = 2 << 30  # of the files of all models together; the longest unused go first
 
 
 class Prefixes:
-    """The shared beginnings of tasks and the files that hold their KV. `folder` names model, build and KV layout; None: keep no files."""
+    """The shared beginnings of tasks and the files that hold their KV.
+
+    `folder` names model, build and KV layout, and stands in one with those of other models; None: keep no files. The files save time and
+    nothing else: where the disk does not take them, or another process removes them, everything is computed as without them.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._shared: dict[str, list[int]] = {}
         self._files: dict[tuple[int, str], Path] = {}
-        if folder is not None and folder.is_dir():
-            for path in _newest_first(folder):
-                length, _, digest = path.stem.partition("-")
-                self._files[int(length), digest] = path
+        with suppress(OSError):
+            for path in folder.glob("*-*.kv") if folder is not None else ():
+                self._note(path)
 
     def learn(self, task: str, cells: Sequence[int]) -> int:
         """Take in a prompt; returns the length of the beginning it shares with its task's others, if that is worth a file of its own."""
@@ -42,30 +47,55 @@ class Prefixes:
                 return length, path
         return 0, None
 
-    def new_file(self, cells: Sequence[int]) -> Path:
-        """Where to keep the KV of `cells`; say `added` once it is there."""
-        assert self._folder is not None
-        return private_folder(self._folder) / f"{len(cells)}-{_digest(cells)}.kv"
+    def keep(self, cells: Sequence[int], save: Callable[[Path], bool]) -> None:
+        """Have `save` write the KV of `cells` to a file and say whether that worked; where not, no more is tried: the disk may be full."""
+        if self._folder is None:
+            return
+        path = self._folder / f"{len(cells)}-{_digest(cells)}.kv"
+        try:
+            private_folder(self._folder)
+            saved = save(path)
+        except OSError:
+            saved = False
+        if not saved:
+            self._folder = None
+            return
+        self._note(path)
+        self._make_room(path.parent.parent)
 
-    def added(self, path: Path) -> None:
-        """A file is in place: it can be found from now on, and older ones make room for it."""
-        length, _, digest = path.stem.partition("-")
-        self._files[int(length), digest] = path
-        total = 0
-        for old in _newest_first(path.parent):
-            total += old.stat().st_size
-            if total > MOST_BYTES:
-                self.dropped(old)
+    def used(self, path: Path) -> None:
+        """A file was read: it is the newest now."""
+        with suppress(OSError):
+            os.utime(path)
 
     def dropped(self, path: Path) -> None:
         """A file is of no use: remove it."""
+        self._files = {key: known for key, known in self._files.items() if known != path}
+        with suppress(OSError):
+            path.unlink()
+
+    def _note(self, path: Path) -> None:
         length, _, digest = path.stem.partition("-")
-        self._files.pop((int(length), digest), None)
-        path.unlink(missing_ok=True)
+        if length.isdecimal():
+            self._files[int(length), digest] = path
+
+    def _make_room(self, place: Path) -> None:
+        """Remove the files of any model that were not used for the longest time, and folders that are empty then."""
+        total = 0
+        for _, size, path in sorted(_sizes(place), reverse=True):
+            total += size
+            if total > MOST_BYTES:
+                self.dropped(path)
+                with suppress(OSError):  # not empty
+                    path.parent.rmdir()
 
 
-def _newest_first(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*-*.kv"), key=lambda p: p.stat().st_mtime, reverse=True)
+def _sizes(place: Path) -> Iterator[tuple[int, int, Path]]:
+    """When each file was last used, its bytes, and its path."""
+    for path in place.glob("*/*-*.kv"):
+        with suppress(OSError):  # gone meanwhile
+            found = path.stat()
+            yield found.st_mtime_ns, found.st_size, path
 
 
 def _digest(cells: Sequence[int]) -> str:

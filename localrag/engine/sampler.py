@@ -44,6 +44,8 @@ GREEDY = Sampling()
 # Stretches of Chinese text without the names listed so far need more than the default 200,000; errors must not print a document.
 LIMITS = LLParserLimits(step_lexer_fuel=5_000_000, verbose_errors=False)
 
+REASONS = ("NoExtension", "TooComplex", "Parser Error", "lexer error", "invalid regex", "unknown name", "Expected token", "Invalid type")
+
 
 class Constraint:
     """One generation's grammar state: which tokens may come next, and whether the text is complete."""
@@ -67,7 +69,8 @@ class Constraint:
         if self._matcher.is_error():
             error = self._matcher.get_error()
             kind = DeadEnd if "NoExtension" in error else EngineFailed
-            raise kind(f"The grammar {self._grammar.key} cannot be followed: {error}")
+            why = ", ".join(reason for reason in REASONS if reason in error)  # the rest may quote the document that the grammar is of
+            raise kind(f"The grammar {self._grammar.key} cannot be followed: {why or 'llguidance refuses it'}.")
 
     def accepts(self, token: int) -> bool:
         """Take `token` if the grammar allows it; otherwise nothing changes."""

@@ -7,6 +7,7 @@ serves otherwise. Nothing is downloaded: tiktoken's named encodings, which would
 import base64
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import tiktoken
 
 from localrag.config import cache_dir, private_folder, replace_file
 from localrag.errors import ModelError
-from localrag.models import ModelFile
+from localrag.models import ModelFile, whole_header
 
 # What precedes the merges, by the GGUF's `tokenizer.ggml.pre`. llama.cpp applies `smollm`'s two expressions one after the other; one
 # alternation does the same when whitespace before a digit is its own case.
@@ -59,26 +60,31 @@ class _LlamaTokenizer:
 
 def _encoding(file: ModelFile) -> tiktoken.Encoding | None:
     cached = cache_dir() / "vocabularies" / f"{file.fingerprint}.json"
-    if cached.exists():
-        table = json.loads(cached.read_text())
-    else:
-        table = _read_vocabulary(file.path)
+    with suppress(OSError, ValueError, KeyError, TypeError):  # missing, or damaged: it is read from the model again
+        return _made(file.name, json.loads(cached.read_text()))
+    table = _read_vocabulary(file.path)
+    with suppress(OSError):  # a cache that cannot be written to costs the seconds again
         private_folder(cached.parent)
         replace_file(cached, json.dumps(table).encode())
+    return _made(file.name, table)
+
+
+def _made(name: str, table: dict[str, Any]) -> tiktoken.Encoding | None:
     if not table["ranks"]:
         return None
     ranks = {base64.b64decode(t): i for i, t in enumerate(table["ranks"])}
-    return tiktoken.Encoding(file.name, pat_str=PATTERNS[table["pre"]], mergeable_ranks=ranks, special_tokens={})
+    return tiktoken.Encoding(name, pat_str=PATTERNS[table["pre"]], mergeable_ranks=ranks, special_tokens={})
 
 
 def _read_vocabulary(path: Path) -> dict[str, Any]:
     """Byte sequences in merge order (base64); empty where tiktoken cannot stand in for llama.cpp."""
     import gguf  # only on the first use of a model
 
+    whole_header(path)
     try:
         fields = gguf.GGUFReader(path).fields
-    except (ValueError, OSError, IndexError) as error:
-        raise ModelError(f"{path} is not a readable GGUF file: {error}", "Give a .gguf chat model with --model.") from error
+    except (ValueError, OSError, IndexError, KeyError, OverflowError) as error:
+        raise ModelError(f"The vocabulary of {path} cannot be read: {error}", "Give a .gguf chat model with --model.") from error
 
     def value(key: str) -> Any:
         return fields[key].contents() if key in fields else None
@@ -88,9 +94,12 @@ def _read_vocabulary(path: Path) -> dict[str, Any]:
         return {"pre": pre, "ranks": []}
     to_byte = {c: b for b, c in _byte_alphabet().items()}
     ordered = {bytes([b]): None for b in range(256)}
-    for merge in value("tokenizer.ggml.merges"):
-        left, right = merge.split(" ", 1)
-        ordered.setdefault(bytes(to_byte[c] for c in left + right))
+    try:
+        for merge in value("tokenizer.ggml.merges"):
+            left, right = merge.split(" ", 1)
+            ordered.setdefault(bytes(to_byte[c] for c in left + right))
+    except (KeyError, ValueError, TypeError):  # merges that are no byte pairs, or none at all: llama.cpp knows what to make of them
+        return {"pre": pre, "ranks": []}
     return {"pre": pre, "ranks": [base64.b64encode(t).decode() for t in ordered]}
 
 

@@ -28,7 +28,7 @@ from localrag.engine.llama.weights import BUILD, GPU, copy_path, kv_numbers
 from localrag.engine.settings import LEAVE, EngineOptions, EngineSettings, brief, checked, layout, sized
 from localrag.engine.trial import apart, patience
 from localrag.errors import Refused
-from localrag.models import ModelFile
+from localrag.models import ModelFile, weights_size
 
 LATER = 3600  # seconds after which a machine that was too busy to measure is tried again
 _MEASURED_WITH = ("gpu_layers", "gpu-layers", "cpu_experts", "cpu-experts", "weights")  # given by hand, the rest is measured for them
@@ -149,7 +149,7 @@ def _tune(file: ModelFile, options: EngineOptions, record: Record, values: str, 
             say(f"Not used here: {brief(name)}: {value['refused']}.")
 
     job = {"file": write_file(file), "values": options.values, "deterministic": options.deterministic}
-    found = apart("choose:tune", job, known, told, seconds=patience(file.path.stat().st_size))
+    found = apart("choose:tune", job, known, told, seconds=patience(weights_size(file.path)))
     record.keep(values, gpu_free, found)
     if found["busy"]:
         say("The machine is busy: usual settings are taken, and measured at another time.")
@@ -163,7 +163,7 @@ def _prove(file: ModelFile, settings: EngineSettings, record: Record) -> None:
     if why := record.why_not(settings):
         raise Refused(f"{file.name} with {brief(sized(settings))} does not work on this machine: {why}.", LEAVE)
     job = {"file": write_file(file), "settings": asdict(settings)}
-    apart("choose:prove", job, record.known(), record.told, seconds=patience(file.path.stat().st_size))
+    apart("choose:prove", job, record.known(), record.told, seconds=patience(weights_size(file.path)))
 
 
 def describe(s: EngineSettings) -> str:
@@ -183,7 +183,7 @@ def memory_needed(file: ModelFile, options: EngineOptions) -> tuple[float, float
     keys, window = kv_numbers(file.path)
     cells = min(settings.context, window or settings.context) * settings.slots
     path = copied if settings.weights != "own" and copied.exists() else file.path
-    return path.stat().st_size, cells * keys * kv_bytes(settings.kv), settings
+    return weights_size(path), cells * keys * kv_bytes(settings.kv), settings
 
 
 def read_record(file: ModelFile) -> Record:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,10 +76,10 @@ def _rates(model: ModelFile, db: Database | None) -> tuple[float, float, list[fl
 
 def _speeds() -> dict[str, list[float]]:
     try:
-        found: dict[str, list[float]] = json.loads((cache_dir() / "speeds.json").read_text())
-    except (OSError, ValueError):
+        found = json.loads((cache_dir() / "speeds.json").read_text())
+        return {str(model): [float(speed) for speed in speeds] for model, speeds in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):  # missing or damaged
         return {}
-    return found
 
 
 def keep_speed(model: ModelFile, figures: dict[str, Any]) -> None:
@@ -87,4 +88,5 @@ def keep_speed(model: ModelFile, figures: dict[str, Any]) -> None:
         return
     speeds = _speeds()
     speeds[model.fingerprint] = [*speeds.get(model.fingerprint, []), round(figures["rows"] / figures["seconds"], 1)][-KEPT_SPEEDS:]
-    replace_file(cache_dir() / "speeds.json", json.dumps(speeds).encode())
+    with suppress(OSError):  # a cache that cannot be written to costs the next plan its guess
+        replace_file(cache_dir() / "speeds.json", json.dumps(speeds).encode())

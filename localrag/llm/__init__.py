@@ -1,8 +1,11 @@
 """`Model.ask(prompt, grammar)`: the committed answer if there is one, else the engine's, committed before it is returned."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +22,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed, ModelError
 from localrag.llm.prompts import Message
-from localrag.models import ModelFile
+from localrag.models import ModelFile, shards
 from localrag.records import content_id
 from localrag.store.ledger import Call, find_call, save_call
 
@@ -54,22 +57,27 @@ class Model:
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
         self.failed = 0  # calls of this process that gave no answer
         self._engine: Engine | Remote | None = None
-        self._opening = asyncio.Lock()
+        self._loading: Future[Engine] | None = None
         self._asked: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # what is being asked at this moment
-        self._stamp: tuple[int, int, int] | None = None  # of the file when it was loaded
+        self._stamp: list[tuple[int, int, int]] = []  # of the model's files when they were loaded
 
     async def engine(self) -> Engine | Remote:
-        """The engine, loaded on first use. Raises ModelError."""
-        async with self._opening:
-            if self._engine is not None:
-                return self._engine
-            if self.file.url:
-                self._engine = Remote(self.file.url, self.file.name, allowed=self._options.allowed_hosts)
-                return self._engine
-            from localrag.engine.tune import open_backend  # loading llama.cpp takes half a second: only where it is needed
+        """The engine, loaded on first use. Where a caller is cancelled, the loading goes on for the next one. Raises ModelError."""
+        if self._engine is None and self.file.url:
+            self._engine = Remote(self.file.url, self.file.name, allowed=self._options.allowed_hosts)
+        if self._engine is None:
+            loading = self._loading = self._loading or _started(self._load)
+            try:
+                self._engine = await asyncio.wrap_future(loading)
+            except Exception:
+                self._loading = None if self._loading is loading else self._loading
+                raise
+        return self._engine
 
-            self._engine = await asyncio.to_thread(Engine, lambda: open_backend(self.file, self._options))
-            return self._engine
+    def _load(self) -> Engine:
+        from localrag.engine.tune import open_backend  # loading llama.cpp takes half a second: only where it is needed
+
+        return Engine(lambda: open_backend(self.file, self._options))
 
     async def ask(
         self,
@@ -140,10 +148,12 @@ class Model:
 
     def _check_file(self) -> None:
         """Refuse to go on with a file that is not the one whose fingerprint stands in the ledger. Raises ModelError."""
-        stat = self.file.path.stat()
-        stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        try:
+            stamp = [(s.st_ino, s.st_size, s.st_mtime_ns) for s in (file.stat() for file in shards(self.file.path))]
+        except OSError:  # removed
+            stamp = []
         self._stamp = self._stamp or stamp
-        if stamp != self._stamp:
+        if not stamp or stamp != self._stamp:
             raise ModelError(f"{self.file.path} was replaced while it was in use.", "Run the same command again; what is done is saved.")
 
     def _cells(self, engine: Engine, conversation: Sequence[Message], after: Reply | None) -> tuple[int, ...]:
@@ -197,15 +207,33 @@ class Model:
         return self._engine.report() if self._engine else {}
 
     def close(self) -> None:
-        """Stop the engine and free the model."""
+        """Stop the engine and free the model; one that is still being loaded is waited for."""
+        if self._loading is not None:
+            with suppress(Exception):  # whoever asked for it got the error
+                self._engine = self._loading.result()
         if self._engine is not None:
             self._engine.close()
-            self._engine = None
+        self._engine = self._loading = None
 
 
 def _reply(call: Call, conversation: tuple[Message, ...], prompt: tuple[int, ...] | None) -> Reply:
     answered = (*conversation, {"role": "assistant", "content": call.text})
     return Reply(call.text, answered, prompt, call.tokens, call.prompt_tokens, call.output_tokens, call.seconds)
+
+
+def _started(work: Callable[[], T]) -> Future[T]:
+    """What `work` will give, computed in a thread of its own; it cannot be cancelled, and belongs to no event loop."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 — those who wait get it
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="localrag-loading", daemon=True).start()
+    return future
 
 
 async def in_window(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 256) -> list[T]:

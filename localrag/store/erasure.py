@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -9,7 +10,7 @@ from sqlite_utils import Database
 from localrag.config import cache_dir
 from localrag.store import corpus, ledger
 
-CACHES = ("*.faiss*", "*.npz", "index.db.before-*")
+CACHES = ("*.faiss*", "*.npz", "index.db.before-*", "*.part")
 
 
 def forget(db: Database, paths: Sequence[str]) -> None:
@@ -50,4 +51,7 @@ def finish(db: Database, folder: Path) -> None:
     prefixes = cache_dir() / "prefixes"  # beginnings that prompts share may hold a stretch of a text
     for file in [f for pattern in CACHES for f in folder.glob(pattern)] + [f for f in prefixes.rglob("*") if f.is_file()]:
         file.unlink(missing_ok=True)
+    for kind in prefixes.glob("*"):
+        with suppress(OSError):  # another process keeps its own there
+            kind.rmdir()
     ledger.save_settings(db, erasing=False)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import load_npz, save_npz
 from sqlite_utils import Database
 
-from localrag.config import private_file
+from localrag.config import new_file, private_file
 from localrag.records import content_id
 from localrag.store import ledger
 from localrag.store.vectors import state_of
@@ -87,8 +87,7 @@ def _write(net: Network, files: dict[str, Path], folder: Path) -> None:
             old.unlink(missing_ok=True)
         for name in _MATRICES:
             save_npz(private_file(files[name]), getattr(net, name), compressed=False)
-        part = private_file(files["nodes"].with_name("network.part.npz"))
-        np.savez(part, entities=np.array(net.entities, "U20"), chunks=np.array(net.chunks, "U20"), rarity=net.rarity)
-        part.replace(files["nodes"])  # last: with it the files are whole
+        with new_file(files["nodes"]) as part, part.open("wb") as f:  # last: with it the files are whole
+            np.savez(f, entities=np.array(net.entities, "U20"), chunks=np.array(net.chunks, "U20"), rarity=net.rarity)
     except OSError:  # a folder that cannot be written to: the network in memory serves as well
         return

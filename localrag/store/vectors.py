@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from localrag.config import private_file
+from localrag.config import new_file
 from localrag.store import corpus, ledger
 
 FLAT_LIMIT = 250_000  # exact search up to here, HNSW above: 61 ms a query at 250k x 384
@@ -111,9 +111,8 @@ def _faiss_index(db: Database, folder: Path, kind: str, state: str, size: int) -
     try:
         for old in folder.glob(f"{kind}.*.faiss"):
             old.unlink(missing_ok=True)
-        part = private_file(path.with_suffix(".part"))
-        faiss.write_index(index, str(part))
-        part.replace(path)
+        with new_file(path) as part:
+            faiss.write_index(index, str(part))
     except (OSError, RuntimeError):  # a folder that cannot be written to: the index in memory serves as well
         return index
     return index

@@ -280,6 +280,27 @@ def test_an_erasure_that_was_cut_off_is_finished_by_the_next_run(tmp_path):
     assert words_in(tmp_path / ".localrag", "Zebulon", "Quarrick", "Xanthorpe") == []
 
 
+def test_an_erasure_takes_along_what_killed_processes_left(tmp_path, home):
+    """Half-written copies, FAISS files and kept beginnings may hold its words: none is left, and no empty folder of the latter."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    (docs / "secret.txt").write_text("Zebulon Quarrick met Lars Holm at Xanthorpe.")
+    index(tmp_path)
+    kept = home / "cache" / "prefixes" / "some model"
+    kept.mkdir(parents=True)
+    left = [kept / "70-a.kv", kept / "70-a.kv.localrag-99999999-abcd.part"]
+    names = ("index.db.before-1.part", "index.db.before-1.part-journal", "chunk.abc.part", "chunk.abc.faiss.localrag-99999999-abcd.part")
+    for path in [*left, *(tmp_path / ".localrag" / name for name in names)]:
+        path.write_text("Zebulon Quarrick")
+
+    done = run_localrag("rm", "docs/secret.txt", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert words_in(tmp_path / ".localrag", "Zebulon", "Quarrick", "Xanthorpe") == []
+    assert not kept.exists()
+
+
 def test_watching_follows_the_files(tmp_path):
     """`index --watch` takes up a new file by itself, lets others write between runs, and ends at an interrupt."""
     docs = tmp_path / "docs"

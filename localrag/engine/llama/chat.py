@@ -9,6 +9,7 @@ import ctypes
 import re
 import warnings
 from collections.abc import Sequence as Seq
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +22,14 @@ from llguidance import LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
-from localrag.config import cache_dir, free_memory, private_file
+from localrag.config import cache_dir, free_memory, new_file
 from localrag.engine.llama.devices import model_params
 from localrag.engine.llama.rows import Rows
-from localrag.engine.llama.weights import BUILD, GPU, last_log, load, meta, tokenize, weights_file
+from localrag.engine.llama.weights import BUILD, GPU, last_log, load_weights, meta, tokenize
 from localrag.engine.scheduler import MARGIN
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError, NoRoom
-from localrag.models import ModelFile
+from localrag.models import ModelFile, weights_size
 
 PIECE = 512  # tokens of a prompt computed in one call (n_ubatch)
 KV_TYPES = {"f32": (0, 4.0), "f16": (1, 2.0), "q8_0": (8, 34 / 32), "bf16": (30, 2.0)}  # ggml_type, bytes a value
@@ -52,11 +53,19 @@ class Llama:
 
     def __init__(self, file: ModelFile, settings: EngineSettings) -> None:
         """Load `file`. Raises ModelError, also where the memory does not suffice."""
-        self.path = weights_file(file, settings.weights, settings.threads)
         params, self._kept = model_params(settings)
-        self._model = load(self.path, params)
-        self.size = self.path.stat().st_size
+        self._ctx: Any = None
+        self._borrowed = False
+        self.path, self._model = load_weights(file, settings.weights, settings.threads, params)
+        self.size = weights_size(self.path)
         self.on_gpu = GPU and settings.gpu_layers != 0
+        try:
+            self._prepare(file, settings)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, file: ModelFile, settings: EngineSettings) -> None:
         self._check_chat_model(file)
         self._vocab = llama_cpp.llama_model_get_vocab(self._model)
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
@@ -65,16 +74,12 @@ class Llama:
         self.chat = self._chat_format()
         self._fingerprint = file.fingerprint
         self._rows = Rows(PIECE)
-        self._ctx: Any = None
-        self._borrowed = False
         self._copied: set[int] = set()  # streams whose copy llama.cpp carries out only with the next step
         self.open(settings)
 
     def open(self, settings: EngineSettings) -> None:
         """Make the KV as `settings` say, in place of the one there is. Raises ModelError where memory does not suffice."""
-        if self._ctx:
-            llama_cpp.llama_free(self._ctx)
-            self._ctx = None
+        self._close_context()
         if settings.unified and llama_cpp.llama_model_n_swa(self._model) > 0:
             # There llama.cpp takes cells outside a sequence's window for others, so what a slot is believed to hold may be gone.
             raise ModelError(f"{self.path.name} has sliding windows, which need a KV for each sequence.", "Use --engine unified=no.")
@@ -87,7 +92,11 @@ class Llama:
         self._check_memory(total * self.kv_bytes_per_token(settings.kv))
         self._ctx = self._open_context()
         self._memory = llama_cpp.llama_get_memory(self._ctx)
-        self.can_truncate = self._probe_truncate()
+        try:
+            self.can_truncate = self._probe_truncate()
+        except BaseException:
+            self._close_context()
+            raise
         layout = f"{settings.kv}-{'u' if settings.unified else 's'}{'f' if settings.flash_attention else ''}".replace("/", "_")
         kind = f"{self._fingerprint}-{settings.weights}-{BUILD}-{self._cells}-{layout}"
         self.prefix_folder: Path | None = cache_dir() / "prefixes" / kind
@@ -229,13 +238,11 @@ class Llama:
     def save(self, sequence: int, path: Path, cells: Seq[int]) -> bool:
         """Write a sequence's KV, which holds just `cells`, to a file; whether that worked."""
         self._settle_copies(sequence, len(cells))
-        part = private_file(path.with_name(f"{path.name}.{id(cells):x}.part"))
         tokens = (llama_cpp.llama_token * len(cells))(*cells)
-        if not llama_cpp.llama_state_seq_save_file(self._ctx, str(part).encode(), sequence, tokens, len(cells)):
-            part.unlink(missing_ok=True)
-            return False
-        part.replace(path)
-        return True
+        with suppress(OSError), new_file(path) as part:
+            if not llama_cpp.llama_state_seq_save_file(self._ctx, str(part).encode(), sequence, tokens, len(cells)):
+                raise OSError
+        return path.exists()
 
     def _settle_copies(self, sequence: int, length: int) -> None:
         """Have pending copies carried out, by a row that is taken back: a state saved before them would be the old one."""
@@ -261,11 +268,15 @@ class Llama:
 
     def close(self) -> None:
         """Free the context and the model."""
-        if self._ctx:
-            llama_cpp.llama_free(self._ctx)
+        self._close_context()
         if self._model and not self._borrowed:
             llama_cpp.llama_model_free(self._model)
-        self._ctx = self._model = None
+        self._model = None
+
+    def _close_context(self) -> None:
+        if self._ctx:
+            llama_cpp.llama_free(self._ctx)
+        self._ctx = self._memory = None  # without a memory llama.cpp cuts nothing
 
 
 def kv_bytes(kv: str) -> float:

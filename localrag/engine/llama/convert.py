@@ -1,22 +1,22 @@
 """BERT models of sentence-transformers as GGUF files: llama.cpp has one ready in a fifth of a second, torch takes eight."""
 
 import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localrag.config import cache_dir, private_file, private_folder
+from localrag.config import cache_dir, new_file, private_folder
 from localrag.engine.llama.pooled import LONGEST
+from localrag.header import is_whole
 from localrag.models import ModelFile
 
 _MADE_OF = {"Transformer", "Pooling", "Normalize"}
 
 
 def as_gguf(file: ModelFile) -> ModelFile | None:
-    """The same model as a GGUF file of 16-bit floats in the user cache, made if it is missing; None where it cannot be one.
+    """The same model as a GGUF file of 16-bit floats in the user cache, made if it is missing or damaged; None where it cannot be one.
 
     It can if it is a BERT with mean or first-token pooling, as most small embedding models are. Cosine to the vectors of
     sentence-transformers over 0.9998 (measured with all-MiniLM-L6-v2 and 16-bit floats on both sides).
@@ -24,16 +24,13 @@ def as_gguf(file: ModelFile) -> ModelFile | None:
     from safetensors import SafetensorError
 
     try:
-        target = private_folder(cache_dir() / "embedders") / f"{file.fingerprint}.gguf"
-        if not target.exists():
+        target = cache_dir() / "embedders" / f"{file.fingerprint}.gguf"
+        if not is_whole(target):
             if not _is_bert(file.path):
                 return None
-            part = private_file(target.with_name(f"{target.name}.{os.getpid()}.part"))
-            try:
+            private_folder(target.parent)
+            with new_file(target) as part:
                 _write(file.path, part)
-                part.replace(target)
-            finally:
-                part.unlink(missing_ok=True)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError):  # no place to write to, or not laid out as expected: torch loads it
         return None
     return replace(file, path=target)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from localrag.config import free_cores
 from localrag.engine.llama.devices import model_params
 from localrag.engine.llama.rows import Rows
-from localrag.engine.llama.weights import file_type, last_log, load, meta
+from localrag.engine.llama.weights import last_log, load, meta
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError
-from localrag.models import ModelFile
+from localrag.models import ModelFile, whole_header
 
 AT_ONCE = 64  # texts of one call
 FASTEST = 512  # tokens of one call, on 2 cores: 256 take a tenth longer, 2048 nearly twice as long
@@ -27,13 +27,20 @@ class Pooled:
         """Load it, as one that gives a text's score instead of its vector where `scores` is set. Raises ModelError."""
         self._file = file
         params, self._kept = model_params(settings)
-        file_type(file.path)  # says so if it is no GGUF
+        whole_header(file.path)
         self.model = load(file.path, params)
+        try:
+            self._prepare(scores)
+        except BaseException:
+            llama_cpp.llama_model_free(self.model)
+            raise
+
+    def _prepare(self, scores: bool) -> None:
         pooling = meta(self.model, f"{meta(self.model, 'general.architecture')}.pooling_type")
         ranks = pooling == str(llama_cpp.LLAMA_POOLING_TYPE_RANK)
         if not pooling or ranks != scores:
             kind, option = ("reranker", "--reranker") if scores else ("embedding model", "--embedder")
-            raise ModelError(f"{file.path.name} is no {kind}.", f"Give one with {option}, or leave it out.")
+            raise ModelError(f"{self._file.path.name} is no {kind}.", f"Give one with {option}, or leave it out.")
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)
         self.tokens = int(llama_cpp.llama_vocab_n_tokens(self.vocab)) or 1000  # of a file without a vocabulary nobody knows
         self.width = int((llama_cpp.llama_model_n_cls_out if scores else llama_cpp.llama_model_n_embd)(self.model))

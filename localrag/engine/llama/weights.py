@@ -1,20 +1,21 @@
 """GGUF files: loading weights, what the metadata says, vocabularies, faster copies of slow quantisations; llama.cpp's own log."""
 
 import ctypes
-import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
-from localrag.config import cache_dir, private_file, private_folder
+from localrag.config import cache_dir, new_file, private_folder
 from localrag.engine.fit import Shape
 from localrag.errors import ModelError
-from localrag.models import ModelFile
+from localrag.header import is_whole
+from localrag.models import ModelFile, shards, whole_header
 
 SLOW_TYPES = {3: "Q4_1", 8: "Q5_0", 9: "Q5_1"}  # llama_ftype without repacked CPU kernels
 PLAIN_TYPES = {0: "F32", 1: "F16", 32: "BF16"}
@@ -53,25 +54,48 @@ def useful_copies(file: ModelFile) -> tuple[str, ...]:
 
 
 def weights_file(file: ModelFile, weights: str, threads: int) -> Path:
-    """The file to load: `file` itself ("own"), or the copy of that type in the cache, made if it is missing. Raises ModelError."""
+    """The file to load: `file` itself ("own"), or the copy of that type in the cache, made if it is missing or damaged.
+
+    Raises ModelError.
+    """
     if weights == "own":
-        file_type(file.path)
+        whole_header(file.path)
         return file.path
     target = copy_path(file, weights)
-    if target.exists():
-        return target
-    private_folder(target.parent)
-    part = private_file(target.with_suffix(f".{os.getpid()}.part"))
+    if not is_whole(target):
+        try:
+            private_folder(target.parent)
+            with new_file(target) as part:
+                _quantise(file.path, part, weights, threads)
+        except OSError as error:
+            raise ModelError(
+                f"The {weights} copy of {file.path.name} cannot be written to {target.parent}: {error.strerror or error}.",
+                "Make room there, or do without: --engine weights=own",
+            ) from error
+    return target
+
+
+def load_weights(file: ModelFile, weights: str, threads: int, params: Any) -> tuple[Path, Any]:
+    """The file that was loaded, see `weights_file`, and its model; a copy that llama.cpp refuses is made anew once. Raises ModelError."""
+    path = weights_file(file, weights, threads)
+    try:
+        return path, load(path, params)
+    except ModelError:
+        if weights == "own":
+            raise
+    with suppress(OSError):
+        path.unlink()
+    return weights_file(file, weights, threads), load(path, params)
+
+
+def _quantise(source: Path, target: Path, weights: str, threads: int) -> None:
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype, params.allow_requantize, params.nthread = COPY_TYPES[weights], True, threads
-    if llama_cpp.llama_model_quantize(str(file.path).encode(), str(part).encode(), ctypes.byref(params)) != 0:
-        part.unlink(missing_ok=True)
-        raise ModelError(
-            f"The {weights} copy of {file.path.name} cannot be written to {target.parent}: {last_log()}",
-            "Make room there, or do without: --engine weights=own",
-        )
-    part.replace(target)
-    return target
+    _log_lines.clear()
+    if llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(params)) != 0:
+        raise OSError(last_log())
+    if not is_whole(target):  # llama.cpp does not notice every write that failed
+        raise OSError("the disk may be full")
 
 
 def copy_path(file: ModelFile, weights: str) -> Path:
@@ -80,16 +104,9 @@ def copy_path(file: ModelFile, weights: str) -> Path:
 
 
 def file_type(path: Path) -> int:
-    """llama.cpp's file type number of a GGUF; checks first that it is one. Raises ModelError."""
-    with path.open("rb") as f:
-        if f.read(4) != b"GGUF":
-            raise ModelError(f"{path} is not a GGUF file.", "Give a .gguf chat model with --model.")
-    params = llama_cpp.llama_model_default_params()
-    params.vocab_only = True
-    model = load(path, params)
-    kind = meta(model, "general.file_type")
-    llama_cpp.llama_model_free(model)
-    return int(kind) if kind.isdigit() else -1
+    """llama.cpp's file type number of a GGUF model, -1 where it does not say; its files are checked to be whole. Raises ModelError."""
+    kind = whole_header(path).values.get("general.file_type")
+    return kind if isinstance(kind, int) else -1
 
 
 def meta(model: Any, key: str) -> str:
@@ -107,7 +124,7 @@ def cpu_features() -> frozenset[str]:
 
 def kv_numbers(path: Path) -> tuple[int, int]:
     """How many keys, and as many values, a token takes in a model's KV, and its longest window, by its metadata. Raises ModelError."""
-    file_type(path)  # says so if it is no GGUF
+    whole_header(path)
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
     model = load(path, params)
@@ -132,7 +149,7 @@ def shape_of(path: Path, kv_bytes: float) -> Shape:
     keys, window = kv_numbers(path)
     layers: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
     rest = parameters = 0
-    for tensor in GGUFReader(path).tensors:
+    for tensor in (t for file in shards(path) for t in GGUFReader(file).tensors):
         parameters += int(tensor.n_elements)
         if found := re.match(r"blk\.(\d+)\.", tensor.name):
             layers[int(found[1])].append((tensor.name, int(tensor.n_bytes)))
@@ -145,6 +162,7 @@ def shape_of(path: Path, kv_bytes: float) -> Shape:
 
 def load(path: Path, params: Any) -> Any:
     """The model of a GGUF file. Raises ModelError."""
+    _log_lines.clear()
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
     if not model:
         raise ModelError(f"{path} cannot be loaded, it may be damaged: {last_log()}", "Copy the file again, or give another with --model.")
@@ -152,10 +170,10 @@ def load(path: Path, params: Any) -> Any:
 
 
 def last_log() -> str:
-    """The last thing llama.cpp complained about."""
+    """The last thing llama.cpp complained about, in a line; it sees tokens and files, not texts, and a line is cut at 300 characters."""
     for word in ("error", "failed"):  # the reason is an error; that something failed is only its consequence
-        if lines := [line.strip() for line in _log_lines if word in line.lower()]:
-            return lines[-1]
+        if lines := [" ".join(line.split()) for line in _log_lines if word in line.lower()]:
+            return lines[-1][:300]
     return "no reason given"
 
 

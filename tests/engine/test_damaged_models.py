@@ -1,0 +1,151 @@
+"""Model files that were cut off or spoilt: said of the file, in words, by every command, before llama.cpp sees it."""
+
+import struct
+import subprocess
+import sys
+
+import gguf
+import pytest
+
+from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.pooled import Pooled
+from localrag.engine.llama.weights import file_type, kv_numbers
+from localrag.engine.settings import EngineSettings
+from localrag.engine.tokens import Tokenizer
+from localrag.errors import ModelError
+from localrag.header import BLOCKS, is_whole, read_header
+from localrag.models import ModelFile
+from tests.conftest import run_localrag
+
+CUTS = {
+    "magic": (2, "is not a GGUF file"),
+    "counts": (20, "ends within its beginning"),
+    "metadata": (60, "ends within its metadata"),
+    "vocabulary": (400_000, "ends within its vocabulary"),
+    "tensors": (-1, "ends within its list of tensors"),
+    "weights": (-2, "ends within its weights"),
+    "last byte": (-3, "ends within its weights"),
+}
+
+
+@pytest.fixture(scope="module")
+def cut(chat_file, tmp_path_factory):
+    """A function that gives the embedded model cut off at a place."""
+    whole, folder = chat_file.path.read_bytes(), tmp_path_factory.mktemp("cut")
+    tensors = whole.index(b"blk.7.ffn_up.weight")
+    at = {-1: tensors, -2: len(whole) // 2, -3: len(whole) - 1}
+
+    def made(where):
+        path = folder / f"{where.replace(' ', '-')}.gguf"
+        if not path.exists():
+            path.write_bytes(whole[: at.get(CUTS[where][0], CUTS[where][0])])
+        return path
+
+    return made
+
+
+def test_the_sizes_of_types_are_ggmls():
+    """What a block of a tensor's type takes is what the gguf package says, for all types it knows."""
+    assert {int(kind): size for kind, size in gguf.GGML_QUANT_SIZES.items()} == BLOCKS
+
+
+def test_a_whole_file_is_read(chat_file):
+    """Its metadata are those the gguf package reads, and it has just the bytes its header announces."""
+    header, fields = read_header(chat_file.path), gguf.GGUFReader(chat_file.path).fields
+
+    assert header.size == chat_file.path.stat().st_size
+    assert header.values["general.architecture"] == "llama"
+    for key, value in header.values.items():
+        assert value is None or value == fields[key].contents(), key
+
+
+@pytest.mark.parametrize("where", CUTS)
+def test_a_file_that_was_cut_off_is_named_with_the_place(cut, where):
+    """Whatever reads a model says which file is incomplete and where it ends: fingerprint, vocabulary, weights, type, memory."""
+    path = cut(where)
+    file = ModelFile("x", "chat", path)
+    ways = [
+        lambda: file.fingerprint,
+        lambda: Tokenizer(file),
+        lambda: Llama(file, EngineSettings()),
+        lambda: Pooled(file),
+        lambda: file_type(path),
+        lambda: kv_numbers(path),
+    ]
+
+    assert not is_whole(path)
+    for way in ways:
+        with pytest.raises(ModelError, match=CUTS[where][1]) as error:
+            way()
+        assert path.name in str(error.value)
+
+
+@pytest.mark.parametrize("where", CUTS)
+def test_llama_cpp_refuses_what_was_cut_off_and_does_not_end_the_process(cut, where):
+    """Should such a file change after it was looked at, loading it fails, and the process goes on."""
+    code = (
+        "import sys; from pathlib import Path; import llama_cpp; from localrag.engine.llama.weights import load\n"
+        "from localrag.errors import ModelError\n"
+        "for vocab in (False, True):\n"
+        "    params = llama_cpp.llama_model_default_params(); params.vocab_only = vocab\n"
+        "    try: load(Path(sys.argv[1]), params)\n"
+        "    except ModelError as error: print('refused')\n"
+        "    else: print('loaded')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(cut(where))], check=False, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0] == "refused"
+
+
+@pytest.mark.parametrize("command", [("index", "a.txt"), ("doctor", "--no-speed"), ("bench", "-o", "jsonl")], ids=lambda c: c[0])
+def test_every_command_says_it(tmp_path, cut, command):
+    """On the command line: the file, where it ends, what to do; exit code as ever, no word of something unexpected."""
+    (tmp_path / "a.txt").write_text("Lars Holm is the mate.")
+    done = run_localrag(*command, "--model", str(cut("vocabulary")), cwd=tmp_path)
+
+    assert done.returncode == {"index": 4, "doctor": 1, "bench": 4}[command[0]], done.stdout + done.stderr
+    assert "vocabulary.gguf cannot be loaded: the file is incomplete" in done.stdout + done.stderr
+    assert "unexpected" not in done.stdout + done.stderr
+    assert not (tmp_path / ".localrag" / "index.db").exists()
+
+
+def test_a_question_says_it(plain_town, tmp_path, cut):
+    """`ask` with such a model ends in the same words."""
+    done = run_localrag("ask", "Who is the mate?", "--mode", "local", "--model", str(cut("weights")), cwd=plain_town)
+
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "weights.gguf cannot be loaded: the file is incomplete" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        struct.pack("<I", 1),
+        struct.pack("<I", 3 << 24) + bytes(16),
+        struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"t" + struct.pack("<I", 1 << 30),
+        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<I", 99),
+        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 9, 1 << 60),
+        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, 1 << 60),
+        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 63) + b"k",
+        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 17) + b"general.alignment" + struct.pack("<II", 4, 0),
+        b"\xff" * 100,
+    ],
+    ids=["version 1", "big-endian", "dimensions", "kind", "nested", "endless texts", "endless key", "alignment", "noise"],
+)
+def test_a_spoilt_header_is_refused_at_once(tmp_path, spoilt):
+    """Numbers that cannot be end the reading; nothing huge is tried."""
+    path = tmp_path / "spoilt.gguf"
+    path.write_bytes(b"GGUF" + spoilt)
+
+    with pytest.raises(ModelError, match=r"spoilt\.gguf cannot be loaded: (its|the file)"):
+        read_header(path)
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path):
+    """A folder by that name, or a missing file: the reason in words."""
+    (tmp_path / "folder.gguf").mkdir()
+
+    for name in ("folder.gguf", "missing.gguf"):
+        with pytest.raises(ModelError, match=rf"{name} cannot be read"):
+            read_header(tmp_path / name)

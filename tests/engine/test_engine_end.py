@@ -1,0 +1,249 @@
+"""How an engine ends, and what a disk may do to the files it keeps: no request waits for ever, none fails for a file's sake."""
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+from localrag.engine import prefixes
+from localrag.engine.engine import Engine
+from localrag.engine.request import Request
+from localrag.errors import EngineFailed, ModelError
+from tests.fakes import FakeLlama
+
+PREFIX = [1 + n % 5 for n in range(100)]
+
+
+def request(tokens, max_tokens=12):
+    return Request(tuple(tokens), max_tokens, task="t")
+
+
+def shared(n):
+    """A prompt that begins like those of its task."""
+    return request([*PREFIX, n + 10, n + 20])
+
+
+def texts(backend, count=6):
+    """The answers to some prompts of a task, one after the other."""
+    engine = Engine(lambda: backend, piece=16)
+
+    async def run():
+        return [(await engine.generate(shared(n))).text for n in range(count)]
+
+    try:
+        return asyncio.run(run())
+    finally:
+        engine.close()
+        assert engine.leaks() == []
+
+
+class Lost(FakeLlama):
+    """A backend whose KV cannot be made anew, and that takes its time to free its memory; without a KV, nothing may be asked of it."""
+
+    gone = False
+
+    def reset(self):
+        if self.steps:
+            self.gone = True
+            raise ModelError("There is no memory for a KV.", "Take less: --engine slots=1")
+        super().reset()
+
+    def truncate(self, sequence, length):
+        assert not self.gone, "the context was freed"
+        super().truncate(sequence, length)
+
+    def close(self):
+        time.sleep(0.3)
+        super().close()
+
+
+def test_requests_that_arrive_while_a_lost_engine_closes_fail_at_once():
+    """Callers whose request failed send the next one while memory is freed: each gets the reason and what to do, and none hangs."""
+    backend = Lost(slots=3, fail_on=9)
+    engine = Engine(lambda: backend, piece=16)
+
+    async def caller(first):
+        said = []
+        for tokens in (first, [1, 2], [3, 4], [5, 5]):
+            with pytest.raises(EngineFailed) as error:
+                await engine.generate(request(tokens))
+            said.append(error.value)
+        return said
+
+    async def run():
+        return await asyncio.wait_for(asyncio.gather(caller([9, 9]), caller([1, 2, 3]), caller([2, 2])), 5)
+
+    first, *others = asyncio.run(run())
+    engine.close()
+
+    assert backend.closed
+    assert str(first[0]) == "the fake was told to fail"
+    assert all("There is no memory for a KV" in str(e) and e.hint == "Take less: --engine slots=1" for e in [*first[1:], *others[0]])
+    assert engine.leaks() == []
+
+
+def test_a_thread_that_ends_by_accident_leaves_nobody_waiting(monkeypatch):
+    """Whatever goes wrong outside of a step, those who wait and those who come later get an error."""
+    engine = Engine(FakeLlama, piece=16)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setattr(engine.scheduler, "add", None)
+
+    async def run():
+        for _ in range(2):
+            with pytest.raises(EngineFailed):
+                await asyncio.wait_for(engine.generate(request([1, 2])), 5)
+
+    asyncio.run(run())
+    engine._thread.join(5)
+    assert engine.backend.closed
+
+
+def test_a_prompt_that_cannot_be_started_fails_alone(monkeypatch):
+    """An error while a request is taken in is its own; the next one runs."""
+    engine = Engine(FakeLlama, piece=16)
+    learn, calls = engine.prefixes.learn, []
+
+    def failing(task, cells):
+        calls.append(task)
+        if len(calls) == 1:
+            raise ValueError
+        return learn(task, cells)
+
+    monkeypatch.setattr(engine.prefixes, "learn", failing)
+
+    async def run():
+        with pytest.raises(EngineFailed, match="ValueError"):
+            await asyncio.wait_for(engine.generate(request([1, 2])), 5)
+        return await asyncio.wait_for(engine.generate(request([1, 2])), 5)
+
+    assert asyncio.run(run()).output_tokens
+    engine.close()
+
+
+def test_an_engine_that_cannot_be_set_up_frees_its_model():
+    """Where something fails after the model was opened, it is closed again."""
+    backend = FakeLlama()
+    backend.settings = None
+    with pytest.raises(AttributeError):
+        Engine(lambda: backend, piece=16)
+    deadline = time.monotonic() + 5
+    while not backend.closed and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    assert backend.closed
+
+
+def test_a_kv_in_an_unknown_state_is_made_anew(tmp_path):
+    """A failed step while a kept beginning is read fails what runs, and what comes after is computed on an empty KV."""
+    expected = texts(FakeLlama(slots=1, prefix_folder=tmp_path / "kind"))
+    backend = FakeLlama(slots=1, prefix_folder=tmp_path / "kind")
+    load, engine = backend.load, Engine(lambda: backend, piece=16)
+
+    def failing(*args):
+        backend.load = load
+        raise EngineFailed("the fake failed while it read")
+
+    backend.load = failing
+
+    async def run():
+        with pytest.raises(EngineFailed, match="while it read"):
+            await engine.generate(shared(0))
+        return [(await engine.generate(shared(n))).text for n in range(6)]
+
+    assert asyncio.run(run()) == expected
+    assert backend.resets == 1
+    engine.close()
+
+
+class FullDisk(FakeLlama):
+    """A backend that finds no room to save to."""
+
+    saves = 0
+
+    def save(self, sequence, path, cells):
+        self.saves += 1
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_costs_the_file_and_is_not_tried_again(tmp_path):
+    """Every answer is there; after one failure no more files are written."""
+    backend = FullDisk(slots=1, prefix_folder=tmp_path / "kind")
+
+    assert texts(backend) == texts(FakeLlama(slots=1))
+    assert backend.saves == 1
+
+
+def test_a_place_that_takes_no_files_costs_nothing(tmp_path):
+    """A file where the folder should be: answers as without files."""
+    (tmp_path / "prefixes").write_text("in the way")
+
+    assert texts(FakeLlama(slots=1, prefix_folder=tmp_path / "prefixes" / "kind")) == texts(FakeLlama(slots=1))
+
+
+def test_a_folder_that_goes_away_costs_nothing(tmp_path):
+    """Another process removes all kept files while they are in use: they are missed by nobody."""
+    folder = tmp_path / "kind"
+    engine = Engine(lambda: FakeLlama(slots=1, prefix_folder=folder), piece=16)
+
+    async def run():
+        found = []
+        for n in range(6):
+            found.append((await engine.generate(shared(n))).text)
+            for file in folder.iterdir() if n == 3 else ():
+                file.unlink()
+        return found
+
+    assert asyncio.run(run()) == texts(FakeLlama(slots=1))
+    engine.close()
+
+
+def kept(folder, ages):
+    """Files of kept beginnings, of 100 bytes each, as (name, hours since they were used)."""
+    folder.mkdir(parents=True)
+    now = time.time()
+    for name, hours in ages:
+        (folder / name).write_bytes(bytes(100))
+        os.utime(folder / name, (now - 3600 * hours,) * 2)
+
+
+def names(place):
+    return sorted(str(p.relative_to(place)) for p in place.rglob("*"))
+
+
+def test_the_files_of_all_models_share_one_bound(tmp_path, monkeypatch):
+    """Those of any model that were not used for the longest time make room, and folders they leave empty go."""
+    monkeypatch.setattr(prefixes, "MOST_BYTES", 350)
+    kept(tmp_path / "old model", [("70-a.kv", 9), ("80-b.kv", 8)])
+    kept(tmp_path / "other model", [("70-a.kv", 7), ("80-b.kv", 1)])
+    books = prefixes.Prefixes(tmp_path / "mine")
+
+    books.keep(PREFIX, lambda path: path.write_bytes(bytes(100)) > 0)
+
+    assert [n for n in names(tmp_path) if "mine" not in n] == ["other model", "other model/70-a.kv", "other model/80-b.kv"]
+    assert books.find([*PREFIX, 1])[0] == len(PREFIX)
+
+
+def test_what_is_used_stays(tmp_path, monkeypatch):
+    """A file that is read again and again is newer than one that was made later."""
+    monkeypatch.setattr(prefixes, "MOST_BYTES", 250)
+    kept(tmp_path / "kind", [("70-often.kv", 9), ("80-once.kv", 1)])
+    books = prefixes.Prefixes(tmp_path / "kind")
+
+    books.used(tmp_path / "kind" / "70-often.kv")
+    books.keep(PREFIX, lambda path: path.write_bytes(bytes(100)) > 0)
+
+    assert "kind/70-often.kv" in names(tmp_path)
+    assert "kind/80-once.kv" not in names(tmp_path)
+
+
+def test_an_engine_marks_what_it_reads(tmp_path):
+    """The file of a shared beginning is touched when its KV is taken from it."""
+    texts(FakeLlama(slots=1, prefix_folder=tmp_path / "kind"))
+    (file,) = (tmp_path / "kind").iterdir()
+    os.utime(file, (1, 1))
+
+    texts(FakeLlama(slots=1, prefix_folder=tmp_path / "kind"))
+
+    assert file.stat().st_mtime > 1

@@ -1,0 +1,157 @@
+"""Loading a model: what goes wrong or is interrupted on the way leaves nothing behind."""
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.pooled import Pooled
+from localrag.engine.settings import EngineOptions, EngineSettings
+from localrag.errors import ModelError
+from localrag.llm import Model
+from localrag.models import ModelFile
+from localrag.store.schema import open_index
+from tests.fakes import FakeLlama
+
+SETTINGS = EngineSettings(slots=2, context=256)
+
+
+def mapped(path):
+    """Whether the file is in this process's memory, as the weights of every loaded model are."""
+    return str(path) in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not say what a process has in memory")
+@pytest.mark.parametrize(
+    "fails",
+    ["_check_chat_model", "_chat_format", "_check_memory", "_open_context", "_probe_truncate"],
+)
+def test_a_model_that_cannot_be_used_is_freed(tiny, monkeypatch, fails):
+    """Whichever step after the loading fails, the weights leave the memory; a sibling that fails leaves its model usable."""
+    file = tiny("llama")
+
+    def failing(*_):
+        raise ModelError("not this one")
+
+    model = Llama(file, SETTINGS)
+    assert mapped(file.path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Llama, fails, failing)
+        if fails not in ("_check_chat_model", "_chat_format"):
+            with pytest.raises(ModelError, match="not this one"):
+                model.sibling(SETTINGS)
+        model.decode([(5, 0, 0, True)])
+        model.close()
+        assert not mapped(file.path)
+        with pytest.raises(ModelError, match="not this one"):
+            Llama(file, SETTINGS)
+    assert not mapped(file.path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not say what a process has in memory")
+def test_a_model_that_is_none_of_its_kind_is_freed(tiny):
+    """A chat model given as an embedder, and settings that a model cannot have."""
+    with pytest.raises(ModelError, match="no embedding model"):
+        Pooled(tiny("llama"))
+    with pytest.raises(ModelError, match="sliding windows"):
+        Llama(tiny("gemma2"), replace(SETTINGS, unified=True))
+
+    assert not mapped(tiny("llama").path)
+    assert not mapped(tiny("gemma2").path)
+
+
+def test_what_was_freed_can_be_cut_without_harm(tiny, monkeypatch):
+    """After the KV could not be made anew, cutting a sequence does nothing; it does not touch the memory that was freed."""
+
+    def failing(*_):
+        raise ModelError("not now")
+
+    model = Llama(tiny("llama"), SETTINGS)
+    with monkeypatch.context() as patch, pytest.raises(ModelError, match="not now"):
+        patch.setattr(Llama, "_check_memory", failing)
+        model.reset()
+
+    assert model._memory is None
+    model.truncate(0, 0)
+    model.truncate(1, 5)
+    model.reset()
+    assert model.decode([(5, 0, 0, True)]).shape == (1, model.n_vocab)
+    model.close()
+
+
+class Loads:
+    """Stands in for opening a backend: waits until it is let go, and remembers what it gave."""
+
+    def __init__(self, error=None):
+        self.go, self.made, self.error = threading.Event(), [], error
+
+    def __call__(self, *_):
+        assert self.go.wait(10)
+        if self.error:
+            error, self.error = self.error, None
+            raise error
+        self.made.append(FakeLlama())
+        return self.made[-1]
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    made = Loads()
+    monkeypatch.setattr("localrag.engine.tune.open_backend", made)
+    return made
+
+
+@pytest.fixture
+def model(tmp_path):
+    return Model(open_index(tmp_path / "index", create=True), ModelFile("m", "chat", tmp_path / "m.gguf"), EngineOptions())
+
+
+async def cancelled(model):
+    """A call that is cancelled while the model is being loaded."""
+    task = asyncio.create_task(model.engine())
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_load_whose_caller_is_gone_serves_the_next_one(model, loads):
+    """Cancelled while loading, and asked again from the same loop and from another: one engine is opened, and closed at the end."""
+
+    async def run():
+        await cancelled(model)
+        loads.go.set()
+        return await asyncio.gather(model.engine(), model.engine())
+
+    first, second = asyncio.run(run())
+    third = asyncio.run(model.engine())
+    model.close()
+
+    assert first is second is third
+    assert [b.closed for b in loads.made] == [True]
+
+
+def test_a_load_whose_caller_is_gone_ends_with_the_model(model, loads):
+    """Closed while it is still being loaded, the model is waited for and freed."""
+    asyncio.run(cancelled(model))
+    threading.Timer(0.2, loads.go.set).start()
+    model.close()
+
+    assert [b.closed for b in loads.made] == [True]
+
+
+def test_a_load_that_failed_is_tried_again(model, loads):
+    """All who wait get the error; the next call loads anew, also from another event loop."""
+    loads.error = ModelError("no memory")
+    loads.go.set()
+
+    async def run():
+        return await asyncio.gather(*(model.engine() for _ in range(3)), return_exceptions=True)
+
+    assert [str(e) for e in asyncio.run(run())] == ["no memory"] * 3
+    assert asyncio.run(model.engine()).backend is loads.made[0]
+    model.close()
+    assert [b.closed for b in loads.made] == [True]
