@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from localrag.config import cache_dir, free_cores, free_memory, private_folder, replace_file
-from localrag.engine.llama.chat import Llama, kv_bytes
-from localrag.engine.llama.weights import BUILD, GPU, copy_path, kv_numbers, useful_copies
+from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.kv import kv_shape
+from localrag.engine.llama.weights import BUILD, GPU, copy_path, useful_copies
 from localrag.engine.settings import EngineOptions, EngineSettings, checked
 from localrag.errors import EngineFailed, ModelError
 from localrag.models import ModelFile
@@ -92,10 +93,10 @@ def memory_needed(file: ModelFile, options: EngineOptions) -> tuple[float, float
     """Bytes of a model's weights, bytes of its KV, and the settings that makes so; nothing is loaded or measured. Raises ModelError."""
     settings = checked((_load(_record(file)) or EngineSettings()).with_values(options.values))
     copied = copy_path(file, settings.weights)
-    keys, window = kv_numbers(file.path)
-    cells = min(settings.context, window or settings.context) * settings.slots
+    shape = kv_shape(file.path)
+    cells = min(settings.context, shape.window or settings.context) * settings.slots
     path = copied if settings.weights != "own" and copied.exists() else file.path
-    return path.stat().st_size, cells * keys * kv_bytes(settings.kv), settings
+    return path.stat().st_size, cells * shape.bytes_per_token(settings.kv), settings
 
 
 def describe(s: EngineSettings) -> str:

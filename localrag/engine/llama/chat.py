@@ -19,6 +19,7 @@ from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
 from localrag.config import cache_dir, free_memory, private_file
+from localrag.engine.llama.kv import KV_TYPES, kv_shape, kv_types
 from localrag.engine.llama.rows import Rows
 from localrag.engine.llama.template import open_format
 from localrag.engine.llama.vocabulary import Vocabulary
@@ -29,7 +30,6 @@ from localrag.errors import EngineFailed, ModelError, NoRoom
 from localrag.models import ModelFile
 
 PIECE = 512  # tokens of a prompt computed in one call (n_ubatch)
-KV_TYPES = {"f32": (0, 4.0), "f16": (1, 2.0), "q8_0": (8, 34 / 32), "bf16": (30, 2.0)}  # ggml_type, bytes a value
 
 
 class Llama:
@@ -42,6 +42,7 @@ class Llama:
         params.n_gpu_layers = settings.gpu_layers if GPU else 0
         self._model = load(self.path, params)
         self._check_chat_model(file)
+        self._kv = kv_shape(file.path)
         self._vocab = llama_cpp.llama_model_get_vocab(self._model)
         self._vocabulary = Vocabulary(self._vocab)
         self.n_vocab = self._vocabulary.size
@@ -94,10 +95,7 @@ class Llama:
 
     def kv_bytes_per_token(self, kv: str) -> float:
         """Bytes one token takes in a KV of that type."""
-        model = self._model
-        heads = int(llama_cpp.llama_model_n_head_kv(model))
-        width = int(llama_cpp.llama_model_n_embd(model)) // max(1, int(llama_cpp.llama_model_n_head(model)))
-        return max(1.0, int(llama_cpp.llama_model_n_layer(model)) * heads * width * kv_bytes(kv))
+        return self._kv.bytes_per_token(kv)
 
     def _check_memory(self, needed: float) -> None:
         free = free_memory()
@@ -118,7 +116,7 @@ class Llama:
         params.n_threads = params.n_threads_batch = s.threads
         params.kv_unified = s.unified
         params.flash_attn_type = int(s.flash_attention)
-        params.type_k, params.type_v = (KV_TYPES[kind][0] for kind in _kv_types(s.kv))
+        params.type_k, params.type_v = (KV_TYPES[kind][0] for kind in kv_types(s.kv))
         params.swa_full = True  # a sliding window would make shared beginnings unusable
         params.no_perf = True
         ctx = llama_cpp.llama_init_from_model(self._model, params)
@@ -236,13 +234,3 @@ class Llama:
         if self._model and not self._borrowed:
             llama_cpp.llama_model_free(self._model)
         self._ctx = self._model = None
-
-
-def kv_bytes(kv: str) -> float:
-    """Bytes that a key and a value take together in a KV of that type."""
-    return sum(KV_TYPES[kind][1] for kind in _kv_types(kv))
-
-
-def _kv_types(kv: str) -> tuple[str, str]:
-    keys, _, values = kv.partition("/")
-    return keys, values or keys

@@ -32,7 +32,8 @@ EFFORTS = ("no_think", "none", "minimal", "low")
 BUILT_IN = {"<|im_start|>": "chatml", "<start_of_turn>": "gemma", "<|start_header_id|>": "llama3", "[INST]": "mistral-v3",
             "<|start_of_role|>": "granite", "<|assistant|>": "phi3"}  # fmt: skip
 _THINKING = re.compile(r"[<\[◁]\|?[\w:]*(?:think|thought|reason|cot)[\w:]*\|?[>\]▷]", re.IGNORECASE)
-_TURN = re.compile(r"[<\[◁]\S*\w\S*[>\]▷]")  # what a mark looks like
+_MARK = re.compile(r"[<\[◁]\S*\w\S*[>\]▷]")  # what a mark looks like
+LONGEST_OPENING = 200  # characters
 _KEYS = re.compile(r"x([0-9a-f]{16})n(\d+)x")
 
 
@@ -202,21 +203,25 @@ def _fitted(plain: ChatFormat) -> ChatFormat:
 def _opening(format_: ChatFormat, template: str) -> str:
     """What has to follow the template's beginning of an answer, so that the answer itself comes next and no thoughts.
 
-    Where the template writes more before an answer that was given than before one that is to be given, it is that: an empty thinking
-    block's end, a channel. Else a thinking block that it leaves open is closed.
+    Where the template writes more before an answer that was given than before one that is to be given, it is that: the end of an empty
+    thinking block, a channel. Else a thinking block that it leaves open is closed.
     """
     begun = format_._written(_conversation("system", "user"), ask=True)[-1].text
+    thoughts = list(_THINKING.finditer(begun))
+    since = begun[thoughts[-1].end() :] if thoughts else ""  # a turn that was begun anew after one for thoughts
+    heads = [begun, *(since[mark.start() :] for mark in _MARK.finditer(since))]
     for roles in (("system", "user", "assistant"), ("system", "user", "assistant", "user")):
         try:
             given = format_._written(_conversation(*roles), ask=False)
         except Exception:  # noqa: BLE001 — a template may refuse to end with an answer
             continue
         own = [part.text for part in given if part.own]
-        before = own[len(own) - (3 if roles[-1] == "user" else 2)]
-        more = before.removeprefix(begun)
-        if before.startswith(begun) and _TURN.search(more) and len(more) < 200:
-            return more
-    return _closed(begun, template)
+        before = own[-3] if roles[-1] == "user" else own[-2]
+        for head in heads:
+            found, _, more = before.partition(head)
+            if (head is not begun or not found) and more.strip() and len(more) < LONGEST_OPENING:
+                return more
+    return "" if len(heads) > 1 else _closed(begun, template)
 
 
 def _closed(begun: str, template: str) -> str:
@@ -240,7 +245,7 @@ def _plain_marks(format_: ChatFormat, vocabulary: Vocabulary) -> set[str]:
     own = [p.text for p in format_._written(_conversation("system", "user", "assistant", "user"), ask=True) if p.own]
     bare = [text for text in own[1:] if not any(mark in text for mark in vocabulary.controls)]
     lines = {line.strip() for text in bare for line in text.splitlines()}
-    words = {word for text in own for word in _TURN.findall(text) if word not in vocabulary.controls} if bare else set()
+    words = {word for text in own for word in _MARK.findall(text) if word not in vocabulary.controls} if bare else set()
     return words | {line for line in lines if re.search(r"\w\W|\W\w", line)}
 
 

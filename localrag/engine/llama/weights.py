@@ -102,25 +102,6 @@ def cpu_features() -> frozenset[str]:
     return frozenset(re.findall(r"(\w+) = 1\b", llama_cpp.llama_print_system_info().decode(errors="replace")))
 
 
-def kv_numbers(path: Path) -> tuple[int, int]:
-    """How many keys, and as many values, a token takes in a model's KV, and its longest window, by its metadata. Raises ModelError."""
-    file_type(path)  # says so if it is no GGUF
-    params = llama_cpp.llama_model_default_params()
-    params.vocab_only = True
-    model = load(path, params)
-    architecture = meta(model, "general.architecture")
-
-    def number(key: str) -> int:  # of a list, one for each layer, the largest
-        return max(map(int, re.findall(r"\d+", meta(model, f"{architecture}.{key}"))), default=0)
-
-    heads = max(1, number("attention.head_count"))
-    width = number("attention.key_length") or number("embedding_length") // heads
-    keys = number("block_count") * (number("attention.head_count_kv") or heads) * width
-    window = number("context_length")
-    llama_cpp.llama_model_free(model)
-    return keys, window
-
-
 def load(path: Path, params: Any) -> Any:
     """The model of a GGUF file. Raises ModelError."""
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
