@@ -13,6 +13,10 @@ _FORMATS |= {10: "Q", 11: "q", 12: "d"}
 _TEXT, _LIST = 8, 9
 
 
+class _NotGguf(Exception):
+    """The file does not begin like one."""
+
+
 @dataclass(frozen=True, slots=True)
 class KvShape:
     """The numbers that one token leaves in all layers' keys, and in their values; `window` is the longest text the model was trained on."""
@@ -38,8 +42,12 @@ def kv_shape(path: Path) -> KvShape:
     try:
         with path.open("rb") as file:
             metadata = _metadata(file)
-    except (OSError, struct.error, KeyError, ValueError, MemoryError) as error:
-        raise ModelError(f"{path} is not a readable GGUF file: {error}", "Give a .gguf chat model with --model.") from error
+    except _NotGguf:
+        raise ModelError(f"{path} is not a GGUF file.", "Give a .gguf chat model with --model.") from None
+    except (OSError, struct.error, KeyError, ValueError, OverflowError, MemoryError) as error:
+        raise ModelError(
+            f"{path} cannot be loaded, it may be damaged: {error}", "Copy the file again, or give another with --model."
+        ) from error
     model = metadata.get("general.architecture", "")
     return _shape({key.removeprefix(f"{model}."): value for key, value in metadata.items()})
 
@@ -70,9 +78,9 @@ def _shape(of: dict[str, Any]) -> KvShape:
 
 def _metadata(file: BinaryIO) -> dict[str, Any]:
     """The metadata of a GGUF, without its texts but for the architecture, and without lists of them."""
-    magic, _version, _tensors, count = struct.unpack("<4sIQQ", file.read(24))
-    if magic != b"GGUF":
-        raise ValueError("it does not begin like one")
+    if file.read(4) != b"GGUF":
+        raise _NotGguf
+    _version, _tensors, count = struct.unpack("<IQQ", file.read(20))
     found: dict[str, Any] = {}
     for _ in range(count):
         key = _text(file).decode(errors="replace")

@@ -60,9 +60,10 @@ class ChatFormat:
 
         None where the template writes earlier turns differently from then on: everything has to be read anew. Raises ModelError.
         """
-        done = _text(self.parts(before[:-1])) + before[-1]["content"]
+        asked, answer = _text(self.parts(before[:-1])), before[-1]["content"]
         parts = self.parts(messages)
-        return self._tokens(_after(parts, len(done))) if _text(parts).startswith(done) else None
+        done = _end_of_answer(_text(parts), asked, answer)
+        return None if done is None else self._tokens(_after(parts, done))
 
     def parts(self, messages: Seq[Message]) -> list[Part]:
         """A conversation as the template writes it. Raises ModelError where it cannot."""
@@ -218,7 +219,7 @@ def _opening(format_: ChatFormat, template: str) -> str:
         own = [part.text for part in given if part.own]
         before = own[-3] if roles[-1] == "user" else own[-2]
         for head in heads:
-            found, _, more = before.partition(head)
+            found, _, more = before.partition(head) if head else ("", "", before)
             if (head is not begun or not found) and more.strip() and len(more) < LONGEST_OPENING:
                 return more
     return "" if len(heads) > 1 else _closed(begun, template)
@@ -251,6 +252,16 @@ def _plain_marks(format_: ChatFormat, vocabulary: Vocabulary) -> set[str]:
 
 def _text(parts: Seq[Part]) -> str:
     return "".join(part.text for part in parts)
+
+
+def _end_of_answer(text: str, asked: str, answer: str) -> int | None:
+    """Where an answer to what was asked ends in the text of the conversation that goes on; the template may trim it or set it off."""
+    if text.startswith(asked + answer):
+        return len(asked + answer)
+    given = text[len(asked) :].lstrip()
+    if not text.startswith(asked) or not given.startswith(answer.strip()):
+        return None
+    return len(text) - len(given) + len(answer.strip())
 
 
 def _after(parts: Seq[Part], done: int) -> list[Part]:
