@@ -32,7 +32,7 @@ EFFORTS = ("no_think", "none", "minimal", "low")
 BUILT_IN = {"<|im_start|>": "chatml", "<start_of_turn>": "gemma", "<|start_header_id|>": "llama3", "[INST]": "mistral-v3",
             "<|start_of_role|>": "granite", "<|assistant|>": "phi3"}  # fmt: skip
 _THINKING = re.compile(r"[<\[◁]\|?[\w:]*(?:think|thought|reason|cot)[\w:]*\|?[>\]▷]", re.IGNORECASE)
-_MARK = re.compile(r"[<\[◁]\S*\w\S*[>\]▷]")  # what a mark looks like
+_MARK = re.compile(r"[<\[◁][^\s<>\[\]◁▷]*\w[^\s<>\[\]◁▷]*[>\]▷]")  # what a mark looks like
 LONGEST_OPENING = 200  # characters
 _KEYS = re.compile(r"x([0-9a-f]{16})n(\d+)x")
 
@@ -246,7 +246,7 @@ def _plain_marks(format_: ChatFormat, vocabulary: Vocabulary) -> set[str]:
     own = [p.text for p in format_._written(_conversation("system", "user", "assistant", "user"), ask=True) if p.own]
     bare = [text for text in own[1:] if not any(mark in text for mark in vocabulary.controls)]
     lines = {line.strip() for text in bare for line in text.splitlines()}
-    words = {word for text in own for word in _MARK.findall(text) if word not in vocabulary.controls} if bare else set()
+    words = {word for text in own for piece in vocabulary.between(text) for word in _MARK.findall(piece)} if bare else set()
     return words | {line for line in lines if re.search(r"\w\W|\W\w", line)}
 
 

@@ -61,6 +61,10 @@ class Vocabulary:
         """The tokens of a text in which control tokens are read as plain text."""
         return tokenize(self._vocabulary, text, special=False, start=False)
 
+    def between(self, text: str) -> list[str]:
+        """What stands in a text between control tokens."""
+        return self._control.split(text)
+
     def marks(self, texts: Iterable[str] = ()) -> "Marks":
         """What must not be read in contents as the template's: user-defined tokens, and `texts` that a template writes in plain text."""
         return Marks({**dict.fromkeys(self._user, 1), **{text: self._cut(text) for text in texts}})
