@@ -13,6 +13,7 @@ from localrag.errors import ModelError
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # struct's letters
 _STRING, _ARRAY = 8, 9
 _MOST_DIMENSIONS = 8  # ggml itself has 4
+_MOST_LAYERS = 4096  # of a longer array a value belongs to each token, not to each layer
 # Of a tensor's type: how many values stand in how many bytes. Of a type that is not here only the beginning is checked.
 BLOCKS = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 40), 10: (256, 84), 11: (256, 110),
@@ -50,7 +51,7 @@ class _Reader:
         self.at += length
 
     def value(self, kind: int) -> Any:
-        """A value of that kind; None in place of an array, whose values are passed over."""
+        """A value of that kind; None in place of an array of texts or of many numbers, which is passed over."""
         if kind in _NUMBERS:
             return self.number(_NUMBERS[kind])
         if kind == _STRING:
@@ -59,8 +60,10 @@ class _Reader:
             raise _Damaged
         inner, count = self.number("I"), self.number("Q")
         if inner in _NUMBERS:
-            self.skip(count * struct.calcsize(_NUMBERS[inner]))
-        elif inner == _STRING:
+            at, length = self.at, struct.calcsize(_NUMBERS[inner])
+            self.skip(count * length)
+            return list(struct.unpack_from(f"<{count}{_NUMBERS[inner]}", self._data, at)) if count <= _MOST_LAYERS else None
+        if inner == _STRING:
             self._skip_texts(count)
         else:
             raise _Damaged
@@ -76,10 +79,21 @@ class _Reader:
 
 
 @dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of the file: how many values it has, in how many bytes (0 of a type that is not known), and where they begin."""
+
+    name: str
+    values: int
+    size: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
 class Header:
-    """`values`: the metadata but for its arrays. `size`: how many bytes the file has at least, if it is whole."""
+    """`values`: the metadata, of its arrays the short ones of numbers. `size`: how many bytes the file has at least, if it is whole."""
 
     values: dict[str, Any]
+    tensors: tuple[Tensor, ...]
     size: int
 
 
@@ -130,21 +144,22 @@ def _read(reader: _Reader) -> Header:
         reader.part = "vocabulary" if key.startswith("tokenizer.") else "metadata"
         values[key] = reader.value(kind)
     reader.part = "list of tensors"
-    ends = [_end_of_tensor(reader.text, reader.number) for _ in range(tensors)]
+    found = tuple(_tensor(reader.text, reader.number) for _ in range(tensors))
     aligned = values.get("general.alignment", 32)
     if not isinstance(aligned, int) or aligned < 1:
         raise _Damaged
     reader.part = "weights"
-    return Header(values, -(-reader.at // aligned) * aligned + max(ends) if ends else reader.at)
+    end = max((t.start + t.size for t in found), default=0)
+    return Header(values, found, -(-reader.at // aligned) * aligned + end if found else reader.at)
 
 
-def _end_of_tensor(text: Callable[[], str], number: Callable[[str], Any]) -> int:
-    """Where a tensor's values end, counted from where those of the first begin."""
-    text()
+def _tensor(text: Callable[[], str], number: Callable[[str], Any]) -> Tensor:
+    """A tensor of the list; its values begin as far behind those of the first."""
+    name = text()
     dimensions = number("I")
     if dimensions > _MOST_DIMENSIONS:
         raise _Damaged
     count = prod([number("Q") for _ in range(dimensions)])
     kind, start = number("I"), number("Q")
     values, size = BLOCKS.get(kind, (1, 0))
-    return int(start + count // values * size)
+    return Tensor(name, int(count), int(count // values * size), int(start))

@@ -17,9 +17,18 @@ END = 0
 MARGIN = 32
 
 
+def tokens(text):
+    return [1 + ord(c) % (VOCABULARY - 1) for c in text]
+
+
 class FakeChat:
-    def render(self, messages):
-        return "".join(f"<{m['role']}>{m['content']}" for m in messages) + "<assistant>"
+    note = ""
+
+    def cells(self, messages):
+        return tuple(tokens("".join(f"<{m['role']}>{m['content']}" for m in messages) + "<assistant>"))
+
+    def rest(self, before, messages):
+        return self.cells(messages)[len(self.cells(before[:-1])) + len(before[-1]["content"]) :]
 
 
 class FakeLlama:
@@ -57,8 +66,8 @@ class FakeLlama:
         self.reset()
         self.resets = 0
 
-    def tokenize(self, text, *, special=False, start=False):
-        return [1 + ord(c) % (VOCABULARY - 1) for c in text]
+    def tokenize(self, text):
+        return tokens(text)
 
     def piece(self, token):
         return bytes([97 + token % 26])

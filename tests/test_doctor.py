@@ -80,22 +80,6 @@ def test_more_memory_than_there_is_fails():
     assert few.state == "ok"
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
-def test_the_memory_of_the_kv_is_what_the_loaded_model_takes(tiny, architecture):
-    """What the metadata alone say agrees with llama.cpp's own numbers."""
-    from localrag.engine.llama.chat import Llama, kv_bytes
-    from localrag.engine.llama.weights import kv_numbers
-    from localrag.engine.settings import EngineSettings
-
-    file = tiny(architecture)
-    keys, window = kv_numbers(file.path)
-    model = Llama(file, EngineSettings(slots=1, context=256))
-
-    assert keys * kv_bytes("q8_0/bf16") == model.kv_bytes_per_token("q8_0/bf16")
-    assert window == 1024
-    model.close()
-
-
 def test_an_index_that_others_can_read_is_named_with_the_command_that_mends_it(tmp_path):
     """The remedy, carried out, makes the warning go."""
     folder = tmp_path / "an index"

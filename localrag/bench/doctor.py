@@ -222,7 +222,7 @@ def _chat_speed(file: ModelFile, options: EngineOptions) -> Line:
 
     engine = Engine(lambda: open_backend(file, options))
     try:
-        cells = engine.cells(engine.backend.chat.render([{"role": "user", "content": "Write a long story about a harbour."}]))
+        cells = engine.backend.chat.cells([{"role": "user", "content": "Write a long story about a harbour."}])
 
         async def a_round() -> int:
             requests = (engine.generate(Request(cells, 16)) for _ in range(engine.settings.slots))

@@ -143,9 +143,9 @@ def _written(value: Any) -> str:
 
 
 def _run(engine: Engine, work: Workload) -> dict[str, Any]:
-    render, grammar = engine.backend.chat.render, json_object(work.schema)
+    chat, grammar = engine.backend.chat, json_object(work.schema)
     requests = [
-        Request(engine.cells(render([*work.prefix, {"role": "user", "content": chunk}])), work.max_tokens, grammar, task="bench")
+        Request(chat.cells([*work.prefix, {"role": "user", "content": chunk}]), work.max_tokens, grammar, task="bench")
         for chunk in work.chunks
     ]
 

@@ -81,7 +81,7 @@ def probability_of_yes(backend: Backend, messages: list[Message]) -> float | Non
     yes, no = backend.tokenize("yes")[0], backend.tokenize("no")[0]
     if yes == no:
         return None
-    cells = backend.tokenize(backend.chat.render(messages), special=True, start=True)
+    cells = backend.chat.cells(messages)
     backend.truncate(0, 0)
     for at in range(0, len(cells), PIECE):
         piece = cells[at : at + PIECE]

@@ -12,7 +12,7 @@ from typing import Any
 
 from localrag.config import free_cores, free_memory
 from localrag.engine import fit, measure
-from localrag.engine.llama.chat import Llama, kv_bytes
+from localrag.engine.llama.chat import Llama
 from localrag.engine.llama.devices import gpus
 from localrag.engine.llama.weights import COPY_TYPES, copy_path, shape_of, useful_copies
 from localrag.engine.measure import Busy, Effort, Measured, best
@@ -137,7 +137,7 @@ class _Search:
         if found := gpus():
             by_hand = self._held(start).gpu_layers if "gpu_layers" in self.by_hand else None
             free, total = [d.free for d in found], [d.total for d in found]
-            self.placed = fit.offload(shape_of(self.file.path, kv_bytes("f16")), free, total, layers=by_hand)
+            self.placed = fit.offload(shape_of(self.file.path, "f16"), free, total, layers=by_hand)
         return self._held(replace(start, gpu_layers=self.placed.gpu_layers, cpu_experts=self.placed.cpu_experts))
 
     def _ways(self, base: EngineSettings) -> Iterator[EngineSettings]:
@@ -216,7 +216,7 @@ class _Search:
 
     def _sized(self, found: EngineSettings) -> EngineSettings:
         """How long a window the memory holds, and how many sequences at once pay best; what a step then costs."""
-        shape = shape_of(self.file.path, kv_bytes(found.kv))
+        shape = shape_of(self.file.path, found.kv)
         room = fit.kv_room(shape, self.placed if found.gpu_layers else fit.Offload(), free_memory())
         context, slots = (getattr(found, n) if n in self.by_hand else None for n in ("context", "slots"))
         context, most = fit.window_and_slots(shape, room, most=MOST_SLOTS, context=context, slots=slots)

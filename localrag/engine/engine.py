@@ -75,10 +75,6 @@ class Engine:
             self._inbox.put(("cancel", job))
             raise
 
-    def cells(self, text: str) -> tuple[int, ...]:
-        """The tokens of a rendered prompt."""
-        return tuple(self.backend.tokenize(text, special=True, start=True))
-
     def report(self) -> dict[str, Any]:
         """What was done so far, as JSON-ready values."""
         s = self.scheduler

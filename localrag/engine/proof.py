@@ -50,7 +50,7 @@ def figures(backend: Llama) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 
 def _tokens(backend: Llama) -> list[int]:
-    tokens = backend.tokenize(TEXT, start=True)[: READ + 3]
+    tokens = backend.tokenize(TEXT)[: READ + 3]
     return tokens + [(3 + 7 * i) % backend.n_vocab for i in range(READ + 3 - len(tokens))]
 
 

@@ -16,10 +16,17 @@ Row = tuple[int, int, int, bool]  # token, position, slot, wants logits
 
 
 class Chat(Protocol):
-    """A model's chat template."""
+    """How a model's conversations become tokens."""
 
-    def render(self, messages: Seq[dict[str, str]]) -> str:
-        """The text of a conversation, ready for the model to answer."""
+    @property
+    def note(self) -> str:
+        """What is unusual about the model's chat template, in a line; empty where nothing is."""
+
+    def cells(self, messages: Seq[dict[str, str]]) -> tuple[int, ...]:
+        """The tokens of a conversation, ready for the model to answer. Raises ModelError."""
+
+    def rest(self, before: Seq[dict[str, str]], messages: Seq[dict[str, str]]) -> tuple[int, ...] | None:
+        """The tokens of a conversation after `before`, which ends with the model's answer; None: it has to be read anew."""
 
 
 class Backend(Protocol):
@@ -37,7 +44,7 @@ class Backend(Protocol):
     def chat(self) -> Chat:
         """The chat template."""
 
-    def tokenize(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         """The tokens of a text."""
 
     def piece(self, token: int) -> bytes:

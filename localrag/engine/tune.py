@@ -22,9 +22,10 @@ import psutil
 
 from localrag.config import cache_dir, free_cores, free_memory, private_file, private_folder, replace_file
 from localrag.engine.choose import write_file
-from localrag.engine.llama.chat import Llama, kv_bytes
+from localrag.engine.llama.chat import Llama
 from localrag.engine.llama.devices import driver, gpus
-from localrag.engine.llama.weights import BUILD, GPU, copy_path, kv_numbers
+from localrag.engine.llama.kv import kv_shape
+from localrag.engine.llama.weights import BUILD, GPU, copy_path
 from localrag.engine.settings import LEAVE, EngineOptions, EngineSettings, brief, checked, layout, sized
 from localrag.engine.trial import apart, patience
 from localrag.errors import Refused
@@ -130,8 +131,8 @@ def _chosen(file: ModelFile, options: EngineOptions, record: Record) -> EngineSe
 def _for_free_memory(file: ModelFile, settings: EngineSettings) -> EngineSettings:
     """The settings with as many sequences as there is memory for at this moment, where the KV is in the computer's."""
     free = free_memory()
-    keys, window = kv_numbers(file.path)
-    cell = keys * kv_bytes(settings.kv) * min(settings.context, window or settings.context)
+    shape = kv_shape(file.path)
+    cell = shape.bytes_per_token(settings.kv) * min(settings.context, shape.window or settings.context)
     while free is not None and settings.gpu_layers == 0 and settings.slots > 1 and cell * settings.slots > 0.9 * free:
         settings = replace(settings, slots=settings.slots // 2)
     return settings
@@ -180,10 +181,10 @@ def memory_needed(file: ModelFile, options: EngineOptions) -> tuple[float, float
     """Bytes of a model's weights, bytes of its KV, and the settings that makes so; nothing is loaded or measured. Raises ModelError."""
     settings = checked((read_record(file).choice("", 1 << 62) or EngineSettings()).with_values(options.values))
     copied = copy_path(file, settings.weights)
-    keys, window = kv_numbers(file.path)
-    cells = min(settings.context, window or settings.context) * settings.slots
+    shape = kv_shape(file.path)
+    cells = min(settings.context, shape.window or settings.context) * settings.slots
     path = copied if settings.weights != "own" and copied.exists() else file.path
-    return weights_size(path), cells * keys * kv_bytes(settings.kv), settings
+    return weights_size(path), cells * shape.bytes_per_token(settings.kv), settings
 
 
 def read_record(file: ModelFile) -> Record:

@@ -49,7 +49,7 @@ async def extract_freely(chunk: Chunk, model: Model, settings: Settings) -> Extr
     related = item | {"properties": {"source": name, "target": name}, "required": ["source", "target"]}
     lists = {"entities": {"type": "array", "items": entity}, "relationships": {"type": "array", "items": related}}
     grammar = json_object(item | {"properties": lists, "required": list(lists)})
-    cells = engine.cells(engine.backend.chat.render(messages))
+    cells = engine.backend.chat.cells(messages)
     answer = await engine.generate(Request(cells, chunk.tokens + ROOM, grammar, task="freeform", messages=messages))
     model.output_tokens += answer.output_tokens
     rows = [json.loads(found) for found in _OBJECT.findall(answer.text)]

@@ -77,7 +77,10 @@ class Model:
     def _load(self) -> Engine:
         from localrag.engine.tune import open_backend  # loading llama.cpp takes half a second: only where it is needed
 
-        return Engine(lambda: open_backend(self.file, self._options))
+        engine = Engine(lambda: open_backend(self.file, self._options))
+        if note := engine.backend.chat.note:
+            self._options.say(note)
+        return engine
 
     async def ask(
         self,
@@ -157,15 +160,11 @@ class Model:
             raise ModelError(f"{self.file.path} was replaced while it was in use.", "Run the same command again; what is done is saved.")
 
     def _cells(self, engine: Engine, conversation: Sequence[Message], after: Reply | None) -> tuple[int, ...]:
-        render = engine.backend.chat.render
-        text = render(conversation)
-        if after is None:
-            return engine.cells(text)
-        so_far = after.prompt if after.prompt is not None else engine.cells(render(after.messages[:-1]))
-        head = render(after.messages[:-1]) + after.messages[-1]["content"]
-        if not text.startswith(head):  # the template rewrites earlier turns: read everything anew
-            return engine.cells(text)
-        return (*so_far, *after.tokens, *engine.backend.tokenize(text[len(head) :], special=True))
+        chat = engine.backend.chat
+        rest = chat.rest(after.messages, conversation) if after else None
+        if after is None or rest is None:
+            return chat.cells(conversation)
+        return (*(after.prompt or chat.cells(after.messages[:-1])), *after.tokens, *rest)
 
     async def count(self, text: str) -> int:
         """The number of tokens of a text; the model need not be loaded."""

@@ -14,7 +14,6 @@ from localrag.models import data_path
 from localrag.records import content_id
 
 _HEADING = re.compile(r"^## (system|user|assistant)[ \t]*\n", re.MULTILINE)
-_CONTROL = re.compile(r"<(?=[|｜/]?[\w▁]*[|｜>])")  # the start of what a chat template might read as a control token
 
 Message = dict[str, str]
 
@@ -37,8 +36,7 @@ class Prompt:
         if wanted != values.keys():
             odd = ", ".join(sorted(wanted ^ values.keys()))
             raise LocalragError(f"The prompt {self.name} and its values do not fit: {odd}.", "Correct the placeholders in that file.")
-        safe = {k: _defuse(str(v)) for k, v in values.items()}
-        return [{"role": role, "content": Template(text).substitute(safe)} for role, text in self.messages]
+        return [{"role": role, "content": Template(text).substitute(values)} for role, text in self.messages]
 
 
 def load_prompt(name: str) -> Prompt:
@@ -61,8 +59,3 @@ def _read(name: str) -> str:
     if not path.is_file():
         raise LocalragError(f"The prompt {name} is missing: {path}", "Reinstall localrag.")
     return path.read_text(encoding="utf-8")
-
-
-def _defuse(value: str) -> str:
-    """A document cannot speak as the system: `<|im_end|>` in it becomes `< |im_end|>`."""
-    return _CONTROL.sub("< ", value)

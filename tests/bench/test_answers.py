@@ -19,14 +19,14 @@ def test_the_probability_of_yes_is_that_of_its_first_token_against_the_others():
     logits = backend._logits(0)
     yes, no = (np.exp(logits[backend.tokenize(word)[0]]) for word in ("yes", "no"))
     assert p == pytest.approx(yes / (yes + no))
-    assert [rows for step in backend.steps for _, rows in step] == [512, len(backend.tokenize(backend.chat.render(messages))) - 512]
+    assert [rows for step in backend.steps for _, rows in step] == [512, len(backend.chat.cells(messages)) - 512]
 
 
 def test_what_begins_alike_has_no_probability():
     """Where yes and no begin with one token, their first tokens say nothing."""
 
     class OneToken(FakeLlama):
-        def tokenize(self, text, *, special=False, start=False):
+        def tokenize(self, text):
             return [7, *super().tokenize(text)]
 
     assert probability_of_yes(OneToken(slots=1), [{"role": "user", "content": "So?"}]) is None

@@ -8,8 +8,9 @@ import gguf
 import pytest
 
 from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.kv import kv_shape
 from localrag.engine.llama.pooled import Pooled
-from localrag.engine.llama.weights import file_type, kv_numbers
+from localrag.engine.llama.weights import file_type
 from localrag.engine.settings import EngineSettings
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ModelError
@@ -70,7 +71,7 @@ def test_a_file_that_was_cut_off_is_named_with_the_place(cut, where):
         lambda: Llama(file, EngineSettings()),
         lambda: Pooled(file),
         lambda: file_type(path),
-        lambda: kv_numbers(path),
+        lambda: kv_shape(path),
     ]
 
     assert not is_whole(path)

@@ -20,7 +20,7 @@ TEXT = TOWN["a.md"]
 
 
 def ask(engine, text, **options):
-    prompt = engine.cells(engine.backend.chat.render([{"role": "user", "content": text}]))
+    prompt = engine.backend.chat.cells([{"role": "user", "content": text}])
     return Request(prompt, options.pop("max_tokens", 40), **options)
 
 

@@ -6,46 +6,32 @@ on this; `tune` measures whether it holds.
 """
 
 import ctypes
-import re
 import warnings
 from collections.abc import Sequence as Seq
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 import numpy as np
-from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 from llguidance import LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
 from localrag.config import cache_dir, free_memory, new_file
 from localrag.engine.llama.devices import model_params
+from localrag.engine.llama.kv import KV_TYPES, kv_shape, kv_types
 from localrag.engine.llama.rows import Rows
-from localrag.engine.llama.weights import BUILD, GPU, last_log, load_weights, meta, tokenize
+from localrag.engine.llama.template import open_format
+from localrag.engine.llama.vocabulary import Vocabulary
+from localrag.engine.llama.weights import BUILD, GPU, last_log, load_weights, meta
 from localrag.engine.scheduler import MARGIN
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError, NoRoom
 from localrag.models import ModelFile, weights_size
 
 PIECE = 512  # tokens of a prompt computed in one call (n_ubatch)
-KV_TYPES = {"f32": (0, 4.0), "f16": (1, 2.0), "q8_0": (8, 34 / 32), "bf16": (30, 2.0)}  # ggml_type, bytes a value
-
-
-@dataclass(frozen=True, slots=True)
-class ChatFormat:
-    """A model's own chat template. `render` gives the text of a conversation, ready for the model to answer."""
-
-    formatter: Jinja2ChatFormatter
-    bos: str
-
-    def render(self, messages: Seq[dict[str, str]]) -> str:
-        """The conversation as text, thinking switched off; the BOS text is left to the tokenizer's rule."""
-        text = str(self.formatter(messages=list(messages), enable_thinking=False).prompt)
-        return text.removeprefix(self.bos) if self.bos else text
 
 
 class Llama:
@@ -67,11 +53,14 @@ class Llama:
 
     def _prepare(self, file: ModelFile, settings: EngineSettings) -> None:
         self._check_chat_model(file)
+        self._kv = kv_shape(file.path)
         self._vocab = llama_cpp.llama_model_get_vocab(self._model)
-        self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
+        self._vocabulary = Vocabulary(self._vocab)
+        self.n_vocab = self._vocabulary.size
         self.parameters = int(llama_cpp.llama_model_n_params(self._model))
         self.end_tokens = frozenset(t for t in range(self.n_vocab) if llama_cpp.llama_vocab_is_eog(self._vocab, t))
-        self.chat = self._chat_format()
+        template = llama_cpp.llama_model_chat_template(self._model, None) or b""
+        self.chat = open_format(file.path.name, template.decode(errors="replace"), self._vocabulary)
         self._fingerprint = file.fingerprint
         self._rows = Rows(PIECE)
         self._copied: set[int] = set()  # streams whose copy llama.cpp carries out only with the next step
@@ -117,10 +106,7 @@ class Llama:
 
     def kv_bytes_per_token(self, kv: str) -> float:
         """Bytes one token takes in a KV of that type."""
-        model = self._model
-        heads = int(llama_cpp.llama_model_n_head_kv(model))
-        width = int(llama_cpp.llama_model_n_embd(model)) // max(1, int(llama_cpp.llama_model_n_head(model)))
-        return max(1.0, int(llama_cpp.llama_model_n_layer(model)) * heads * width * kv_bytes(kv))
+        return self._kv.bytes_per_token(kv)
 
     def _check_memory(self, needed: float) -> None:
         free = free_memory()
@@ -141,7 +127,7 @@ class Llama:
         params.n_threads = params.n_threads_batch = s.threads
         params.kv_unified = s.unified
         params.flash_attn_type = int(s.flash_attention)
-        params.type_k, params.type_v = (KV_TYPES[kind][0] for kind in _kv_types(s.kv))
+        params.type_k, params.type_v = (KV_TYPES[kind][0] for kind in kv_types(s.kv))
         params.offload_kqv = params.op_offload = self.on_gpu
         params.swa_full = True  # a sliding window would make shared beginnings unusable
         params.no_perf = True
@@ -161,32 +147,17 @@ class Llama:
         llama_cpp.llama_memory_seq_rm(self._memory, 0, -1, -1)
         return cut
 
-    def _chat_format(self) -> ChatFormat:
-        template = self.meta("tokenizer.chat_template")
-        if not template:
-            raise ModelError(f"{self.path.name} carries no chat template: it is not an instruction-tuned chat model.", "Give a chat model.")
-        if "strftime_now" in template:  # today's date in the prefix would make every cached answer expire overnight
-            template = re.sub(r"strftime_now\([^)]*\)", "''", template)
-        bos, eos = (
-            self.piece(t).decode(errors="replace") if t >= 0 else ""
-            for t in (llama_cpp.llama_vocab_bos(self._vocab), llama_cpp.llama_vocab_eos(self._vocab))
-        )
-        formatter = Jinja2ChatFormatter(template=template, eos_token=eos, bos_token=bos)
-        return ChatFormat(formatter, bos if llama_cpp.llama_vocab_get_add_bos(self._vocab) else "")
-
     def meta(self, key: str) -> str:
         """A value of the GGUF's metadata as text, empty where it is missing."""
         return meta(self._model, key)
 
-    def tokenize(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
-        """The tokens of `text`; `special` reads control tokens such as <|im_end|>; `start` adds BOS where the model wants it."""
-        return tokenize(self._vocab, text, special=special, start=start)
+    def tokenize(self, text: str) -> list[int]:
+        """The tokens of `text`; control tokens such as <|im_end|> in it are read as plain text."""
+        return self._vocabulary.plain(text)
 
     def piece(self, token: int) -> bytes:
         """The bytes a token stands for."""
-        buffer = ctypes.create_string_buffer(256)
-        n = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, 256, 0, True)
-        return buffer.raw[: max(0, n)]
+        return self._vocabulary.piece(token)
 
     def grammar_tokenizer(self) -> LLTokenizer:
         """llguidance's view of the vocabulary; takes about 0.3 s for 49k tokens, so ask once. The model must outlive it."""
@@ -277,13 +248,3 @@ class Llama:
         if self._ctx:
             llama_cpp.llama_free(self._ctx)
         self._ctx = self._memory = None  # without a memory llama.cpp cuts nothing
-
-
-def kv_bytes(kv: str) -> float:
-    """Bytes that a key and a value take together in a KV of that type."""
-    return sum(KV_TYPES[kind][1] for kind in _kv_types(kv))
-
-
-def _kv_types(kv: str) -> tuple[str, str]:
-    keys, _, values = kv.partition("/")
-    return keys, values or keys

@@ -13,8 +13,9 @@ import llama_cpp
 
 from localrag.config import cache_dir, new_file, private_folder
 from localrag.engine.fit import Shape
+from localrag.engine.llama.kv import kv_shape
 from localrag.errors import ModelError
-from localrag.header import is_whole
+from localrag.header import Tensor, is_whole, read_header
 from localrag.models import ModelFile, shards, whole_header
 
 SLOW_TYPES = {3: "Q4_1", 8: "Q5_0", 9: "Q5_1"}  # llama_ftype without repacked CPU kernels
@@ -45,7 +46,7 @@ def useful_copies(file: ModelFile) -> tuple[str, ...]:
     Measured with 135M parameters on an AVX-512 CPU with BF16: bf16 reads prompts 1.1 to 1.4 times as fast as Q8_0 and is nearer the exact
     weights (KL 0.0002 against 0.0044 nats for a Q4_1 file, whose own kernels have 0.0032). It takes twice Q8_0's memory and bandwidth.
     """
-    kind, parameters = file_type(file.path), shape_of(file.path, 0).parameters
+    kind, parameters = file_type(file.path), shape_of(file.path, "f16").parameters
     if kind in PLAIN_TYPES:
         return ()
     bytes_each = {"q8_0": 34 / 32, "bf16": 2.0}
@@ -122,42 +123,21 @@ def cpu_features() -> frozenset[str]:
     return frozenset(re.findall(r"(\w+) = 1\b", llama_cpp.llama_print_system_info().decode(errors="replace")))
 
 
-def kv_numbers(path: Path) -> tuple[int, int]:
-    """How many keys, and as many values, a token takes in a model's KV, and its longest window, by its metadata. Raises ModelError."""
-    whole_header(path)
-    params = llama_cpp.llama_model_default_params()
-    params.vocab_only = True
-    model = load(path, params)
-    architecture = meta(model, "general.architecture")
-
-    def number(key: str) -> int:  # of a list, one for each layer, the largest
-        return max(map(int, re.findall(r"\d+", meta(model, f"{architecture}.{key}"))), default=0)
-
-    heads = max(1, number("attention.head_count"))
-    width = number("attention.key_length") or number("embedding_length") // heads
-    keys = number("block_count") * (number("attention.head_count_kv") or heads) * width
-    window = number("context_length")
-    llama_cpp.llama_model_free(model)
-    return keys, window
-
-
 @cache
-def shape_of(path: Path, kv_bytes: float) -> Shape:
-    """What of a model takes memory, by its tensors; `kv_bytes` is what a key and a value take together. Raises ModelError."""
-    from gguf import GGUFReader  # seconds for a large vocabulary: only where a model is measured
-
-    keys, window = kv_numbers(path)
-    layers: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+def shape_of(path: Path, kv: str) -> Shape:
+    """What of a model takes memory, by its header; `kv` is the type of its keys and values. Raises ModelError."""
+    layers: defaultdict[int, list[Tensor]] = defaultdict(list)
     rest = parameters = 0
-    for tensor in (t for file in shards(path) for t in GGUFReader(file).tensors):
-        parameters += int(tensor.n_elements)
+    for tensor in (t for file in shards(path) for t in read_header(file).tensors):
+        parameters += tensor.values
         if found := re.match(r"blk\.(\d+)\.", tensor.name):
-            layers[int(found[1])].append((tensor.name, int(tensor.n_bytes)))
+            layers[int(found[1])].append(tensor)
         else:
-            rest += int(tensor.n_bytes)
-    sizes = tuple(sum(n for _, n in layers[i]) for i in sorted(layers))
-    experts = tuple(sum(n for name, n in layers[i] if "exps" in name) for i in sorted(layers))
-    return Shape(sizes, experts, rest, keys * kv_bytes, window, parameters)
+            rest += tensor.size
+    sizes = tuple(sum(t.size for t in layers[i]) for i in sorted(layers))
+    experts = tuple(sum(t.size for t in layers[i] if "exps" in t.name) for i in sorted(layers))
+    of_kv = kv_shape(path)
+    return Shape(sizes, experts, rest, of_kv.bytes_per_token(kv), of_kv.window, parameters)
 
 
 def load(path: Path, params: Any) -> Any:
