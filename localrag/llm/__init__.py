@@ -6,13 +6,12 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from sqlite_utils import Database
 
 from localrag.engine.engine import Engine
-from localrag.engine.remote import Remote
 from localrag.engine.request import Generation, Request
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.settings import EngineOptions
@@ -22,6 +21,9 @@ from localrag.llm.prompts import Message
 from localrag.models import ModelFile
 from localrag.records import content_id
 from localrag.store.ledger import Call, find_call, save_call
+
+if TYPE_CHECKING:  # a client for the network is loaded only where a model is behind a server
+    from localrag.engine.remote import Remote
 
 SMALL_MODEL = 1_000_000_000  # parameters; below, free prose is unreliable and answers select sentences instead
 ABOUT: ContextVar[str] = ContextVar("ABOUT", default="")  # the path of the document that the calls made here are about
@@ -49,8 +51,12 @@ class Model:
 
     def __init__(self, db: Database, file: ModelFile, options: EngineOptions | None = None) -> None:
         self.db = db
-        self.file = file
         self._options = options or EngineOptions()
+        self.file = file
+        if file.url:
+            from localrag.engine.remote import identified
+
+            self.file = identified(file, self._options)
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
         self.failed = 0  # calls of this process that gave no answer
         self._engine: Engine | Remote | None = None
@@ -58,13 +64,15 @@ class Model:
         self._asked: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # what is being asked at this moment
         self._stamp: tuple[int, int, int] | None = None  # of the file when it was loaded
 
-    async def engine(self) -> Engine | Remote:
+    async def engine(self) -> "Engine | Remote":
         """The engine, loaded on first use. Raises ModelError."""
         async with self._opening:
             if self._engine is not None:
                 return self._engine
             if self.file.url:
-                self._engine = Remote(self.file.url, self.file.name, allowed=self._options.allowed_hosts)
+                from localrag.engine.remote import Remote
+
+                self._engine = Remote(self.file, self._options)
                 return self._engine
             from localrag.engine.tune import open_backend  # loading llama.cpp takes half a second: only where it is needed
 
@@ -166,7 +174,8 @@ class Model:
     async def is_small(self) -> bool:
         """Whether the model is too small for free prose."""
         engine = await self.engine()
-        return isinstance(engine, Engine) and engine.backend.parameters < SMALL_MODEL
+        parameters = engine.backend.parameters if isinstance(engine, Engine) else engine.parameters
+        return parameters is not None and parameters < SMALL_MODEL
 
     @property
     def computed(self) -> int:

@@ -20,7 +20,7 @@ def test_a_model_that_fails_half_its_calls_is_reported_as_such(tmp_path):
     turn = itertools.count()
 
     def answer(body):
-        return 500 if next(turn) % 2 else json.dumps(example(body["response_format"]["json_schema"]["schema"]))
+        return 404 if next(turn) % 2 else json.dumps(example(body["response_format"]["json_schema"]["schema"]))
 
     server = Server(answer)
     try:
