@@ -102,7 +102,8 @@ def measure(task: Task, tell: Tell) -> dict[str, Any]:
 
 
 def _options(task: Task) -> EngineOptions:
-    return EngineOptions(task.engine, deterministic=task.deterministic, allowed_hosts=tuple(filter(None, task.hosts.split(","))), at_once=task.at_once)
+    hosts = tuple(filter(None, task.hosts.split(",")))
+    return EngineOptions(task.engine, deterministic=task.deterministic, allowed_hosts=hosts, at_once=task.at_once)
 
 
 async def _quality(task: Task, file: ModelFile, options: EngineOptions, tell: Tell) -> dict[str, Any]:

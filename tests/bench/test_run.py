@@ -12,7 +12,8 @@ from localrag.bench.run import ask_worker, load_run, measure_models
 from localrag.bench.table import notes
 from localrag.errors import UsageError
 from tests.conftest import run_localrag
-from tests.engine.test_remote import Server, example
+from tests.engine.test_remote import example
+from tests.servers import Server
 
 
 def test_a_model_that_fails_half_its_calls_is_reported_as_such(tmp_path):

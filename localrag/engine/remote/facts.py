@@ -147,7 +147,7 @@ async def _of_ollama(wire: Wire, root: str, model: str, digest: str) -> Facts:
     details = loaded.get("details")
     size = str(details.get("parameter_size", "")) if isinstance(details, dict) else ""
     unit = {"K": 1e3, "M": 1e6, "B": 1e9}.get(size[-1:], 0)
-    parameters = int(float(size[:-1]) * unit) if unit and size[:-1].replace(".", "", 1).isdigit() else 0
+    parameters = round(float(size[:-1]) * unit) if unit and size[:-1].replace(".", "", 1).isdigit() else 0
     return Facts(_digest("ollama", digest), model, parameters, whole(loaded.get("context_length")) or OLLAMA_WINDOW)
 
 
