@@ -244,6 +244,22 @@ def test_thinking_and_fences_are_taken_off(said):
     assert ask(lambda _: "<think>Hm.</think>\nIt is a ferry.")[0].text == "It is a ferry."
 
 
+@pytest.mark.parametrize("delta", [{"reasoning_content": "Hm."}, {"reasoning": "Hm."}, {"content": "<think>Hm."}])
+def test_a_model_that_thinks_all_the_same_gets_the_tokens_for_it(delta):
+    """Cut off while it thought, a request is sent again with room to think, and those after it at once."""
+
+    def answer(body):
+        if body["max_tokens"] > 1000:
+            return "yes"
+        return json.dumps({"choices": [{"delta": delta, "finish_reason": "length"}]}).encode()
+
+    with Server(answer) as made:
+        engine = remote(made.url)
+        for _ in range(2):
+            assert asyncio.run(engine.generate(Request((), 5, messages=({"role": "user", "content": TEXT},)))).text == "yes"
+    assert [b["max_tokens"] > 1000 for b in made.bodies] == [False, True, True]
+
+
 def test_text_comes_as_it_is_written():
     """Of a list, every item is shown when it is complete, before the next is written; what was shown is what is kept."""
     shown, first = [], threading.Event()

@@ -21,6 +21,7 @@ from localrag.models import Facts, find_chat_model
 from localrag.project import open_for_questions, open_for_writing
 from localrag.store import ledger
 from localrag.store.schema import open_index
+from tests.conftest import run_localrag
 from tests.servers import Server, answered, llama
 
 TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
@@ -366,3 +367,21 @@ def test_settings_are_not_touched_by_how_a_server_is_reached(tmp_path):
         with open_for_writing(tmp_path / ".localrag", model=f"{one.url}#m", engine=options) as project:
             assert project.settings == Settings()
             assert "gpu.example" not in json.dumps(ledger.settings(project.db))
+
+
+def test_max_seconds_ends_a_question_that_a_server_hangs_on(plain_town):
+    """A server that takes the request and says nothing holds nobody up: the answer so far comes at the limit, and the connection closes."""
+    gone = threading.Event()
+
+    def hang(handler):
+        if handler.connection.recv(1) == b"":
+            gone.set()
+
+    with Server(lambda _: hang, llama(n_params=8_000_000_000)) as one:
+        asked = ("ask", "Who is the mate?", "--model", f"{one.url}#m", "--style", "abstractive", "--mode", "basic", "--max-seconds", "12")
+        done = run_localrag(*asked, cwd=plain_town, timeout=100)
+        assert gone.wait(10)
+
+    assert done.returncode == 0, done.stderr
+    assert "Stopped at the limit of 12 s" in done.stdout + done.stderr
+    assert one.bodies

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,7 +99,10 @@ class Remote:
                 except Refused as error:
                     wait = self._after_refusal(server, request, tries, error)
                 except Malformed as error:
-                    raise EngineFailed(f"{server.url} gave no answer that can be used: {error}.", "Try a larger model.") from error
+                    raise EngineFailed(
+                        f"{server.url} gave no answer that can be used: {error}.",
+                        "Try a larger model, or a server that supports response_format.",
+                    ) from error
                 finally:
                     self._pool.give(server)
                 await asyncio.sleep(wait)
@@ -111,8 +115,9 @@ class Remote:
 
     async def _ask(self, server: Server, request: Request, tries: _Tries, shown: "_Shown") -> Generation:
         await self._check_size(server, request)
-        without, body = server.without, body_of(server.facts.model or self._file.name, request, server.without, spare=tries.spare)
+        without, name = server.without, server.facts.model or self._file.name
         while True:
+            body = body_of(name, request, without, spare=tries.spare, thinks=server.thinks)
             heard, answer = Told(), Answer(request.grammar, shown if request.on_text else None)
             try:
                 whole = await stream(self._wire, f"{server.url}/chat/completions", body, lambda event: answer.add(heard.read(event)))  # noqa: B023
@@ -120,10 +125,12 @@ class Remote:
                 left = None if too_long(error) else next_without(error, body, without)
                 if left is None:
                     raise
-                without, body = left, body_of(body["model"], request, left, spare=tries.spare)
+                without = left
                 continue
             server.without = without
-            break
+            if heard.ended != "length" or not heard.thought or server.thinks:
+                break
+            server.thinks = True
         if not heard.choices or not (whole or heard.ended):
             raise Malformed("nothing") if whole else Lost("the stream ended early")
         return self._generation(server, request, tries, heard, answer)
@@ -153,7 +160,7 @@ class Remote:
             self._tokenizer = self._tokenizer or Tokenizer(self._file)
             tokens = self._tokenizer.count(text)
         if tokens + room > window:
-            raise _no_room(server, f"A prompt of {tokens} tokens and an answer of up to {request.max_tokens}")
+            raise _no_room(server, f"A prompt of {tokens} tokens with an answer of up to {request.max_tokens}")
 
     def _after_loss(self, server: Server, tries: _Tries, error: Lost) -> None:
         self._pool.lost(server)
@@ -177,7 +184,7 @@ class Remote:
             tries.busy += 1
             if time.perf_counter() - tries.asked > patience(request.priority):
                 raise EngineFailed(f"{server.url} has been too busy for {patience(request.priority):.0f} s.", "Lower --at-once.")
-            return max(error.retry_after, pause(tries.busy))
+            return min(max(error.retry_after, pause(tries.busy)), patience(request.priority))
         tries.failed += 1
         if error.status not in SERVER_FAILED or tries.failed >= MOST_FAILED:
             raise EngineFailed(f"{server.url} refused the request ({error}).", _hint(error.status))
@@ -209,7 +216,11 @@ class Remote:
         return self.figures.to_json(self.at_once) | {"server": self._file.url}
 
     def close(self) -> None:
-        """Nothing is held open: connections and probes end with their requests and event loops."""
+        """Stop asking servers that are down how they are; connections ended with their requests."""
+        for server in self._pool.servers:
+            if server.probe and not server.probe.done():
+                with suppress(RuntimeError):  # its event loop is closed already
+                    server.probe.cancel()
 
 
 class _Shown:

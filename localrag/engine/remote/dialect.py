@@ -21,16 +21,17 @@ _OPTIONAL: dict[str, Any] = {
 _NAMED_BY = {"chat_template_kwargs": "chat_template", "reasoning_effort": "reasoning", "stream_options": "stream_options", "seed": "seed"}
 _LEAST = "reasoning_effort=none"  # where this value is refused, the least there is is asked for: gpt-oss always thinks
 _WRAPPING = 64  # tokens: braces, line breaks between them (llama.cpp's schema allows two and 20 spaces), a fence around it all
+_THINKING = 2000  # tokens more for a model that thinks whatever it is told; its answer comes after
 _TOO_LONG = re.compile(r"context (length|size|window)|maximum context|prompt is too long|too many tokens")
 
 
-def body_of(model: str, request: Request, without: frozenset[str], *, spare: bool = True) -> dict[str, Any]:
-    """The request as JSON. `without` are optional fields that this server refused; `spare`: with the tokens that JSON needs."""
+def body_of(model: str, request: Request, without: frozenset[str], *, spare: bool = True, thinks: bool = False) -> dict[str, Any]:
+    """The request as JSON. `without` are optional fields that this server refused; `spare`: with the tokens that JSON and thinking need."""
     s = request.sampling
     body: dict[str, Any] = {
         "model": model,
         "messages": list(request.messages),
-        "max_tokens": request.max_tokens + (json_tokens(request) if spare else 0),
+        "max_tokens": request.max_tokens + (json_tokens(request) + _THINKING * thinks if spare else 0),
         "temperature": s.temperature,
         "top_p": s.top_p,
         "seed": s.seed,
@@ -88,6 +89,7 @@ class Told:
     output_tokens: int = 0
     cached_tokens: int = 0
     choices: bool = False
+    thought: bool = False
 
     def read(self, event: Any) -> str:
         """The text that an event adds. Raises Refused for an event that is an error, Malformed."""
@@ -112,6 +114,7 @@ class Told:
         text = (said or {}).get("content") or ""
         if not isinstance(text, str) or not isinstance(self.ended, str):
             raise Malformed("an answer in an unknown form")
+        self.thought = self.thought or "<think>" in text or any((said or {}).get(name) for name in ("reasoning_content", "reasoning"))
         return text
 
 

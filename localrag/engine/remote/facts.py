@@ -47,7 +47,8 @@ def identified(file: ModelFile, options: EngineOptions, known: dict[str, str] | 
         for url in file.urls:
             check_host(url, options.allowed_hosts)
         raise EngineFailed(
-            f"{' and '.join(file.urls)} does not answer.", "Start the server, or correct its address: --model http://HOST:PORT/v1#NAME"
+            f"{' and '.join(file.urls)} {'does' if len(file.urls) == 1 else 'do'} not answer.",
+            "Start the server, or correct its address: --model http://HOST:PORT/v1#NAME",
         )
     return one
 

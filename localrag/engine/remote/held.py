@@ -29,7 +29,7 @@ class Answer:
         if self._on_kept is None:
             return
         if self._grammar is None:
-            self._keep(without_thinking(self.text)[len(self.kept) :])
+            self._keep(without_thinking(self.text))
         elif self._grammar.from_json and (found := items_so_far(json_part(self.text))):
             try:
                 self._take(self._grammar, self._grammar.from_json({"items": found}))
@@ -39,7 +39,7 @@ class Answer:
     def finish(self) -> str:
         """The whole answer in the grammar's own form. Raises Malformed where nothing that the grammar allows is left."""
         if self._grammar is None:
-            self._keep(without_thinking(self.text)[len(self.kept) :])
+            self._keep(without_thinking(self.text))
         else:
             self._finish(self._grammar)
         try:
@@ -62,13 +62,13 @@ class Answer:
         for piece in pieces[self._taken :]:
             lark = grammar.following(self.kept)
             if lark is not None and _accepts(lark, piece):
-                self._keep(piece)
+                self._keep(self.kept + piece)
             self._taken += 1
 
-    def _keep(self, piece: str) -> None:
-        self.kept += piece
-        if piece and self._on_kept:
-            self._on_kept(self.kept)
+    def _keep(self, text: str) -> None:
+        if text != self.kept and self._on_kept:
+            self._on_kept(text)
+        self.kept = text
 
 
 def _accepts(lark: str, piece: str) -> bool:

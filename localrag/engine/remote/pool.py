@@ -42,6 +42,7 @@ class Server:
     announced: bool = False  # that it does not answer
     error: ModelError | None = None  # why it is no longer used
     without: frozenset[str] = frozenset()  # optional fields that it refused
+    thinks: bool = False  # whatever it is told: its answers get more tokens
     probe: "asyncio.Task[None] | None" = None
 
     @property
@@ -113,10 +114,10 @@ class Pool:
             raise errors[0]
         since = asked if priority == 0 else max(s.down_since for s in self.servers)
         if time.monotonic() - since > patience(priority):
-            names = " and ".join(s.url for s in self.servers)
+            names = " and ".join(s.url for s in self.servers) + (" has" if len(self.servers) == 1 else " have")
             waited = f"{LONG / 60:.0f} minutes" if priority else f"{SHORT:.0f} seconds"
             raise EngineFailed(
-                f"{names} has not answered for {waited}.", "Start the server and run the same command again; what is done is saved."
+                f"{names} not answered for {waited}.", "Start the server and run the same command again; what is done is saved."
             )
 
     def _probe_those_down(self) -> None:

@@ -10,7 +10,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class Refused(Exception):
 class Wire:
     """How to talk to servers: with which key, and whose certificates are trusted."""
 
-    headers: dict[str, str]
+    headers: dict[str, str] = field(repr=False)  # one may be the key
     trust: ssl.SSLContext | bool
 
 
