@@ -26,9 +26,13 @@ from tests.conftest import run_localrag
 
 pytest.importorskip("xllamacpp")
 SCRIPT = Path(__file__).parents[1] / "llama_server.py"
-SLOTS, WINDOW = 2, 2048
-NOTE = "# The ferry\n\nIngrid Holm bought the ferry Skua from the Northern Line in Vardby. Lars Holm is the mate of the Skua.\n"
-LETTER = "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks. Mayor Ruth Sand asked the Northern Line to pay.\n"
+SLOTS, WINDOW = 2, 4096
+DOCUMENTS = {
+    "note": "# The ferry\n\nIngrid Holm bought the ferry Skua from the Northern Line in Vardby. Lars Holm is the mate of the Skua.\n",
+    "letter": "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks. Mayor Ruth Sand asked the Northern Line to pay.\n",
+    "minutes": "The council of Vardby met in 1974. Mayor Ruth Sand said that the harbour needs a new pier.\n",
+    "answer": "The Northern Line answered that Ingrid Holm had seen the Skua in Tromso before she signed.\n",
+}
 
 
 class LlamaServer:
@@ -105,9 +109,9 @@ def calls(folder):
     return committed, sum(t["requests"] for f in figures for t in f.get("tasks", {}).values()), failures
 
 
-def folder_of(path, **files):
+def folder_of(path):
     (path / "docs").mkdir(parents=True)
-    for name, text in (files or {"note": NOTE, "letter": LETTER}).items():
+    for name, text in DOCUMENTS.items():
         (path / "docs" / f"{name}.md").write_text(text)
     return path
 
@@ -148,7 +152,7 @@ def test_llama_cpp_stops_when_nobody_waits(shared):
 def test_llama_cpp_s_window_is_kept_to(shared):
     """A prompt that is too long is counted by the server's own vocabulary and not sent."""
     with pytest.raises(ContextTooSmall, match=f"{WINDOW} tokens"):
-        asyncio.run(remote(shared).generate(request(content="The ferry leaks. " * 700)))
+        asyncio.run(remote(shared).generate(request(content="The ferry leaks. " * 1400)))
 
 
 @pytest.mark.slow

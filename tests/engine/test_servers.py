@@ -59,15 +59,24 @@ async def all_of(engine, n):
 
 
 def test_requests_go_where_most_slots_are_free():
-    """Two servers of two and six slots are both kept full, and neither beyond what it told."""
+    """Of two servers with two and six slots the larger gets the first requests; many keep both full, and neither beyond what it told."""
     pause = threading.Event()
     with Server(lambda _: pause.wait(0.1) or "a", llama(slots=2)) as one, Server(lambda _: pause.wait(0.1) or "b", llama(slots=6)) as two:
         engine = Remote(known(one.url, two.url), EngineOptions())
         assert engine.at_once == 8
-        asyncio.run(all_of(engine, 40))
+
+        async def run():
+            await all_of(engine, 1)
+            await asyncio.sleep(0.5)  # until both have told that they are there
+            before = len(one.bodies)
+            await all_of(engine, 4)
+            assert len(one.bodies) == before
+            await all_of(engine, 40)
+
+        asyncio.run(run())
 
     assert (one.most, two.most) == (2, 6)
-    assert len(one.bodies) + len(two.bodies) == 40
+    assert len(one.bodies) + len(two.bodies) == 45
 
 
 def test_how_many_at_once_can_be_said_by_hand():
@@ -146,11 +155,17 @@ def test_waiting_has_an_end(monkeypatch):
     with pytest.raises(EngineFailed, match="has not answered") as error:
         asyncio.run(Remote(file, EngineOptions()).generate(question(priority=0)))
     assert "Start the server" in error.value.hint
-    monkeypatch.setattr(pool, "LONG", 0.5)
+    monkeypatch.setattr(pool, "LONG", 3)
     engine = Remote(file, EngineOptions())
-    for _ in range(2):  # the second need not wait as long again
-        with pytest.raises(EngineFailed, match="has not answered for"):
-            asyncio.run(engine.generate(question()))
+    with pytest.raises(EngineFailed, match="has not answered for"):
+        asyncio.run(engine.generate(question()))
+
+    async def another():
+        async with asyncio.timeout(2):  # it need not wait as long again
+            await engine.generate(question())
+
+    with pytest.raises(EngineFailed, match="has not answered for"):
+        asyncio.run(another())
 
 
 def test_a_person_overtakes_indexing():
