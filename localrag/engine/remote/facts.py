@@ -41,7 +41,7 @@ def identified(file: ModelFile, options: EngineOptions, known: dict[str, str] | 
     facts = [found or kept.get(f"{url}#{file.name}") for url, found in zip(file.urls, asked, strict=True)]
     one = replace(file, facts=tuple(f or Facts() for f in facts))
     _check_same(one)
-    if known and known["path"] == file.given and (known["fingerprint"] == _by_address(file) or not any(facts)):
+    if known and _leads_to(known["path"], file) and (known["fingerprint"] in _by_address(file) or not any(facts)):
         return replace(one, bound=known["fingerprint"])
     if not any(facts):
         for url in file.urls:
@@ -53,9 +53,14 @@ def identified(file: ModelFile, options: EngineOptions, known: dict[str, str] | 
     return one
 
 
-def _by_address(file: ModelFile) -> str:
-    """The fingerprint that served models had while it was made of address and name: an index bound to it keeps it."""
-    return sha256(f"{file.url} {file.name}".encode()).hexdigest()[:16]
+def _leads_to(given: str, file: ModelFile) -> bool:
+    url, _, name = given.partition("#")
+    return (url.rstrip("/"), name) == (file.url, file.name)
+
+
+def _by_address(file: ModelFile) -> list[str]:
+    """The fingerprints that served models had while they were made of address (as it was typed) and name: an index keeps its own."""
+    return [sha256(f"{url} {file.name}".encode()).hexdigest()[:16] for url in (file.url, f"{file.url}/")]
 
 
 def _check_same(file: ModelFile) -> None:
