@@ -29,21 +29,51 @@ def data_path(name: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
+class Facts:
+    """What a server told of itself and its model; empty, 0 or 1.0 where it told nothing."""
+
+    digest: str = ""  # of what identifies the model, wherever it is served
+    model: str = ""  # what the server calls it
+    parameters: int = 0
+    window: int = 0  # tokens of a request, prompt and answer
+    slots: int = 0  # requests it answers at once
+    counts: str = ""  # the field of /tokenize that takes the text
+    latin: float = 1.0  # its tokens for one of the vocabulary that stands in for counting
+    chinese: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFile:
     """A model on disk: `kind` is chat or reranker (a GGUF file), or embedder (a sentence-transformers folder, or a GGUF file).
 
-    With `url` it is a chat model behind a server there; `path` is then a file whose vocabulary stands in for counting tokens.
+    With `url` it is a chat model behind a server there, or behind each of several (with commas between); `path` is then a file whose
+    vocabulary stands in for counting tokens, `facts` what each server told (`remote.identified`), and `bound` the fingerprint by which an
+    index knows the model, where that is another.
     """
 
     name: str
     kind: str
     path: Path
     url: str = ""
+    facts: tuple[Facts, ...] = ()
+    bound: str = ""
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the file's content, see `fingerprint`; of a server, its address and the model's name."""
-        return sha256(f"{self.url} {self.name}".encode()).hexdigest()[:16] if self.url else fingerprint(self.path)
+        """What identifies the file's content, see `fingerprint`; of a model behind a server, its name and what the server told of it."""
+        if not self.url:
+            return fingerprint(self.path)
+        return self.bound or sha256(f"served {self.name} {self.digest}".encode()).hexdigest()[:16]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of the servers."""
+        return tuple(self.url.split(",")) if self.url else ()
+
+    @property
+    def digest(self) -> str:
+        """What identifies a served model; empty where no server told."""
+        return next((f.digest for f in self.facts if f.digest), "")
 
     @property
     def given(self) -> str:
@@ -52,18 +82,31 @@ class ModelFile:
 
 
 def find_chat_model(name: str | None) -> ModelFile:
-    """The chat model of that name in models.toml, the GGUF at that path, or the one at `http://host:port/v1#name`; the default for None.
+    """The chat model of that name in models.toml, the GGUF at that path, or that of servers (`_served`); the default for None.
 
     Raises ModelError.
     """
     if name and name.startswith(("http://", "https://")):
-        url, _, model = name.partition("#")
-        return ModelFile(model or "default", "chat", _named("chat", None).path, url)
+        return _served(name)
     if name and (name.endswith(".gguf") or "/" in name):
         if not (path := _first_shard(name)).is_file():
             raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the embedded model.")
         return _at(path, "chat")
     return _named("chat", name)
+
+
+def _served(name: str) -> ModelFile:
+    """The model at `http://host:port/v1,http://other:port/v1#name`. Raises ModelError."""
+    addresses, _, model = name.partition("#")
+    urls = [url.strip().rstrip("/") for url in addresses.split(",") if url.strip()]
+    if "#" in model or not all(url.startswith(("http://", "https://")) for url in urls):
+        raise ModelError("That is no list of servers.", "Write it like this: --model http://a:8080/v1,http://b:8000/v1#NAME")
+    if "@" in addresses:
+        raise ModelError(
+            "An address of a server must not hold a name or a key.",
+            "Give the key as LOCALRAG_API_KEY, or its file as LOCALRAG_API_KEY_FILE.",
+        )
+    return ModelFile(model or "default", "chat", _named("chat", None).path, ",".join(dict.fromkeys(urls)))
 
 
 def find_embedder(name: str | None = None) -> ModelFile:

@@ -51,14 +51,14 @@ def open_for_writing(
 ) -> Iterator[Project]:
     """The project to index into, made where it is missing, locked against a second writer; `changes` are new values of settings.
 
-    Raises IndexMismatch where the index was made with other models and `rebuild` is not set; IndexBusy, ModelError.
+    Raises IndexMismatch where the index was made with other models and `rebuild` is not set; IndexBusy, ModelError, UsageError.
     """
     try:
         folder = find_index(chosen)
     except NoIndex:
         folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
     fresh = not (folder / FILE_NAME).exists()
-    chat = find_chat_model(model or (None if fresh else _bound_name(folder, "chat_model")))
+    chat = _chat_model(folder, model, engine, fresh=fresh)
     vectors = find_embedder(embedder or (None if fresh else _bound_name(folder, "embedder")))
     files = {"chat_model": chat, "embedder": vectors}  # fingerprinted before a folder is made: a damaged one is refused here
     models = {kind: {"name": f.name, "path": f.given, "fingerprint": f.fingerprint} for kind, f in files.items()}
@@ -78,15 +78,18 @@ def open_for_writing(
             db.close()
 
 
-def settings_for(chosen: Path | None, model: str | None, changes: dict[str, Any]) -> tuple[Path, Settings, ModelFile, Database | None]:
+def settings_for(
+    chosen: Path | None, model: str | None, changes: dict[str, Any], engine: EngineOptions | None = None
+) -> tuple[Path, Settings, ModelFile, Database | None]:
     """What a run would use: the root of stored paths, settings, model, and the index as it is, if there is one. Raises ModelError."""
     try:
         folder = find_index(chosen)
     except NoIndex:
-        return root_of((chosen or Path.cwd() / INDEX_FOLDER).absolute()), replace(Settings(), **changes), find_chat_model(model), None
+        folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
+        return root_of(folder), replace(Settings(), **changes), _chat_model(folder, model, engine, fresh=True), None
     db = open_index(folder)
     settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)
-    return root_of(folder), settings, find_chat_model(model or _bound_name(folder, "chat_model")), db
+    return root_of(folder), settings, _chat_model(folder, model, engine), db
 
 
 @contextmanager
@@ -105,7 +108,7 @@ def open_for_questions(
             f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
             "Embed it anew, which asks no chat model anything: localrag reembed",
         )
-    chat = find_chat_model(model or _bound_name(folder, "chat_model"))
+    chat = _chat_model(folder, model, engine)
     settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
     project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder, quick=True), rerank)
@@ -127,11 +130,28 @@ def model_names(folder: Path) -> tuple[str | None, str | None]:
     return chat, embedder
 
 
+def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *, fresh: bool = False) -> ModelFile:
+    """The chat model asked for, else the index's own; of one behind a server, what the server tells. Raises ModelError, UsageError."""
+    file = find_chat_model(model or (None if fresh else _bound_name(folder, "chat_model")))
+    if not file.url:
+        return file
+    from localrag.engine.remote import identified  # a client for the network, loaded only where a model is behind a server
+
+    known = None if fresh else _bound(folder).get("chat_model")
+    return identified(file, engine or EngineOptions(), known)
+
+
+def _bound(folder: Path) -> dict[str, Any]:
+    db = open_index(folder)
+    try:
+        return ledger.settings(db)
+    finally:
+        db.close()
+
+
 def _bound_name(folder: Path, kind: str) -> str | None:
     """How to find a model an index was made with: None for the default, else its path or address."""
-    db = open_index(folder)
-    bound = ledger.settings(db).get(kind)
-    db.close()
+    bound = _bound(folder).get(kind)
     default = (find_chat_model if kind == "chat_model" else find_embedder)(None)
     return None if bound is None or bound["name"] == default.name else str(bound["path"])
 

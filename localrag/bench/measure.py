@@ -40,6 +40,8 @@ class Task:
     quick: bool = False
     limit: int = 0
     style: str = "auto"
+    hosts: str = ""  # other machines that may see the texts, with commas
+    at_once: int = 0
 
 
 def check(task: Task) -> None:
@@ -55,7 +57,9 @@ def prepare(task: Task, say: Callable[[str], None]) -> dict[str, Any]:
     """
     file = find_chat_model(task.model)
     if file.url:
-        return {"name": file.name, "given": file.given, "fingerprint": file.fingerprint}
+        from localrag.engine.remote import identified
+
+        return {"name": file.name, "given": file.given, "fingerprint": identified(file, _options(task)).fingerprint}
     from localrag.engine.llama.weights import file_type
     from localrag.engine.tune import open_backend
 
@@ -98,7 +102,8 @@ def measure(task: Task, tell: Tell) -> dict[str, Any]:
 
 
 def _options(task: Task) -> EngineOptions:
-    return EngineOptions(task.engine, deterministic=task.deterministic)
+    hosts = tuple(filter(None, task.hosts.split(",")))
+    return EngineOptions(task.engine, deterministic=task.deterministic, allowed_hosts=hosts, at_once=task.at_once)
 
 
 async def _quality(task: Task, file: ModelFile, options: EngineOptions, tell: Tell) -> dict[str, Any]:

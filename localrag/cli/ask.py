@@ -10,6 +10,7 @@ import typer
 
 from localrag.cli.index import (
     AllowHostOption,
+    AtOnceOption,
     DeterministicOption,
     EngineOption,
     IndexOption,
@@ -54,6 +55,7 @@ def ask_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
@@ -64,7 +66,7 @@ def ask_command(
     from localrag.query.question import Options
 
     options = Options(mode, level, dynamic, seed, style, strict, max_calls, max_seconds, response_type, context_only)
-    chosen = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host)
+    chosen = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, at_once=at_once)
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
         if go_on:
             options = replace(options, conversation=_last_conversation(project))
@@ -103,6 +105,8 @@ def chat_command(
     index: IndexOption = None,
     model: ModelOption = None,
     reranker: RerankerOption = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
 ) -> None:
     """Ask question after question; each may lean on those before. `/quit` ends, `/source N` opens a citation."""
@@ -111,7 +115,8 @@ def chat_command(
     from localrag.project import open_for_questions
     from localrag.query.question import Options
 
-    with open_for_questions(index, model=model, reranker=reranker, engine=engine_options(engine)) as project:
+    chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
+    with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
         options = Options(mode, style=style, strict=strict, conversation=_last_conversation(project) if go_on else None)
         say("Ask; /source N opens a citation, /quit ends.")
         while (text := _read_line()) is not None:
@@ -138,6 +143,8 @@ def questions_command(
     n: Annotated[int, typer.Option("-n", min=1, max=50, help="How many.")] = 5,
     index: IndexOption = None,
     model: ModelOption = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Suggest questions: to begin with, about an entity, or following the last conversation."""
@@ -148,7 +155,8 @@ def questions_command(
     from localrag.query.retrieve import named_entities
     from localrag.store import ledger
 
-    with open_for_questions(index, model=model, engine=engine_options("", quiet=as_json)) as project:
+    chosen = engine_options("", hosts=allow_host, at_once=at_once, quiet=as_json)
+    with open_for_questions(index, model=model, engine=chosen) as project:
         if about and not named_entities(about, project):
             raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")
         last = None if about else ledger.last_answer(project.db)

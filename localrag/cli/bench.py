@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from localrag.cli.index import DeterministicOption, EngineOption, ModelOption, QuietOption, RetuneOption, engine_options
+from localrag.cli.index import (
+    AllowHostOption,
+    AtOnceOption,
+    DeterministicOption,
+    EngineOption,
+    ModelOption,
+    QuietOption,
+    RetuneOption,
+    engine_options,
+)
 
 bench_app = typer.Typer(invoke_without_command=True, help="Measure models on this machine: which one should you use?")
 
@@ -25,6 +34,8 @@ def bench_command(
     form: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="md, csv, json, jsonl, html or sqlite; else a table.")] = "",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write it; else stdout.")] = None,
     save: Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Keep the run there; else in the user cache.")] = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
     deterministic: DeterministicOption = False,
     quiet: QuietOption = False,
@@ -46,7 +57,7 @@ def bench_command(
 
     check_format(form, out)
     EngineSettings().with_values(engine)  # a mistake is said before anything is opened
-    task = Task(None, engine, deterministic, repeat, quick, limit, style)
+    task = Task(None, engine, deterministic, repeat, quick, limit, style, ",".join(allow_host or ()), at_once)
     path = save or new_path()
     with BenchProgress(quiet=quiet) as progress:
         run = measure_models(models or [None], task, progress, path)

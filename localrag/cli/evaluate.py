@@ -10,7 +10,16 @@ from typing import Annotated
 
 import typer
 
-from localrag.cli.index import DeterministicOption, EngineOption, IndexOption, ModelOption, RerankerOption, engine_options
+from localrag.cli.index import (
+    AllowHostOption,
+    AtOnceOption,
+    DeterministicOption,
+    EngineOption,
+    IndexOption,
+    ModelOption,
+    RerankerOption,
+    engine_options,
+)
 
 eval_app = typer.Typer(no_args_is_help=True, help="Measure localrag against texts that people annotated.")
 
@@ -33,6 +42,8 @@ def extraction_command(
     limit: Annotated[int, typer.Option("--limit", min=0, help="A random sample of so many texts; 0: all.")] = 0,
     seed: Annotated[int, typer.Option("--seed", help="Decides the sample.")] = 0,
     gleanings: Annotated[int, typer.Option("--gleanings", min=0, help="How often the model is asked whether names were missed.")] = 0,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
     deterministic: DeterministicOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -45,7 +56,7 @@ def extraction_command(
     from localrag.models import find_chat_model
 
     documents = load_gold(dataset, form, limit=limit, seed=seed)
-    options = engine_options(engine, deterministic=deterministic, quiet=as_json)
+    options = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=as_json)
     settings = replace(Settings(), max_gleanings=gleanings)
     found = asyncio.run(evaluate(documents, form, extractor, find_chat_model(model), options, settings))
     if as_json:
@@ -63,6 +74,8 @@ def retrieval_command(
     extractor: Annotated[str, typer.Option("--extractor", help="model; or phrases: no model.")] = "model",
     model: ModelOption = None,
     reranker: RerankerOption = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line and nothing else.")] = False,
 ) -> None:
@@ -70,7 +83,7 @@ def retrieval_command(
     from localrag.cli.display import print_retrieval
     from localrag.eval.retrieval import evaluate_retrieval, load_task
 
-    options = engine_options(engine, quiet=as_json)
+    options = engine_options(engine, hosts=allow_host, at_once=at_once, quiet=as_json)
     for task in [load_task(folder) for folder in tasks]:
         rows = asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options, reranker))
         if as_json:
@@ -95,6 +108,8 @@ def qa_command(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Indexes and answers are kept here; the same command goes on.")] = Path(
         "localrag-qa"
     ),
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line and nothing else.")] = False,
 ) -> None:
@@ -106,7 +121,13 @@ def qa_command(
 
     sets = load_questions(folder, limit=limit, seed=seed)
     options = Options(style=style, response_type=response_type)
-    setup = Setup(tuple(mode or ["auto", "basic", "none"]), extractor, model, options, engine_options(engine, quiet=as_json))
+    setup = Setup(
+        tuple(mode or ["auto", "basic", "none"]),
+        extractor,
+        model,
+        options,
+        engine_options(engine, hosts=allow_host, at_once=at_once, quiet=as_json),
+    )
     rows = averages(asyncio.run(evaluate_answers(sets, setup, out, (lambda _: None) if as_json else say)))
     if as_json:
         sys.stdout.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
@@ -135,6 +156,8 @@ def answers_command(
     judge: Annotated[
         str | None, typer.Option("--judge", metavar="NAME|PATH", help="The model that judges; else the one that answers.")
     ] = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -145,7 +168,7 @@ def answers_command(
     from localrag.query import Options
 
     options = Options(style=style, response_type=response_type, seed=seed)
-    chosen = engine_options(engine, quiet=as_json)
+    chosen = engine_options(engine, hosts=allow_host, at_once=at_once, quiet=as_json)
     plan = Plan(about, users, questions, tuple(condition or NAMES), repeats, samples, options, model, judge, chosen)
     asyncio.run(run_study(index, out, plan, (lambda _: None) if as_json else say))
     _show_study(out, as_json=as_json)

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 IndexOption = Annotated[Path | None, typer.Option("--index", "-i", metavar="DIR", help="The index folder; else the nearest .localrag.")]
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", "-m", metavar="NAME|PATH", help="A model of models.toml, a GGUF file, or http://127.0.0.1:PORT/v1#NAME."),
+    typer.Option("--model", "-m", metavar="NAME|PATH", help="A model of models.toml, a GGUF file, or http://127.0.0.1:PORT/v1[,…]#NAME."),
 ]
 RerankerOption = Annotated[
     str | None, typer.Option("--reranker", metavar="NAME|PATH", help="A GGUF reranker that has a say in the order of passages.")
@@ -28,6 +29,9 @@ EngineOption = Annotated[
 ]
 AllowHostOption = Annotated[
     list[str] | None, typer.Option("--allow-host", metavar="HOST", help="Let a model server on another machine see the documents.")
+]
+AtOnceOption = Annotated[
+    int, typer.Option("--at-once", min=0, metavar="N", help="Requests to each model server at a time; else what it tells, or 8.")
 ]
 RetuneOption = Annotated[bool, typer.Option("--retune", help="Measure anew which engine settings are fastest here.")]
 DeterministicOption = Annotated[
@@ -49,15 +53,21 @@ PrependOption = Annotated[
 
 
 def engine_options(
-    values: str, *, retune: bool = False, deterministic: bool = False, hosts: list[str] | None = None, quiet: bool = False
+    values: str,
+    *,
+    retune: bool = False,
+    deterministic: bool = False,
+    hosts: list[str] | None = None,
+    at_once: int = 0,
+    quiet: bool = False,
 ) -> "EngineOptions":
     """What the options ask of the engine; what it has to say goes to stderr. Raises UsageError."""
     from localrag.cli.display import say
     from localrag.engine.settings import EngineOptions, EngineSettings
 
     EngineSettings().with_values(values)  # a mistake is said before anything is opened
-    listener = {} if quiet else {"say": say}
-    return EngineOptions(values, retune, deterministic, allowed_hosts=tuple(hosts or ()), **listener)
+    chosen = EngineOptions(values, retune, deterministic, allowed_hosts=tuple(hosts or ()), at_once=at_once)
+    return chosen if quiet else replace(chosen, say=say)
 
 
 def index_command(
@@ -84,6 +94,7 @@ def index_command(
     metadata_columns: MetadataColumnsOption = None,
     prepend_metadata: PrependOption = None,
     allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
@@ -95,12 +106,12 @@ def index_command(
     from localrag.index.load import check_paths
     from localrag.project import open_for_writing
 
-    options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, quiet=quiet)
+    options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     check_paths(paths)
     changes = _changes(extractor, types, gleanings, claims, language) | _reading(text_column, metadata_columns, prepend_metadata)
     changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
     if plan:
-        print_plan(paths, index, model, changes)
+        print_plan(paths, index, model, changes, options)
         return
 
     def run() -> "Outcome":
@@ -114,13 +125,13 @@ def index_command(
         raise typer.Exit(5)
 
 
-def print_plan(paths: list[Path], index: Path | None, model: str | None, changes: dict[str, Any]) -> None:
+def print_plan(paths: list[Path], index: Path | None, model: str | None, changes: dict[str, Any], options: "EngineOptions") -> None:
     """Files, chunks, calls, tokens, time and disk of a run, on stdout."""
     from localrag.cli.display import duration, out
     from localrag.index.plan import plan
     from localrag.project import settings_for
 
-    root, settings, file, db = settings_for(index, model, changes)
+    root, settings, file, db = settings_for(index, model, changes, options)
     found = plan(paths, root, settings, file, db)
     out.print(f"files     {found.files}: {found.to_read} to read, {found.unchanged} unchanged, {len(found.skipped)} cannot be read")
     for one in found.skipped[:5]:

@@ -3,11 +3,14 @@
 import asyncio
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.index import IndexOption, QuietOption
+from localrag.cli.index import AllowHostOption, AtOnceOption, IndexOption, QuietOption, engine_options
+
+if TYPE_CHECKING:
+    from localrag.engine.settings import EngineOptions
 
 merges_app = typer.Typer(no_args_is_help=True, help="Show, undo and add merges of names; decisions are kept in aliases.txt of the index.")
 
@@ -36,6 +39,8 @@ def list_command(
 def undo_command(
     number: Annotated[int, typer.Argument(metavar="N", help="The number that `localrag merges list` shows.")],
     index: IndexOption = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     quiet: QuietOption = False,
 ) -> None:
     """Keep two names apart that were made one (or one whole that was split), now and whenever the graph is built."""
@@ -48,7 +53,12 @@ def undo_command(
     if number not in known:
         raise UsageError(f"There is no merge {number}.", "See them: localrag merges list")
     merge = known[number]
-    _decide(index, f"{merge.name} {'=' if merge.name == merge.into else '!='} {merge.into}", quiet=quiet)
+    _decide(
+        index,
+        f"{merge.name} {'=' if merge.name == merge.into else '!='} {merge.into}",
+        engine_options("", hosts=allow_host, at_once=at_once, quiet=quiet),
+        quiet=quiet,
+    )
 
 
 @merges_app.command("add")
@@ -56,6 +66,8 @@ def add_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name in the documents.")],
     into: Annotated[str, typer.Argument(metavar="INTO", help="The entity it is another name of.")],
     index: IndexOption = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     quiet: QuietOption = False,
 ) -> None:
     """Make one name part of another's entity, now and whenever the graph is built."""
@@ -69,17 +81,17 @@ def add_command(
     for one in (name, into):
         if normalise(one) not in known:
             raise UsageError(f"No entity is called {one!r}.", 'Look for it: localrag status, or localrag ask "…"')
-    _decide(index, f"{name} = {into}", quiet=quiet)
+    _decide(index, f"{name} = {into}", engine_options("", hosts=allow_host, at_once=at_once, quiet=quiet), quiet=quiet)
 
 
-def _decide(index: IndexOption, line: str, *, quiet: bool) -> None:
+def _decide(index: IndexOption, line: str, options: "EngineOptions", *, quiet: bool) -> None:
     """Write a decision and build the graph anew."""
     from localrag.cli.display import IndexProgress, say
     from localrag.index.aliases import add_alias
     from localrag.index.pipeline import rebuild_graph
     from localrag.project import open_for_writing
 
-    with open_for_writing(index) as project, IndexProgress(quiet=quiet) as progress:
+    with open_for_writing(index, engine=options) as project, IndexProgress(quiet=quiet) as progress:
         add_alias(project.folder, line)
         asyncio.run(rebuild_graph(project, progress))
     if not quiet:

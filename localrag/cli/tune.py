@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.index import EngineOption, IndexOption, QuietOption, engine_options
+from localrag.cli.index import AllowHostOption, AtOnceOption, EngineOption, IndexOption, QuietOption, engine_options
 
 if TYPE_CHECKING:
     from localrag.config import Domain
@@ -21,6 +21,8 @@ def tune_command(
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Use these entity types and discover none.")] = "",
     seed: Annotated[int, typer.Option("--seed", help="Decides the sample.")] = 0,
     undo: Annotated[bool, typer.Option("--undo", help="Take back the last tuning.")] = False,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
     quiet: QuietOption = False,
 ) -> None:
@@ -38,7 +40,7 @@ def tune_command(
     if selection not in ("auto", "random", "top"):
         raise UsageError(f"There is no selection {selection!r}.", "Choose auto, random or top.")
     chosen = tuple(t.strip() for t in types.split(",") if t.strip())
-    with open_for_writing(index, engine=engine_options(engine, quiet=quiet)) as project:
+    with open_for_writing(index, engine=engine_options(engine, hosts=allow_host, at_once=at_once, quiet=quiet)) as project:
         domain, compared = asyncio.run(_tune(project, passages, selection, chosen, seed))
         write_domain(project.folder, domain)
         path = project.folder / FILE_NAME

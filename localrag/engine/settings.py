@@ -88,6 +88,7 @@ class EngineOptions:
     deterministic: bool = False
     say: Callable[[str], None] = _silent
     allowed_hosts: tuple[str, ...] = ()  # beyond this machine, for a model behind a server
+    at_once: int = 0  # requests to each server at the same time; 0: as many as it tells
 
 
 def checked(settings: EngineSettings) -> EngineSettings:

@@ -6,6 +6,7 @@ serves otherwise. Nothing is downloaded: tiktoken's named encodings, which would
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,8 @@ import tiktoken
 
 from localrag.config import cache_dir, private_folder, replace_file
 from localrag.errors import ModelError
-from localrag.models import ModelFile, whole_header
+from localrag.models import ModelFile, fingerprint, whole_header
+from localrag.text import is_cjk
 
 # What precedes the merges, by the GGUF's `tokenizer.ggml.pre`. llama.cpp applies `smollm`'s two expressions one after the other; one
 # alternation does the same when whitespace before a digit is its own case.
@@ -37,15 +39,22 @@ class Tokenizer:
         """Read the vocabulary of `file`, from the cache after the first time (seconds). Raises ModelError."""
         self._encoding = _encoding(file)
         self._llama: Any = None if self._encoding else _LlamaTokenizer(file.path)
+        self._facts = next((f for f in file.facts if f.counts), None)  # of a server that counts: how its vocabulary differs from this one
 
     def count(self, text: str) -> int:
-        """The number of tokens of `text`; control tokens in it are read as plain text."""
-        return len(self._encoding.encode_ordinary(text) if self._encoding else self._llama.encode(text))
+        """The number of tokens of `text`; control tokens in it are read as plain text. Of a served model it is an estimate."""
+        return self._scaled(len(self._encoding.encode_ordinary(text) if self._encoding else self._llama.encode(text)), text)
+
+    def _scaled(self, count: int, text: str) -> int:
+        if self._facts is None:
+            return count
+        return math.ceil(count * (self._facts.chinese if is_cjk(text) else self._facts.latin))
 
     def counts(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text."""
         if self._encoding:
-            return [len(t) for t in self._encoding.encode_ordinary_batch(list(texts), num_threads=1)]
+            found = self._encoding.encode_ordinary_batch(list(texts), num_threads=1)
+            return [self._scaled(len(t), text) for t, text in zip(found, texts, strict=True)]
         return [self.count(t) for t in texts]
 
 
@@ -59,7 +68,7 @@ class _LlamaTokenizer:
 
 
 def _encoding(file: ModelFile) -> tiktoken.Encoding | None:
-    cached = cache_dir() / "vocabularies" / f"{file.fingerprint}.json"
+    cached = cache_dir() / "vocabularies" / f"{fingerprint(file.path)}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):  # missing, or damaged: it is read from the model again
         return _made(file.name, json.loads(cached.read_text()))
     table = _read_vocabulary(file.path)

@@ -9,13 +9,12 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from sqlite_utils import Database
 
 from localrag.engine.engine import Engine
-from localrag.engine.remote import Remote
 from localrag.engine.request import Generation, Request
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.settings import EngineOptions
@@ -25,6 +24,9 @@ from localrag.llm.prompts import Message
 from localrag.models import ModelFile, shards
 from localrag.records import content_id
 from localrag.store.ledger import Call, find_call, save_call
+
+if TYPE_CHECKING:  # a client for the network is loaded only where a model is behind a server
+    from localrag.engine.remote import Remote
 
 SMALL_MODEL = 1_000_000_000  # parameters; below, free prose is unreliable and answers select sentences instead
 ABOUT: ContextVar[str] = ContextVar("ABOUT", default="")  # the path of the document that the calls made here are about
@@ -52,8 +54,12 @@ class Model:
 
     def __init__(self, db: Database, file: ModelFile, options: EngineOptions | None = None) -> None:
         self.db = db
-        self.file = file
         self._options = options or EngineOptions()
+        self.file = file
+        if file.url:
+            from localrag.engine.remote import identified
+
+            self.file = identified(file, self._options)
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
         self.failed = 0  # calls of this process that gave no answer
         self._engine: Engine | Remote | None = None
@@ -61,10 +67,12 @@ class Model:
         self._asked: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # what is being asked at this moment
         self._stamp: list[tuple[int, int, int]] = []  # of the model's files when they were loaded
 
-    async def engine(self) -> Engine | Remote:
+    async def engine(self) -> "Engine | Remote":
         """The engine, loaded on first use. Where a caller is cancelled, the loading goes on for the next one. Raises ModelError."""
         if self._engine is None and self.file.url:
-            self._engine = Remote(self.file.url, self.file.name, allowed=self._options.allowed_hosts)
+            from localrag.engine.remote import Remote
+
+            self._engine = Remote(self.file, self._options)
         if self._engine is None:
             loading = self._loading = self._loading or _started(self._load)
             try:
@@ -177,7 +185,8 @@ class Model:
     async def is_small(self) -> bool:
         """Whether the model is too small for free prose."""
         engine = await self.engine()
-        return isinstance(engine, Engine) and engine.backend.parameters < SMALL_MODEL
+        parameters = engine.backend.parameters if isinstance(engine, Engine) else engine.parameters
+        return parameters is not None and parameters < SMALL_MODEL
 
     async def window(self) -> int:
         """Tokens that a prompt and its answer may have together."""

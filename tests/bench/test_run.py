@@ -12,7 +12,8 @@ from localrag.bench.run import ask_worker, load_run, measure_models
 from localrag.bench.table import notes
 from localrag.errors import UsageError
 from tests.conftest import run_localrag
-from tests.engine.test_remote import Server, example
+from tests.engine.test_remote import example
+from tests.servers import Server
 
 
 def test_a_model_that_fails_half_its_calls_is_reported_as_such(tmp_path):
@@ -20,7 +21,7 @@ def test_a_model_that_fails_half_its_calls_is_reported_as_such(tmp_path):
     turn = itertools.count()
 
     def answer(body):
-        return 500 if next(turn) % 2 else json.dumps(example(body["response_format"]["json_schema"]["schema"]))
+        return 404 if next(turn) % 2 else json.dumps(example(body["response_format"]["json_schema"]["schema"]))
 
     server = Server(answer)
     try:

@@ -1,0 +1,111 @@
+"""Servers on loopback that say what a test wants them to say, over real HTTP."""
+
+import json
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Server:
+    """An OpenAI-compatible server; `answer(body)` gives the content of its reply, a status, its raw bytes, or a function of the handler.
+
+    `gets`: what it tells at other addresses. `port`: to come back where another was. `certificate`: (certificate, key) files, for https.
+    """
+
+    def __init__(self, answer, gets=None, port=0, certificate=None):
+        self.bodies, self.headers, self.asked, self.under_way, self.most = [], [], [], 0, 0
+        lock, outer = threading.Lock(), self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.asked.append(self.path)
+                told = (gets or {}).get(self.path)
+                told = told() if callable(told) else told
+                reply(self, 404 if told is None else 200, json.dumps(told).encode())
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not self.path.endswith("/chat/completions"):
+                    return reply(self, 200, json.dumps(gets[self.path](body)).encode())
+                with lock:
+                    outer.bodies.append(body)
+                    outer.headers.append(dict(self.headers))
+                    outer.under_way += 1
+                    outer.most = max(outer.most, outer.under_way)
+                try:
+                    said = answer(body)
+                    return said(self) if callable(said) else self.say(said)
+                finally:
+                    with lock:
+                        outer.under_way -= 1
+
+            def say(self, said):
+                if isinstance(said, bytes):
+                    return reply(self, 200, said)
+                if isinstance(said, int):
+                    return reply(self, said, b"{}", Location="http://192.0.2.1/")
+                return reply(self, 200, json.dumps(answered(said)).encode())
+
+            def log_message(self, *_):
+                pass
+
+        ThreadingHTTPServer.allow_reuse_address = True
+        ThreadingHTTPServer.daemon_threads = True
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._http.handle_error = lambda *_: None
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
+        self.port = self._http.server_port
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.port}/v1"
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self):
+        self._http.shutdown()
+        self._http.server_close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def reply(handler, status, data, **headers):
+    """An answer with its length; the connection ends with it."""
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.send_header("Content-Length", str(len(data)))
+    handler.end_headers()
+    handler.wfile.write(data)
+
+
+def answered(said, ended="stop"):
+    """A completion as servers write it."""
+    return {
+        "choices": [{"message": {"content": said}, "finish_reason": ended}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 4},
+    }
+
+
+def event(text):
+    """A stretch of a streamed answer."""
+    return b"data: " + json.dumps({"choices": [{"delta": {"content": text}, "finish_reason": None}]}).encode() + b"\n\n"
+
+
+def refusal(status, message, kind="invalid_request_error", **headers):
+    """An error as OpenAI-compatible servers describe it."""
+    data = json.dumps({"error": {"code": status, "message": message, "type": kind}}).encode()
+    return lambda handler: reply(handler, status, data, **headers)
+
+
+def llama(name="smol.gguf", slots=2, window=2048, **meta):
+    """What a llama-server tells of itself (seen at b0-unknown of xllamacpp 2026.10), with the model's own numbers."""
+    shape = {"vocab_type": 2, "n_vocab": 49152, "n_ctx_train": 8192, "n_embd": 576, "n_params": 134515008, "size": 96576768} | meta
+    return {
+        "/v1/models": {"data": [{"id": f"/models/{name}", "owned_by": "llamacpp", "meta": shape}]},
+        "/props": {"total_slots": slots, "model_path": f"/models/{name}", "default_generation_settings": {"n_ctx": window}},
+        "/tokenize": lambda body: {"tokens": list(range(len(body["content"].split())))},
+    }
