@@ -114,6 +114,25 @@ def test_doctor_lists_what_was_refused_and_why(place, quantised):
 
 
 @pytest.mark.slow
+def test_beside_processes_that_burn_all_cores_no_nonsense_is_kept(place, chat_file):
+    """On a busy machine nothing is taken for measured: the usual settings are used, with the reason, and measured another time."""
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        done = run(place, "index", "docs")
+    finally:
+        for burner in burners:
+            burner.kill()
+    choice = record(place)["choices"]["@0"]
+
+    assert done.returncode == 0, done.stderr
+    assert choice["busy"]
+    assert choice["measured"] == []
+    assert "The machine is busy" in done.stderr
+    assert "times as fast" not in done.stderr
+    assert (choice["settings"]["weights"], choice["settings"]["kv"]) == ("q8_0", "q8_0/bf16")
+
+
+@pytest.mark.slow
 def test_the_demo_runs_on_a_machine_whose_first_two_layouts_die(place):
     """The first command of all ends well, with answers, where the two layouts tried first end their process."""
     done = run(place, "demo", faults={"kv=q8_0/bf16": "SIGSEGV", "kv=q8_0/f32": "SIGSEGV"})

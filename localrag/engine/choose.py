@@ -221,7 +221,8 @@ class _Search:
         context, slots = (getattr(found, n) if n in self.by_hand else None for n in ("context", "slots"))
         context, most = fit.window_and_slots(shape, room, most=MOST_SLOTS, context=context, slots=slots)
         counts = [n for n in (16, 8, 4, 32) if n <= most and not slots] or [most]
-        measured = self._measured("sizes", found, lambda effort: measure.sizes(self._model(found), found, counts, effort))
+        sizes = len(counts) > 1
+        measured = self._measured("sizes", found, lambda e: measure.sizes(self._model(found), found, counts, e)) if sizes else []
         found = replace(best(measured).settings if measured else replace(found, slots=counts[0]), context=MEASURED_CONTEXT)
         with suppress(Refused):
             step = None if self.busy else self.journal.once("measured costs", lambda: self._costs(found))

@@ -159,11 +159,14 @@ class Embedder:
             logging.set_verbosity_error()  # type: ignore[no-untyped-call]
             logging.disable_progress_bar()  # type: ignore[no-untyped-call]
             torch.set_num_threads(free_cores())
+            device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
             try:
-                self._model = SentenceTransformer(str(self.file.path), device="cpu", local_files_only=True)
+                self._model = SentenceTransformer(str(self.file.path), device=device, local_files_only=True)
             except (OSError, ValueError, RuntimeError, KeyError) as error:
                 raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", "Reinstall its package.") from error
             able: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-            if able.get("avx512_bf16") or able.get("amx_bf16"):  # twice as fast there; cosine to float32's vectors over 0.9998 (measured)
+            if device == "cpu" and (
+                able.get("avx512_bf16") or able.get("amx_bf16")
+            ):  # twice as fast there; cosine to float32's vectors over 0.9998 (measured)
                 self._model.to(torch.bfloat16)
         return self._model

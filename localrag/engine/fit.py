@@ -11,7 +11,7 @@ MARGIN = 0.05  # of a device's memory, besides COMPUTE, that stays free
 COMPUTE = 400 * MIB  # of a GPU: llama.cpp's buffers of a step, the driver's context
 KV_SHARE = 0.5  # of the memory that is free beside the weights: the rest is for the embedder, FAISS, and other programs
 LARGE = 1_000_000_000  # parameters from which on a model gets the longer window
-WINDOWS = (12288, 8192, 4096, 2048, 1024, 512, 256)  # cells of a sequence
+WINDOWS = (16384, 8192, 4096, 2048, 1024, 512, 256)  # cells of a sequence
 SMALL_WINDOW = 4096  # of a model below LARGE
 ENOUGH = 4  # sequences at once, for which a shorter window is taken
 

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.engine.llama.chat import PIECE, Llama
+from localrag.engine.llama.weights import open_vocabulary
 from localrag.engine.settings import EngineSettings
+from localrag.engine.trial import Journal
 from localrag.errors import Refused
 
 TEXT = (
@@ -87,6 +89,11 @@ def _log_softmax(row: NDArray[np.float32]) -> NDArray[np.float64]:
 EXACT = 144  # tokens: with some weights one row and several round alike for the first hundred (measured: q8_0 weights and keys)
 EXACT_LARGE = 72  # of a model of gigabytes, which takes minutes for them on a CPU
 LARGE = 1 << 30  # bytes
+
+
+def vocabulary(journal: Journal, *, path: str) -> int:
+    """How many tokens a model's own tokenizer makes of a text. Raises Refused where it cannot be opened."""
+    return int(journal.once("vocabulary", lambda: len(open_vocabulary(Path(path))(TEXT))))
 
 
 def with_rules(backend: Llama, settings: EngineSettings) -> EngineSettings:

@@ -38,7 +38,7 @@ class Tokenizer:
     def __init__(self, file: ModelFile) -> None:
         """Read the vocabulary of `file`, from the cache after the first time (seconds). Raises ModelError."""
         self._encoding = _encoding(file)
-        self._llama: Any = None if self._encoding else _LlamaTokenizer(file.path)
+        self._llama: Any = None if self._encoding else _LlamaTokenizer(file)
         self._facts = next((f for f in file.facts if f.counts), None)  # of a server that counts: how its vocabulary differs from this one
 
     def count(self, text: str) -> int:
@@ -61,10 +61,12 @@ class Tokenizer:
 class _LlamaTokenizer:
     """llama.cpp's tokenizer, for the vocabularies that are no byte-pair encodings."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: ModelFile) -> None:
         from localrag.engine.llama.weights import open_vocabulary
+        from localrag.engine.tune import check_vocabulary
 
-        self.encode = open_vocabulary(path)
+        check_vocabulary(file)
+        self.encode = open_vocabulary(file.path)
 
 
 def _encoding(file: ModelFile) -> tiktoken.Encoding | None:

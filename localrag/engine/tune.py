@@ -54,7 +54,7 @@ class Record:
 
     def told(self, name: str, value: Any) -> None:
         """Take in what a child process tried: a layout's proof or refusal is kept at once."""
-        if not name.startswith("weights="):
+        if not name.startswith(("weights=", "vocabulary")):
             return
         if not isinstance(value, dict):
             self.proved[name] = float(value)
@@ -165,6 +165,13 @@ def _prove(file: ModelFile, settings: EngineSettings, record: Record) -> None:
         raise Refused(f"{file.name} with {brief(sized(settings))} does not work on this machine: {why}.", LEAVE)
     job = {"file": write_file(file), "settings": asdict(settings)}
     apart("choose:prove", job, record.known(), record.told, seconds=patience(weights_size(file.path)))
+
+
+def check_vocabulary(file: ModelFile) -> None:
+    """Do nothing where llama.cpp can open a model's vocabulary, tried once in a child process. Raises Refused."""
+    record = read_record(file)
+    if "vocabulary" not in record.proved:
+        apart("proof:vocabulary", {"path": str(file.path)}, record.known(), record.told)
 
 
 def describe(s: EngineSettings) -> str:

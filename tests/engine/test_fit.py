@@ -76,7 +76,7 @@ def test_the_kv_is_sized_from_what_is_free():
     window, slots = window_and_slots(EIGHT, kv_room(EIGHT, large, 16 * GIB), most=32)
     shorter, fewer = window_and_slots(EIGHT, kv_room(EIGHT, small, 16 * GIB), most=32)
 
-    assert (window, slots) == (12288, 10)
+    assert (window, slots) == (16384, 7)
     assert shorter == 4096
     assert fewer >= ENOUGH
 
