@@ -106,7 +106,7 @@ def script():
     return module
 
 
-def write(path: Path, vocabulary: Path, kind: Kind, *, template: str | None = None, context: int = 1024) -> Path:
+def write(path: Path, vocabulary: Path, kind: Kind, *, template: str | None = None, context: int = 4096) -> Path:
     """A small model of that kind with random weights."""
     random = script()
     tokens = (random.sentencepiece if kind.sentencepiece else random.same)(vocabulary)

@@ -126,7 +126,7 @@ def test_every_kind_indexes_and_answers(made, tmp_path, name):
     """A folder is indexed without a failed chunk, and a question gets an answer."""
     write_town(tmp_path / "docs")
     said = []
-    engine = EngineOptions("slots=2,context=1024,threads=1", say=said.append)
+    engine = EngineOptions("slots=2,context=4096,threads=1", say=said.append)
     folder = tmp_path / "index"
 
     with open_for_writing(folder, model=str(made(name).path), engine=engine) as project:
@@ -135,7 +135,7 @@ def test_every_kind_indexes_and_answers(made, tmp_path, name):
         found = asyncio.run(answer("Who bought the ferry Skua?", project, Options()))
 
     assert outcome.failures == ()
-    assert found.text
+    assert found.answer
     assert any("cannot be used" in line for line in said) is (name == "broken")
 
 
@@ -151,7 +151,7 @@ def test_a_model_with_a_small_window_indexes_or_says_so(made, tmp_path):
         found = asyncio.run(answer("Who bought the ferry Skua?", project, Options()))
 
     assert all("window" in failure.reason for failure in outcome.failures)
-    assert found.text
+    assert found.answer
 
 
 def test_a_model_without_a_template_is_refused_in_words(chat_file, tmp_path):
