@@ -142,6 +142,7 @@ class Scripted:
 
     def __init__(self, says, *, window: int = 4096, at_once: int = 8, seconds: float = 0) -> None:
         self.says, self.window, self.at_once, self.seconds = says, window, at_once, seconds
+        self.parameters = None  # as of a server that does not tell
         self.figures = Figures()
         self.requests: list = []
         self.under_way: Counter[str] = Counter()

@@ -261,5 +261,7 @@ class _Search:
                     found = replace(found, slots=found.slots // 2)
                 elif found.context > 512 and "context" not in self.by_hand:
                     found = replace(found, context=found.context // 2)
+                elif found.gpu_layers and "gpu_layers" not in self.by_hand:
+                    found = self._held(replace(found, gpu_layers=0, cpu_experts=0, unified=False, flash_attention=False, kv="f16"))
                 else:
                     raise

@@ -3,7 +3,7 @@
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -197,7 +197,7 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
         connection = _connect(path) if create else _connect_existing(path)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
-        db = Database(connection)
+        db = _Database(connection)
         if create:
             db.enable_wal()
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -215,6 +215,32 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
     except sqlite3.DatabaseError as error:
         raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
     return db
+
+
+class _Database(Database):
+    """A database whose transactions wait for each other from their beginning.
+
+    One that begins with a read and then writes would fail at once where another process wrote in between, however long it may wait.
+    """
+
+    @contextmanager
+    def atomic(self) -> Generator[Database, None, None]:
+        """As in Database: a transaction, or a savepoint inside of one."""
+        if not self.conn.in_transaction:
+            self.conn.execute("BEGIN IMMEDIATE")
+            try:
+                yield self
+            except BaseException:
+                self.rollback()
+                raise
+            try:
+                self.conn.execute("COMMIT")
+            except BaseException:
+                self.rollback()
+                raise
+            return
+        with super().atomic():
+            yield self
 
 
 def _connect(path: Path) -> sqlite3.Connection:

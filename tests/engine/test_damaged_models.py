@@ -69,7 +69,7 @@ def test_a_file_that_was_cut_off_is_named_with_the_place(cut, where):
         lambda: file.fingerprint,
         lambda: Tokenizer(file),
         lambda: Llama(file, EngineSettings()),
-        lambda: Pooled(file),
+        lambda: Pooled(file, EngineSettings()),
         lambda: file_type(path),
         lambda: kv_shape(path),
     ]

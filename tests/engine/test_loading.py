@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localrag.engine.llama import chat
 from localrag.engine.llama.chat import Llama
 from localrag.engine.llama.pooled import Pooled
 from localrag.engine.settings import EngineOptions, EngineSettings
@@ -27,7 +28,7 @@ def mapped(path):
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not say what a process has in memory")
 @pytest.mark.parametrize(
     "fails",
-    ["_check_chat_model", "_chat_format", "_check_memory", "_open_context", "_probe_truncate"],
+    ["_check_chat_model", "open_format", "_check_memory", "_open_context", "_probe_truncate"],
 )
 def test_a_model_that_cannot_be_used_is_freed(tiny, monkeypatch, fails):
     """Whichever step after the loading fails, the weights leave the memory; a sibling that fails leaves its model usable."""
@@ -39,8 +40,8 @@ def test_a_model_that_cannot_be_used_is_freed(tiny, monkeypatch, fails):
     model = Llama(file, SETTINGS)
     assert mapped(file.path)
     with monkeypatch.context() as patch:
-        patch.setattr(Llama, fails, failing)
-        if fails not in ("_check_chat_model", "_chat_format"):
+        patch.setattr(chat if fails == "open_format" else Llama, fails, failing)
+        if fails not in ("_check_chat_model", "open_format"):
             with pytest.raises(ModelError, match="not this one"):
                 model.sibling(SETTINGS)
         model.decode([(5, 0, 0, True)])
@@ -55,7 +56,7 @@ def test_a_model_that_cannot_be_used_is_freed(tiny, monkeypatch, fails):
 def test_a_model_that_is_none_of_its_kind_is_freed(tiny):
     """A chat model given as an embedder, and settings that a model cannot have."""
     with pytest.raises(ModelError, match="no embedding model"):
-        Pooled(tiny("llama"))
+        Pooled(tiny("llama"), SETTINGS)
     with pytest.raises(ModelError, match="sliding windows"):
         Llama(tiny("gemma2"), replace(SETTINGS, unified=True))
 

@@ -1,6 +1,8 @@
 """The store: round trips, deletion, full text, vectors against brute force, versions, the writer's lock."""
 
 import sqlite3
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -242,3 +244,24 @@ def test_a_long_query_is_searched_by_its_rarest_words(db):
 
     assert [c for c, _ in search_chunks(db, f"{common} cafe barometer zeppelin", 1)] == ["a.txt-5"]
     assert len(search_chunks(db, common, 9)) == 6
+
+
+def test_a_transaction_that_begins_by_reading_waits_for_others(tmp_path):
+    """A process that reads and then writes in one transaction is not refused because another wrote in between: that one waits."""
+    folder = tmp_path / "index"
+    one, written = open_index(folder, create=True), []
+
+    def write():
+        ledger.save_settings(open_index(folder), other=1)
+        written.append(True)
+
+    with one.atomic():
+        assert "other" not in ledger.settings(one)
+        thread = threading.Thread(target=write)
+        thread.start()
+        time.sleep(0.3)
+        assert not written
+        ledger.save_settings(one, one=1)
+    thread.join()
+
+    assert {"one", "other"} <= ledger.settings(one).keys()
