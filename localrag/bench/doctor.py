@@ -211,8 +211,12 @@ def _layouts(file: ModelFile) -> Line:
         return Line("layouts", "ok", "none tried here yet: the first use of the model does it")
     if not record.refused:
         return Line("layouts", "ok", f"{len(record.proved)} tried here, all work")
+    # GCC 12 leaves out stores that AMX needs unless it is told to keep them.
+    build = (
+        BUILD_HERE.replace("pip", 'CFLAGS="-fno-tree-dse -fno-dse" CXXFLAGS="$CFLAGS" pip', 1) if "amx_tile" in _cpu_flags() else BUILD_HERE
+    )
     why = "; ".join(f"{brief(name)}: {reason}" for name, reason in sorted(record.refused.items()))
-    return Line("layouts", "warn", f"{len(record.refused)} do not work here and are not used: {why}", BUILD_HERE)
+    return Line("layouts", "warn", f"{len(record.refused)} do not work here and are not used: {why}", build)
 
 
 def _chat_speed(file: ModelFile, options: EngineOptions) -> Line:

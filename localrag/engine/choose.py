@@ -43,7 +43,7 @@ TOGETHER = 1 << 30  # bytes of weights that may be loaded several times over whi
 def tune(journal: Journal, *, file: dict[str, str], values: str, deterministic: bool) -> dict[str, Any]:
     """`{"settings", "measured", "busy"}`: the best settings beside those in `values`, which hold. Raises ModelError where nothing works.
 
-    Takes about half a minute for 135M parameters on 2 cores, longer for more.
+    Takes some 40 s for 135M parameters on 2 cores, longer for more.
     """
     with tempfile.TemporaryDirectory() as folder:
         return _Search(journal, read_file(file), values, Path(folder)).run(deterministic=deterministic)
@@ -237,7 +237,9 @@ class _Search:
 
     def _ruled(self, found: EngineSettings) -> EngineSettings:
         """The settings with the rules for rows that keep answers independent of their company, where there are such."""
-        rules = self.journal.once(f"rules {layout(found)}", lambda: asdict(with_rules(self._model(found), found)))
+        # Threads share out rows and round none of them; beside another process two of them wait for each other most of the time.
+        tried = replace(found, threads=1) if self.busy else found
+        rules = self.journal.once(f"rules {layout(found)}", lambda: asdict(with_rules(self._model(found), tried)))
         return replace(found, **{n: rules[n] for n in ("least_rows", "row_multiple", "exact")})
 
     def _deterministic(self, found: EngineSettings) -> EngineSettings:

@@ -7,7 +7,7 @@ one only where it is faster in nearly all of the rounds that count.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -23,8 +23,10 @@ FASTER = 0.92  # of the time of an earlier choice, at most, for a later one to b
 MOSTLY = 0.75  # of the rounds, in which it must be faster at all
 ALONE = 0.9  # CPU seconds for each thread's wall second, from which on a round counts
 BRIEF = 5e-3  # seconds of a step within which nobody else gets a turn
+TOGETHER = 1 << 30  # bytes of KV that may be held by the contexts that are compared
 TRIES = 2  # rounds for each that must count, before the machine is called busy
-LOST = 20.0  # seconds of rounds that do not count, before it is called so all the same
+PROBED = 6  # short rounds that tell a busy machine at once: beside another process every comparison takes ten times as long
+LOST = 10.0  # seconds of rounds that do not count, before it is called so all the same
 
 
 class Busy(Exception):
@@ -85,20 +87,29 @@ def best(measured: Sequence[Measured], *, prefer_exact: bool = True) -> Measured
 def effort_for(backend: Llama) -> Effort:
     """What this model's speed allows. Raises Busy."""
     with opened(backend, replace(backend.settings, slots=1, context=256), 0) as probe:
-        counted = rounds([lambda: [timed(probe, 1, 16, 0)]], 2)
+        counted = rounds([lambda: [timed(probe, 1, 16, 0)]], PROBED)
     row = min(r[0][0] for r in counted) / 16
     return next(effort for most, effort in EFFORTS if row <= most)
 
 
 def compare(choices: Sequence[tuple[Llama, EngineSettings]], effort: Effort) -> list[Measured]:
-    """The figures of some layouts, one context at a time. Raises Busy, ModelError."""
+    """The figures of some layouts; one context at a time where they are large or on a GPU. Raises Busy, ModelError."""
 
-    def read_and_write(backend: Llama, settings: EngineSettings) -> list[Step]:
+    def read_and_write(made: Llama) -> list[Step]:
+        shapes = ((1, effort.read_rows), (made.settings.slots, WRITE_ROWS))
+        return [min((timed(made, *shape, effort.cells) for _ in range(2)), key=lambda step: step.seconds) for shape in shapes]
+
+    def opened_anew(backend: Llama, settings: EngineSettings) -> list[Step]:
         with opened(backend, settings, effort.cells) as made:
-            shapes = ((1, effort.read_rows), (settings.slots, WRITE_ROWS))
-            return [min((timed(made, *shape, effort.cells) for _ in range(2)), key=lambda step: step.seconds) for shape in shapes]
+            return read_and_write(made)
 
-    counted = rounds([partial(read_and_write, *choice) for choice in choices], effort.rounds)
+    needed = sum(s.slots * s.context * b.kv_bytes_per_token(s.kv) for b, s in choices)
+    with ExitStack() as stack:
+        if needed > TOGETHER or any(b.on_gpu for b, _ in choices):
+            works = [partial(opened_anew, *choice) for choice in choices]
+        else:
+            works = [partial(read_and_write, stack.enter_context(opened(b, s, effort.cells))) for b, s in choices]
+        counted = rounds(works, effort.rounds)
     return [
         Measured(s, tuple(r[n][0] / effort.read_rows for r in counted), tuple(r[n][1] / (WRITE_ROWS * s.slots) for r in counted))
         for n, (_, s) in enumerate(choices)
