@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import threading
 import time
 from dataclasses import replace
@@ -385,9 +386,9 @@ def test_settings_are_not_touched_by_how_a_server_is_reached(tmp_path):
             assert "gpu.example" not in json.dumps(ledger.settings(project.db))
 
 
-def test_max_seconds_ends_a_question_that_a_server_hangs_on(plain_town):
+def test_max_seconds_ends_a_question_that_a_server_hangs_on(plain_town, tmp_path):
     """A server that takes the request and says nothing holds nobody up: the answer so far comes at the limit, and the connection closes."""
-    gone = threading.Event()
+    gone, folder = threading.Event(), shutil.copytree(plain_town, tmp_path / "town")
 
     def hang(handler):
         if handler.connection.recv(1) == b"":
@@ -395,7 +396,7 @@ def test_max_seconds_ends_a_question_that_a_server_hangs_on(plain_town):
 
     with Server(lambda _: hang, llama(n_params=8_000_000_000)) as one:
         asked = ("ask", "Who is the mate?", "--model", f"{one.url}#m", "--style", "abstractive", "--mode", "basic", "--max-seconds", "12")
-        done = run_localrag(*asked, cwd=plain_town, timeout=100)
+        done = run_localrag(*asked, cwd=folder, timeout=100)
         assert gone.wait(10)
 
     assert done.returncode == 0, done.stderr

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from localrag.bench.engine import read_workload
-from localrag.config import cache_dir
 from localrag.engine.engine import Engine
 from localrag.engine.llama.chat import Llama
 from localrag.engine.proof import is_exact
 from localrag.engine.settings import EngineOptions, EngineSettings
-from localrag.engine.tune import open_backend
+from localrag.engine.tune import open_backend, read_record
 from localrag.errors import ModelError, UsageError
 from localrag.llm import Model
 from localrag.llm.grammar import choice
@@ -23,8 +22,7 @@ from tests.conftest import run_localrag
 
 def test_what_was_measured_is_kept(engine, chat_file):
     """The first use writes the settings and the figures behind them; the next use measures nothing."""
-    (record,) = (cache_dir() / "tuning").glob(f"{chat_file.fingerprint}-*.json")
-    kept = json.loads(record.read_text())
+    kept = json.loads(read_record(chat_file).path.read_text())
     choice = kept["choices"].get("context=2048@0") or kept["choices"]["@0"]
     said = []
     backend = open_backend(chat_file, EngineOptions("context=2048", say=said.append))
