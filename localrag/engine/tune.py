@@ -225,8 +225,8 @@ _marks: list[Any] = []  # kept open for as long as the process lives
 
 def leave_mark(record: Record, settings: EngineSettings) -> None:
     """A mark on disk, from before a model is loaded, that tells the next process should this one die while it computes."""
-    if faulthandler.is_enabled():  # someone else looks after this process
-        return
+    if faulthandler.is_enabled() and not _marks:  # someone else looks after this process
+        return  # else the model loaded last is the one that is marked
     with suppress(OSError):
         mark = private_file(record.path.with_name(f"{record.path.stem}.{os.getpid()}.died"))
         stream = mark.open("w", encoding="utf-8")
