@@ -37,7 +37,7 @@ GPU_LAYOUTS: tuple[dict[str, Any], ...] = (
     {"kv": "q8_0", "flash_attention": True, "unified": True},
     {"kv": "f16"},
 )
-TOGETHER = 1 << 30  # bytes of weights that may be loaded several times over while their kinds are compared
+WEIGHTS_TOGETHER = 1 << 30  # bytes of weights that may be loaded several times over while their kinds are compared
 
 
 def tune(journal: Journal, *, file: dict[str, str], values: str, deterministic: bool) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class _Search:
         """The model with its weights loaded as the settings say: one at a time on the GPU, and one large one on the CPU."""
         way = (bool(settings.gpu_layers), settings.gpu_layers, settings.cpu_experts, settings.weights, settings.extra_buffers)
         if way not in self._loaded:
-            for other in [w for w, made in self._loaded.items() if w[0] == way[0] and (way[0] or made.size > TOGETHER)]:
+            for other in [w for w, made in self._loaded.items() if w[0] == way[0] and (way[0] or made.size > WEIGHTS_TOGETHER)]:
                 self._loaded.pop(other).close()
             small = replace(settings, slots=1, context=256, unified=False, kv="f16", flash_attention=False)
             self._loaded[way] = Llama(self.file, small)
@@ -156,7 +156,7 @@ class _Search:
                 yield alone
 
     def _is_small(self) -> bool:
-        return weights_size(self.file.path) <= TOGETHER
+        return weights_size(self.file.path) <= WEIGHTS_TOGETHER
 
     def _layouts(self, way: EngineSettings) -> Iterator[EngineSettings]:
         for change in GPU_LAYOUTS if way.gpu_layers else CPU_LAYOUTS:

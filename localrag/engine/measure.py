@@ -23,7 +23,7 @@ FASTER = 0.92  # of the time of an earlier choice, at most, for a later one to b
 MOSTLY = 0.75  # of the rounds, in which it must be faster at all
 ALONE = 0.9  # CPU seconds for each thread's wall second, from which on a round counts
 BRIEF = 5e-3  # seconds of a step within which nobody else gets a turn
-TOGETHER = 1 << 30  # bytes of KV that may be held by the contexts that are compared
+KV_TOGETHER = 1 << 30  # bytes of KV that may be held by the contexts that are compared
 TRIES = 2  # rounds for each that must count, before the machine is called busy
 PROBED = 6  # short rounds that tell a busy machine at once: beside another process every comparison takes ten times as long
 LOST = 10.0  # seconds of rounds that do not count, before it is called so all the same
@@ -105,7 +105,7 @@ def compare(choices: Sequence[tuple[Llama, EngineSettings]], effort: Effort) -> 
 
     needed = sum(s.slots * s.context * b.kv_bytes_per_token(s.kv) for b, s in choices)
     with ExitStack() as stack:
-        if needed > TOGETHER or any(b.on_gpu for b, _ in choices):
+        if needed > KV_TOGETHER or any(b.on_gpu for b, _ in choices):
             works = [partial(opened_anew, *choice) for choice in choices]
         else:
             works = [partial(read_and_write, stack.enter_context(opened(b, s, effort.cells))) for b, s in choices]

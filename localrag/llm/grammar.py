@@ -250,7 +250,7 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
         )
         item = (
             f'"{{\\"subject\\": \\"" ({ends}) "\\", \\"source\\": \\"" SOURCE "\\", \\"type\\": \\"" KIND "\\", \\"status\\": \\"" '
-            f'("TRUE" | "FALSE" | "SUSPECTED") "\\", \\"from\\": \\"" {date} "\\", \\"to\\": \\"" {date} {tail}'
+            f'{one_of(STATUSES)} "\\", \\"from\\": \\"" {date} "\\", \\"to\\": \\"" {date} {tail}'
         )
         unseen = f" & ~({told})" if told else ""
         source = f"SPAN & {_stretch(text, SOURCE_WORDS, SOURCE_CHARACTERS)}{unseen}"
@@ -262,7 +262,7 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
         "object": end,
         "source": free,
         "type": free,
-        "status": {"enum": ["TRUE", "FALSE", "SUSPECTED"]},
+        "status": {"enum": list(STATUSES)},
     }
     shape |= {"from": free, "to": free} | ({"description": _PROSE} if described else {})
     schema = object_schema(items={"type": "array", "items": object_schema(**shape), "maxItems": most})

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -157,3 +159,16 @@ def test_a_replaced_model_file_is_noticed(tmp_path, chat_file):
     with pytest.raises(ModelError, match="was replaced while it was in use"):
         asyncio.run(run())
     model.close()
+
+
+def test_a_crash_is_laid_to_the_model_loaded_last(tmp_path):
+    """Where a process holds two models, an embedder and a chat model, and dies, only the one loaded last bears the mark."""
+    code = "import os, sys, pathlib; from localrag.engine.settings import EngineSettings; "
+    code += "from localrag.engine.tune import Record, leave_mark; home = pathlib.Path(sys.argv[1]); "
+    code += "[leave_mark(Record(home / f'{name}.json'), EngineSettings()) for name in ('first', 'last')]; os.abort()"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, capture_output=True)
+    said = {mark.name.split(".")[0]: mark.read_text() for mark in tmp_path.glob("*.died")}
+
+    assert done.returncode == -6
+    assert "Fatal Python error" not in said["first"]
+    assert "Fatal Python error: Aborted" in said["last"]
