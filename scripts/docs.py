@@ -1,44 +1,26 @@
 """Writes the generated parts of README.md: the help texts and the file map. `--check`: only say whether they are up to date."""
 
 import ast
-import os
 import re
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from localrag.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-COMMANDS = (
-    "index",
-    "ask",
-    "chat",
-    "source",
-    "search",
-    "entity",
-    "tree",
-    "report",
-    "questions",
-    "logs",
-    "status",
-    "files",
-    "check",
-    "doctor",
-    "rm",
-    "reembed",
-    "demo",
-    "tune",
-    "merges",
-    "merges list",
-    "merges undo",
-    "merges add",
-    "eval extraction",
-    "eval retrieval",
-    "bench",
-    "bench compare",
-    "bench runs",
-    "bench engine",
-)
+
+
+def commands(group: typer.core.TyperGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command there is, each group before its own."""
+    for name, command in group.commands.items():
+        yield (*path, name)
+        if isinstance(command, typer.core.TyperGroup):
+            yield from commands(command, (*path, name))
 
 
 def file_map() -> str:
@@ -53,12 +35,12 @@ def file_map() -> str:
 
 def help_texts() -> str:
     """`--help` of the program and of every command, as users see it."""
-    env = os.environ | {"COLUMNS": "110", "NO_COLOR": "1", "TERM": "dumb"}
+    env = {"COLUMNS": "110", "NO_COLOR": "1", "TERM": "dumb"}
     texts = []
-    for command in ((), *(c.split() for c in COMMANDS)):
-        call = [sys.executable, "-m", "localrag", *command, "--help"]
-        out = subprocess.run(call, check=True, capture_output=True, text=True, env=env, cwd=ROOT).stdout
-        texts.append("\n".join(line.rstrip() for line in out.strip().splitlines()).replace("python -m localrag", "localrag"))
+    for command in ((), *commands(typer.main.get_command(app))):
+        said = CliRunner().invoke(app, [*command, "--help"], env=env, prog_name="localrag")
+        assert said.exit_code == 0, said.output
+        texts.append("\n".join(line.rstrip() for line in said.output.strip().splitlines()))
     return "```\n" + "\n\n".join(texts) + "\n```"
 
 

@@ -1,11 +1,16 @@
 """What tests share: a home of their own, the fake backend, and small indexes made by the real models."""
 
+import contextlib
+import io
+import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -66,7 +71,30 @@ def tiny(chat_file, tmp_path_factory):
     return made
 
 
-def run_localrag(*args: str, cwd: Path, timeout: float = 600, **env: str) -> subprocess.CompletedProcess[str]:
+def run_localrag(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in this process, which has the libraries loaded already. What a process of its own is for: `run_process`."""
+    from localrag.cli import main
+
+    said, told, code = io.StringIO(), io.StringIO(), 0
+    hook, level = threading.excepthook, logging.getLogger("asyncio").level
+    with (
+        contextlib.chdir(cwd),
+        mock.patch.dict(os.environ, env),
+        mock.patch.object(sys, "argv", ["localrag", *args]),
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(told),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            threading.excepthook = hook
+            logging.getLogger("asyncio").setLevel(level)
+    return subprocess.CompletedProcess(args, code, said.getvalue(), told.getvalue())
+
+
+def run_process(*args: str, cwd: Path, timeout: float = 600, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "localrag", *args],

@@ -8,7 +8,7 @@ import pytest
 
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_questions, open_for_writing
-from localrag.query import Options, answer
+from localrag.query import NOTHING_SUPPORTED, Options, answer
 from localrag.query.converse import questions_worth_asking
 from localrag.store import corpus, graph, ledger
 from tests.conftest import TOWN
@@ -65,16 +65,16 @@ def test_claims_are_complete_and_quote_their_source(index):
 
 @pytest.mark.parametrize("mode", ["basic", "mix", "local", "global", "drift", "ts"])
 def test_prose_is_cited_sentence_by_sentence(index, mode):
-    """Each line of the answer ends in citations, all of which are verbatim; tokens are counted."""
+    """Each line of the answer ends in its citations or a mark that it has none; the citations are verbatim, and each is used."""
     with open_for_questions(index) as project:
         question = f"What is wrong with the {'ferry ' * (mode == 'mix')}Skua?"  # of equal passages the ledger has the answer
         found = asyncio.run(answer(question, project, Options(mode)))
 
     assert found.style == "abstractive"
-    assert found.citations or found.unsupported
     assert found.calls > 0
     assert found.output_tokens > 0
-    assert all(p.rstrip().endswith("]") for p in found.answer.split("\n\n"))
+    assert all(re.search(r"(\[\d+\]|\[unsupported\])$", p.rstrip()) for p in found.answer.split("\n\n"))
+    assert {int(n) for n in re.findall(r"\[(\d+)\]", found.answer)} == {c.n for c in found.citations}
     assert found.answer.count("[unsupported]") == found.unsupported
     for c in found.citations:
         text = TOWN[c.path]
@@ -93,12 +93,16 @@ def test_the_same_question_costs_nothing_twice(index):
 
 
 def test_strict_answers_hold_only_what_is_supported(index):
-    """With `strict` no sentence is left without a citation, or the answer says that nothing is supported."""
-    with open_for_questions(index) as project:
-        found = asyncio.run(answer("What is wrong with the Skua?", project, Options("basic", strict=True)))
+    """With `strict` an answer is what is left of it without the sentences that nothing supports; where nothing is, it says so."""
+    given = []
+    for strict in (False, True):
+        with open_for_questions(index) as project:
+            given.append(asyncio.run(answer("What is wrong with the Skua?", project, Options("basic", strict=strict))))
+    usual, found = given
+    supported = [p for p in usual.answer.split("\n\n") if not p.endswith("[unsupported]")]
 
-    assert "[unsupported]" not in found.answer
-    assert found.citations or "Nothing in the documents supports" in found.answer
+    assert found.citations == usual.citations
+    assert found.answer == ("\n\n".join(supported) or NOTHING_SUPPORTED)
 
 
 @pytest.mark.parametrize("options", [Options("global", max_calls=0), Options("drift", max_calls=1), Options("mix", max_seconds=0)])

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from localrag.store.check import check_index, wrongs
-from localrag.store.schema import open_index
-from tests.conftest import TOWN, run_localrag, write_town
+from localrag.store.schema import open_index, writer_lock
+from tests.conftest import TOWN, run_process, write_town
 from tests.test_cli import rows
 from tests.test_slow import GRAPH, many_documents
 
@@ -48,7 +48,7 @@ def test_fifty_kills_at_random_moments_change_nothing(tmp_path):
     for folder in (tmp_path / "first", undisturbed):  # the first run of all measures the machine, which takes longer
         many_documents(folder)
         started = time.monotonic()
-        assert run_localrag("index", "docs", cwd=folder).returncode == 0
+        assert run_process("index", "docs", cwd=folder).returncode == 0
         whole = time.monotonic() - started
     rng = random.Random(0)
     kills, series = 0, 0
@@ -134,19 +134,27 @@ def test_a_disk_that_is_read_only_for_a_moment(tmp_path):
 
 
 def test_many_read_while_one_writes(tmp_path):
-    """Questions asked while an index is rebuilt are answered whole, each from one state of it; a second writer is refused politely."""
+    """Questions asked while an index is rebuilt are answered whole, each from one state of it."""
     write_town(tmp_path / "docs")
-    assert run_localrag("index", "docs", "--extractor", "phrases", cwd=tmp_path).returncode == 0
+    assert run_process("index", "docs", "--extractor", "phrases", cwd=tmp_path).returncode == 0
     for n in range(40):
         (tmp_path / "docs" / f"n{n}.txt").write_text(TOWN["b.txt"] * 20 + f" Number {n} met Ruth Sand.")
     writer = subprocess.Popen([sys.executable, "-m", "localrag", "index", "docs", "-q"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    answered, refused = [], None
+    answered = []
     while writer.poll() is None:
-        answered.append(run_localrag("ask", "Who is the mate of the Skua?", cwd=tmp_path))
-        if refused is None and writer.poll() is None:
-            refused = run_localrag("index", "docs", "-q", cwd=tmp_path)
+        answered.append(run_process("ask", "Who is the mate of the Skua?", cwd=tmp_path))
     assert writer.returncode == 0, writer.stderr.read()
 
     assert answered
     assert all(a.returncode == 0 and "Lars Holm" in a.stdout for a in answered), [a.stderr for a in answered]
-    assert refused is None or refused.returncode == 0 or "is writing to" in refused.stderr
+
+
+def test_a_second_writer_is_refused(tmp_path):
+    """While one process writes to an index, another ends with the first one's number and what to do."""
+    write_town(tmp_path / "docs")
+    with writer_lock(tmp_path / ".localrag"):
+        refused = run_process("index", "docs", "--extractor", "phrases", cwd=tmp_path)
+
+    assert refused.returncode == 1
+    assert f"process {os.getpid()}) is writing to" in refused.stderr
+    assert "Wait for it" in refused.stderr

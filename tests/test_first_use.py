@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SCRIPT, SMALL, run_localrag, write_town
+from tests.conftest import SCRIPT, SMALL, run_process, write_town
 
 FAULTS = Path(__file__).parent / "faults"
 ROOT = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ def run(place, *args, faults=None, **env):
     """localrag in a fresh home of its own, where layouts fail as `faults` says."""
     path = os.pathsep.join([str(FAULTS), str(ROOT), os.environ.get("PYTHONPATH", "")])
     given = {"FAULTS": json.dumps(faults or {}), "FAULTS_LOG": str(place / "faults.log"), "PYTHONPATH": path}
-    return run_localrag(*args, cwd=place, LOCALRAG_HOME=str(place / "home"), **given, **env)
+    return run_process(*args, cwd=place, LOCALRAG_HOME=str(place / "home"), **given, **env)
 
 
 def noted(place):

@@ -14,7 +14,7 @@ from localrag.errors import kind_and_place
 from localrag.index.aliases import add_alias
 from localrag.llm.domain import write_domain
 from localrag.store.schema import open_index
-from tests.conftest import run_localrag
+from tests.conftest import run_process
 
 ROOT = Path(__file__).parents[1]
 ALONE = ["unshare", "-rn"]  # in a network namespace without a single interface that is up, loopback included
@@ -99,8 +99,8 @@ def test_an_unexpected_error_tells_nothing_of_the_documents(plain_town, tmp_path
     db.execute("""INSERT INTO answers (question, mode, result) VALUES ('q', 'local', '{"a secret passage": 1, "citations": []}')""")
     db.commit()
     db.close()
-    done = run_localrag("logs", cwd=tmp_path / "town")
-    told = run_localrag("logs", cwd=tmp_path / "town", LOCALRAG_DEBUG="1")
+    done = run_process("logs", cwd=tmp_path / "town")
+    told = run_process("logs", cwd=tmp_path / "town", LOCALRAG_DEBUG="1")
 
     assert done.returncode == 1
     assert "TypeError in ledger.py" in done.stderr

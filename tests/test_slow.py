@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import DATA, TOWN, run_localrag, write_town
+from tests.conftest import DATA, TOWN, run_process, write_town
 from tests.test_cli import check_citations, rows, wait_for_calls
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_graph(tmp_path):
     """SIGKILL after different numbers of calls: the rerun's graph equals an undisturbed one's, no committed call is repeated."""
     undisturbed = tmp_path / "undisturbed"
     many_documents(undisturbed)
-    assert run_localrag("index", "docs", cwd=undisturbed).returncode == 0
+    assert run_process("index", "docs", cwd=undisturbed).returncode == 0
     for calls in (1, 9, 25):
         folder = tmp_path / f"killed{calls}"
         many_documents(folder)
@@ -50,7 +50,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_graph(tmp_path):
         process.wait()
         committed = rows(folder, "SELECT rowid, * FROM llm_calls ORDER BY rowid")
 
-        done = run_localrag("index", "docs", cwd=folder)
+        done = run_process("index", "docs", cwd=folder)
 
         assert done.returncode == 0, done.stderr
         assert rows(folder, "SELECT rowid, * FROM llm_calls ORDER BY rowid")[: len(committed)] == committed
@@ -63,7 +63,7 @@ def test_a_christmas_carol(tmp_path):
     """The novel's people are persons connected to each other, its index is whole, and the themes are cited."""
     book = DATA / "texts" / "christmas_carol.txt"
     started = time.monotonic()
-    done = run_localrag("index", str(book), cwd=tmp_path, timeout=3000)
+    done = run_process("index", str(book), cwd=tmp_path, timeout=3000)
     assert done.returncode == 0, done.stderr
     sys.stderr.write(f"A Christmas Carol: {time.monotonic() - started:.0f} s\n")
 
@@ -76,7 +76,7 @@ def test_a_christmas_carol(tmp_path):
     homes = "SELECT 1 FROM members m JOIN communities c ON c.id = m.community_id GROUP BY level, entity_id HAVING count(*) <> 1"
     assert rows(tmp_path, homes) == []
     assert rows(tmp_path, "SELECT count(*) FROM communities WHERE id NOT IN (SELECT community_id FROM reports)") == [(0,)]
-    answer = json.loads(run_localrag("ask", "--mode", "global", "What are the main themes?", "--json", cwd=tmp_path).stdout)
+    answer = json.loads(run_process("ask", "--mode", "global", "What are the main themes?", "--json", cwd=tmp_path).stdout)
     assert len(answer["citations"]) >= 3
     check_citations(tmp_path, answer)
 
@@ -121,11 +121,11 @@ def test_the_wheel_carries_prompts_models_and_the_demo(tmp_path):
 def test_the_ledger_survives_a_torn_faiss_file(tmp_path):
     """A broken vector file is built again from the database; the answer is the same."""
     write_town(tmp_path / "docs")
-    run_localrag("index", "docs", cwd=tmp_path)
-    first = json.loads(run_localrag("ask", "Who is the mate of the Skua?", "--json", cwd=tmp_path).stdout)
+    run_process("index", "docs", cwd=tmp_path)
+    first = json.loads(run_process("ask", "Who is the mate of the Skua?", "--json", cwd=tmp_path).stdout)
     for file in (tmp_path / ".localrag").glob("*.faiss"):
         file.write_bytes(b"torn")
-    second = json.loads(run_localrag("ask", "Who is the mate of the Skua?", "--json", cwd=tmp_path).stdout)
+    second = json.loads(run_process("ask", "Who is the mate of the Skua?", "--json", cwd=tmp_path).stdout)
 
     assert first["answer"] == second["answer"]
     assert sqlite3.connect(tmp_path / ".localrag" / "index.db").execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -21,32 +21,31 @@ def chunk(document: Document, counts: Counter, *, size: int, overlap: int, heade
     units = _units(text, counts, size)
     weights = counts([text[start:end] for start, end in units])
     chunks: list[Chunk] = []
-    first = 0
+    first = done = 0
     while first < len(units):
         last, total = first, 0
         while last < len(units) and (last == first or total + weights[last] <= size):
             total += weights[last]
             last += 1
         if last < len(units):
-            last = _best_end(text, units, weights, first, last)
+            last = _best_end(text, units, weights, max(first, done), last, total * LOOSE)
         start, end = units[first].start, units[last - 1].end
         body = text[start:end]
         chunks.append(Chunk(content_id(document.id, start, end), document.id, len(chunks), start, end, body, counts([before + body])[0]))
         if last == len(units):
             break
         # The next sentence must still fit behind the overlap, or a chunk would hold nothing new.
-        first = _overlap_start(weights, first, last, min(overlap, size - weights[last]))
+        first, done = _overlap_start(weights, first, last, min(overlap, size - weights[last])), last
     return chunks
 
 
-def _best_end(text: str, units: Sequence[Span], weights: Sequence[int], first: int, last: int) -> int:
-    """Where, in the last part of what would fit, a chunk ends: after a paragraph if one ends there, else wherever the sentences' own words
-    decide. So an edit moves the cuts near it only, and the chunks of the rest of the document stay what they were (content-defined
-    chunking, Muthitacharoen et al. 2001).
+def _best_end(text: str, units: Sequence[Span], weights: Sequence[int], new: int, last: int, room: float) -> int:
+    """Where, in the last `room` tokens of what would fit, a chunk ends: after a paragraph if one ends there, else wherever the sentences'
+    own words decide; always behind `new`, its first unit that no other chunk holds. So an edit moves the cuts near it only, and the
+    chunks of the rest of the document stay what they were (content-defined chunking, Muthitacharoen et al. 2001).
     """
-    room = sum(weights[first:last]) * LOOSE
     earliest = last
-    while earliest - 1 > first and room >= weights[earliest - 1]:
+    while earliest - 1 > new and room >= weights[earliest - 1]:
         earliest -= 1
         room -= weights[earliest]
 

@@ -29,6 +29,7 @@ MODES = {
     "ss": ask_ss,
 }
 LONGEST_QUESTION = 10_000  # characters
+NOTHING_SUPPORTED = "Nothing in the documents supports an answer to this question."
 
 __all__ = ["LONGEST_QUESTION", "MODES", "Options", "answer"]
 
@@ -58,7 +59,7 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
     notes = [note, smaller, draft.note, _stopped(budget, options), _failed(budget), _unsupported(cited.unsupported, strict=options.strict)]
     done = Answer(
         text,
-        cited.text or "Nothing in the documents supports an answer to this question.",
+        cited.text or NOTHING_SUPPORTED,
         mode,
         draft.level,
         cited.citations,

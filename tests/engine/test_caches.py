@@ -21,7 +21,7 @@ from localrag.errors import ModelError
 from localrag.header import is_whole
 from localrag.index.plan import _speeds, keep_speed
 from localrag.models import ModelFile, find_embedder, fingerprint
-from tests.conftest import TOWN, run_localrag, write_town
+from tests.conftest import TOWN, run_process, write_town
 
 DAMAGES = {"empty": 0.0, "half": 0.5, "nearly whole": 0.999}
 
@@ -142,10 +142,10 @@ def test_a_full_cache_costs_time_and_nothing_else(full_disk, tmp_path):
     """With no byte free for the cache, a folder is indexed and searched as ever, and `doctor` asks for room."""
     write_town(tmp_path / "docs")
     env = {"LOCALRAG_HOME": str(full_disk)}
-    for command in (("index", "docs", "--extractor", "phrases"), ("search", "mate of the Skua"), ("status",), ("tree",)):
-        done = run_localrag(*command, cwd=tmp_path, **env)
+    for command in (("index", "docs", "--extractor", "phrases"), ("ask", "Who is the mate?"), ("search", "mate of the Skua"), ("status",)):
+        done = run_process(*command, cwd=tmp_path, **env)
         assert done.returncode == 0, done.stderr
-    done = run_localrag("doctor", "--no-speed", cwd=tmp_path, **env)
+    done = run_process("doctor", "--no-speed", cwd=tmp_path, **env)
 
     assert "unexpected" not in done.stderr
     assert "Make room" in done.stdout
@@ -176,8 +176,8 @@ def test_a_cache_that_cannot_be_made_is_done_without(tmp_path, chat_file, monkey
     write_town(tmp_path / "docs")
 
     assert Tokenizer(ModelFile("m", "chat", chat_file.path)).count("The Skua leaks.") > 2
-    assert run_localrag("index", "docs", "--extractor", "phrases", cwd=tmp_path).returncode == 0
-    done = run_localrag("doctor", "--no-speed", cwd=tmp_path)
+    assert run_process("index", "docs", "--extractor", "phrases", cwd=tmp_path).returncode == 0
+    done = run_process("doctor", "--no-speed", cwd=tmp_path)
     assert "cannot be written to: what is measured and converted there is done anew" in done.stdout
     assert "LOCALRAG_HOME" in done.stdout
     assert copy_path(chat_file, "bf16").parent.name == "models"

@@ -16,7 +16,7 @@ from localrag.engine.tokens import Tokenizer
 from localrag.errors import ModelError
 from localrag.header import BLOCKS, is_whole, read_header
 from localrag.models import ModelFile
-from tests.conftest import run_localrag
+from tests.conftest import run_process
 
 CUTS = {
     "magic": (2, "is not a GGUF file"),
@@ -103,7 +103,7 @@ def test_llama_cpp_refuses_what_was_cut_off_and_does_not_end_the_process(cut, wh
 def test_every_command_says_it(tmp_path, cut, command):
     """On the command line: the file, where it ends, what to do; exit code as ever, no word of something unexpected."""
     (tmp_path / "a.txt").write_text("Lars Holm is the mate.")
-    done = run_localrag(*command, "--model", str(cut("vocabulary")), cwd=tmp_path)
+    done = run_process(*command, "--model", str(cut("vocabulary")), cwd=tmp_path)
 
     assert done.returncode == {"index": 4, "doctor": 1, "bench": 4}[command[0]], done.stdout + done.stderr
     assert "vocabulary.gguf cannot be loaded: the file is incomplete" in done.stdout + done.stderr
@@ -113,7 +113,7 @@ def test_every_command_says_it(tmp_path, cut, command):
 
 def test_a_question_says_it(plain_town, tmp_path, cut):
     """`ask` with such a model ends in the same words."""
-    done = run_localrag("ask", "Who is the mate?", "--mode", "local", "--model", str(cut("weights")), cwd=plain_town)
+    done = run_process("ask", "Who is the mate?", "--mode", "local", "--model", str(cut("weights")), cwd=plain_town)
 
     assert done.returncode == 4, done.stdout + done.stderr
     assert "weights.gguf cannot be loaded: the file is incomplete" in done.stderr

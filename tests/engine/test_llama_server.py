@@ -22,7 +22,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall
 from localrag.llm.grammar import choice, entity_lines
 from localrag.models import find_chat_model
-from tests.conftest import run_localrag
+from tests.conftest import run_process
 
 pytest.importorskip("xllamacpp")
 SCRIPT = Path(__file__).parents[1] / "llama_server.py"
@@ -159,16 +159,16 @@ def test_llama_cpp_s_window_is_kept_to(shared):
 def test_a_folder_is_indexed_through_llama_cpp_and_moves_with_it(start, tmp_path):
     """Index and questions work through the server without a failed call; at another port the same model is asked nothing again."""
     folder, first = folder_of(tmp_path), start()
-    done = run_localrag("index", "docs", "--model", f"{first.url}#smol", cwd=folder)
+    done = run_process("index", "docs", "--model", f"{first.url}#smol", cwd=folder)
     assert done.returncode == 0, done.stderr
     committed, asked, failures = calls(folder)
     assert committed == asked > 5
     assert failures == []
-    answer = run_localrag("ask", "Who is the mate of the Skua?", "--json", cwd=folder)
+    answer = run_process("ask", "Who is the mate of the Skua?", "--json", cwd=folder)
     assert json.loads(answer.stdout)["citations"]
     first.kill()
     second = start()
-    again = run_localrag("index", "docs", "--model", f"{second.url}#smol", cwd=folder)
+    again = run_process("index", "docs", "--model", f"{second.url}#smol", cwd=folder)
     assert again.returncode == 0, again.stderr
     assert calls(folder)[:2] == (committed, asked)
     assert second.get("/slots")[0].get("id_task", -1) in (-1, 0)
@@ -203,7 +203,7 @@ def test_a_server_killed_twice_costs_no_chunk(start, tmp_path):
     folder, server = folder_of(tmp_path), start()
     kills = Kills(server, folder, after=(2, 6), again=True)
     kills.start()
-    done = run_localrag("index", "docs", "--model", f"{server.url}#smol", cwd=folder)
+    done = run_process("index", "docs", "--model", f"{server.url}#smol", cwd=folder)
     committed, asked, failures = calls(folder)
 
     assert done.returncode == 0, done.stderr
@@ -219,7 +219,7 @@ def test_one_of_two_servers_killed_costs_no_chunk(start, tmp_path):
     folder, one, two = folder_of(tmp_path), start(), start()
     kills = Kills(two, folder, after=(3,), again=False)
     kills.start()
-    done = run_localrag("index", "docs", "--model", f"{one.url},{two.url}#smol", cwd=folder)
+    done = run_process("index", "docs", "--model", f"{one.url},{two.url}#smol", cwd=folder)
     committed, asked, failures = calls(folder)
 
     assert done.returncode == 0, done.stderr

@@ -22,7 +22,7 @@ from localrag.models import Facts, find_chat_model
 from localrag.project import open_for_questions, open_for_writing
 from localrag.store import ledger
 from localrag.store.schema import open_index
-from tests.conftest import run_localrag
+from tests.conftest import run_process
 from tests.servers import Server, answered, llama
 
 TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
@@ -396,7 +396,7 @@ def test_max_seconds_ends_a_question_that_a_server_hangs_on(plain_town, tmp_path
 
     with Server(lambda _: hang, llama(n_params=8_000_000_000)) as one:
         asked = ("ask", "Who is the mate?", "--model", f"{one.url}#m", "--style", "abstractive", "--mode", "basic", "--max-seconds", "12")
-        done = run_localrag(*asked, cwd=folder, timeout=100)
+        done = run_process(*asked, cwd=folder, timeout=100)
         assert gone.wait(10)
 
     assert done.returncode == 0, done.stderr
