@@ -79,15 +79,20 @@ class _Search:
         self.rows: list[Measured] = []
 
     def run(self, *, deterministic: bool) -> dict[str, Any]:
-        """The whole search. What the user set by hand holds in all of it."""
-        found = self._best("ways", self._proved(self._ways(self._base())))
-        self._drop_copies(found.weights)
-        found = self._best("layouts", self._proved(self._layouts(found)))
-        if found.threads >= 4 and "threads" not in self.by_hand:  # two threads of one core may gain nothing
-            found = self._best("threads", [found, replace(found, threads=found.threads // 2)])
-        found = self._sized(found)
-        found = self._deterministic(found) if deterministic else self._held(self._ruled(found))
-        return {"settings": asdict(self._real(found)), "measured": [m.to_json() for m in self.rows], "busy": self.busy}
+        """The whole search. What the user set by hand holds in all of it. Raises ModelError where nothing works."""
+        base = self._base()
+        while True:
+            found = self._best("ways", self._proved(self._ways(base)))
+            self._drop_copies(found.weights)
+            found = self._best("layouts", self._proved(self._layouts(found)))
+            if found.threads >= 4 and "threads" not in self.by_hand:  # two threads of one core may gain nothing
+                found = self._best(f"threads {layout(found)}", [found, replace(found, threads=found.threads // 2)])
+            found = self._sized(found)
+            try:
+                found = self._deterministic(found) if deterministic else self._held(self._ruled(found))
+            except Refused:  # a layout that fails this late is left out of the next round
+                continue
+            return {"settings": asdict(self._real(found)), "measured": [m.to_json() for m in self.rows], "busy": self.busy}
 
     def prove(self, settings: EngineSettings) -> float:
         """How far a layout is from the plain one; tried once. Raises Refused, ModelError."""
@@ -180,7 +185,8 @@ class _Search:
         """The choice that the rounds agree on; the first where the machine is too busy to tell."""
         if len(choices) == 1:
             return choices[0]
-        found = self._measured(stage, choices[0], lambda effort: measure.compare([(self._model(s), s) for s in choices], effort))
+        measured = self._measured(stage, choices[0], lambda effort: measure.compare([(self._model(s), s) for s in choices], effort))
+        found = [m for m in measured if m.settings in choices]  # one may have been refused since
         return best(found, prefer_exact=not choices[0].gpu_layers).settings if found else choices[0]
 
     def _measured(self, stage: str, first: EngineSettings, work: Callable[[Effort], list[Measured]]) -> list[Measured]:
@@ -221,11 +227,12 @@ class _Search:
         context, slots = (getattr(found, n) if n in self.by_hand else None for n in ("context", "slots"))
         context, most = fit.window_and_slots(shape, room, most=MOST_SLOTS, context=context, slots=slots)
         counts = [n for n in (16, 8, 4, 32) if n <= most and not slots] or [most]
-        sizes = len(counts) > 1
-        measured = self._measured("sizes", found, lambda e: measure.sizes(self._model(found), found, counts, e)) if sizes else []
+        measured: list[Measured] = []
+        if len(counts) > 1:
+            measured = self._measured(f"sizes {layout(found)}", found, lambda e: measure.sizes(self._model(found), found, counts, e))
         found = replace(best(measured).settings if measured else replace(found, slots=counts[0]), context=MEASURED_CONTEXT)
         with suppress(Refused):
-            step = None if self.busy else self.journal.once("measured costs", lambda: self._costs(found))
+            step = None if self.busy else self.journal.once(f"measured costs {layout(found)}", lambda: self._costs(found))
             found = replace(found, pass_rows=step[0], slot_rows=step[1]) if step else found
         return replace(self._held(found), context=context)
 
@@ -239,18 +246,25 @@ class _Search:
         """The settings with the rules for rows that keep answers independent of their company, where there are such."""
         # Threads share out rows and round none of them; beside another process two of them wait for each other most of the time.
         tried = replace(found, threads=1) if self.busy else found
-        rules = self.journal.once(f"rules {layout(found)}", lambda: asdict(with_rules(self._model(found), tried)))
+        try:
+            rules = self.journal.once(f"rules {layout(found)}", lambda: asdict(with_rules(self._model(found), tried)))
+        except Refused as error:  # what a step of some number of rows dies of, an index would die of
+            self.journal.refuse(layout(found), str(error))
+            raise
         return replace(found, **{n: rules[n] for n in ("least_rows", "row_multiple", "exact")})
 
     def _deterministic(self, found: EngineSettings) -> EngineSettings:
-        """The settings, or where they are not exact the nearest that are: every answer depends on its request alone."""
+        """The settings, or where they are not exact the nearest that are: every answer depends on its request alone. Raises Refused."""
+        last = found
         for tried in (found, replace(found, unified=False, flash_attention=False, kv="f16")):
-            self.prove(replace(tried, context=MEASURED_CONTEXT))
-            ruled = self._ruled(tried)
-            if ruled.exact:
-                return ruled
+            with suppress(Refused):
+                self.prove(replace(tried, context=MEASURED_CONTEXT))
+                last = self._ruled(tried)
+                if last.exact:
+                    return last
+        self.journal.check(layout(last))
         # One request at a time, each computed from its first token on.
-        return replace(ruled, slots=1, share_prefixes=False, drafts=False)
+        return replace(last, slots=1, share_prefixes=False, drafts=False)
 
     def _real(self, found: EngineSettings) -> EngineSettings:
         """The settings as they will be used, tried with their whole context; with less of it where that does not work."""

@@ -58,6 +58,11 @@ class Journal:
         if isinstance(value, dict) and "refused" in value:
             raise Refused(value["refused"])
 
+    def refuse(self, name: str, why: str) -> None:
+        """Keep that something does not work here which was found out by another name."""
+        self._known[name] = {"refused": why, "passing": False}
+        self._write({"tried": name, "value": self._known[name]})
+
     def refused(self, name: str) -> bool:
         """Whether this was tried and refused."""
         value = self._known.get(name)

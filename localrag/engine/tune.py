@@ -146,7 +146,7 @@ def _tune(file: ModelFile, options: EngineOptions, record: Record, values: str, 
 
     def told(name: str, value: Any) -> None:
         record.told(name, value)
-        if isinstance(value, dict) and "refused" in value:
+        if isinstance(value, dict) and "refused" in value and name.startswith("weights="):
             say(f"Not used here: {brief(name)}: {value['refused']}.")
 
     job = {"file": write_file(file), "values": options.values, "deterministic": options.deterministic}

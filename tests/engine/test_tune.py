@@ -9,12 +9,14 @@ from dataclasses import replace
 import pytest
 
 from localrag.bench.engine import read_workload
+from localrag.engine.choose import tune, write_file
 from localrag.engine.engine import Engine
 from localrag.engine.llama.chat import Llama
 from localrag.engine.proof import is_exact
-from localrag.engine.settings import EngineOptions, EngineSettings
+from localrag.engine.settings import EngineOptions, EngineSettings, layout
+from localrag.engine.trial import Journal
 from localrag.engine.tune import open_backend, read_record
-from localrag.errors import ModelError, UsageError
+from localrag.errors import ModelError, Refused, UsageError
 from localrag.llm import Model
 from localrag.llm.grammar import choice
 from localrag.models import ModelFile
@@ -172,3 +174,22 @@ def test_a_crash_is_laid_to_the_model_loaded_last(tmp_path):
     assert done.returncode == -6
     assert "Fatal Python error" not in said["first"]
     assert "Fatal Python error: Aborted" in said["last"]
+
+
+def test_a_layout_that_fails_after_it_was_chosen_is_left_out(tiny):
+    """What dies while the rules for its rows are found out is refused, and the next layout taken; its rules are found out as well."""
+    told, file = [], tiny("llama")
+    start = EngineSettings(gpu_layers=0)
+    died = [layout(replace(start, kv=kv)) for kv in ("q8_0/bf16", "q8_0/f32")]
+    known = {"measured ways": None, "measured layouts": None} | {f"rules {name}": {"refused": "SIGSEGV", "passing": False} for name in died}
+    found = tune(Journal(known, told.append), file=write_file(file), values="slots=2,context=512", deterministic=False)
+
+    assert (found["settings"]["kv"], found["settings"]["flash_attention"]) == ("f16", False)
+    assert [row["tried"] for row in told if row.get("value") == {"refused": "SIGSEGV", "passing": False}] == died
+    with pytest.raises(Refused):
+        tune(
+            Journal(known, told.append),
+            file=write_file(file),
+            values="slots=2,context=512,flash_attention=no,kv=q8_0/f32",
+            deterministic=False,
+        )

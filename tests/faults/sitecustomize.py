@@ -18,7 +18,7 @@ if FAULTS := json.loads(os.environ.get("FAULTS", "{}")):
     from localrag.engine.llama.chat import Llama
     from localrag.engine.settings import sized
 
-    trial.PATIENCE = 8.0
+    trial.PATIENCE = 20.0
     IS_TRIAL = "localrag.engine.trial" in sys.orig_argv
     computed = Llama.decode
 
