@@ -186,10 +186,8 @@ def test_a_layout_that_fails_after_it_was_chosen_is_left_out(tiny):
 
     assert (found["settings"]["kv"], found["settings"]["flash_attention"]) == ("f16", False)
     assert [row["tried"] for row in told if row.get("value") == {"refused": "SIGSEGV", "passing": False}] == died
-    with pytest.raises(Refused):
-        tune(
-            Journal(known, told.append),
-            file=write_file(file),
-            values="slots=2,context=512,flash_attention=no,kv=q8_0/f32",
-            deterministic=False,
-        )
+    both = [layout(replace(start, kv="f16", extra_buffers=on)) for on in (True, False)]
+    known |= {f"rules {name}": {"refused": "SIGSEGV", "passing": False} for name in both}
+    with pytest.raises(Refused, match="SIGSEGV"):
+        by_hand = "slots=2,context=512,flash_attention=no,kv=f16"
+        tune(Journal(known, told.append), file=write_file(file), values=by_hand, deterministic=False)
