@@ -89,6 +89,41 @@ def trim(text: str, span: Span) -> Span:
     return Span(span.start + lead, span.end - (len(part) - len(part.rstrip())))
 
 
+class Said:
+    """The sentences of a text so far: one that was said already, or begun again, or goes round in itself, says nothing new."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def is_new(self, sentence: str) -> bool:
+        """Whether a sentence says something; case, punctuation and a number before it do not count. It is remembered."""
+        words = _WORDS.findall(_NUMBERED.sub("", sentence.casefold()))
+        key = " ".join(words)
+        begun = not _ENDED.search(sentence) and any(known.startswith(key) for known in self._known)
+        if key in self._known or begun or goes_round(words):
+            return False
+        self._known.add(key)
+        return True
+
+
+_ENDED = re.compile(r"[.!?…。！？]\W*$")
+_NUMBERED = re.compile(r"^\s*\d{1,3}[.):]\s+")
+_WORDS = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
+_ROUND, _TIMES = 12, 3  # words that come again at once, and how often until they are a loop
+
+
+def goes_round(words: Sequence[str]) -> bool:
+    """Whether words come again and again: two or more of them three times in a row, or one six times."""
+    for size in range(1, _ROUND + 1):
+        needed = size * (_TIMES if size > 1 else 2 * _TIMES)
+        same = 0  # words in a row that are those `size` before them
+        for a, b in zip(words, words[size:], strict=False):
+            same = same + 1 if a == b else 0
+            if same >= needed - size:
+                return True
+    return False
+
+
 def squeeze(text: str) -> str:
     """The text on one line, whitespace runs as single spaces."""
     return " ".join(text.split())
