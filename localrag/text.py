@@ -14,6 +14,7 @@ _CJK_RUN = re.compile(f"[{CJK}]+")
 _BLOCK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[-*+•][ \t]|\d{1,3}[.)][ \t]|\|).*$|^.*\S · .*$|^[ \t]*$", re.MULTILINE)
 _ROW = re.compile(r"[^\n]{1,999}")  # a row of a table (`Name: Ruth Sand · Port: Brannock`) is one sentence, unless it holds long texts
 _WRAP = re.compile(r"(?<=[^\n]{45})\n(?=[^\s])")  # the line was long: it was wrapped, and the sentence goes on
+_DOT = re.compile(r"(?<!\S)\.(?=[A-Z]{2})")  # of .NET: no sentence ends here
 _LONGEST = 20_000  # characters handed to the splitter at once: its time grows faster than the text
 
 # English words that are no name and say nothing of what a text is about.
@@ -55,7 +56,7 @@ def sentences(text: str) -> list[Span]:
     return spans
 
 
-SPLITTER = 1  # version of `sentences`: what an index keeps of another one is not read
+SPLITTER = 2  # version of `sentences`: what an index keeps of another one is not read
 _bounds: dict[bytes, bytes] = {}  # hash of a chunk's text → where its sentences start and end: a few hundred bytes a chunk
 
 
@@ -171,7 +172,7 @@ def _pieces(start: int, end: int) -> Iterator[Span]:
 def _split(part: str) -> list[tuple[int, int]]:
     if not part.strip():
         return []
-    flowing = _WRAP.sub(" ", part)  # as long as before: offsets stay
+    flowing = _DOT.sub("-", _WRAP.sub(" ", part))  # as long as before: offsets stay
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         found = _splitter("zh" if is_cjk(part) else "en").segment(flowing)

@@ -228,7 +228,7 @@ def _stretch(text: str, words: int, characters: int) -> str:
     if is_cjk(text):
         return rf'/[^\s"\\]([^\n"\\]{{0,{characters - 2}}}{end})?/'
     word = rf'[^\s"\\]{{1,{LONGEST_WORD}}}'
-    return rf'/(\w[^\s"\\]{{0,{LONGEST_WORD}}} ({word} ){{0,{words - 2}}})?[^\s"\\]{{0,{LONGEST_WORD}}}{end}/'
+    return rf'/(\.?\w[^\s"\\]{{0,{LONGEST_WORD}}} ({word} ){{0,{words - 2}}})?[^\s"\\]{{0,{LONGEST_WORD}}}{end}/'
 
 
 def claim_lines(names: Sequence[str], text: str, *, described: bool = False, most: int = 12, script: Script | None = None) -> Grammar:
