@@ -128,16 +128,53 @@ def test_the_terminal_shows_the_answer_that_is_kept(town, options):
     assert shown.text("err").split("mode:")[0].rstrip().endswith("\x1b[K")
 
 
-def test_a_sentence_comes_when_it_is_complete_and_checked(town):
-    """Prose is printed sentence by sentence: the first one stands there, with its mark, while the model writes on."""
-    with_many = Terminal("ask", "Tell all about the Skua.", *QUESTION[1:], "mix", cwd=town)
-    first = with_many.wait_for("out", r"(\]|\[unsupported\])\n?")
-    running = with_many.process.poll() is None
-    with_many.end()
+@pytest.mark.parametrize("begun", [False, True], ids=["before the first sentence", "after it"])
+def test_ctrl_c_says_what_is_kept_of_an_answer(town, tmp_path, begun):
+    """Ctrl-C ends a question in 130 and says what is kept: the sentences written so far, which `logs` and `source` then have."""
+    shutil.copytree(town, tmp_path / "town")
+    here = tmp_path / "town"
+    before = json.loads(run_localrag("logs", "-n", "99", "--json", cwd=here).stdout)
+    shown = Terminal("ask", "Tell all about the Skua and Lars Holm.", *QUESTION[1:], "mix", cwd=here)
+    written = shown.wait_for(*(("out", r"\]") if begun else ("err", "reading")))
+    shown.interrupt()
 
-    assert running
-    assert with_many.text("out").startswith(first)
-    assert all(re.search(r"\[(\d+|unsupported)\]$", p) for p in first.strip().split("\n\n"))
+    assert shown.end() == 130
+    logs = json.loads(run_localrag("logs", "-n", "99", "--json", cwd=here).stdout)
+    assert "Stopped." in shown.text("err")
+    assert len(logs) == len(before) + begun
+    if begun:
+        assert "What was written is kept: localrag logs -n 1." in shown.text("err")
+        assert STYLE.sub("", shown.text("out")).startswith(logs[0]["answer"])
+        assert logs[0]["answer"].startswith(written.rstrip())
+        assert "Stopped before its end." in logs[0]["note"]
+    else:
+        assert "No sentence was written yet." in shown.text("err")
+
+
+def test_ctrl_c_in_chat_stops_the_answer_only(town, tmp_path):
+    """The prompt is there again, and earlier questions, by the arrow key; what is no command is answered with those there are."""
+    shutil.copytree(town, tmp_path / "town")
+    run_localrag("ask", "Who is Lars Holm?", "--style", "extractive", cwd=tmp_path / "town")
+    chat = Terminal("chat", "--style", "abstractive", "--mode", "basic", cwd=tmp_path / "town")
+    chat.wait_for("out", "> ")
+    chat.type("Tell all about Lars Holm.\n")
+    chat.wait_for("err", "reading")
+    chat.interrupt()
+    chat.wait_for("err", "Stopped")
+    chat.wait_for("out", "> [^>]*> ")
+    chat.interrupt()
+    chat.wait_for("err", "/quit or Ctrl-D ends")
+    chat.type("/typo\n")
+    chat.wait_for("err", r"There is no command /typo\. Those there are: /source N, /quit\.")
+    chat.type("\x1b[A\x1b[A\x1b[A")
+    chat.wait_for("out", r"Who is Lars Holm\?")
+    chat.type("\x15/source 1\n")
+    chat.wait_for("out", "characters")
+    chat.type("\x04")
+
+    assert chat.end() == 0
+    logs = json.loads(run_localrag("logs", "-n", "9", "--json", cwd=tmp_path / "town").stdout)
+    assert logs[0]["question"] == "Who is Lars Holm?"
 
 
 def test_a_pipe_that_closes_ends_a_command_quietly(tmp_path):

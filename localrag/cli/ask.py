@@ -102,7 +102,7 @@ def ask_and_print(question: str, project: "Project", options: "Options", *, as_j
 
     stream, calls = Stream(live=not as_json), project.model.calls
     try:
-        result = asyncio.run(answer(question, project, options, stream.write, status.show))
+        result = asyncio.run(answer(question, project, options, stream.write, on_status=status.show))
     except KeyboardInterrupt:
         say(_kept(bool(stream.heard), project.model.calls - calls))
         raise typer.Exit(130) from None

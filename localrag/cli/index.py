@@ -250,6 +250,7 @@ def rm_command(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH…", help="Files or folders, as `localrag files` lists them.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every document, and all that was made and asked.")] = False,
     index: IndexOption = None,
+    allow_host: AllowHostOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Take documents out of the index for good, with answers and conversations about them; the files themselves stay."""
@@ -261,7 +262,7 @@ def rm_command(
 
     if bool(paths) == everything:
         raise UsageError("Say what to remove: paths, or --all.", "Those there are: localrag files")
-    with open_for_writing(find_index(index)) as project:
+    with open_for_writing(find_index(index), engine=engine_options("", hosts=allow_host, quiet=quiet)) as project:
         gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
         with IndexProgress(quiet=quiet) as progress:
             asyncio.run(erase(gone, project, progress))
