@@ -1,6 +1,5 @@
 """`localrag bench`, `bench compare`, `bench runs` and `bench engine`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,7 +84,7 @@ def _show_run(run: dict[str, Any], form: str, out: Path | None) -> None:
     elif out:
         write_text(as_text(run, form or "md"), out)
     elif form:
-        sys.stdout.write(as_text(run, form))
+        write_text(as_text(run, form))
     else:
         print_run(run)
     if out:

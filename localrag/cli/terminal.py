@@ -33,8 +33,13 @@ def _sign(found: re.Match[str]) -> str:
     return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"
 
 
+def write_text(text: str) -> None:
+    """Text on stdout, as it is; on a terminal nothing in it is obeyed."""
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+
+
 def write_line(text: str) -> None:
-    """A line on stdout, as it is; on a terminal nothing in it is obeyed."""
+    """As `write_text`, a line."""
     sys.stdout.write((in_line(text) if sys.stdout.isatty() else text) + "\n")
 
 
@@ -68,18 +73,12 @@ class Status:
 status = Status()  # there is one stderr
 
 
-_MISUSED: Any = typer.BadParameter.__base__  # what typer raises for a command line that is none; it quotes it
-
-
 @contextmanager
 def ends_quietly() -> Iterator[None]:
     """Where a command runs: a reader that has gone (`| head`) ends it with 0, Ctrl-C with 130 and a word."""
     try:
         yield
         sys.stdout.flush()
-    except _MISUSED as error:
-        error.message = visible(error.message)
-        raise
     except BrokenPipeError:
         for stream in (sys.stdout, sys.stderr):  # what is left in them would fail again when the interpreter ends
             _drop(stream)
