@@ -14,7 +14,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import IndexMismatch, NoIndex
 from localrag.llm import Model
 from localrag.llm.domain import read_domain
-from localrag.llm.project import Project
+from localrag.llm.project import Opened, Project
 from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker, known_models
 from localrag.store import ledger
 from localrag.store.schema import FILE_NAME, open_index, writer_lock
@@ -93,10 +93,29 @@ def settings_for(
 
 
 @contextmanager
+def open_to_look(chosen: Path | None) -> Iterator[Opened]:
+    """The index to look into: no model is needed, nor looked for. Raises NoIndex."""
+    folder = find_index(chosen)
+    db = open_index(folder)
+    try:
+        yield Opened(root_of(folder), folder, db)
+    finally:
+        db.close()
+
+
+@contextmanager
 def open_for_questions(
-    chosen: Path | None, *, model: str | None = None, reranker: str | None = None, engine: EngineOptions | None = None
+    chosen: Path | None,
+    *,
+    model: str | None = None,
+    reranker: str | None = None,
+    engine: EngineOptions | None = None,
+    asks: bool = True,
 ) -> Iterator[Project]:
-    """The project to ask. `model` may be another chat model than the index was made with. Raises NoIndex, IndexMismatch, ModelError."""
+    """The project to ask. `model` may be another chat model than the index was made with; without `asks` none is looked for.
+
+    Raises NoIndex, IndexMismatch, ModelError.
+    """
     folder = find_index(chosen)
     db = open_index(folder)
     bound = ledger.settings(db)
@@ -108,7 +127,7 @@ def open_for_questions(
             f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
             "Embed it anew, which asks no chat model anything: localrag reembed",
         )
-    chat = _chat_model(folder, model, engine)
+    chat = _chat_model(folder, model, engine) if asks else find_chat_model(None)
     settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
     project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder, quick=True), rerank)

@@ -14,6 +14,7 @@ _CJK_RUN = re.compile(f"[{CJK}]+")
 _BLOCK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[-*+•][ \t]|\d{1,3}[.)][ \t]|\|).*$|^.*\S · .*$|^[ \t]*$", re.MULTILINE)
 _ROW = re.compile(r"[^\n]{1,999}")  # a row of a table (`Name: Ruth Sand · Port: Brannock`) is one sentence, unless it holds long texts
 _WRAP = re.compile(r"(?<=[^\n]{45})\n(?=[^\s])")  # the line was long: it was wrapped, and the sentence goes on
+_DOT = re.compile(r"(?<!\S)\.(?=[A-Z]{2})")  # of .NET: no sentence ends here
 _LONGEST = 20_000  # characters handed to the splitter at once: its time grows faster than the text
 
 # English words that are no name and say nothing of what a text is about.
@@ -55,7 +56,7 @@ def sentences(text: str) -> list[Span]:
     return spans
 
 
-SPLITTER = 1  # version of `sentences`: what an index keeps of another one is not read
+SPLITTER = 2  # version of `sentences`: what an index keeps of another one is not read
 _bounds: dict[bytes, bytes] = {}  # hash of a chunk's text → where its sentences start and end: a few hundred bytes a chunk
 
 
@@ -87,6 +88,41 @@ def trim(text: str, span: Span) -> Span:
     part = text[span.start : span.end]
     lead = len(part) - len(part.lstrip("\ufeff").lstrip())
     return Span(span.start + lead, span.end - (len(part) - len(part.rstrip())))
+
+
+class Said:
+    """The sentences of a text so far: one that was said already, or begun again, or goes round in itself, says nothing new."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def is_new(self, sentence: str) -> bool:
+        """Whether a sentence says something; case, punctuation and a number before it do not count. It is remembered."""
+        words = _WORDS.findall(_NUMBERED.sub("", sentence.casefold()))
+        key = " ".join(words)
+        begun = not _ENDED.search(sentence) and any(known.startswith(key) for known in self._known)
+        if key in self._known or begun or goes_round(words):
+            return False
+        self._known.add(key)
+        return True
+
+
+_ENDED = re.compile(r"[.!?…。！？]\W*$")
+_NUMBERED = re.compile(r"^\s*\d{1,3}[.):]\s+")
+_WORDS = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
+_ROUND, _TIMES = 12, 3  # words that come again at once, and how often until they are a loop
+
+
+def goes_round(words: Sequence[str]) -> bool:
+    """Whether words come again and again: two or more of them three times in a row, or one six times."""
+    for size in range(1, _ROUND + 1):
+        needed = size * (_TIMES if size > 1 else 2 * _TIMES)
+        same = 0  # words in a row that are those `size` before them
+        for a, b in zip(words, words[size:], strict=False):
+            same = same + 1 if a == b else 0
+            if same >= needed - size:
+                return True
+    return False
 
 
 def squeeze(text: str) -> str:
@@ -136,7 +172,7 @@ def _pieces(start: int, end: int) -> Iterator[Span]:
 def _split(part: str) -> list[tuple[int, int]]:
     if not part.strip():
         return []
-    flowing = _WRAP.sub(" ", part)  # as long as before: offsets stay
+    flowing = _DOT.sub("-", _WRAP.sub(" ", part))  # as long as before: offsets stay
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         found = _splitter("zh" if is_cjk(part) else "en").segment(flowing)

@@ -4,18 +4,34 @@ import logging
 import os
 import sys
 import threading
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from localrag import __version__
-from localrag.cli import ask, bench, check, doctor, evaluate, index, look, merges, tune
+from localrag.cli import ask, bench, chat, check, doctor, evaluate, index, look, merges, tune
+from localrag.cli.terminal import ends_quietly, status, visible
 from localrag.errors import LocalragError, disk_trouble, kind_and_place
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
 
+
+class _Commands(TyperGroup):
+    """The commands; typer would end them in 1 where a pipe is gone and without a word at Ctrl-C, before `main` hears of it."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with ends_quietly():  # --help and --version print here
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with ends_quietly():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="localrag",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -43,14 +59,14 @@ def _options(
 
 app.command("index")(index.index_command)
 app.command("ask")(ask.ask_command)
-app.command("chat")(ask.chat_command)
-app.command("source")(ask.source_command)
+app.command("chat")(chat.chat_command)
+app.command("source")(look.source_command)
 app.command("search")(look.search_command)
 app.command("entity")(look.entity_command)
 app.command("tree")(look.tree_command)
 app.command("report")(look.report_command)
 app.command("questions")(ask.questions_command)
-app.command("logs")(ask.logs_command)
+app.command("logs")(look.logs_command)
 app.command("status")(look.status_command)
 app.command("files")(look.files_command)
 app.command("check")(check.check_command)
@@ -74,12 +90,6 @@ def main() -> None:
         app()
     except LocalragError as error:
         _say(error)
-    except KeyboardInterrupt:
-        sys.stderr.write("\nStopped.\n")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
     except Exception as error:
         if trouble := disk_trouble(error):
             _say(trouble)
@@ -90,13 +100,15 @@ def main() -> None:
 
 
 def _say(error: LocalragError) -> NoReturn:
-    sys.stderr.write(f"localrag: {error}\n")
+    status.clear()
+    sys.stderr.write(visible(f"localrag: {error}\n"))
     if error.hint:
-        sys.stderr.write(f"  → {error.hint}\n")
+        sys.stderr.write(visible(f"  → {error.hint}\n"))
     sys.exit(error.exit_code)
 
 
 def _say_unexpected(error: BaseException | None) -> None:
+    status.clear()
     what = kind_and_place(error) if error else "an unknown error"
     sys.stderr.write(f"localrag: something unexpected happened: {what}.\n")
     sys.stderr.write(

@@ -1,13 +1,12 @@
-"""`localrag ask`, `chat`, `questions`, `logs` and `source`."""
+"""`localrag ask` and `questions`."""
 
 import asyncio
-import json
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from localrag.cli.choices import MODES, STYLES, one_of
 from localrag.cli.index import (
     AllowHostOption,
     AtOnceOption,
@@ -19,17 +18,26 @@ from localrag.cli.index import (
     RetuneOption,
     engine_options,
 )
+from localrag.cli.terminal import status, write_json
 
 if TYPE_CHECKING:
     from localrag.llm.project import Project
     from localrag.query.question import Options
     from localrag.records import Answer
 
-MODES = "auto · mix: particulars, by a walk over the graph · local: about things · global: about everything · drift: broad, then deep"
-ModeOption = Annotated[
-    str, typer.Option("--mode", "--method", help=f"{MODES} · basic: nearest passages · ts, ss: the paper's comparisons.")
+MODES_HELP = (
+    "mix: particulars, by a walk over the graph; local: about things; global: about everything; drift: broad, then deep; "
+    "basic: nearest passages; ts, ss: the paper's comparisons; auto: as the question asks for."
+)
+ModeOption = Annotated[str, typer.Option("--mode", "--method", help=MODES_HELP, **one_of("mode", MODES))]
+StyleOption = Annotated[
+    str,
+    typer.Option(
+        "--style",
+        help="extractive: the documents' own sentences; abstractive: the model's; else what suits the model.",
+        **one_of("style", STYLES),
+    ),
 ]
-StyleOption = Annotated[str, typer.Option("--style", help="extractive: the documents' own sentences; abstractive: the model's.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Leave out sentences that no passage supports.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -69,11 +77,12 @@ def ask_command(
     chosen = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, at_once=at_once)
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
         if go_on:
-            options = replace(options, conversation=_last_conversation(project))
+            options = replace(options, conversation=last_conversation(project))
         ask_and_print(question, project, options, as_json=as_json)
 
 
-def _last_conversation(project: "Project") -> int:
+def last_conversation(project: "Project") -> int:
+    """The number of the conversation that the last answer belongs to. Raises LocalragError."""
     from localrag.errors import LocalragError
     from localrag.store import ledger
 
@@ -84,58 +93,33 @@ def _last_conversation(project: "Project") -> int:
 
 
 def ask_and_print(question: str, project: "Project", options: "Options", *, as_json: bool = False) -> "Answer":
-    """Ask and render: JSON alone on stdout, or text that streams on a terminal, then its citations."""
-    from localrag.cli.display import Stream, answer_json, print_answer
+    """Ask and render: JSON alone on stdout, or text that comes sentence by sentence, then its citations.
+
+    Ctrl-C ends it: what was kept is said, and typer.Exit(130) raised.
+    """
+    from localrag.cli.display import Stream, answer_json, print_answer, say
     from localrag.query import answer
 
-    stream = Stream(live=sys.stdout.isatty() and not as_json)
-    result = asyncio.run(answer(question, project, options, stream.write))
+    stream, calls = Stream(live=not as_json), project.model.calls
+    try:
+        result = asyncio.run(answer(question, project, options, stream.write, on_status=status.show))
+    except KeyboardInterrupt:
+        say(_kept(bool(stream.heard), project.model.calls - calls))
+        raise typer.Exit(130) from None
+    finally:
+        status.clear()
     if as_json:
-        sys.stdout.write(json.dumps(answer_json(result, project), ensure_ascii=False) + "\n")
+        write_json(answer_json(result, project))
     else:
         print_answer(result, project, stream)
     return result
 
 
-def chat_command(
-    mode: ModeOption = "auto",
-    style: StyleOption = "",
-    strict: StrictOption = False,
-    go_on: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last conversation.")] = False,
-    index: IndexOption = None,
-    model: ModelOption = None,
-    reranker: RerankerOption = None,
-    allow_host: AllowHostOption = None,
-    at_once: AtOnceOption = 0,
-    engine: EngineOption = "",
-) -> None:
-    """Ask question after question; each may lean on those before. `/quit` ends, `/source N` opens a citation."""
-    from localrag.cli.display import say
-    from localrag.errors import LocalragError
-    from localrag.project import open_for_questions
-    from localrag.query.question import Options
-
-    chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
-    with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
-        options = Options(mode, style=style, strict=strict, conversation=_last_conversation(project) if go_on else None)
-        say("Ask; /source N opens a citation, /quit ends.")
-        while (text := _read_line()) is not None:
-            try:
-                if text.startswith("/source"):
-                    print_citation(project, int(text.split()[1]) if text.split()[1:] and text.split()[1].isdigit() else 1)
-                elif text:
-                    options = replace(options, conversation=ask_and_print(text, project, options).conversation)
-            except LocalragError as error:
-                say(f"{error} {error.hint}".strip())
-
-
-def _read_line() -> str | None:
-    """A line from the person, or None at the end."""
-    if sys.stdin.isatty():
-        sys.stderr.write("\n> ")
-        sys.stderr.flush()
-    line = sys.stdin.readline()
-    return None if not line or line.strip() in ("/quit", "/exit", "/bye") else line.strip()
+def _kept(heard: bool, calls: int) -> str:
+    """What a question that was stopped leaves behind."""
+    answer = "What was written is kept: localrag logs -n 1." if heard else "No sentence was written yet."
+    finished = f" {calls} finished calls of the model are kept: the same question does not make them again." if calls else ""
+    return f"\nStopped. {answer}{finished}"
 
 
 def questions_command(
@@ -163,56 +147,6 @@ def questions_command(
         history = ledger.conversation(project.db, last.conversation) if last and last.conversation else []
         found = asyncio.run(questions_worth_asking(project, history, about=about, n=n))
     if as_json:
-        sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+        write_json(found)
     else:
-        out.print("\n".join(found), markup=False)
-
-
-def logs_command(
-    n: Annotated[int, typer.Option("-n", min=1, help="How many, newest first.")] = 3,
-    index: IndexOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show past questions and answers."""
-    from localrag.cli.show import log_json, print_log
-    from localrag.project import find_index
-    from localrag.store import ledger
-    from localrag.store.schema import open_index
-
-    found = ledger.answers(open_index(find_index(index)), n)
-    if as_json:
-        sys.stdout.write(json.dumps([log_json(*one) for one in found], ensure_ascii=False) + "\n")
-    else:
-        print_log(found)
-
-
-def source_command(
-    n: Annotated[int, typer.Argument(metavar="N", help="The number of a citation of the last answer.")],
-    opens: Annotated[bool, typer.Option("--open", help="Open the file in the program the system has for it.")] = False,
-    index: IndexOption = None,
-) -> None:
-    """Print the passage behind citation N of the last answer, with the quoted sentence marked."""
-    from localrag.project import open_for_questions
-
-    with open_for_questions(index) as project:
-        path = print_citation(project, n)
-        if opens and typer.launch(str(project.root / path)) != 0:
-            from localrag.cli.display import say
-
-            say(f"{project.root / path} could not be opened.")
-
-
-def print_citation(project: "Project", n: int) -> str:
-    """Print the passage behind a citation of the last answer; returns its path. Raises LocalragError."""
-    from localrag.cli.display import print_source
-    from localrag.errors import LocalragError
-    from localrag.store import ledger
-
-    last = ledger.last_answer(project.db)
-    if last is None:
-        raise LocalragError("No question was asked of this index yet.", 'Ask one: localrag ask "…"')
-    found = next((c for c in last.citations if c.n == n), None)
-    if found is None:
-        raise LocalragError(f"The last answer has no citation {n}.", f"It has {len(last.citations)}: localrag source 1")
-    print_source(found, project)
-    return found.path
+        out.print("\n".join(found))

@@ -1,12 +1,11 @@
 """`localrag bench`, `bench compare`, `bench runs` and `bench engine`."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from localrag.cli.choices import STYLES, one_of
 from localrag.cli.index import (
     AllowHostOption,
     AtOnceOption,
@@ -17,7 +16,9 @@ from localrag.cli.index import (
     RetuneOption,
     engine_options,
 )
+from localrag.cli.terminal import write_json
 
+FORMATS = ("md", "csv", "json", "jsonl", "html", "sqlite")
 bench_app = typer.Typer(invoke_without_command=True, help="Measure models on this machine: which one should you use?")
 
 
@@ -30,8 +31,10 @@ def bench_command(
     quick: Annotated[bool, typer.Option("--quick", help="Without the standard index and the questions to it.")] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="How often the speed is measured.")] = 3,
     limit: Annotated[int, typer.Option("--limit", min=0, help="So many of the 40 paragraphs; 0: all.")] = 0,
-    style: Annotated[str, typer.Option("--style", help="auto: as indexing would by the model's size; extractive or abstractive.")] = "auto",
-    form: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="md, csv, json, jsonl, html or sqlite; else a table.")] = "",
+    style: Annotated[
+        str, typer.Option("--style", help="auto: as indexing would by the model's size.", **one_of("style", ("auto", *STYLES)))
+    ] = "auto",
+    form: Annotated[str, typer.Option("--format", "-o", help="Else a table.", **one_of("output format", FORMATS))] = "",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write it; else stdout.")] = None,
     save: Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Keep the run there; else in the user cache.")] = None,
     allow_host: AllowHostOption = None,
@@ -81,7 +84,7 @@ def _show_run(run: dict[str, Any], form: str, out: Path | None) -> None:
     elif out:
         write_text(as_text(run, form or "md"), out)
     elif form:
-        sys.stdout.write(as_text(run, form))
+        write_text(as_text(run, form))
     else:
         print_run(run)
     if out:
@@ -109,7 +112,7 @@ def compare_command(
         if as_json:
             for one in found:
                 row = {"first": first, "second": second, "name": one.name, "paired": one.paired, "verdict": one.verdict}
-                sys.stdout.write(json.dumps(row | asdict(one.difference), ensure_ascii=False) + "\n")
+                write_json(row | asdict(one.difference))
         else:
             print_compared_models(first, a, second, b, found)
 
@@ -126,7 +129,7 @@ def runs_command() -> None:
             models = ", ".join(m["name"] + (" (not measured)" if m["error"] else "") for m in load_run(str(path))["models"])
         except UsageError as error:
             models = str(error)
-        out.print(f"{path.stem}  {models}", markup=False)
+        out.print(f"{path.stem}  {models}")
 
 
 @bench_app.command("engine")
@@ -158,6 +161,6 @@ def engine_command(
     figures = bench.run_workload(file, options, work, limit=ablate)
     without = bench.ablate(file, engine_options(engine, deterministic=deterministic), work) if ablate else {}
     if as_json:
-        sys.stdout.write(json.dumps(figures | ({"ablations": without} if ablate else {})) + "\n")
+        write_json(figures | ({"ablations": without} if ablate else {}))
     else:
         print_bench(figures, without)

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from localrag.bench.compare import Compared
 from localrag.bench.figures import unreliable
 from localrag.bench.output import recommendation
 from localrag.bench.table import about, notes, table
-from localrag.cli.display import PLAIN_EVERY, err, out, say
+from localrag.cli.display import PLAIN_EVERY, err, out, say, wide
 
 MODELS_ACROSS = 4  # a table of more is continued below
 
@@ -34,7 +33,7 @@ class BenchProgress:
             return
         text = f"{model}: {line['stage']}, {line['done']} of {line['total']}"
         if self._status:
-            self._status.update(escape(text))
+            self._status.update(Text(text))
         elif f"{model} {line['stage']}" != self._stage or time.monotonic() - self._spoke > PLAIN_EVERY:
             self._stage, self._spoke = f"{model} {line['stage']}", time.monotonic()
             say(text)
@@ -52,14 +51,14 @@ class BenchProgress:
 def print_run(run: dict[str, Any]) -> None:
     """The table of a run, what to know of its models, and the lines for models.toml."""
     good = [m for m in run["models"] if not m["error"]]
-    out.print(escape(about(run)), style="dim")
+    out.print(about(run), style="dim")
     for at in range(0, len(good), MODELS_ACROSS):
         _print_table(good[at : at + MODELS_ACROSS])
     for note in notes(run["models"]):
-        out.print(f"[red]{escape(note)}[/red]")
+        out.print(note, style="red")
     if good:
         out.print("\nFor models.toml:\n")
-        out.print(escape(recommendation(run["models"])))
+        out.print(recommendation(run["models"]))
 
 
 def _print_table(models: Sequence[dict[str, Any]]) -> None:
@@ -67,29 +66,29 @@ def _print_table(models: Sequence[dict[str, Any]]) -> None:
     shown = Table(box=None, pad_edge=False, header_style="bold")
     shown.add_column("")
     for name in made.heads:
-        shown.add_column(escape(name), justify="right", overflow="fold")
+        shown.add_column(name, justify="right", overflow="fold")
     for title, lines in made.groups:
         shown.add_row()
-        shown.add_row(f"[bold]{escape(title)}[/bold]")
+        shown.add_row(Text(title, "bold"))
         for label, *cells in lines:
-            shown.add_row(escape(label), *map(escape, cells))
-    Console(highlight=False, width=max(out.width, 100)).print(shown)  # figures cut off are worse than lines that wrap
+            shown.add_row(label, *cells)
+    wide(100).print(shown)
 
 
 def print_compared_models(first: str, a: dict[str, Any], second: str, b: dict[str, Any], found: Sequence[Compared]) -> None:
     """A line for each thing the two are compared in: both figures, their difference, its interval, what that says."""
-    out.print(f"first:  {escape(first)}\nsecond: {escape(second)}\n")
+    out.print(f"first:  {first}\nsecond: {second}\n")
     shown = Table("", "first", "second", "difference", "95 % interval", "", "over", box=None, pad_edge=False, header_style="dim")
     for one in found:
         d = one.difference
         interval = "–" if d.low is None or d.high is None else f"{_shown(d.low, signed=True)} to {_shown(d.high, signed=True)}"
         over = f"{d.items} items, paired" if one.paired else f"{d.items} measurement{'s' * (d.items != 1)} each"
-        verdict = f"[bold]{one.verdict}[/bold]" if d.sure else one.verdict
+        verdict = Text(one.verdict, "bold" if d.sure else "")
         shown.add_row(one.name, _shown(d.first), _shown(d.second), _shown(d.value, signed=True), interval, verdict, over)
-    Console(highlight=False, width=max(out.width, 120)).print(shown)
+    wide(120).print(shown)
     for name, row in ((first, a), (second, b)):
         if why := unreliable(row["figures"]):
-            out.print(f"[red]{escape(name)}: not to be relied on: {why}[/red]")
+            out.print(f"{name}: not to be relied on: {why}", style="red")
 
 
 def _shown(value: float, *, signed: bool = False) -> str:

@@ -1,7 +1,5 @@
 """`localrag check`: is everything in the index as it must be? And how what a check found is printed."""
 
-import json
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localrag.cli.index import IndexOption
+from localrag.cli.terminal import write_json
 
 if TYPE_CHECKING:
     from localrag.records import Line
@@ -89,6 +88,6 @@ def print_found(lines: "list[Line]", *, as_json: bool, **rest: object) -> None:
 
     if as_json:
         ok = all(line.state != "fail" for line in lines)
-        sys.stdout.write(json.dumps({"ok": ok, "checks": [asdict(line) for line in lines]} | rest, ensure_ascii=False) + "\n")
+        write_json({"ok": ok, "checks": [asdict(line) for line in lines]} | rest)
     else:
         print_lines(lines)

@@ -1,16 +1,14 @@
 """What a person sees: progress and outcome on stderr, answers and tables on stdout."""
 
 import os
-import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,9 +19,12 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from localrag.cli.figures import engine_line
+from localrag.cli.terminal import in_line, status, visible
 from localrag.records import Answer, Citation, Line, Merge
 from localrag.store import corpus, graph
 from localrag.text import squeeze
@@ -33,16 +34,47 @@ if TYPE_CHECKING:  # a look into an index need not wait for what builds one
     from localrag.index.adapt import Compared
     from localrag.index.pipeline import Outcome
     from localrag.index.pipeline import Progress as StageProgress
-    from localrag.llm.project import Project
+    from localrag.llm.project import Opened, Project
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False)
+
+class Safe(Console):
+    """A console on which texts are shown as they are: no markup, no emoji codes, and nothing in them that a terminal would obey.
+
+    Styles are given by `Text`; the console's own orders to the terminal are no text.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As Console has it, made safe."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    def on_broken_pipe(self) -> None:
+        """Called where the pipe is gone: the command ends as it does at any other write."""
+        raise  # noqa: PLE0704 — within the handler of the BrokenPipeError
+
+
+out = Safe(soft_wrap=True)
+err = Safe(stderr=True)
 PLAIN_EVERY = 30.0  # seconds between lines where stderr is no terminal
 
 
 def say(text: str) -> None:
     """A line for the person at the terminal, on stderr."""
-    err.print(escape(text), soft_wrap=True)
+    status.clear()
+    err.print(text, soft_wrap=True)
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """A line of texts, some with their style: `styled(("bold words", "bold"), " and plain ones")`."""
+    return Text.assemble(*parts)
+
+
+def wide(columns: int) -> Console:
+    """Stdout with at least so many columns: figures cut off are worse than lines that wrap."""
+    return Safe(width=max(out.width, columns))
 
 
 class IndexProgress:
@@ -132,7 +164,7 @@ def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
         if line := engine_line(project.model.report()):
             say(line)
     if loaded.skipped:
-        first = ", ".join(f"{s.path} ({s.reason})" for s in loaded.skipped[:3])
+        first = ", ".join(f"{in_line(s.path)} ({s.reason})" for s in loaded.skipped[:3])
         say(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
     if outcome.failures:
         why = ", ".join(f"{n} {kind}" for kind, n in Counter(f.kind or "failed" for f in outcome.failures).most_common())
@@ -155,35 +187,41 @@ def _failed_parts(outcome: "Outcome", counts: dict[str, int]) -> str:
 
 
 class Stream:
-    """Prints an answer's text as it comes, where stdout is a terminal."""
+    """Prints an answer's text while it comes; where it is not `live`, it only hears it."""
 
     def __init__(self, *, live: bool) -> None:
-        self.live = live
-        self.wrote = False
+        self.live, self.heard = live, ""
 
     def write(self, text: str) -> None:
-        """A new stretch of the answer."""
+        """A new stretch of the answer: whole lines of it."""
+        self.heard += text
         if self.live:
-            self.wrote = True
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            status.clear()
+            out.print(_bold_titles(text), end="")
+
+    def finish(self, answer: str) -> None:
+        """What of the answer was not written yet."""
+        if not answer.startswith(self.heard):  # it was put in other words at its end
+            out.print("\n")
+            self.heard = ""
+        self.write(answer[len(self.heard) :] + "\n")
 
 
-def shown_path(path: str, project: "Project") -> str:
+def shown_path(path: str, opened: "Opened") -> str:
     """A stored path as the user would type it here: relative where it lies below the working folder."""
-    full = project.root / path
+    full = opened.root / path
     return os.path.relpath(full) if full.is_relative_to(Path.cwd()) else str(full)
 
 
-def shown_place(citation: Citation, project: "Project") -> str:
+def shown_place(citation: Citation, opened: "Opened") -> str:
     """The file of a citation, and its page or the like: `report.pdf, page 3`."""
-    return shown_path(citation.path, project) + (f", {citation.part}" if citation.part else "")
+    return in_line(shown_path(citation.path, opened)) + (f", {citation.part}" if citation.part else "")
 
 
-def answer_json(answer: Answer, project: "Project") -> dict[str, Any]:
+def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
     """The answer as `--json` prints it."""
     citations = [
-        {"n": c.n, "path": shown_path(c.path, project), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
+        {"n": c.n, "path": shown_path(c.path, opened), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
         for c in answer.citations
     ]
     return {
@@ -205,18 +243,15 @@ def answer_json(answer: Answer, project: "Project") -> dict[str, Any]:
     }
 
 
-def print_answer(answer: Answer, project: "Project", stream: Stream) -> None:
+def print_answer(answer: Answer, opened: "Opened", stream: Stream) -> None:
     """The answer, then each citation with its file and quote; how it came about goes to stderr."""
-    if stream.wrote:
-        out.print()
-    else:
-        out.print(_bold_titles(answer.answer))
+    stream.finish(answer.answer)
     if answer.citations:
         out.print()
     for c in answer.citations:
         quote = squeeze(c.quote)
         short = quote if len(quote) <= 100 else quote[:97] + "…"
-        out.print(f"[dim]{c.n:>3}  {escape(shown_place(c, project))}:{c.start}-{c.end}  “{escape(short)}”[/dim]")
+        out.print(f"{c.n:>3}  {shown_place(c, opened)}:{c.start}-{c.end}  “{short}”", style="dim")
     level = f", level {answer.level}" if answer.level is not None else ""
     note = f"\n{answer.note}" if answer.note else ""
     cost = f"{answer.calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.calls else ""
@@ -226,21 +261,22 @@ def print_answer(answer: Answer, project: "Project", stream: Stream) -> None:
     say(f"\nmode: {mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s · open a source: localrag source 1{note}")
 
 
-def _bold_titles(text: str) -> str:
-    lines = escape(text).split("\n")
-    return "\n".join(f"[bold]{line[2:-2]}[/bold]" if line.startswith("**") and line.endswith("**") else line for line in lines)
+def _bold_titles(text: str) -> Text:
+    """A stretch of an answer, the lines that are titles in bold."""
+    lines = text.split("\n")
+    return Text("\n").join(Text(t[2:-2], "bold") if len(t) > 4 and t.startswith("**") and t.endswith("**") else Text(t) for t in lines)
 
 
-def print_source(citation: Citation, project: "Project") -> None:
+def print_source(citation: Citation, opened: "Opened") -> None:
     """The chunk around a citation with the quote marked."""
-    out.print(f"[bold]{escape(shown_place(citation, project))}[/bold], characters {citation.start}-{citation.end}\n")
-    found = corpus.chunks_by_id(project.db, [citation.chunk_id])
+    out.print(styled((shown_place(citation, opened), "bold"), f", characters {citation.start}-{citation.end}\n"))
+    found = corpus.chunks_by_id(opened.db, [citation.chunk_id])
     if not found:
-        out.print(escape(citation.quote))
+        out.print(citation.quote)
         return
     chunk = found[0]
     a, b = citation.start - chunk.start, citation.end - chunk.start
-    out.print(f"{escape(chunk.text[:a])}[reverse]{escape(chunk.text[a:b])}[/reverse]{escape(chunk.text[b:])}")
+    out.print(styled(chunk.text[:a], (chunk.text[a:b], "reverse"), chunk.text[b:]))
 
 
 def print_bench(figures: dict[str, Any], without: dict[str, dict[str, Any]]) -> None:
@@ -267,7 +303,7 @@ def print_merges(found: Sequence[tuple[int, Merge]]) -> None:
     """A table of merges."""
     table = Table("N", "name", "entity", "reason", "score", box=None, pad_edge=False, header_style="dim")
     for number, m in found:
-        table.add_row(str(number), escape(m.name), escape(m.into), m.reason, f"{m.score:.2f}")
+        table.add_row(str(number), m.name, m.into, m.reason, f"{m.score:.2f}")
     out.print(table)
 
 
@@ -276,9 +312,9 @@ def print_scores(found: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, value in found.items():
         if name != "types":
-            table.add_row(name.replace("_", " "), escape(str(value)))
+            table.add_row(name.replace("_", " "), str(value))
     types = ", ".join(f"{gold} → {asked}" for gold, asked in found["types"].items())
-    table.add_row("gold types", escape(types or "none"))
+    table.add_row("gold types", types or "none")
     out.print(table)
 
 
@@ -295,7 +331,7 @@ def print_rows(rows: Sequence[dict[str, Any]]) -> None:
     table = Table(*(names.get(n, n) for n in rows[0]), box=None, pad_edge=False, header_style="dim")
     for row in rows:
         table.add_row(*("–" if value is None else str(value) for value in row.values()))
-    Console(highlight=False, width=max(out.width, 140)).print(table)  # figures cut off are worse than lines that wrap
+    wide(140).print(table)
 
 
 def print_domain(domain: "Domain") -> None:
@@ -309,27 +345,27 @@ def print_domain(domain: "Domain") -> None:
         ("entity types", ", ".join(domain.entity_types)),
         ("examples", str(len(domain.examples))),
     ):
-        table.add_row(name, escape(value))
+        table.add_row(name, value)
     out.print(table)
 
 
 def print_compared(one: "Compared") -> None:
     """The entities of a chunk before and after, those that differ marked."""
-    out.print(f"\n[dim]{escape(squeeze(one.chunk.text)[:160])} …[/dim]")
+    out.print(f"\n{squeeze(one.chunk.text)[:160]} …", style="dim")
     before, after = ({e.name: e.type for e in x.entities} for x in (one.before, one.after))
     table = Table("name", "before", "after", box=None, pad_edge=False, header_style="dim")
     for name in [*before, *(n for n in after if n not in before)]:
         old, new = before.get(name, "–"), after.get(name, "–")
-        table.add_row(escape(name), old, f"[bold]{new}[/bold]" if new != old else new)
+        table.add_row(name, old, Text(new, "bold" if new != old else ""))
     out.print(table)
-    out.print(f"[dim]relationships: {len(one.before.relationships)} before, {len(one.after.relationships)} after[/dim]")
+    out.print(f"relationships: {len(one.before.relationships)} before, {len(one.after.relationships)} after", style="dim")
 
 
 def print_lines(lines: Sequence[Line]) -> None:
     """What was looked at, one thing a line; a remedy stands below what needs one."""
-    marks = {"ok": "[green]✓[/green]", "warn": "[yellow]![/yellow]", "fail": "[red]✗[/red]"}
+    marks = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
     width = max((len(line.name) for line in lines), default=0)
     for line in lines:
-        out.print(f"{marks[line.state]} {line.name:<{width}}  {escape(line.text)}")
+        out.print(styled(marks[line.state], f" {line.name:<{width}}  {line.text}"))
         if line.remedy:
-            out.print(f"  {'':<{width}}  → {escape(line.remedy)}")
+            out.print(f"  {'':<{width}}  → {line.remedy}")

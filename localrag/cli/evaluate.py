@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from localrag.cli.choices import EXTRACTORS, MODES, STYLES, one_of
 from localrag.cli.index import (
     AllowHostOption,
     AtOnceOption,
@@ -20,7 +21,9 @@ from localrag.cli.index import (
     RerankerOption,
     engine_options,
 )
+from localrag.cli.terminal import write_json
 
+RETRIEVAL_MODES = ("mix", "basic", "local", "words", "vectors")
 eval_app = typer.Typer(no_args_is_help=True, help="Measure localrag against texts that people annotated.")
 
 
@@ -36,7 +39,12 @@ def extraction_command(
         str, typer.Option("--format", help="conll04, scierc, crossner, litbank, redocred, re3d, cluener, zh_literature, mine or marked.")
     ],
     extractor: Annotated[
-        str, typer.Option("--extractor", help="model; phrases: no model; freeform: the model without anything tied to the text.")
+        str,
+        typer.Option(
+            "--extractor",
+            help="phrases: no model; freeform: the model without anything tied to the text.",
+            **one_of("extractor", (*EXTRACTORS, "freeform")),
+        ),
     ] = "model",
     model: ModelOption = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="A random sample of so many texts; 0: all.")] = 0,
@@ -60,7 +68,7 @@ def extraction_command(
     settings = replace(Settings(), max_gleanings=gleanings)
     found = asyncio.run(evaluate(documents, form, extractor, find_chat_model(model), options, settings))
     if as_json:
-        sys.stdout.write(json.dumps(found | {"seed": seed}, ensure_ascii=False) + "\n")
+        write_json(found | {"seed": seed})
     else:
         print_scores(found)
 
@@ -69,9 +77,9 @@ def extraction_command(
 def retrieval_command(
     tasks: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders with corpus.jsonl and queries.jsonl.")],
     mode: Annotated[
-        list[str] | None, typer.Option("--mode", help="mix, basic, local, words or vectors; may be given several times.")
+        list[str] | None, typer.Option("--mode", help="May be given several times; else mix.", **one_of("mode", RETRIEVAL_MODES))
     ] = None,
-    extractor: Annotated[str, typer.Option("--extractor", help="model; or phrases: no model.")] = "model",
+    extractor: Annotated[str, typer.Option("--extractor", help="phrases: no model.", **one_of("extractor", EXTRACTORS))] = "model",
     model: ModelOption = None,
     reranker: RerankerOption = None,
     allow_host: AllowHostOption = None,
@@ -87,7 +95,8 @@ def retrieval_command(
     for task in [load_task(folder) for folder in tasks]:
         rows = asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options, reranker))
         if as_json:
-            sys.stdout.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            for row in rows:
+                write_json(row)
             sys.stdout.flush()
         else:
             print_retrieval(rows)
@@ -97,11 +106,12 @@ def retrieval_command(
 def qa_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="QMSum, GraphRAG-Bench, or corpus.jsonl with queries.jsonl.")],
     mode: Annotated[
-        list[str] | None, typer.Option("--mode", help="A mode of localrag ask, or none: the model alone; may be given several times.")
+        list[str] | None,
+        typer.Option("--mode", help="none: the model alone; may be given several times.", **one_of("mode", (*MODES, "none"))),
     ] = None,
-    extractor: Annotated[str, typer.Option("--extractor", help="model; or phrases: no model.")] = "model",
+    extractor: Annotated[str, typer.Option("--extractor", help="phrases: no model.", **one_of("extractor", EXTRACTORS))] = "model",
     model: ModelOption = None,
-    style: Annotated[str, typer.Option("--style", help="extractive or abstractive; else what suits the model.")] = "",
+    style: Annotated[str, typer.Option("--style", help="Else what suits the model.", **one_of("style", STYLES))] = "",
     response_type: Annotated[str, typer.Option("--response-type", help='The form of the answers, such as "a single sentence".')] = "",
     limit: Annotated[int, typer.Option("--limit", min=0, help="A random sample of so many questions; 0: all.")] = 0,
     seed: Annotated[int, typer.Option("--seed", help="Decides the sample.")] = 0,
@@ -130,7 +140,8 @@ def qa_command(
     )
     rows = averages(asyncio.run(evaluate_answers(sets, setup, out, (lambda _: None) if as_json else say)))
     if as_json:
-        sys.stdout.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        for row in rows:
+            write_json(row)
     else:
         print_rows(rows)
 
@@ -145,7 +156,7 @@ def answers_command(
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="How often every verdict is given, in both orders.")] = 2,
     samples: Annotated[int, typer.Option("--samples", min=0, help="How often written answers are drawn anew, for their agreement.")] = 2,
-    style: Annotated[str, typer.Option("--style", help="extractive or abstractive; else what suits the model.")] = "",
+    style: Annotated[str, typer.Option("--style", help="Else what suits the model.", **one_of("style", STYLES))] = "",
     response_type: Annotated[str, typer.Option("--response-type", help='The form of the answers, such as "multiple paragraphs".')] = "",
     seed: Annotated[int, typer.Option("--seed", help="Shuffles the reports of C0 to C3.")] = 0,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Everything is kept here; the same command goes on.")] = Path(
@@ -194,6 +205,6 @@ def _show_study(folder: Path, *, as_json: bool) -> None:
     page = write_page(folder, found)
     (folder / "results.json").write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
     if as_json:
-        sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+        write_json(found)
     else:
         print_study(found, page)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localrag.cli.choices import EXTRACTORS, one_of
+from localrag.cli.terminal import in_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -81,7 +84,10 @@ def index_command(
         str | None, typer.Option("--embedder", metavar="NAME|PATH", help="An embedding model of models.toml, or a GGUF file.")
     ] = None,
     extractor: Annotated[
-        str | None, typer.Option("--extractor", help="model; or phrases: names and noun phrases, at once and without a model.")
+        str | None,
+        typer.Option(
+            "--extractor", help="phrases: names and noun phrases, at once and without a model.", **one_of("extractor", EXTRACTORS)
+        ),
     ] = None,
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types; else person,organization,place,event.")] = "",
     gleanings: Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask whether names were missed.")] = None,
@@ -135,7 +141,7 @@ def print_plan(paths: list[Path], index: Path | None, model: str | None, changes
     found = plan(paths, root, settings, file, db)
     out.print(f"files     {found.files}: {found.to_read} to read, {found.unchanged} unchanged, {len(found.skipped)} cannot be read")
     for one in found.skipped[:5]:
-        out.print(f"          {one.path}: {one.reason}", markup=False)
+        out.print(f"          {in_line(one.path)}: {one.reason}")
     out.print(f"chunks    {found.chunks} new")
     out.print(f"calls     about {found.calls} of {file.name}, {found.tokens} tokens to compute")
     if not found.calls:
@@ -178,8 +184,6 @@ def _changes(extractor: str | None, types: str, gleanings: int | None, claims: b
     """The settings that were given on the command line; they are kept in the index. Raises UsageError."""
     from localrag.errors import UsageError
 
-    if extractor not in (None, "model", "phrases"):
-        raise UsageError(f"There is no extractor {extractor!r}.", "Choose model or phrases.")
     kinds = tuple(dict.fromkeys(t.strip() for t in types.split(",") if t.strip()))
     if any('"' in kind or "\\" in kind or "\n" in kind for kind in kinds):
         raise UsageError(f"{types!r} is no list of entity types.", "Write them like this: --types person,place,ship")
@@ -246,6 +250,7 @@ def rm_command(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH…", help="Files or folders, as `localrag files` lists them.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every document, and all that was made and asked.")] = False,
     index: IndexOption = None,
+    allow_host: AllowHostOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Take documents out of the index for good, with answers and conversations about them; the files themselves stay."""
@@ -257,7 +262,7 @@ def rm_command(
 
     if bool(paths) == everything:
         raise UsageError("Say what to remove: paths, or --all.", "Those there are: localrag files")
-    with open_for_writing(find_index(index)) as project:
+    with open_for_writing(find_index(index), engine=engine_options("", hosts=allow_host, quiet=quiet)) as project:
         gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
         with IndexProgress(quiet=quiet) as progress:
             asyncio.run(erase(gone, project, progress))

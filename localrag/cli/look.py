@@ -1,18 +1,16 @@
-"""`localrag status`, `files`, `search`, `entity`, `tree` and `report`: what an index holds."""
+"""`localrag status`, `files`, `search`, `entity`, `tree`, `report`, `logs` and `source`: what an index holds. None asks a chat model."""
 
-import json
-import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from localrag.cli.index import IndexOption, RerankerOption
+from localrag.cli.terminal import write_json, write_line
+
+if TYPE_CHECKING:
+    from localrag.llm.project import Opened
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-
-
-def _write_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def status_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
@@ -25,7 +23,7 @@ def status_command(index: IndexOption = None, as_json: JsonOption = False) -> No
     folder = find_index(index)
     found = status(open_index(folder), folder)
     if as_json:
-        _write_json(found)
+        write_json(found)
     else:
         print_status(found)
 
@@ -44,9 +42,9 @@ def files_command(
         if skipped and row["state"] == "indexed":
             continue
         if as_json:
-            _write_json(row)
+            write_json(row)
         else:
-            sys.stdout.write(f"{row['state']:<8} {row['path']}{': ' * bool(row['reason'])}{row['reason']}\n")
+            write_line(f"{row['state']:<8} {row['path']}{': ' * bool(row['reason'])}{row['reason']}")
 
 
 def search_command(
@@ -65,11 +63,11 @@ def search_command(
 
     if not query.strip() or len(query) > LONGEST_QUESTION:
         raise UsageError("The query is empty or too long.", 'Search for something: localrag search "the ferry"')
-    with open_for_questions(index, reranker=reranker) as project:
+    with open_for_questions(index, reranker=reranker, asks=False) as project:
         vector = project.embedder.embed([query])[0]
         found = snippets(query, vector, search(query, vector, project, k), project)
         if as_json:
-            _write_json(found)
+            write_json(found)
         else:
             print_passages(found)
 
@@ -81,15 +79,15 @@ def entity_command(
 ) -> None:
     """Show an entity: its names, description, relationships and where it is mentioned."""
     from localrag.cli.show import entity_json, print_entity
-    from localrag.project import open_for_questions
+    from localrag.project import open_to_look
 
-    with open_for_questions(index) as project:
-        found = entity_json(name, project)
+    with open_to_look(index) as opened:
+        found = entity_json(name, opened)
     for one in found:
         if not as_json:
             print_entity(one)
     if as_json:
-        _write_json(found)
+        write_json(found)
 
 
 def tree_command(
@@ -104,7 +102,7 @@ def tree_command(
 
     found = tree_json(open_index(find_index(index)), level)
     if as_json:
-        _write_json(found)
+        write_json(found)
     else:
         print_tree(found)
 
@@ -116,11 +114,60 @@ def report_command(
 ) -> None:
     """Print the report of a community, with the passages it rests on."""
     from localrag.cli.show import print_report, report_json
-    from localrag.project import open_for_questions
+    from localrag.project import open_to_look
 
-    with open_for_questions(index) as project:
-        found = report_json(number, project)
+    with open_to_look(index) as opened:
+        found = report_json(number, opened)
     if as_json:
-        _write_json(found)
+        write_json(found)
     else:
         print_report(found)
+
+
+def logs_command(
+    n: Annotated[int, typer.Option("-n", min=1, help="How many, newest first.")] = 3,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show past questions and answers."""
+    from localrag.cli.show import log_json, print_log
+    from localrag.project import open_to_look
+    from localrag.store import ledger
+
+    with open_to_look(index) as opened:
+        found = ledger.answers(opened.db, n)
+    if as_json:
+        write_json([log_json(*one, opened) for one in found])
+    else:
+        print_log(found)
+
+
+def source_command(
+    n: Annotated[int, typer.Argument(metavar="N", help="The number of a citation of the last answer.")],
+    opens: Annotated[bool, typer.Option("--open", help="Open the file in the program the system has for it.")] = False,
+    index: IndexOption = None,
+) -> None:
+    """Print the passage behind citation N of the last answer, with the quoted sentence marked."""
+    from localrag.cli.display import say
+    from localrag.project import open_to_look
+
+    with open_to_look(index) as opened:
+        path = print_citation(opened, n)
+        if opens and typer.launch(str(opened.root / path)) != 0:
+            say(f"{opened.root / path} could not be opened.")
+
+
+def print_citation(opened: "Opened", n: int) -> str:
+    """Print the passage behind a citation of the last answer; returns its path. Raises LocalragError."""
+    from localrag.cli.display import print_source
+    from localrag.errors import LocalragError
+    from localrag.store import ledger
+
+    last = ledger.last_answer(opened.db)
+    if last is None:
+        raise LocalragError("No question was asked of this index yet.", 'Ask one: localrag ask "…"')
+    found = next((c for c in last.citations if c.n == n), None)
+    if found is None:
+        raise LocalragError(f"The last answer has no citation {n}.", f"It has {len(last.citations)}: localrag source 1")
+    print_source(found, opened)
+    return found.path

@@ -1,13 +1,12 @@
 """`localrag merges`: which names were made one entity, and the user's own word on it."""
 
 import asyncio
-import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from localrag.cli.index import AllowHostOption, AtOnceOption, IndexOption, QuietOption, engine_options
+from localrag.cli.terminal import write_json
 
 if TYPE_CHECKING:
     from localrag.engine.settings import EngineOptions
@@ -30,7 +29,7 @@ def list_command(
     found = graph.merges(open_index(find_index(index)), done=not similar)
     if as_json:
         rows = [{"id": n, "name": m.name, "into": m.into, "reason": m.reason, "score": m.score} for n, m in found]
-        sys.stdout.write(json.dumps({"merges": rows}, ensure_ascii=False) + "\n")
+        write_json({"merges": rows})
     else:
         print_merges(found)
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz import process
-from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 from sqlite_utils import Database
 
-from localrag.cli.display import out, shown_path
+from localrag.cli.display import answer_json, out, shown_path, styled
 from localrag.cli.figures import engine_line
+from localrag.cli.terminal import in_line
 from localrag.errors import LocalragError
 from localrag.records import Answer, Chunk
 from localrag.store import corpus, graph
 from localrag.text import chunk_sentences, squeeze
 
 if TYPE_CHECKING:
-    from localrag.llm.project import Project
+    from localrag.llm.project import Opened, Project
 
 MOST = 15  # relationships and places shown of an entity
 
@@ -45,24 +45,25 @@ def snippets(query: str, vector: NDArray[np.float32], found: Sequence[tuple[Chun
 def print_passages(found: Sequence[dict[str, Any]]) -> None:
     """Each passage with its place and its best sentence."""
     for n, row in enumerate(found, 1):
-        out.print(f"[bold]{n:>3}  {escape(row['path'])}[/bold][dim]:{row['start']}-{row['end']}  {row['score']:.2f}[/dim]")
-        out.print(f"     {escape(row['snippet'][:300])}")
+        place = (f":{row['start']}-{row['end']}  {row['score']:.2f}", "dim")
+        out.print(styled((f"{n:>3}  {in_line(row['path'])}", "bold"), place))
+        out.print(f"     {row['snippet'][:300]}")
     if not found:
         out.print("Nothing was found.")
 
 
-def entity_json(name: str, project: "Project") -> list[dict[str, Any]]:
+def entity_json(name: str, opened: "Opened") -> list[dict[str, Any]]:
     """The entities that go by a name. Raises LocalragError naming the nearest names."""
-    db = project.db
+    db = opened.db
     ids = graph.entities_named(db, [name]).get(name.lower(), ())
     if not ids:
         near = [found for found, *_ in process.extract(name, list(graph.aliases(db)), limit=3, score_cutoff=60)]
         raise LocalragError(f"No entity is called {name!r}.", f"Near: {', '.join(near)}" if near else f"Search: localrag search {name!r}")
-    return [_entity(e, project) for e in ids]
+    return [_entity(e, opened) for e in ids]
 
 
-def _entity(entity_id: str, project: "Project") -> dict[str, Any]:
-    db = project.db
+def _entity(entity_id: str, opened: "Opened") -> dict[str, Any]:
+    db = opened.db
     (entity,) = graph.entities(db, [entity_id])
     related = graph.relationships(db, [entity_id])
     names = {e.id: e.name for e in graph.entities(db, [i for r in related for i in (r.source_id, r.target_id)])}
@@ -78,24 +79,24 @@ def _entity(entity_id: str, project: "Project") -> dict[str, Any]:
             for r in related
         ],
         "claims": [asdict(c) for c in graph.claims(db, [entity_id])],
-        "mentions": [{"path": shown_path(paths[m.chunk_id], project), "start": m.start, "end": m.end} for m in places],
+        "mentions": [{"path": shown_path(paths[m.chunk_id], opened), "start": m.start, "end": m.end} for m in places],
     }
 
 
 def print_entity(found: dict[str, Any]) -> None:
     """An entity as a person reads it."""
-    out.print(f"[bold]{escape(found['name'])}[/bold] · {escape(found['type'])} · {len(found['mentions'])} mentions")
+    out.print(styled((found["name"], "bold"), f" · {found['type']} · {len(found['mentions'])} mentions"))
     if len(found["names"]) > 1:
-        out.print(f"also: {escape(', '.join(n for n in found['names'] if n != found['name']))}")
-    out.print(escape(found["description"]) + "\n")
+        out.print(f"also: {', '.join(n for n in found['names'] if n != found['name'])}")
+    out.print(found["description"] + "\n")
     table = Table("with", "weight", "", box=None, pad_edge=False, header_style="dim")
     for r in found["relationships"][:MOST]:
-        table.add_row(escape(r["with"]), f"{r['weight']:.1f}", escape(r["description"][:120]))
+        table.add_row(r["with"], f"{r['weight']:.1f}", r["description"][:120])
     out.print(table)
     for c in found["claims"][:MOST]:
-        out.print(escape(f"{c['status']}: {c['description']}"))
+        out.print(f"{c['status']}: {c['description']}")
     for m in found["mentions"][:MOST]:
-        out.print(f"[dim]{escape(m['path'])}:{m['start']}-{m['end']}[/dim]")
+        out.print(f"{in_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
 
 
 def tree_json(db: Database, deepest: int | None) -> list[dict[str, Any]]:
@@ -127,7 +128,7 @@ def print_tree(roots: Sequence[dict[str, Any]]) -> None:
     def add(parent: Tree, node: dict[str, Any]) -> None:
         rating = "" if node["rating"] is None else f", {node['rating']:.0f}/10"
         branch = parent.add(
-            f"[dim]{node['id']}[/dim] {escape(node['title'] or '(no report)')} [dim]{node['entities']} entities{rating}[/dim]"
+            styled((node["id"], "dim"), f" {node['title'] or '(no report)'} ", (f"{node['entities']} entities{rating}", "dim"))
         )
         parts = node["parts"]
         while len(parts) == 1 and parts[0]["entities"] == node["entities"]:
@@ -140,16 +141,16 @@ def print_tree(roots: Sequence[dict[str, Any]]) -> None:
     out.print(tree)
 
 
-def report_json(number: str, project: "Project") -> dict[str, Any]:
+def report_json(number: str, opened: "Opened") -> dict[str, Any]:
     """The report of a community, by its number in the tree. Raises LocalragError."""
-    db = project.db
+    db = opened.db
     chosen = next((c for c in graph.communities(db) if number in (f"{c.level}.{c.ordinal}", c.id)), None)
     report = next((r for r in graph.reports(db) if chosen and r.community_id == chosen.id), None)
     if chosen is None or report is None:
         what = f"There is no community {number}." if chosen is None else f"The community {number} has no report."
         raise LocalragError(what, "See all: localrag tree")
     places = [
-        {"path": shown_path(corpus.document_path(db, q.chunk_id), project), "start": q.start, "end": q.end, "quote": q.text}
+        {"path": shown_path(corpus.document_path(db, q.chunk_id), opened), "start": q.start, "end": q.end, "quote": q.text}
         for q in dict.fromkeys(q for f in report.findings for q in f.quotes)
     ]
     names = [e.name for e in graph.entities(db, chosen.entity_ids)]
@@ -158,23 +159,24 @@ def report_json(number: str, project: "Project") -> dict[str, Any]:
 
 def print_report(found: dict[str, Any]) -> None:
     """A report, whom it is about and where it comes from."""
-    out.print(found["markdown"], markup=False)
-    out.print(f"\n[dim]about: {escape(', '.join(found['entities']))}[/dim]")
+    out.print(found["markdown"])
+    out.print(f"\nabout: {', '.join(found['entities'])}", style="dim")
     for q in found["quotes"]:
-        out.print(f"[dim]{escape(q['path'])}:{q['start']}-{q['end']}  “{escape(squeeze(q['quote'])[:100])}”[/dim]")
+        out.print(f"{in_line(q['path'])}:{q['start']}-{q['end']}  “{squeeze(q['quote'])[:100]}”", style="dim")
 
 
-def log_json(number: int, at: str, answer: Answer) -> dict[str, Any]:
-    """A past answer."""
-    return {"id": number, "at": at} | asdict(answer)
+def log_json(number: int, at: str, answer: Answer, opened: "Opened") -> dict[str, Any]:
+    """A past answer, as `ask --json` printed it."""
+    return {"id": number, "at": at} | answer_json(answer, opened)
 
 
 def print_log(found: Sequence[tuple[int, str, Answer]]) -> None:
     """Past answers, newest first."""
     for number, at, a in found:
         asked = f" → {a.asked}" if a.asked and a.asked != a.question else ""
-        out.print(f"[bold]{number}  {escape(a.question)}[/bold]{escape(asked)} [dim]{at} · {a.mode} · conversation {a.conversation}[/dim]")
-        out.print(escape(a.answer) + "\n")
+        when = (f" {at} · {a.mode} · conversation {a.conversation}", "dim")
+        out.print(styled((f"{number}  {a.question}", "bold"), asked, when))
+        out.print(a.answer + "\n")
     if not found:
         out.print("No question was asked of this index yet.")
 
@@ -202,12 +204,12 @@ def print_status(found: dict[str, Any]) -> None:
     if run and run["figures"]:
         out.print(_tasks_table(run["figures"]["tasks"]))
     if missing := found["coverage"]["in_no_report"]:
-        named = ", ".join(missing[:5]) + " …" * (len(missing) > 5)
-        out.print(escape(f"in no report: {len(missing)} of {found['documents']} documents: {named}"))
+        named = ", ".join(map(in_line, missing[:5])) + " …" * (len(missing) > 5)
+        out.print(f"in no report: {len(missing)} of {found['documents']} documents: {named}")
     for row in found["skipped"]:
-        out.print(escape(f"{'failed' if row['failed'] else 'left out'}: {row['path']}: {row['reason']}"))
+        out.print(f"{'failed' if row['failed'] else 'left out'}: {in_line(row['path'])}: {row['reason']}")
     for row in found["failed"]:
-        out.print(escape(f"failed: {row['stage']} {row['subject']}: {row['reason']}"))
+        out.print(f"failed: {row['stage']} {in_line(row['subject'])}: {row['reason']}")
 
 
 def _tasks_table(tasks: dict[str, Any]) -> Table:

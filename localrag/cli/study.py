@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from localrag.cli.display import out, print_rows, say
+from localrag.cli.display import out, print_rows, say, styled, wide
 from localrag.eval.judge import CRITERIA
 from localrag.eval.plots import mean_rates
 
@@ -18,18 +16,19 @@ def print_study(found: dict[str, Any], page: Path) -> None:
     rates = mean_rates(found["wins"], [c["name"] for c in shown])
     print_rows([_row(c) | {f"{k[:5]}.": rates[c["name"]][k] for k in CRITERIA} for c in shown])
     out.print(
-        "[dim]read: tokens of what it reads · said: statements of an answer · supp.: sentences a passage supports, % · agree: sentences\n"
-        "that answers drawn anew support, % · n: answered · under the four criteria: the mean win rate against the others, %[/dim]\n"
+        "read: tokens of what it reads · said: statements of an answer · supp.: sentences a passage supports, % · agree: sentences\n"
+        "that answers drawn anew support, % · n: answered · under the four criteria: the mean win rate against the others, %\n",
+        style="dim",
     )
     _print_wins(found["wins"])
     judge = found["judge"]
     out.print(
-        f"Judge {escape(str(found['study'].get('judge', '–')))}: {judge['verdicts']} verdicts, {judge['failed']} failed, "
+        f"Judge {found['study'].get('judge', '–')}: {judge['verdicts']} verdicts, {judge['failed']} failed, "
         f"{_percent(judge['ties'])} ties, {_percent(judge['first'])} of its choices the answer shown first, "
         f"{_percent(judge['consistent'])} stay when the answers change places, {_percent(judge['agrees'])} when asked again."
     )
     for line in found["warnings"]:
-        out.print(f"[yellow]![/yellow] {escape(line)}")
+        out.print(styled(("!", "yellow"), f" {line}"))
     say(f"Report: {page}")
 
 
@@ -55,8 +54,8 @@ def _print_wins(wins: list[dict[str, Any]]) -> None:
     pairs = list(dict.fromkeys((w["a"], w["b"]) for w in wins))
     for a, b in pairs:
         table.add_row(f"{a} beats {b}", *(_rate(w) for w in wins if (w["a"], w["b"]) == (a, b)))
-    Console(highlight=False, width=max(out.width, 120)).print(table)
-    out.print("[dim]Percent, a tie counts half; 95 % intervals over questions; * significant after Holm's correction.[/dim]\n")
+    wide(120).print(table)
+    out.print("Percent, a tie counts half; 95 % intervals over questions; * significant after Holm's correction.\n", style="dim")
 
 
 def _rate(win: dict[str, Any]) -> str:

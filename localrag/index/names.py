@@ -16,7 +16,8 @@ from localrag.text import FUNCTION_WORDS, sentences, squeeze
 _UPPER = "".join(c for c in map(chr, range(0x2000)) if c.isupper())
 _SHORT = r"(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Capt|Gen|Col|Lt|Sen|Gov|Rep|Mt|Ft|No|[A-Z])"
 _ABBREVIATED = rf"(?:(?:[A-Z]\.){{2,}}|{_SHORT}\.(?=\s[{_UPPER}]))"
-_WORD = rf"(?:{_ABBREVIATED}|(?<![\w])(?<![\w][’'])[a-z]?[{_UPPER}](?:[^\W_]|[’'](?=\w)|[-–](?=\w))*)"
+_DOT = r"(?:(?<![^\s(\[“\"'])\.(?=[A-Z]{2}))?"  # of .NET
+_WORD = rf"(?:{_ABBREVIATED}|{_DOT}(?<![\w])(?<![\w][’'])[a-z]?[{_UPPER}](?:[^\W_]|[’'](?=\w)|[-–](?=\w))*)"
 _LINK = r"(?:of|de|del|des|la|le|les|do|dos|das|el|y|von|van|der|den|di|da|du|al|bin|&)"
 _NUMBER = r"(?:(?<=\w{3})[ \n]\d{1,3}(?![\w:%]|[.,]\d|[ \n][A-Z]))?"  # Apollo 11
 _RUN = re.compile(rf"(?:(?<!\w)\d{{1,3}}(?:st|nd|rd|th)[ \n])?{_WORD}(?:[ \n](?:{_LINK}[ \n]){{0,2}}{_WORD})*{_NUMBER}")

@@ -24,7 +24,7 @@ _LONGEST_LINE = 100
 
 def is_noise(name: str) -> bool:
     """Whether a name is a pronoun, weekday, unit or bare number, or holds no letter at all."""
-    low = name.strip(" .,;:'’\"").lower()
+    low = name.lstrip(" ,;:'’\"").rstrip(" .,;:'’\"").lower()  # .NET is none
     return low in FUNCTION_WORDS or low in _NOISE or not any(c.isalpha() for c in low) or low.isdigit()
 
 

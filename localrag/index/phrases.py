@@ -17,7 +17,7 @@ from localrag.llm.grammar import THING
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, Graph, content_id
 from localrag.text import chunk_sentences
 
-PHRASES = content_id("phrases 5")  # the recipe: what such an extraction depends on besides its chunk's document
+PHRASES = content_id("phrases 6")  # the recipe: what such an extraction depends on besides its chunk's document
 NAME = "name"  # the type of a name that no model has looked at
 PRUNED = 0.4  # share of the weakest co-occurrences that are left out, unless one is all that its entity has
 

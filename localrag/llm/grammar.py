@@ -13,7 +13,7 @@ from typing import Any
 from localrag.engine.sampler import Grammar
 from localrag.llm.budgets import USUAL, Script
 from localrag.records import content_id
-from localrag.text import is_cjk
+from localrag.text import Said, is_cjk
 
 THING = "thing"  # the type of a noun phrase that is of none of the types asked for
 LONGEST_WORD = 40  # characters; longer ones, of base64 or addresses, are no part of names
@@ -22,6 +22,7 @@ NAME_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 200
 ENTITY_BYTES, PAIR_BYTES = 3500, 2500  # a list ends after the line that passes this: a small model would fill any limit
 CLAIM_BYTES = 2500
+REPEATS = 2  # lines that say nothing new, after which prose ends
 ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1500, 1500  # room for that and one more line, so that a list is never cut off
 _PROSE = {"type": "string", "maxLength": DESCRIPTION_CHARACTERS}
 
@@ -227,7 +228,7 @@ def _stretch(text: str, words: int, characters: int) -> str:
     if is_cjk(text):
         return rf'/[^\s"\\]([^\n"\\]{{0,{characters - 2}}}{end})?/'
     word = rf'[^\s"\\]{{1,{LONGEST_WORD}}}'
-    return rf'/(\w[^\s"\\]{{0,{LONGEST_WORD}}} ({word} ){{0,{words - 2}}})?[^\s"\\]{{0,{LONGEST_WORD}}}{end}/'
+    return rf'/(\.?\w[^\s"\\]{{0,{LONGEST_WORD}}} ({word} ){{0,{words - 2}}})?[^\s"\\]{{0,{LONGEST_WORD}}}{end}/'
 
 
 def claim_lines(names: Sequence[str], text: str, *, described: bool = False, most: int = 12, script: Script | None = None) -> Grammar:
@@ -272,15 +273,16 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
 def cited_lines(marks: Sequence[str], *, most: int, longest: int = 300, enough: int = 1600) -> Grammar:
     """Lines of prose, none twice, each ending in one to three different marks; at least one line, at most `most`.
 
-    A line has at most `longest` characters before its marks; the text ends with the line that makes it `enough`.
+    A line has at most `longest` characters before its marks; the text ends with the line that makes it `enough`, or with the second that
+    says nothing new: a model that repeats itself does not stop by itself.
     """
     mark = " | ".join(map(quoted, marks))
 
     def following(text: str) -> str | None:
-        lines = text.splitlines()
-        if len(lines) >= most or len(text) > enough:
+        lines = [line.split("[")[0] for line in text.split("\n")[:-1]]
+        if len(lines) >= most or len(text) > enough or _repeats(lines) >= REPEATS:
             return None
-        said = " | ".join(quoted(line.split("[")[0]) for line in lines)
+        said = " | ".join(map(quoted, lines))
         prose = rf"/[^\s\[\]][^\[\]\n]{{{min(10, longest - 1)},{longest}}}/" + (f" & ~({said})" if said else "")
         return f'start: (TEXT MARK{{1,3}} "\\n"){"?" if lines else ""}\nTEXT: {prose}\nMARK: {mark}'
 
@@ -292,6 +294,12 @@ def cited_lines(marks: Sequence[str], *, most: int, longest: int = 300, enough: 
         return [" ".join(row["text"].split()) + " " + "".join(row["marks"]) + "\n" for row in value["items"]]
 
     return Grammar(content_id("cited", *marks, most, longest, enough), following, schema, lines)
+
+
+def _repeats(lines: Sequence[str]) -> int:
+    """How many lines say nothing new."""
+    said = Said()
+    return sum(not said.is_new(line) for line in lines)
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:

@@ -18,15 +18,21 @@ from localrag.store import ledger
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """What indexing and questions work with. `root` is the folder that stored paths are relative to.
-
-    `rerank` scores passages for a question, higher is better, where a reranker was asked for.
-    """
+class Opened:
+    """An index that is looked into. `root` is the folder that stored paths are relative to."""
 
     root: Path
     folder: Path
     db: Database
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Opened):
+    """What indexing and questions work with.
+
+    `rerank` scores passages for a question, higher is better, where a reranker was asked for.
+    """
+
     settings: Settings
     model: Model
     embedder: Embeds

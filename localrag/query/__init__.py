@@ -1,5 +1,6 @@
 """Questions to an index: `answer(question, project, options)` picks the mode's function and completes its answer."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +9,7 @@ from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm import seconds_since
 from localrag.llm.project import Project, choose_style
 from localrag.query.basic import ask_basic, ask_mix, ask_ss
-from localrag.query.cite import Draft, cite
+from localrag.query.cite import Cited, Citer, Draft
 from localrag.query.converse import standalone
 from localrag.query.drift import ask_drift
 from localrag.query.global_ import ask_global, ask_ts
@@ -34,50 +35,80 @@ NOTHING_SUPPORTED = "Nothing in the documents supports an answer to this questio
 __all__ = ["LONGEST_QUESTION", "MODES", "Options", "answer"]
 
 
-async def answer(text: str, project: Project, options: Options, on_text: Callable[[str], None] | None = None) -> Answer:
+async def answer(
+    text: str,
+    project: Project,
+    options: Options,
+    on_text: Callable[[str], None] | None = None,
+    on_status: Callable[[str], None] | None = None,
+) -> Answer:
     """Answer a question from the index, with verified citations; the answer is kept for `localrag source`.
+
+    `on_text` is given the answer's text while it comes: what a model writes, sentence by sentence, checked and cited as in the answer.
+    `on_status` is told what is being done until then. Cancelled, it keeps what was given so far.
 
     Where the graph is empty or still being built, or the window too small for a mode, one mode down is taken and the answer's note says
     so. Raises UsageError, NoIndex, ModelError.
     """
-    started = time.perf_counter()
+    started, before = time.perf_counter(), _spent(project)
     _check(text, options)
-    model = project.model
-    before = (model.calls, model.prompt_tokens, model.output_tokens)
     until = None if options.max_seconds is None else time.monotonic() + options.max_seconds
     budget = Budget(options.max_calls, until)
-    style = options.style or await choose_style(project)
-    history = ledger.conversation(project.db, options.conversation) if options.conversation else []
-    draft_of = Question(text, project.embedder.embed([text])[0], style, options, budget)
-    asked = await standalone(draft_of, history, project) if history else text
-    vector = draft_of.vector if asked == text else project.embedder.embed([asked])[0]
-    question = replace(draft_of, text=asked, vector=vector, on_text=on_text)
-    mode, reason = route(asked, project) if options.mode == "auto" else (options.mode, "")
+    question = await _understood(text, project, options, budget)
+    bullets = "list" in options.response_type.lower()
+    citer = Citer(project.db, checker(project.embedder.embed), strict=options.strict, bullets=bullets, on_text=on_text)
+    question = replace(question, on_point=citer.take, on_status=on_status)
+    mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
-    mode, draft, smaller = await _draft(mode, question, project)
-    cited = cite(draft, project.db, checker(project.embedder.embed), strict=options.strict, bullets="list" in options.response_type.lower())
-    notes = [note, smaller, draft.note, _stopped(budget, options), _failed(budget), _unsupported(cited.unsupported, strict=options.strict)]
-    done = Answer(
-        text,
-        cited.text or NOTHING_SUPPORTED,
-        mode,
-        draft.level,
-        cited.citations,
-        model.calls - before[0],
-        model.prompt_tokens - before[1],
-        model.output_tokens - before[2],
-        seconds_since(started),
-        " ".join(n for n in notes if n),
-        style,
-        asked,
-        reason,
-        cited.unsupported,
-        options.conversation or 0,
-    )
+
+    def keep(mode: str, cited: Cited, level: int | None, *notes: str) -> Answer:
+        said = [note, *notes, _failed(budget), _left_out(cited, strict=options.strict)]
+        calls, read, written = (now - then for now, then in zip(_spent(project), before, strict=True))
+        made = replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
+        spent = replace(made, calls=calls, prompt_tokens=read, output_tokens=written, seconds=seconds_since(started))
+        return _keep(spent, project)
+
     try:
-        return ledger.save_answer(project.db, done)
+        mode, draft, smaller = await _draft(mode, question, project)
+    except asyncio.CancelledError:
+        if (so_far := citer.cited()).text:
+            keep(mode, so_far, None, "Stopped before its end.")
+        raise
+    return keep(mode, citer.cited(draft), draft.level, smaller, draft.note, _stopped(budget, options))
+
+
+async def _understood(text: str, project: Project, options: Options, budget: Budget) -> Question:
+    """The question with its style, made to stand on its own where it goes on with a conversation."""
+    question = Question(text, project.embedder.embed([text])[0], options.style or await choose_style(project), options, budget)
+    history = ledger.conversation(project.db, options.conversation) if options.conversation else []
+    asked = await standalone(question, history, project) if history else text
+    return question if asked == text else replace(question, text=asked, vector=project.embedder.embed([asked])[0])
+
+
+def _spent(project: Project) -> tuple[int, int, int]:
+    """Calls, tokens read and tokens written by this process."""
+    return project.model.calls, project.model.prompt_tokens, project.model.output_tokens
+
+
+def _answer_of(text: str, question: Question, cited: Cited) -> Answer:
+    said = cited.text or NOTHING_SUPPORTED
+    return Answer(
+        text,
+        said,
+        question.options.mode,
+        citations=cited.citations,
+        style=question.style,
+        asked=question.text,
+        unsupported=cited.unsupported,
+        conversation=question.options.conversation or 0,
+    )
+
+
+def _keep(answer: Answer, project: Project) -> Answer:
+    try:
+        return ledger.save_answer(project.db, answer)
     except Exception as error:  # noqa: BLE001 — an index on a read-only disk still answers
-        return replace(done, note=f"{done.note} The answer could not be kept: {error}.".strip())
+        return replace(answer, note=f"{answer.note} The answer could not be kept: {error}.".strip())
 
 
 def _check(text: str, options: Options) -> None:
@@ -125,11 +156,13 @@ def _failed(budget: Budget) -> str:
     return " ".join(said)
 
 
-def _unsupported(n: int, *, strict: bool) -> str:
-    if not n:
-        return ""
-    sentences = f"{n} sentence{'s' * (n > 1)}"
-    return f"{sentences} without support {'left out' if strict else 'marked'}."
+def _left_out(cited: Cited, *, strict: bool) -> str:
+    said = [f"{_sentences(cited.unsupported)} without support {'left out' if strict else 'marked'}."] if cited.unsupported else []
+    return " ".join([*said, *[f"{_sentences(cited.repeated)} said before left out."] * bool(cited.repeated)])
+
+
+def _sentences(n: int) -> str:
+    return f"{n} sentence{'s' * (n > 1)}"
 
 
 def _mode_for(project: Project, mode: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from sqlite_utils import Database
 from localrag.query.verify import Check
 from localrag.records import Citation, Document, Quote
 from localrag.store import corpus
+from localrag.text import Said, sentences, squeeze
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,44 +42,97 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """The text of an answer with `[n]` behind each point, its citations, and how many of its sentences nothing supports."""
+    """The text of an answer with `[n]` behind each point, its citations, and how many of its sentences nothing supports.
+
+    `repeated` sentences were said before, or went round in themselves; they are left out.
+    """
 
     text: str
     citations: tuple[Citation, ...]
     unsupported: int = 0
+    repeated: int = 0
 
 
 UNSUPPORTED = "[unsupported]"
 
 
-def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bullets: bool = False) -> Cited:
-    """Number the citations of a draft.
+SHORTEST = 10  # characters; less is no sentence that could be checked by itself
 
-    What a model wrote is cited by the sentence of its sources that supports it best; without any it is marked, or with `strict` left out.
-    A quote that is not in its document is no citation.
+
+class Citer:
+    """Takes the points of an answer one by one; each stands at once as it will in the answer, checked and with its citations numbered.
+
+    What a model wrote is cited, sentence by sentence, by the sentence of its sources that supports it best; without any it is marked, or
+    with `strict` left out; one that was said already is left out. A quote that is not in its document is no citation. `on_text` is given
+    every new stretch of the answer's text.
     """
-    verified = _verifier(db)
-    numbers: dict[Quote, int] = {}
-    citations: list[Citation] = []
-    paragraphs = [draft.opening] if draft.opening else []
-    unsupported = 0
-    for point in draft.points:
-        quotes = check(point.text, point.quotes) if point.written else point.quotes
+
+    def __init__(
+        self, db: Database, check: Check, *, strict: bool = False, bullets: bool = False, on_text: Callable[[str], None] | None = None
+    ) -> None:
+        self._check, self._strict, self._bullets, self._on_text = check, strict, bullets, on_text
+        self._verified = _verifier(db)
+        self._numbers: dict[Quote, int] = {}
+        self._citations: list[Citation] = []
+        self._paragraphs: list[str] = []
+        self._said = Said()
+        self._taken = self._unsupported = self._repeated = 0
+
+    def take(self, point: Point) -> None:
+        """The next point of the answer."""
+        self._taken += 1
+        title = f"**{point.title}**\n" if point.title else ""
+        for text in _sentences(point.text) if point.written else [point.text]:
+            if point.written and not self._said.is_new(text):
+                self._repeated += 1
+                continue
+            marks = self._marks(self._check(text, point.quotes) if point.written else point.quotes)
+            if not marks:
+                self._unsupported += 1
+                if self._strict:
+                    continue
+            self._say(f"{title}{'- ' * self._bullets}{text} {marks or UNSUPPORTED}".rstrip())
+            title = ""
+
+    def cited(self, draft: Draft | None = None) -> Cited:
+        """The answer, when the points of its draft that were not taken yet are; without a draft, as far as it has come."""
+        if draft:
+            if draft.opening and not self._taken:
+                self._say(draft.opening)
+            for point in draft.points[self._taken :]:
+                self.take(point)
+        return Cited("\n\n".join(self._paragraphs), tuple(self._citations), self._unsupported, self._repeated)
+
+    def _marks(self, quotes: Sequence[Quote]) -> str:
         marks = []
         for quote in dict.fromkeys(quotes):
-            if quote not in numbers and (citation := verified(quote, len(citations) + 1)):
-                numbers[quote] = citation.n
-                citations.append(citation)
-            if quote in numbers:
-                marks.append(f"[{numbers[quote]}]")
-        if not marks:
-            unsupported += 1
-            if strict:
-                continue
-            marks = [UNSUPPORTED]
-        title = f"**{point.title}**\n" if point.title else ""
-        paragraphs.append(f"{title}{'- ' * bullets}{point.text} {''.join(marks)}".rstrip())
-    return Cited("\n\n".join(paragraphs), tuple(citations), unsupported)
+            if quote not in self._numbers and (citation := self._verified(quote, len(self._citations) + 1)):
+                self._numbers[quote] = citation.n
+                self._citations.append(citation)
+            if quote in self._numbers:
+                marks.append(f"[{self._numbers[quote]}]")
+        return "".join(marks)
+
+    def _say(self, paragraph: str) -> None:
+        if self._on_text:
+            self._on_text("\n\n" * bool(self._paragraphs) + paragraph)
+        self._paragraphs.append(paragraph)
+
+
+def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bullets: bool = False) -> Cited:
+    """The answer that a draft becomes, see `Citer`."""
+    return Citer(db, check, strict=strict, bullets=bullets).cited(draft)
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a stretch of prose; one too short to be checked stays with the next."""
+    found: list[str] = []
+    short = False
+    for start, end in sentences(text):
+        part = squeeze(text[start:end])
+        found[len(found) - short :] = [f"{found[-1]} {part}" if short else part]
+        short = len(found[-1]) < SHORTEST
+    return found
 
 
 def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:

@@ -41,6 +41,7 @@ async def ask_drift(question: Question, project: Project) -> Draft:
         return Draft(tuple(await write_prose(question, project, [report_source(r) for r in reports], "reduce")))
     asked: set[str] = {question.text}
     found: list[tuple[float, Point]] = []
+    question.tell(f"reading {len(reports)} reports …")
     waiting = await asyncio.gather(*(_prime(question, r, project) for r in reports))
     found += [(score, p) for score, p, _ in waiting if p is not None]
     open_questions = [q for *_, follow in sorted(waiting, key=lambda w: -w[0]) for q in follow]
@@ -49,6 +50,7 @@ async def ask_drift(question: Question, project: Project) -> Draft:
         if not chosen or question.budget.stopped:
             break
         asked.update(chosen)
+        question.tell(f"following up {len(chosen)} questions …")
         drafts = await asyncio.gather(*(_follow(question, q, project) for q in chosen))
         found += [(60.0, p) for d in drafts for p in d.points]
         open_questions = [q for q in open_questions if q not in asked]
@@ -105,7 +107,9 @@ async def _prime(question: Question, report: Report, project: Project) -> tuple[
 async def _follow(question: Question, text: str, project: Project) -> Draft:
     """The local answer to a follow-up question; none where it fails."""
     try:
-        return await ask_local(replace(question, text=text, vector=project.embedder.embed([text])[0], on_text=None), project)
+        return await ask_local(
+            replace(question, text=text, vector=project.embedder.embed([text])[0], on_point=None, on_status=None), project
+        )
     except CALL_FAILED as error:
         question.budget.failures.append(str(error))
         return Draft(())

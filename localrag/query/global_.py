@@ -128,6 +128,7 @@ async def _map_reduce(question: Question, sources: list[Source], project: Projec
     batches = await _batches(sources, project, budgets.map_batch)
     if len(batches) >= MANY:
         project.model.say(f"Reading takes {len(batches)} calls to the model. Fewer: --max-calls N, --max-seconds S")
+    question.tell(f"reading {len(sources)} texts in {len(batches)} calls …")
     scored = [p for part in await in_window(_map(question, batch, project, budgets.points) for batch in batches) for p in part]
     best = await best_within(scored, project, budgets.reduce)
     return tuple(await write_prose(question, project, best, "reduce")), f"{len(sources)} texts read in {len(batches)} calls."

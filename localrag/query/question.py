@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.query.cite import Point
+
 
 @dataclass(slots=True)
 class Budget:
@@ -62,14 +64,23 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question that stands on its own, its vector, (d,) float32, and how to answer it."""
+    """A question that stands on its own, its vector, (d,) float32, and how to answer it.
+
+    `on_point` is given each point of the final prose as soon as it is written, `on_status` what is being done until then.
+    """
 
     text: str
     vector: NDArray[np.float32]
     style: str
     options: Options = Options()
     budget: Budget = field(default_factory=Budget)
-    on_text: Callable[[str], None] | None = None
+    on_point: Callable[[Point], None] | None = None
+    on_status: Callable[[str], None] | None = None
+
+    def tell(self, status: str) -> None:
+        """Say what is being done now."""
+        if self.on_status:
+            self.on_status(status)
 
     @property
     def extractive(self) -> bool:

@@ -30,7 +30,7 @@ RERANKED, FUSION = 30, 10  # passages a reranker looks at; the lower, the more t
 LONGEST = 8  # words of a name
 MOST_WORDS = 300  # of a question that are looked up as names
 
-_WORD = re.compile(r"[^\W_][\w'’.&-]*")
+_WORD = re.compile(r"(?:(?<!\S)\.)?[^\W_][\w'’.&-]*")
 _CJK_RUN = re.compile(f"[{CJK}·]+")
 
 
@@ -65,7 +65,7 @@ def _phrases(question: str) -> Iterator[tuple[int, int, str, list[str]]]:
             text = question[first.start() : last.end()].rstrip(".,&-'’")
             bare = re.sub(r"['’]s$", "", text)
             if text.lower() not in FUNCTION_WORDS and len(text) > 1 and not is_cjk(text):
-                yield first.start(), last.end(), bare, list(dict.fromkeys([text, bare, f"the {bare}"]))
+                yield first.start(), last.end(), bare, list(dict.fromkeys([text, bare, f"the {bare}", bare.removeprefix(".")]))
     for run in _CJK_RUN.finditer(question[:2000]):
         for i in range(run.start(), run.end()):
             for j in range(i + 2, min(i + 12, run.end()) + 1):

@@ -1,6 +1,8 @@
 """What the model is asked while a question is answered, within the question's budget; and the prose it writes over numbered sources."""
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.errors import AnswerTruncated, ContextTooSmall
@@ -30,13 +32,11 @@ async def call(
     messages: Sequence[Message],
     grammar: Grammar,
     max_tokens: int,
-    *,
-    streams: bool = False,
+    on_text: Callable[[str], None] | None = None,
 ) -> str | None:
     """The model's answer, or None where the question's calls or seconds are used up. Raises what `Model.ask` raises."""
     if not question.budget.take():
         return None
-    on_text = question.on_text if streams else None
     sampling = Sampling(question.options.temperature, seed=question.options.seed) if question.options.temperature else GREEDY
     try:
         async with question.budget.timeout():
@@ -81,16 +81,49 @@ async def write_prose(question: Question, project: Project, sources: Sequence[So
     most, longest, enough = 1 if question.one_sentence else budgets.sentences, script.characters(LINE), script.characters(budgets.prose)
     grammar = cited_lines([f"[{n}]" for n in range(1, len(sources) + 1)], most=most, longest=longest, enough=enough)
     max_tokens = script.tokens(longest + enough) + MARKS * most
+    question.tell(f"reading {len(sources)} {'passages' if task == 'answer' else 'points'} …")
+    lines = _Lines(question, sources)
     try:
-        text = await call(question, project, task, messages, grammar, max_tokens, streams=True)
+        await lines.of(lambda on_text: call(question, project, task, messages, grammar, max_tokens, on_text))
     except ContextTooSmall:
         if len(sources) == 1:
             raise
         return await write_prose(question, project, sources[: len(sources) // 2], task)
-    except AnswerTruncated as error:  # its complete sentences are an answer
-        question.budget.cut_off = True
-        text = error.so_far[: error.so_far.rfind("\n") + 1]
-    return points_of(text or "", sources)
+    return lines.points
+
+
+class _Lines:
+    """The points of prose while it is written, each handed on as soon as its line is complete; what is cut off keeps its complete lines."""
+
+    def __init__(self, question: Question, sources: Sequence[Source]) -> None:
+        self.points: list[Point] = []
+        self._question, self._sources = question, sources
+        self._taken = 0  # characters
+
+    async def of(self, calling: Callable[[Callable[[str], None]], Coroutine[Any, Any, str | None]]) -> None:
+        """Take the prose of a call. Points are handed on by this task, so that what goes wrong with one is raised here."""
+        arriving: asyncio.Queue[str | None] = asyncio.Queue()
+        writing = asyncio.create_task(calling(arriving.put_nowait))
+        writing.add_done_callback(lambda _: arriving.put_nowait(None))
+        try:
+            text = ""
+            while (new := await arriving.get()) is not None:
+                text += new
+                self._take(text[: text.rfind("\n") + 1])
+            self._take(await writing or "")
+        except AnswerTruncated as error:
+            self._question.budget.cut_off = True
+            self._take(error.so_far[: error.so_far.rfind("\n") + 1])
+        finally:
+            writing.cancel()
+
+    def _take(self, text: str) -> None:
+        new = points_of(text[self._taken :], self._sources)
+        self._taken = max(self._taken, len(text))
+        for point in new:
+            self.points.append(point)
+            if self._question.on_point:
+                self._question.on_point(point)
 
 
 async def best_within(found: Iterable[tuple[float, Point]], project: Project, budget: int) -> list[Source]:

@@ -281,6 +281,16 @@ def test_text_comes_as_it_is_written():
     assert answer.text == "".join(shown)
 
 
+def test_what_was_shown_of_an_answer_that_is_cut_off_is_what_is_kept():
+    """Cut off at its token limit, a list that somebody watched ends with its last complete item, not in the server's JSON."""
+    shown = []
+    end = b"data: " + json.dumps({"choices": [{"delta": {}, "finish_reason": "length"}]}).encode() + b"\n\n"
+    data = event('{"items": [{"text": "It is a ferry.", "marks": ["[1]"]}, {"te') + end
+    answer, _ = ask(lambda _: data, cited_lines(["[1]", "[2]"], most=4), on_text=shown.append)
+
+    assert (shown, answer.text, answer.complete) == (["It is a ferry. [1]\n"], "It is a ferry. [1]\n", False)
+
+
 def test_plain_text_comes_word_by_word_without_thinking():
     """Where the raw text is the answer it is shown as it comes, from the end of the thinking on."""
     shown = []

@@ -25,6 +25,7 @@ def names(text):
         ("Gordon Banks\nGordon Banks was a keeper.\nHull City\nDerby County", ["Gordon Banks", "Hull City", "Derby County"]),
         ("The committee that met in the long room of the Hugh\nDunmore Hall agreed.", ["Hugh Dunmore Hall"]),
         ("An iPhone lay beside UNESCO papers.", ["iPhone", "UNESCO"]),
+        ("They wrote it in .NET for Reuters. The .NET Core (.NET) is new .", [".NET", "Reuters", ".NET Core"]),
     ],
 )
 def test_a_name_is_found_whole(text, found):

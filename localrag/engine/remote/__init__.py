@@ -137,7 +137,7 @@ class Remote:
 
     def _generation(self, server: Server, request: Request, tries: _Tries, heard: Told, answer: Answer) -> Generation:
         complete = heard.ended != "length"
-        text = answer.finish() if complete else answer.text
+        text = answer.finish() if complete else answer.kept if request.on_text else answer.text
         counts = (heard.prompt_tokens, heard.cached_tokens, heard.output_tokens, 0)
         seconds = time.perf_counter() - tries.asked
         self._count(request.task, counts, seconds, tries.waited)

@@ -1,0 +1,90 @@
+"""A terminal for tests: a process on pseudo-terminals of its own, what it writes to each, and keys typed to it."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal:
+    """`localrag` with stdout and stderr on a terminal each; stdin is the one of stdout."""
+
+    def __init__(self, *args: str, cwd: Path, **env: str) -> None:
+        self.masters: dict[str, int] = {}
+        slaves = {}
+        for name in ("out", "err"):
+            self.masters[name], slaves[name] = pty.openpty()
+            termios.tcsetwinsize(slaves[name], (50, 100))
+        self._seen = {"out": b"", "err": b""}
+        unwanted = ("NO_COLOR", "COLUMNS")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "localrag", *args],
+            cwd=cwd,
+            stdin=slaves["out"],
+            stdout=slaves["out"],
+            stderr=slaves["err"],
+            env={k: v for k, v in os.environ.items() if k not in unwanted} | {"TERM": "xterm-256color"} | env,
+            start_new_session=True,
+        )
+        for slave in slaves.values():
+            os.close(slave)
+
+    def text(self, name: str) -> str:
+        """All that was written to one of the terminals so far; `out` or `err`."""
+        return self._seen[name].decode(errors="replace").replace("\r\n", "\n")
+
+    def type(self, text: str) -> None:
+        """Type on the keyboard."""
+        os.write(self.masters["out"], text.encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-C, as the kernel passes it on from a keyboard."""
+        self.process.send_signal(signal.SIGINT)
+
+    def wait_for(self, name: str, pattern: str, seconds: float = 300) -> str:
+        """Wait until what was written matches; returns it all."""
+        until = time.monotonic() + seconds
+        while not re.search(pattern, self.text(name)):
+            if not self._read(1.0) and self.process.poll() is not None and not self._read(0.5):
+                break
+            assert time.monotonic() < until, (self.text("out"), self.text("err"))
+        assert re.search(pattern, self.text(name)), (self.text("out"), self.text("err"))
+        return self.text(name)
+
+    def end(self, seconds: float = 300) -> int:
+        """Wait for the end; the exit code."""
+        until = time.monotonic() + seconds
+        while self._read(0.2) or self.process.poll() is None:
+            assert time.monotonic() < until, (self.text("out"), self.text("err"))
+        for master in self.masters.values():
+            os.close(master)
+        return self.process.wait()
+
+    def _read(self, seconds: float) -> bool:
+        found = False
+        for master in select.select(list(self.masters.values()), [], [], seconds)[0]:
+            name = next(n for n, m in self.masters.items() if m == master)
+            try:
+                data = os.read(master, 65536)
+            except OSError:  # the process has closed its end
+                data = b""
+            self._seen[name] += data
+            found = found or bool(data)
+        if not found:
+            time.sleep(0.02)
+        return found
+
+
+def in_terminal(*args: str, cwd: Path, **env: str) -> Terminal:
+    """Run a command to its end on a terminal."""
+    done = Terminal(*args, cwd=cwd, **env)
+    assert done.end() == 0, (done.text("out"), done.text("err"))
+    return done
