@@ -59,7 +59,7 @@ def write_sqlite(run: Row, path: Path) -> None:
     db.close()
 
 
-def write_text(text: str, path: Path) -> None:
+def write_file(text: str, path: Path) -> None:
     """Write a text file. Raises UsageError where that is not possible."""
     try:
         replace_file(path, text.encode())

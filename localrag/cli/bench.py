@@ -16,7 +16,7 @@ from localrag.cli.index import (
     RetuneOption,
     engine_options,
 )
-from localrag.cli.terminal import write_json
+from localrag.cli.terminal import write_json, write_text
 
 FORMATS = ("md", "csv", "json", "jsonl", "html", "sqlite")
 bench_app = typer.Typer(invoke_without_command=True, help="Measure models on this machine: which one should you use?")
@@ -75,14 +75,14 @@ def bench_command(
 
 def _show_run(run: dict[str, Any], form: str, out: Path | None) -> None:
     """The run in the format asked for, to the file or to stdout."""
-    from localrag.bench.output import as_text, write_sqlite, write_text
+    from localrag.bench.output import as_text, write_file, write_sqlite
     from localrag.cli.benchmarks import print_run
     from localrag.cli.display import say
 
     if form == "sqlite" and out:
         write_sqlite(run, out)
     elif out:
-        write_text(as_text(run, form or "md"), out)
+        write_file(as_text(run, form or "md"), out)
     elif form:
         write_text(as_text(run, form))
     else:
