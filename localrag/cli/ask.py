@@ -47,10 +47,14 @@ def ask_command(
     response_type: Annotated[
         str, typer.Option("--response-type", help="Such as 'single sentence', 'list of 3 points', 'multiple paragraphs'.")
     ] = "",
-    max_calls: Annotated[int | None, typer.Option("--max-calls", min=0, help="Calls of the model at most; then the best so far.")] = None,
+    max_calls: Annotated[
+        int | None,
+        typer.Option("--max-calls", min=0, help="Calls of the model at most, instead of 50 and 100,000 tokens; then the best so far."),
+    ] = None,
     max_seconds: Annotated[float | None, typer.Option("--max-seconds", min=0, help="Seconds at most; then the best so far.")] = None,
     context_only: Annotated[bool, typer.Option("--context-only", help="Print what the model would be shown.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Shuffles the reports of a global question.")] = 0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before an answer that may take more than a minute.")] = False,
     index: IndexOption = None,
     model: ModelOption = None,
     reranker: RerankerOption = None,
@@ -70,7 +74,7 @@ def ask_command(
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
         if go_on:
             options = replace(options, conversation=_last_conversation(project))
-        ask_and_print(question, project, options, as_json=as_json)
+        ask_and_print(question, project, options, as_json=as_json, asks=not yes)
 
 
 def _last_conversation(project: "Project") -> int:
@@ -83,18 +87,26 @@ def _last_conversation(project: "Project") -> int:
     return last.conversation
 
 
-def ask_and_print(question: str, project: "Project", options: "Options", *, as_json: bool = False) -> "Answer":
-    """Ask and render: JSON alone on stdout, or text that streams on a terminal, then its citations."""
+def ask_and_print(question: str, project: "Project", options: "Options", *, as_json: bool = False, asks: bool = True) -> "Answer":
+    """Ask and render: JSON alone on stdout, or text that streams on a terminal, then its citations.
+
+    `asks`: whether a person at a terminal is asked before an answer that takes long.
+    """
     from localrag.cli.display import Stream, answer_json, print_answer
     from localrag.query import answer
 
     stream = Stream(live=sys.stdout.isatty() and not as_json)
-    result = asyncio.run(answer(question, project, options, stream.write))
+    agree = _go_on if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
+    result = asyncio.run(answer(question, project, options, stream.write, agree))
     if as_json:
         sys.stdout.write(json.dumps(answer_json(result, project), ensure_ascii=False) + "\n")
     else:
         print_answer(result, project, stream)
     return result
+
+
+def _go_on() -> bool:
+    return typer.confirm("Go on?", default=True, err=True)
 
 
 def chat_command(

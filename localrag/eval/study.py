@@ -132,8 +132,8 @@ async def _questions(folder: Path, plan: Plan, project: Project, tell: Tell) -> 
 
 
 def _described_by_reports(project: Project) -> str:
-    reports = graph.reports_at(project.db, 0)
-    titles = [r.title for r in sorted(reports, key=lambda r: -r.rating)][:5]
+    covered = graph.coverage_of(project.db, graph.reported_at(project.db, 0))
+    titles = [r.title for r in graph.reports_of(project.db, sorted(covered, key=lambda i: -covered[i])[:5])]
     n = len(corpus.document_paths(project.db))
     return f"{n} document{'s' * (n != 1)}" + (f" about {enumeration(titles)}." if titles else ".")
 

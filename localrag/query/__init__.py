@@ -7,13 +7,14 @@ from dataclasses import replace
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm import seconds_since
 from localrag.llm.project import Project, choose_style
+from localrag.llm.speeds import keep_speed
 from localrag.query.basic import ask_basic, ask_mix, ask_ss
 from localrag.query.cite import Draft, cite
 from localrag.query.converse import standalone
 from localrag.query.drift import ask_drift
 from localrag.query.global_ import ask_global, ask_ts
 from localrag.query.local import ask_local
-from localrag.query.question import Budget, Options, Question
+from localrag.query.question import CALLS, UNBOUNDED, Budget, Options, Question
 from localrag.query.route import route
 from localrag.query.verify import checker
 from localrag.records import Answer
@@ -30,27 +31,33 @@ MODES = {
 }
 LONGEST_QUESTION = 10_000  # characters
 
-__all__ = ["LONGEST_QUESTION", "MODES", "Options", "answer"]
+__all__ = ["LONGEST_QUESTION", "MODES", "UNBOUNDED", "Options", "answer"]
 
 
-async def answer(text: str, project: Project, options: Options, on_text: Callable[[str], None] | None = None) -> Answer:
+async def answer(
+    text: str,
+    project: Project,
+    options: Options,
+    on_text: Callable[[str], None] | None = None,
+    agree: Callable[[], bool] | None = None,
+) -> Answer:
     """Answer a question from the index, with verified citations; the answer is kept for `localrag source`.
 
     Where the graph is empty or still being built, or the window too small for a mode, one mode down is taken and the answer's note says
-    so. Raises UsageError, NoIndex, ModelError.
+    so. `agree` is called where it may take more than a minute, after the cost was said. Raises UsageError, NoIndex, ModelError, and
+    LocalragError where `agree` said no.
     """
     started = time.perf_counter()
     _check(text, options)
     model = project.model
     before = (model.calls, model.prompt_tokens, model.output_tokens)
-    until = None if options.max_seconds is None else time.monotonic() + options.max_seconds
-    budget = Budget(options.max_calls, until)
+    budget = Budget.of(options)
     style = options.style or await choose_style(project)
     history = ledger.conversation(project.db, options.conversation) if options.conversation else []
     draft_of = Question(text, project.embedder.embed([text])[0], style, options, budget)
     asked = await standalone(draft_of, history, project) if history else text
     vector = draft_of.vector if asked == text else project.embedder.embed([asked])[0]
-    question = replace(draft_of, text=asked, vector=vector, on_text=on_text)
+    question = replace(draft_of, text=asked, vector=vector, on_text=on_text, agree=agree)
     mode, reason = route(asked, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
     mode, draft, smaller = await _draft(mode, question, project)
@@ -73,6 +80,7 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
         cited.unsupported,
         options.conversation or 0,
     )
+    keep_speed(model.file, model.report())
     try:
         return ledger.save_answer(project.db, done)
     except Exception as error:  # noqa: BLE001 — an index on a read-only disk still answers
@@ -112,7 +120,7 @@ async def _draft(mode: str, question: Question, project: Project) -> tuple[str, 
 def _stopped(budget: Budget, options: Options) -> str:
     if not budget.stopped:
         return ""
-    limits = ((options.max_calls, "calls"), (options.max_seconds, "s"))
+    limits = ((CALLS if options.max_calls is None else options.max_calls, "calls"), (options.max_seconds, "s"))
     reached = " and ".join(f"{n:g} {unit}" for n, unit in limits if n is not None)
     return f"Stopped at the limit of {reached}: this is the best answer so far."
 

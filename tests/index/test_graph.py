@@ -153,7 +153,7 @@ def test_partitions_are_as_good_as_the_best_known(name, best):
 
 def context(below, budget, edges=(("a", "b"), ("b", "c"), ("d", "e"))):
     graph = graph_of(list(edges))
-    sources = Sources.of(graph, {}, {}, 1)
+    sources = Sources.of(graph, {}, {})
     whole = Community("w", 0, 0, None, tuple(e.id for e in graph.entities))
     return [e.text for e in report_context(whole, below, sources, lambda text: 10, budget)]
 
