@@ -60,7 +60,7 @@ async def _ratings(question: Question, project: Project, reports: int) -> int | 
     size = sum(sizes) // max(1, len(sizes))
     fixed = sum([await project.model.count(body) for _, body in load_prompt("abstractive/rate").messages]) + RATING
     batch = (await budgets_of(question, project)).map_batch
-    reading = min(-(-most * size // batch), (budget.calls or reports) - most)
+    reading = min(most, -(-2 * most * size // batch))  # a batch is more than half full, but for one of a single report
     agree_on(question, project, most + reading + 1, most * (size + fixed) + (reading + 1) * batch)
     if budget.tokens is not None:
         budget.tokens -= most * (size + fixed)
