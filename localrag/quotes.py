@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.records import Chunk, Graph, Quote
+from localrag.records import Chunk, Claim, Entity, Graph, Quote
 from localrag.text import chunk_sentences, is_cjk, squeeze
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -46,6 +46,22 @@ def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Q
         key: [quotes[t] for t in sorted(quotes, key=lambda t: (-telling(t, len(names[t])), quotes[t].chunk_id, quotes[t].start))]
         for key, quotes in found.items()
     }
+
+
+def claim_quotes(claims: Iterable[Claim], chunks: Mapping[str, Chunk]) -> dict[str, Quote]:
+    """For each claim, the sentence that makes it; none for one whose chunk is not among those given."""
+    found = {}
+    for c in claims:
+        if (chunk := chunks.get(c.chunk_id)) is not None:
+            found[c.id] = Quote(chunk.id, c.start, c.end, chunk.text[c.start - chunk.start : c.end - chunk.start])
+    return found
+
+
+def claim_line(claim: Claim, entities: Mapping[str, Entity]) -> str:
+    """`Lars Holm – Northern Line (fraud, SUSPECTED, 1953-02-01 to 1953-03-01): what the claim says`."""
+    names = " – ".join(entities[i].name for i in (claim.subject_id, claim.object_id) if i and i in entities)
+    when = " to ".join(dict.fromkeys(filter(None, (claim.since, claim.until))))
+    return f"{names} ({', '.join(filter(None, (claim.type, claim.status, when)))}): {claim.description}"
 
 
 _UNFIT = re.compile(r"^(?:#|[-*+•|]|\d+[.):]|[a-zà-ÿ])")  # headings, list items, times, halves of sentences

@@ -1,6 +1,7 @@
 """`localrag ask` and `questions`."""
 
 import asyncio
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,10 +56,14 @@ def ask_command(
     response_type: Annotated[
         str, typer.Option("--response-type", help="Such as 'single sentence', 'list of 3 points', 'multiple paragraphs'.")
     ] = "",
-    max_calls: Annotated[int | None, typer.Option("--max-calls", min=0, help="Calls of the model at most; then the best so far.")] = None,
+    max_calls: Annotated[
+        int | None,
+        typer.Option("--max-calls", min=0, help="Calls of the model at most, instead of 50 and 100,000 tokens; then the best so far."),
+    ] = None,
     max_seconds: Annotated[float | None, typer.Option("--max-seconds", min=0, help="Seconds at most; then the best so far.")] = None,
     context_only: Annotated[bool, typer.Option("--context-only", help="Print what the model would be shown.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Shuffles the reports of a global question.")] = 0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before an answer that may take more than a minute.")] = False,
     index: IndexOption = None,
     model: ModelOption = None,
     reranker: RerankerOption = None,
@@ -78,7 +83,7 @@ def ask_command(
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
         if go_on:
             options = replace(options, conversation=last_conversation(project))
-        ask_and_print(question, project, options, as_json=as_json)
+        ask_and_print(question, project, options, as_json=as_json, asks=not yes)
 
 
 def last_conversation(project: "Project") -> int:
@@ -92,17 +97,19 @@ def last_conversation(project: "Project") -> int:
     return last.conversation
 
 
-def ask_and_print(question: str, project: "Project", options: "Options", *, as_json: bool = False) -> "Answer":
+def ask_and_print(question: str, project: "Project", options: "Options", *, as_json: bool = False, asks: bool = True) -> "Answer":
     """Ask and render: JSON alone on stdout, or text that comes sentence by sentence, then its citations.
 
-    Ctrl-C ends it: what was kept is said, and typer.Exit(130) raised.
+    `asks`: whether a person at a terminal is asked before an answer that takes long. Ctrl-C ends it: what was kept is said, and
+    typer.Exit(130) raised.
     """
     from localrag.cli.display import Stream, answer_json, print_answer, say
     from localrag.query import answer
 
     stream, calls = Stream(live=not as_json), project.model.calls
+    agree = _go_on if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
-        result = asyncio.run(answer(question, project, options, stream.write, on_status=status.show))
+        result = asyncio.run(answer(question, project, options, stream.write, on_status=status.show, agree=agree))
     except KeyboardInterrupt:
         say(_kept(bool(stream.heard), project.model.calls - calls))
         raise typer.Exit(130) from None
@@ -113,6 +120,11 @@ def ask_and_print(question: str, project: "Project", options: "Options", *, as_j
     else:
         print_answer(result, project, stream)
     return result
+
+
+def _go_on() -> bool:
+    status.clear()
+    return typer.confirm("Go on?", default=True, err=True)
 
 
 def _kept(heard: bool, calls: int) -> str:

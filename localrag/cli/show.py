@@ -100,8 +100,9 @@ def print_entity(found: dict[str, Any]) -> None:
 
 
 def tree_json(db: Database, deepest: int | None) -> list[dict[str, Any]]:
-    """The communities below each other, each with its number, report title, rating and size. Raises LocalragError where there is none."""
+    """The communities below each other, each with its number, report title, coverage and size. Raises LocalragError where there is none."""
     titles = {r.community_id: r for r in graph.reports(db)}
+    covered = graph.coverage_of(db, titles)
     nodes: dict[str, dict[str, Any]] = {}
     roots: list[dict[str, Any]] = []
     for c in graph.communities(db):
@@ -111,7 +112,7 @@ def tree_json(db: Database, deepest: int | None) -> list[dict[str, Any]]:
         nodes[c.id] = {
             "id": f"{c.level}.{c.ordinal}",
             "title": report.title if report else "",
-            "rating": report.rating if report else None,
+            "coverage": round(covered.get(c.id, 0.0), 4) if report else None,
             "entities": len(c.entity_ids),
             "parts": [],
         }
@@ -126,9 +127,9 @@ def print_tree(roots: Sequence[dict[str, Any]]) -> None:
     tree = Tree("communities", hide_root=True)
 
     def add(parent: Tree, node: dict[str, Any]) -> None:
-        rating = "" if node["rating"] is None else f", {node['rating']:.0f}/10"
+        covers = "" if node["coverage"] is None else f", {_percent(node['coverage'])} of the passages"
         branch = parent.add(
-            styled((node["id"], "dim"), f" {node['title'] or '(no report)'} ", (f"{node['entities']} entities{rating}", "dim"))
+            styled((node["id"], "dim"), f" {node['title'] or '(no report)'} ", (f"{node['entities']} entities{covers}", "dim"))
         )
         parts = node["parts"]
         while len(parts) == 1 and parts[0]["entities"] == node["entities"]:
@@ -154,15 +155,32 @@ def report_json(number: str, opened: "Opened") -> dict[str, Any]:
         for q in dict.fromkeys(q for f in report.findings for q in f.quotes)
     ]
     names = [e.name for e in graph.entities(db, chosen.entity_ids)]
-    return {"id": number, "title": report.title, "rating": report.rating, "markdown": report.markdown, "entities": names, "quotes": places}
+    return {
+        "id": number,
+        "title": report.title,
+        "coverage": round(graph.coverage_of(db, [chosen.id]).get(chosen.id, 0.0), 4),
+        "rating": report.rating,
+        "rating_explanation": report.rating_explanation,
+        "markdown": report.markdown,
+        "entities": names,
+        "quotes": places,
+    }
 
 
 def print_report(found: dict[str, Any]) -> None:
     """A report, whom it is about and where it comes from."""
     out.print(found["markdown"])
     out.print(f"\nabout: {', '.join(found['entities'])}", style="dim")
+    out.print(f"covers {_percent(found['coverage'])} of the passages", style="dim")
+    if found["rating"] is not None:
+        out.print(f"rated {found['rating']:.0f} of 10 by the model: {found['rating_explanation']}", style="dim")
     for q in found["quotes"]:
         out.print(f"{in_line(q['path'])}:{q['start']}-{q['end']}  “{squeeze(q['quote'])[:100]}”", style="dim")
+
+
+def _percent(share: float) -> str:
+    """A share as a person reads it: `12 %`, and `< 1 %` for what would be none."""
+    return f"{100 * share:.0f} %" if share >= 0.01 or not share else "< 1 %"
 
 
 def log_json(number: int, at: str, answer: Answer, opened: "Opened") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from localrag.eval.activities import Asked
 from localrag.eval.answer_scores import cited_sentences, without_marks
 from localrag.eval.rows import Row
 from localrag.llm.project import Project
-from localrag.query import Options, answer
+from localrag.query import UNBOUNDED, Options, answer
 from localrag.store import corpus, graph
 
 LEVELS = ("C0", "C1", "C2", "C3")
@@ -36,7 +36,7 @@ def conditions(names: Sequence[str], project: Project) -> list[Condition]:
     """
     if unknown := [n for n in names if n not in NAMES]:
         raise UsageError(f"There is no condition {unknown[0]!r}.", f"Conditions: {', '.join(NAMES)}")
-    written = {n for n in graph.communities_per_level(project.db) if graph.reports_at(project.db, n)}
+    written = {n for n in graph.communities_per_level(project.db) if graph.reported_at(project.db, n)}
     if not written and any(n in (*LEVELS, "drift") for n in names):
         raise UsageError("The index has no reports, which C0 to C3 and drift read.", "Write them: localrag index PATH")
     found: list[Condition] = []
@@ -50,7 +50,9 @@ def conditions(names: Sequence[str], project: Project) -> list[Condition]:
 async def answer_row(question: Asked, condition: Condition, project: Project, options: Options, sample: int = 0) -> Row:
     """The answer to a question under a condition; with `sample` > 0 one that is drawn at random. A failure is a row with its error."""
     row: Row = {"question": question.id, "condition": condition.name, "sample": sample}
-    chosen = replace(options, mode=condition.mode, level=condition.level, seed=options.seed + sample, temperature=DRAWN if sample else 0.0)
+    drawn = DRAWN if sample else 0.0
+    most = UNBOUNDED if options.max_calls is None else options.max_calls  # the paper's conditions read everything
+    chosen = replace(options, mode=condition.mode, level=condition.level, seed=options.seed + sample, temperature=drawn, max_calls=most)
     try:
         given = await answer(question.text, project, chosen)
     except LocalragError as error:

@@ -45,13 +45,14 @@ class Setup:
 async def evaluate_answers(sets: Sequence[Gold], setup: Setup, folder: Path, tell: Tell) -> list[dict[str, Any]]:
     """Answer every question in every mode; one row for each, also kept in `folder`/answers.jsonl with the indexes beside it.
 
-    What is already there is not asked again. A question that fails is a row with its error. Raises UsageError.
+    What is already there is not asked again. A question that fails is a row with its error, and asked again by the next run. Raises
+    UsageError.
     """
     if unknown := [m for m in setup.modes if m not in (*MODES, "auto", CLOSED)]:
         raise UsageError(f"There is no mode {unknown[0]!r}.", f"Modes: {', '.join((*MODES, 'auto', CLOSED))}")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "answers.jsonl"
-    done = {_key(row): row for row in read_rows(file) if "setup" in row}
+    done = {_key(row): row for row in read_rows(file) if "setup" in row and "error" not in row}
     rows = []
     with appending(file) as append:
         for n, gold in enumerate(sets):

@@ -10,9 +10,10 @@ import numpy as np
 
 from localrag.errors import UsageError
 from localrag.eval.activities import load_questions
-from localrag.eval.rows import Row, read_rows
+from localrag.eval.judge import key_of
+from localrag.eval.rows import Row, latest, read_rows
 from localrag.eval.statements import THRESHOLDS, agreement
-from localrag.eval.study import answers_of, read_study, samples_of
+from localrag.eval.study import answer_rows, answers_of, read_study, samples_of
 from localrag.eval.wins import interval, judge_figures, warnings_about, win_rates
 from localrag.quotes import Embed
 
@@ -28,10 +29,10 @@ def results(folder: Path, embed: Callable[[], Embed]) -> dict[str, Any]:
     questions = load_questions(folder / "questions.json")
     asked = [q.id for q in questions]
     names = [c["name"] for c in study["conditions"] if not c["same_as"]]
-    verdicts = [r for r in read_rows(folder / "verdicts.jsonl") if r["question"] in asked and r["judge"] == study.get("judge")]
+    verdicts = [r for r in _verdicts(folder) if r["question"] in asked and r["judge"] == study.get("judge")]
     verdicts = [r for r in verdicts if r["first"] in names and r["second"] in names and r["repeat"] < study["repeats"]]
-    answers, split = answers_of(folder, questions), read_rows(folder / "statements.jsonl")
-    failed = {(r["question"], r["condition"]) for r in read_rows(folder / "answers.jsonl") if "error" in r and not r["sample"]}
+    answers, split = answers_of(folder, questions), latest(read_rows(folder / "statements.jsonl"), _place)
+    failed = {_place(r) for r in answer_rows(folder) if "error" in r and not r["sample"]}
     drawn = samples_of(folder) if study.get("samples") else {}
     rated = []
     for c in study["conditions"]:
@@ -48,6 +49,14 @@ def results(folder: Path, embed: Callable[[], Embed]) -> dict[str, Any]:
         "wins": [asdict(r) for r in rates],
         "warnings": [*_gaps(rated, len(questions)), *_missing(verdicts, names, asked, study["repeats"]), *warnings_about(judge)],
     }
+
+
+def _verdicts(folder: Path) -> list[Row]:
+    return latest(read_rows(folder / "verdicts.jsonl"), key_of)
+
+
+def _place(row: Row) -> tuple[str, str]:
+    return row["question"], row["condition"]
 
 
 def _measures(
@@ -115,11 +124,9 @@ def per_question(folder: Path) -> list[dict[str, Any]]:
     """Every question with the answers to it and the verdicts on them, for reading."""
     study, questions = read_study(folder), load_questions(folder / "questions.json")
     given = answers_of(folder, questions)
-    failures = {
-        (r["question"], r["condition"]): r["error"] for r in read_rows(folder / "answers.jsonl") if "error" in r and not r["sample"]
-    }
+    failures = {_place(r): r["error"] for r in answer_rows(folder) if "error" in r and not r["sample"]}
     by_question: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in read_rows(folder / "verdicts.jsonl"):
+    for row in _verdicts(folder):
         if row["judge"] == study.get("judge"):
             by_question[row["question"]].append(row)
     names = [c["name"] for c in study["conditions"] if not c["same_as"]]

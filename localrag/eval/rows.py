@@ -1,7 +1,7 @@
 """Rows of an evaluation in a file, one JSON object a line: each is kept the moment it is known, so that a run goes on after a stop."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,11 @@ def _rows(text: str) -> Iterator[Row]:
             continue
         if isinstance(row, dict):
             yield row
+
+
+def latest(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[Row]:
+    """The last row of every key, in the order in which the keys first came: what failed once and was asked again counts once."""
+    return list({key(row): row for row in rows}.values())
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from localrag.eval.activities import Asked, load_questions, make_questions, save
 from localrag.eval.conditions import Condition, answer_row, conditions, context_of
 from localrag.eval.frames import framed_questions
 from localrag.eval.judge import give_verdicts, key_of, pairings
-from localrag.eval.rows import Row, appending, read_rows
+from localrag.eval.rows import Row, appending, latest, read_rows
 from localrag.eval.statements import statements_row
 from localrag.llm import Model
 from localrag.llm.domain import FILE_NAME as DOMAIN_FILE
@@ -53,7 +53,7 @@ class Plan:
 
 
 async def run_study(index: Path | None, folder: Path, plan: Plan, tell: Tell) -> None:
-    """Answer and judge everything that is not in `folder` yet. Raises UsageError, NoIndex, IndexBusy, ModelError."""
+    """Answer and judge everything that is not in `folder` yet or failed. Raises UsageError, NoIndex, IndexBusy, ModelError."""
     own = private_folder(folder) / "index"
     _keep_index(index, own, tell)
     with writer_lock(own), open_for_questions(own, model=plan.model, engine=plan.engine) as project:
@@ -132,8 +132,8 @@ async def _questions(folder: Path, plan: Plan, project: Project, tell: Tell) -> 
 
 
 def _described_by_reports(project: Project) -> str:
-    reports = graph.reports_at(project.db, 0)
-    titles = [r.title for r in sorted(reports, key=lambda r: -r.rating)][:5]
+    covered = graph.coverage_of(project.db, graph.reported_at(project.db, 0))
+    titles = [r.title for r in graph.reports_of(project.db, sorted(covered, key=lambda i: -covered[i])[:5])]
     n = len(corpus.document_paths(project.db))
     return f"{n} document{'s' * (n != 1)}" + (f" about {enumeration(titles)}." if titles else ".")
 
@@ -151,7 +151,7 @@ async def _answer(
     folder: Path, found: Sequence[Condition], questions: Sequence[Asked], plan: Plan, project: Project, options: Options, tell: Tell
 ) -> None:
     samples = plan.samples if options.style == "abstractive" else 0  # extractive answers are the same every time
-    done = {(r["question"], r["condition"], r["sample"]) for r in read_rows(folder / "answers.jsonl")}
+    done = {answer_key(r) for r in read_rows(folder / "answers.jsonl") if "error" not in r}
     wanted = [(q, c, n) for q in questions for c in found if not c.same_as for n in range(1 + samples)]
     left = [w for w in wanted if (w[0].id, w[1].name, w[2]) not in done]
     with appending(folder / "answers.jsonl") as append:
@@ -163,7 +163,7 @@ async def _answer(
 async def _split(folder: Path, questions: Sequence[Asked], judge: Model, tell: Tell) -> None:
     """Count the statements of every answer: split by the judge, or where it is too small for that, by sentences."""
     splitter = None if await judge.is_small() else judge
-    done = {(r["question"], r["condition"]) for r in read_rows(folder / "statements.jsonl")}
+    done = {(r["question"], r["condition"]) for r in read_rows(folder / "statements.jsonl") if "error" not in r}
     left = [r for r in answers_of(folder, questions).values() if (r["question"], r["condition"]) not in done]
     with appending(folder / "statements.jsonl") as append:
         for n, row in enumerate(left, 1):
@@ -173,7 +173,7 @@ async def _split(folder: Path, questions: Sequence[Asked], judge: Model, tell: T
 
 async def _judge(folder: Path, found: Sequence[Condition], questions: Sequence[Asked], repeats: int, judge: Model, tell: Tell) -> None:
     save_study(folder, judge=judge.file.name)
-    done = {key_of(r) for r in read_rows(folder / "verdicts.jsonl")}
+    done = {key_of(r) for r in read_rows(folder / "verdicts.jsonl") if "error" not in r}
     given = answers_of(folder, questions)
     with appending(folder / "verdicts.jsonl") as append:
         for n, question in enumerate(questions, 1):
@@ -183,17 +183,27 @@ async def _judge(folder: Path, found: Sequence[Condition], questions: Sequence[A
             await give_verdicts(wanted, answers, judge, append)
 
 
+def answer_key(row: Row) -> tuple[str, str, int]:
+    """What identifies an answer among rows: question id, condition, and which of several it is."""
+    return row["question"], row["condition"], row["sample"]
+
+
+def answer_rows(folder: Path) -> list[Row]:
+    """Every answer of a study, a failed one as a row with its error."""
+    return latest(read_rows(folder / "answers.jsonl"), answer_key)
+
+
 def answers_of(folder: Path, questions: Iterable[Asked], sample: int = 0) -> dict[tuple[str, str], Row]:
     """The answers that did not fail, by question id and condition."""
     asked = {q.id for q in questions}
-    rows = read_rows(folder / "answers.jsonl")
+    rows = answer_rows(folder)
     return {(r["question"], r["condition"]): r for r in rows if r["question"] in asked and r["sample"] == sample and "answer" in r}
 
 
 def samples_of(folder: Path) -> dict[tuple[str, str], list[str]]:
     """The answers that were drawn anew, by question id and condition."""
     found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in read_rows(folder / "answers.jsonl"):
+    for row in answer_rows(folder):
         if row.get("sample") and "answer" in row:
             found[row["question"], row["condition"]].append(row["answer"])
     return found

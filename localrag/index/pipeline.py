@@ -17,7 +17,6 @@ from localrag.index.describe import describe
 from localrag.index.extract import extract, recipe
 from localrag.index.names import Case
 from localrag.index.phrases import PHRASES, extract_phrases, weigh_by_pmi
-from localrag.index.plan import keep_speed
 from localrag.index.reports import write_reports
 from localrag.index.resolve import resolve
 from localrag.index.similar import alike_in_meaning, ask_whether_same
@@ -25,6 +24,7 @@ from localrag.index.update import Loaded, Tell, update_documents
 from localrag.llm import ABOUT, CALL_FAILED, in_window
 from localrag.llm.budgets import LEAST
 from localrag.llm.project import Project, choose_budgets, choose_style
+from localrag.llm.speeds import keep_speed
 from localrag.quotes import entity_quotes
 from localrag.records import Chunk, Failure, content_id
 from localrag.store import corpus, erasure, ledger, vectors

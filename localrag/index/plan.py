@@ -1,19 +1,17 @@
 """`localrag index --plan`: what a run would do and cost, without doing it. Part of the pipeline."""
 
-import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.config import Settings, cache_dir, replace_file
+from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.index.chunk import chunk
 from localrag.index.load import Options, find_files, load_all, stored_path
 from localrag.index.update import to_read
+from localrag.llm.speeds import speeds
 from localrag.models import ModelFile
 from localrag.records import Skipped
 from localrag.store import corpus, ledger
@@ -22,7 +20,6 @@ from localrag.store import corpus, ledger
 CALLS, TOKENS = 15.0, 1200.0
 SPREAD = 1.5  # a run may be that much faster or slower than others were: texts differ, machines are busy
 BYTES = 25  # of the index for a byte of text: text, full-text index, vectors, graph, reports
-KEPT_SPEEDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,35 +55,17 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
         size += len(found.text.encode())
         read += 1
     asked = chunks if settings.extractor == "model" else 0
-    calls, tokens, speeds = _rates(model, db)
-    seconds = (asked * tokens / max(speeds) / SPREAD, asked * tokens / min(speeds) * SPREAD) if speeds else None
+    calls, tokens, known = _rates(model, db)
+    seconds = (asked * tokens / max(known) / SPREAD, asked * tokens / min(known) * SPREAD) if known else None
     return Plan(len(files), unchanged, read, tuple(skipped), chunks, round(asked * calls), round(asked * tokens), seconds, size * BYTES)
 
 
 def _rates(model: ModelFile, db: Database | None) -> tuple[float, float, list[float]]:
     """Calls and computed tokens for a chunk, from this index's own runs if it had any; tokens a second of this machine's last runs."""
-    speeds = _speeds().get(model.fingerprint, [])
+    known = speeds().get(model.fingerprint, [])
     runs = [r for r in ledger.figures(db) if r.get("steps")] if db else []
     extracted = corpus.extracted_by_model(db) if db else 0
     if not runs or not extracted:
-        return CALLS, TOKENS, speeds
+        return CALLS, TOKENS, known
     calls = sum(t["requests"] for r in runs for t in r["tasks"].values())
-    return calls / extracted, sum(r["rows"] for r in runs) / extracted, speeds
-
-
-def _speeds() -> dict[str, list[float]]:
-    try:
-        found = json.loads((cache_dir() / "speeds.json").read_text())
-        return {str(model): [float(speed) for speed in speeds] for model, speeds in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError):  # missing or damaged
-        return {}
-
-
-def keep_speed(model: ModelFile, figures: dict[str, Any]) -> None:
-    """Remember how many tokens a second a run computed, for plans."""
-    if figures.get("rows", 0) < 1000 or not figures.get("seconds"):
-        return
-    speeds = _speeds()
-    speeds[model.fingerprint] = [*speeds.get(model.fingerprint, []), round(figures["rows"] / figures["seconds"], 1)][-KEPT_SPEEDS:]
-    with suppress(OSError):  # a cache that cannot be written to costs the next plan its guess
-        replace_file(cache_dir() / "speeds.json", json.dumps(speeds).encode())
+    return calls / extracted, sum(r["rows"] for r in runs) / extracted, known

@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from localrag.config import Settings
@@ -16,16 +17,16 @@ from localrag.llm.budgets import LEAST, Budgets, Script, room
 from localrag.llm.domain import with_domain
 from localrag.llm.grammar import THING, json_object, object_schema
 from localrag.llm.prompts import Message, Prompt, load_prompt
-from localrag.quotes import Vectors, most_central
-from localrag.records import Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
-from localrag.text import enumeration, is_cjk, squeeze
+from localrag.quotes import Vectors, claim_line, most_central
+from localrag.records import Claim, Community, Entity, Finding, Graph, Quote, Relationship, Report, content_id
+from localrag.text import enumeration, squeeze
 
 FINDINGS = 6  # of an extractive report
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One line of a report's context: an entity, a relationship or a sub-community's report, with the passages behind it."""
+    """One line of a report's context: an entity, a claim, a relationship or a sub-community's report, with the passages behind it."""
 
     id: str
     text: str
@@ -35,19 +36,26 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The graph by id, with the passages of its relationships and entities: what contexts are built from."""
+    """The graph by id, with the passages of its relationships, entities and claims: what contexts are built from."""
 
     entities: Mapping[str, Entity]
     relationships: Sequence[Relationship]
     of_relationship: Mapping[str, Sequence[Quote]]
     of_entity: Mapping[str, Sequence[Quote]]
-    total_chunks: int
+    of_claim: Mapping[str, Quote]
+    claims_on: Mapping[str, Sequence[Claim]]  # entity → the claims it is the subject of
     leaving: Mapping[str, Sequence[int]]  # entity → the places in `relationships` of those it is the source of
     named_in: Mapping[str, Sequence[str]]  # squeezed sentence → the entities it mentions
     name_words: frozenset[str]  # in lower case, of all names
 
     @classmethod
-    def of(cls, graph: Graph, of_relationship: Mapping[str, list[Quote]], of_entity: Mapping[str, list[Quote]], total: int) -> "Sources":
+    def of(
+        cls,
+        graph: Graph,
+        of_relationship: Mapping[str, list[Quote]],
+        of_entity: Mapping[str, list[Quote]],
+        of_claim: Mapping[str, Quote] = MappingProxyType({}),
+    ) -> "Sources":
         """Relationships ordered by the combined degree of their ends, then by id (paper, section 3.1.5)."""
         entities = {e.id: e for e in graph.entities}
         ordered = sorted(graph.relationships, key=lambda r: (-entities[r.source_id].degree - entities[r.target_id].degree, r.id))
@@ -58,8 +66,11 @@ class Sources:
         for entity, quotes in of_entity.items():
             for text in {squeeze(q.text) for q in quotes}:
                 named_in[text].append(entity)
+        claims_on: defaultdict[str, list[Claim]] = defaultdict(list)
+        for claim in graph.claims:
+            claims_on[claim.subject_id].append(claim)
         words = frozenset(w for e in graph.entities for w in re.split(r"[\s'’]+", e.name.lower()))
-        return cls(entities, ordered, of_relationship, of_entity, total, leaving, named_in, words)
+        return cls(entities, ordered, of_relationship, of_entity, of_claim, claims_on, leaving, named_in, words)
 
     def among(self, members: Set[str]) -> list[Relationship]:
         """The relationships between these entities, in their order."""
@@ -70,10 +81,11 @@ class Sources:
 def report_context(
     community: Community, below: Sequence[tuple[Community, Report]], sources: Sources, count: Callable[[str], int], budget: int
 ) -> list[Element]:
-    """What a report is written from: by combined degree, each relationship's ends and the relationship, within `budget` tokens.
+    """What a report is written from: by combined degree, each relationship's ends, the claims on them and the relationship.
 
-    Over budget, the sub-community with most tokens is replaced by its report, then the next, until it fits; where even the reports do
-    not fit, as many as do, largest sub-community first. Without sub-communities the list is cut.
+    Over `budget` tokens, the sub-community with most tokens is replaced by its report, then the next, until it fits; one whose report is
+    no shorter stays as it is. What is left of the budget is for the findings of those reports. Where even the reports do not fit, there
+    are as many as do, largest sub-community first. Without sub-communities the list is cut.
     """
     elements = _elements(community, sources, count)
     home = {entity: n for n, (sub, _) in enumerate(below) for entity in sub.entity_ids}
@@ -81,17 +93,44 @@ def report_context(
     for element, ends in elements:
         homes = {home.get(end, -1) for end in ends}
         inside[homes.pop() if len(homes) == 1 else -1].append(element)
-    replaced: list[Element] = []
+    replaced: dict[int, Element] = {}
     gone: set[int] = set()
     tokens = {n: sum(e.tokens for e in some) for n, some in inside.items()}
     total = sum(tokens.values())
     for n in sorted(range(len(below)), key=lambda n: (-tokens.get(n, 0), n)):
         if total <= budget:
             break
+        element = _report_element(n, *below[n], count)
+        if element.tokens >= tokens.get(n, 0):
+            continue
         gone.update(map(id, inside[n]))
-        replaced.append(_report_element(n, *below[n], count))
-        total += replaced[-1].tokens - tokens.get(n, 0)
-    return _cut(replaced + [e for e, _ in elements if id(e) not in gone], budget)
+        replaced[n] = element
+        total += element.tokens - tokens[n]
+    _add_findings(replaced, {n: below[n][1] for n in replaced}, tokens, budget - total, count)
+    return _cut([*replaced.values(), *(e for e, _ in elements if id(e) not in gone)], budget)
+
+
+def _add_findings(
+    replaced: dict[int, Element], reports: Mapping[int, Report], most: Mapping[int, int], left: int, count: Callable[[str], int]
+) -> None:
+    """Give the reports in `replaced` their findings, each report its first before any its second, as long as so many tokens are left.
+
+    No report becomes longer than what it stands for (`most`).
+    """
+    for place in range(max((len(r.findings) for r in reports.values()), default=0)):
+        for n, report in reports.items():
+            if place >= len(report.findings):
+                continue
+            element, finding = replaced[n], report.findings[place]
+            text = f"{element.text} {_sentence(finding)}"
+            more = count(text) - element.tokens
+            if more <= left and element.tokens + more <= most[n]:
+                replaced[n] = replace(element, text=text, tokens=element.tokens + more)
+                left -= more
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{finding.summary}: {finding.explanation}"
 
 
 def _cut(elements: Sequence[Element], budget: int) -> list[Element]:
@@ -110,23 +149,38 @@ def _elements(community: Community, sources: Sources, count: Callable[[str], int
     members = set(community.entity_ids)
     found: list[tuple[Element, tuple[str, ...]]] = []
     seen: set[str] = set()
+    new: list[str] = []  # entities whose claims come next
+    numbers: Counter[str] = Counter()
+
+    def add(kind: str, text: str, quotes: Sequence[Quote], *ends: str) -> None:
+        numbers[kind] += 1
+        key = f"{kind[0].upper() if kind != 'claim' else 'K'}{numbers[kind]}"
+        line = f"{kind} {key}: {text}"
+        found.append((Element(key, line, count(line), tuple(quotes)), ends))
 
     def add_entity(entity_id: str) -> None:
         if entity_id not in seen:
             seen.add(entity_id)
             e = sources.entities[entity_id]
-            text = f"entity E{len(seen)}: {e.name} ({e.type}): {e.description}"
-            found.append((Element(f"E{len(seen)}", text, count(text), tuple(sources.of_entity.get(entity_id, ())[:2])), (entity_id,)))
+            add("entity", f"{e.name} ({e.type}): {e.description}", sources.of_entity.get(entity_id, ())[:2], entity_id)
+            new.append(entity_id)
 
-    for n, r in enumerate(sources.among(members)):
+    def add_claims() -> None:
+        for entity_id in new:
+            for claim in sources.claims_on.get(entity_id, ()):
+                quotes = [sources.of_claim[claim.id]] if claim.id in sources.of_claim else []
+                add("claim", claim_line(claim, sources.entities), quotes, entity_id)
+        new.clear()
+
+    for r in sources.among(members):
         add_entity(r.source_id)
         add_entity(r.target_id)
+        add_claims()
         ends = f"{sources.entities[r.source_id].name} – {sources.entities[r.target_id].name}"
-        text = f"relationship R{n + 1}: {ends}: {r.description}"
-        element = Element(f"R{n + 1}", text, count(text), tuple(sources.of_relationship.get(r.id, ())))
-        found.append((element, (r.source_id, r.target_id)))
+        add("relationship", f"{ends}: {r.description}", sources.of_relationship.get(r.id, ()), r.source_id, r.target_id)
     for entity_id in community.entity_ids:
         add_entity(entity_id)
+        add_claims()
     return found
 
 
@@ -141,10 +195,27 @@ def input_hash(community: Community, elements: Sequence[Element], recipe: str) -
     return content_id(recipe, community.level, *(e.text for e in elements), *(f"{q.chunk_id} {q.start} {squeeze(q.text)}" for q in quotes))
 
 
+def named_anew(report: Report, community: Community, elements: Sequence[Element], sources: Sources, topics: Topics) -> Report:
+    """An extractive report under the title and headings that it would have if it were written now.
+
+    They depend on the rest of the corpus: on which words stand out against all others, and which names are connected most.
+    """
+    members = _members(community, sources)
+    findings = tuple(replace(f, summary=_heading(f.explanation, members, sources)) for f in report.findings)
+    pool = list(dict.fromkeys(squeeze(q.text) for e in elements for q in e.quotes))
+    return replace(report, title=title([e.name for e in members], topics.words(pool, sources.name_words)), findings=findings)
+
+
+def _members(community: Community, sources: Sources) -> list[Entity]:
+    """The entities of a community, the most connected first; people and places before things."""
+    found = (sources.entities[i] for i in community.entity_ids)
+    return sorted(found, key=lambda e: (e.type == THING, -e.degree, e.name))
+
+
 def recipe(settings: Settings, model_fingerprint: str, style: str, budgets: Budgets = LEAST) -> str:
     """What all reports depend on besides the graph. Budgets count where they are not the least, which all reports once had."""
     if style == "extractive":
-        return content_id("report 4", style)
+        return content_id("report 5", style)
     sized = [] if budgets == LEAST else [repr(budgets)]
     return content_id("report 4", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, *sized)
 
@@ -158,22 +229,10 @@ def extractive_report(
 ) -> Report:
     """A report of verbatim sentences, the most central and varied, under a title of names and words that stand out; no model."""
     pool = {squeeze(q.text): q for e in elements for q in e.quotes}
-    found = (sources.entities[i] for i in community.entity_ids)
-    members = sorted(found, key=lambda e: (e.type == THING, -e.degree, e.name))  # a title names people and places before things
-    names = [e.name for e in members]
-    chosen = most_central(list(pool.values()), vectors, names, FINDINGS)
+    chosen = most_central(list(pool.values()), vectors, [sources.entities[i].name for i in community.entity_ids], FINDINGS)
     texts = [squeeze(q.text) for q in chosen]
-    findings = tuple(Finding(_heading(t, members, sources), t, (q,)) for t, q in zip(texts, chosen, strict=True))
-    rating, why = _weight(community, sources, chinese=is_cjk("".join(texts)))
-    return Report(
-        community.id,
-        key,
-        title(names, topics.words(list(pool), sources.name_words)),
-        " ".join(texts[:2]),
-        rating,
-        why,
-        findings,
-    )
+    findings = tuple(Finding("", t, (q,)) for t, q in zip(texts, chosen, strict=True))
+    return named_anew(Report(community.id, key, "", " ".join(texts[:2]), None, "", findings), community, elements, sources, topics)
 
 
 def _heading(text: str, members: Sequence[Entity], sources: Sources) -> str:
@@ -181,15 +240,6 @@ def _heading(text: str, members: Sequence[Entity], sources: Sources) -> str:
     mentioned = set(sources.named_in.get(text, ()))
     named = list(islice((e.name for e in members if e.id in mentioned), 3))
     return enumeration(named) or members[0].name
-
-
-def _weight(community: Community, sources: Sources, *, chinese: bool) -> tuple[float, str]:
-    chunks = {q.chunk_id for i in community.entity_ids for q in sources.of_entity.get(i, ())}
-    share = len(chunks) / max(1, sources.total_chunks)
-    rating = round(min(10.0, 1 + 9 * share**0.5), 1)
-    if chinese:
-        return rating, f"{sources.total_chunks} 个段落中有 {len(chunks)} 个提到其中的实体。"
-    return rating, f"Its entities are mentioned in {len(chunks)} of {sources.total_chunks} passages."
 
 
 async def abstractive_report(

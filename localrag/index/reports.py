@@ -16,7 +16,7 @@ from localrag.index.update import Tell
 from localrag.llm import CALL_FAILED, in_window
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.llm.project import Project, budgets_here, choose_budgets
-from localrag.quotes import embed_texts, entity_quotes, relationship_quotes
+from localrag.quotes import claim_quotes, embed_texts, entity_quotes, relationship_quotes
 from localrag.records import Community, Failure, Graph, Report, content_id
 from localrag.store import corpus, ledger
 from localrag.store import graph as store
@@ -65,9 +65,15 @@ async def write_reports(project: Project, style: str, tell: Tell) -> None:
 def _writer(project: Project, recipe: str, budgets: Budgets, levels: Sequence[Community]) -> "_Writer":
     db = project.db
     chunks = {c.id: c for c in corpus.all_chunks(db)}
-    graph = Graph(tuple(store.entities(db)), tuple(store.relationships(db)), tuple(store.mentions(db)), tuple(store.evidence(db)))
-    of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
-    sources = writing.Sources.of(graph, of_relationship, of_entity, len(chunks))
+    graph = Graph(
+        tuple(store.entities(db)),
+        tuple(store.relationships(db)),
+        tuple(store.mentions(db)),
+        tuple(store.evidence(db)),
+        tuple(store.claims(db)),
+    )
+    quotes = relationship_quotes(graph, chunks), entity_quotes(graph, chunks), claim_quotes(graph.claims, chunks)
+    sources = writing.Sources.of(graph, *quotes)
     below: defaultdict[str | None, list[Community]] = defaultdict(list)
     for c in levels:
         below[c.parent_id].append(c)
@@ -105,19 +111,24 @@ class _Writer:
 
     def extractive(self, communities: Sequence[Community]) -> None:
         """Reports of verbatim sentences. Only sentences of reports to be written are embedded: that is what takes the time."""
-        drafts = [draft for c in communities if not self.carried(c) and (draft := self.draft(c))]
-        texts = (squeeze(q.text) for d in drafts for e in d.elements for q in e.quotes)
+        drafts = [self.draft(c) for c in communities if not self.carried(c)]
+        stored = [(d, self.written(d)) for d in drafts]
+        left = [d for d, report in stored if report is None]
+        texts = (squeeze(q.text) for d in left for e in d.elements for q in e.quotes)
         self.vectors.update(embed_texts((t for t in texts if t not in self.vectors), self.project.embedder.embed))
-        for d in drafts:
+        for d in left:
             self.save(writing.extractive_report(d.community, d.elements, d.key, self.sources, self.vectors, self.topics))
             ledger.clear_failure(self.project.db, "report", d.community.id)
+        for d, report in stored:
+            if report is not None:
+                self.save(writing.named_anew(report, d.community, d.elements, self.sources, self.topics))
 
     async def abstractive(self, community: Community) -> None:
         """A report by the model; one that fails is a row, and those above it do without."""
         project = self.project
         draft = None if self.carried(community) else self.draft(community)
         try:
-            if draft is not None:
+            if draft is not None and self.written(draft) is None:
                 self.save(await self.asked(draft))
             ledger.clear_failure(project.db, "report", community.id)
         except CALL_FAILED as error:
@@ -140,17 +151,18 @@ class _Writer:
         report = self.known.get(below[0].id) if len(below) == 1 and len(below[0].entity_ids) == len(community.entity_ids) else None
         if report is None:
             return False
-        stored, key = self.known.get(community.id), content_id("carried down", report.input_hash)
-        if stored is None or stored.input_hash != key:
-            self.save(replace(report, community_id=community.id, input_hash=key))
+        self.save(replace(report, community_id=community.id, input_hash=content_id("carried down", report.input_hash)))
         return True
 
-    def draft(self, community: Community) -> _Draft | None:
-        """What a community's report is to be written from; None if the stored one came of just this."""
+    def draft(self, community: Community) -> _Draft:
+        """What a community's report is to be written from."""
         elements = self.elements(community, self.budgets)
-        key = writing.input_hash(community, elements, self.recipe)
-        stored = self.known.get(community.id)
-        return None if stored is not None and stored.input_hash == key else _Draft(community, elements, key)
+        return _Draft(community, elements, writing.input_hash(community, elements, self.recipe))
+
+    def written(self, draft: _Draft) -> Report | None:
+        """The stored report that came of just this."""
+        stored = self.known.get(draft.community.id)
+        return stored if stored is not None and stored.input_hash == draft.key else None
 
     def elements(self, community: Community, budgets: Budgets) -> list[writing.Element]:
         """The context of a community's report."""
@@ -158,6 +170,7 @@ class _Writer:
         return writing.report_context(community, below, self.sources, self.count, budgets.report_context)
 
     def save(self, written: Report) -> None:
-        """Commit a report."""
-        store.save_report(self.project.db, written)
-        self.known[written.community_id] = written
+        """Commit a report, unless just this one is stored."""
+        if self.known.get(written.community_id) != written:
+            store.save_report(self.project.db, written)
+            self.known[written.community_id] = written

@@ -8,13 +8,14 @@ from dataclasses import replace
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm import seconds_since
 from localrag.llm.project import Project, choose_style
+from localrag.llm.speeds import keep_speed
 from localrag.query.basic import ask_basic, ask_mix, ask_ss
 from localrag.query.cite import Cited, Citer, Draft
 from localrag.query.converse import standalone
 from localrag.query.drift import ask_drift
 from localrag.query.global_ import ask_global, ask_ts
 from localrag.query.local import ask_local
-from localrag.query.question import Budget, Options, Question
+from localrag.query.question import CALLS, UNBOUNDED, Budget, Options, Question
 from localrag.query.route import route
 from localrag.query.verify import checker
 from localrag.records import Answer
@@ -32,7 +33,7 @@ MODES = {
 LONGEST_QUESTION = 10_000  # characters
 NOTHING_SUPPORTED = "Nothing in the documents supports an answer to this question."
 
-__all__ = ["LONGEST_QUESTION", "MODES", "Options", "answer"]
+__all__ = ["LONGEST_QUESTION", "MODES", "UNBOUNDED", "Options", "answer"]
 
 
 async def answer(
@@ -41,6 +42,7 @@ async def answer(
     options: Options,
     on_text: Callable[[str], None] | None = None,
     on_status: Callable[[str], None] | None = None,
+    agree: Callable[[], bool] | None = None,
 ) -> Answer:
     """Answer a question from the index, with verified citations; the answer is kept for `localrag source`.
 
@@ -48,16 +50,16 @@ async def answer(
     `on_status` is told what is being done until then. Cancelled, it keeps what was given so far.
 
     Where the graph is empty or still being built, or the window too small for a mode, one mode down is taken and the answer's note says
-    so. Raises UsageError, NoIndex, ModelError.
+    so. `agree` is called where it may take more than a minute, after the cost was said. Raises UsageError, NoIndex, ModelError, and
+    LocalragError where `agree` said no.
     """
     started, before = time.perf_counter(), _spent(project)
     _check(text, options)
-    until = None if options.max_seconds is None else time.monotonic() + options.max_seconds
-    budget = Budget(options.max_calls, until)
+    budget = Budget.of(options)
     question = await _understood(text, project, options, budget)
     bullets = "list" in options.response_type.lower()
     citer = Citer(project.db, checker(project.embedder.embed), strict=options.strict, bullets=bullets, on_text=on_text)
-    question = replace(question, on_point=citer.take, on_status=on_status)
+    question = replace(question, on_point=citer.take, on_status=on_status, agree=agree)
     mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
 
@@ -66,6 +68,7 @@ async def answer(
         calls, read, written = (now - then for now, then in zip(_spent(project), before, strict=True))
         made = replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
         spent = replace(made, calls=calls, prompt_tokens=read, output_tokens=written, seconds=seconds_since(started))
+        keep_speed(project.model.file, project.model.report())
         return _keep(spent, project)
 
     try:
@@ -144,7 +147,7 @@ async def _draft(mode: str, question: Question, project: Project) -> tuple[str, 
 def _stopped(budget: Budget, options: Options) -> str:
     if not budget.stopped:
         return ""
-    limits = ((options.max_calls, "calls"), (options.max_seconds, "s"))
+    limits = ((CALLS if options.max_calls is None else options.max_calls, "calls"), (options.max_seconds, "s"))
     reached = " and ".join(f"{n:g} {unit}" for n, unit in limits if n is not None)
     return f"Stopped at the limit of {reached}: this is the best answer so far."
 

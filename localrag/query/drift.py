@@ -7,6 +7,7 @@ PRIMERS reports, FOLLOW_UPS in each of ROUNDS rounds, and one for the whole.
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from localrag.llm import CALL_FAILED
@@ -19,6 +20,7 @@ from localrag.query.context import quoted_answer
 from localrag.query.global_ import extractive_points, report_source
 from localrag.query.local import ask_local
 from localrag.query.question import Question
+from localrag.query.reading import agree_on
 from localrag.query.retrieve import named_entities, search
 from localrag.query.write import best_within, budgets_of, call_alone, write_prose
 from localrag.records import Report
@@ -34,11 +36,13 @@ ANSWER, ASKED = 500, 150  # characters of what a report says to the question, an
 
 async def ask_drift(question: Question, project: Project) -> Draft:
     """Answer broadly first, then in detail. Extractive: the reports nearest the question, then passages on whom they are about."""
-    reports = _nearest_reports(question, project)
+    near = [i for i, _ in vectors.nearest(project.db, project.folder, "report", question.vector, PRIMERS)]
     if question.extractive:
-        return _extractive(question, reports, project)
+        return _extractive(question, near, project)
+    reports = graph.reports_of(project.db, near)
     if question.options.context_only:
         return Draft(tuple(await write_prose(question, project, [report_source(r) for r in reports], "reduce")))
+    await _agree(question, project, reports)
     asked: set[str] = {question.text}
     found: list[tuple[float, Point]] = []
     question.tell(f"reading {len(reports)} reports …")
@@ -61,17 +65,19 @@ async def ask_drift(question: Question, project: Project) -> Draft:
     return Draft(points or tuple(p for _, p in best[:6]), note=note)
 
 
-def _nearest_reports(question: Question, project: Project) -> list[Report]:
-    near = [i for i, _ in vectors.nearest(project.db, project.folder, "report", question.vector, PRIMERS)]
-    by_id = {r.community_id: r for r in graph.reports(project.db)}
-    return [by_id[i] for i in near if i in by_id]
+async def _agree(question: Question, project: Project, reports: Sequence[Report]) -> None:
+    """Say what all steps together cost at most, where that is much."""
+    budgets, count = await budgets_of(question, project), project.model.count
+    primers = sum([await count(r.markdown) + ANSWER for r in reports])
+    follow_ups = ROUNDS * FOLLOW_UPS
+    calls = min(len(reports) + follow_ups + 1, question.budget.calls or 0)
+    agree_on(question, project, calls, primers + follow_ups * budgets.sources + budgets.reduce)
 
 
-def _extractive(question: Question, reports: list[Report], project: Project) -> Draft:
-    broad = extractive_points(question, reports, project)[:3]
+def _extractive(question: Question, near: Sequence[str], project: Project) -> Draft:
+    broad = extractive_points(question, near, project)[:3]
     named = {n.entity_id for n in named_entities(question.text, project)}
-    near = {r.community_id for r in reports}
-    members = Counter(e for c in graph.communities(project.db) if c.id in near for e in c.entity_ids if e not in named)
+    members = Counter(e for some in graph.members(project.db, near).values() for e in some if e not in named)
     central = sorted(graph.entities(project.db, list(members)), key=lambda e: (-members[e.id], -e.degree, e.id))[:ENTITIES]
     said = {squeeze(q.text) for p in broad for q in p.quotes}
     detail: list[Point] = []

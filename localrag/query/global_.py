@@ -17,6 +17,7 @@ from localrag.query.basic import passage_sources
 from localrag.query.cite import Draft, Point, Source
 from localrag.query.context import quoted_answer
 from localrag.query.question import Question
+from localrag.query.reading import POINT, Load, agree_on, batches_of, bearing, map_tokens
 from localrag.query.select import select_reports
 from localrag.query.write import best_within, budgets_of, call, write_prose
 from localrag.quotes import marginal_relevance
@@ -25,11 +26,9 @@ from localrag.store import corpus, graph, vectors
 from localrag.text import is_cjk, squeeze
 
 REPORTS = 30  # a level with about this many reports is the default: enough detail, few enough calls
-READ = 200  # reports read where no level was asked for: a level of thousands would take hours
-MANY = 50  # calls from which on their number is said beforehand
-POINT = 400  # characters of a point of the map step
 POINTS = 6  # of an extractive answer
 LOOKED_AT = 100  # passages an extractive answer over the source text is chosen from
+NEAREST = 1000  # passages that map calls over the source text may read, unless they may read all
 
 Scored = tuple[float, Point]  # 0 to 100 says how much a point of the map step helps to answer
 
@@ -37,37 +36,52 @@ Scored = tuple[float, Point]  # 0 to 100 says how much a point of the map step h
 async def ask_global(question: Question, project: Project) -> Draft:
     """Answer from the reports of one level, or from those chosen from the coarsest level down (`dynamic`)."""
     if question.options.dynamic:
-        reports, note = await select_reports(question, project)
+        ids, note = await select_reports(question, project)
         level = None
     else:
         level, note = _level(question.options.level, project)
-        reports = graph.reports_at(project.db, level)
+        ids = graph.reported_at(project.db, level)
     if question.extractive:
-        points = extractive_points(question, reports, project)
+        points = extractive_points(question, ids, project)
         return Draft(points, "" if points else "No report of this level bears on the question.", level, note)
-    if level is not None and question.options.level is None and len(reports) > READ:
-        reports, note = _nearest(question, reports, project), f"{note} The {READ} nearest the question are read; all: --level {level}."
-    points, read = await _map_reduce(question, [report_source(r) for r in reports], project)
+    scored = bearing(question, ids, project)
+    order = [*scored, *(i for i in ids if i not in scored)]
+    points, read = await _map_reduce(question, project, order, _reports(project), "reports")
     if not points:
         read += " The model gave no point; these are the most relevant reports."
-    return Draft(points or extractive_points(question, reports, project), level=level, note=f"{note} {read}".strip())
+    return Draft(points or extractive_points(question, ids, project), level=level, note=f"{note} {read}".strip())
 
 
 async def ask_ts(question: Question, project: Project) -> Draft:
-    """Answer from all of the source text."""
-    chunks = corpus.all_chunks(project.db)
+    """Answer from all of the source text, or from the passages nearest the question where that is more than a question may cost."""
+    ids = corpus.chunk_ids(project.db)
     if not question.extractive:
-        points, read = await _map_reduce(question, passage_sources(chunks, project), project)
+        points, read = await _map_reduce(question, project, _nearest(question, ids, project), _passages(project), "passages", len(ids))
         if points:
             return Draft(points, note=read)
-    chosen = random.Random(question.options.seed).sample(chunks, min(LOOKED_AT, len(chunks)))
-    note = f"Chosen from {len(chosen)} of {len(chunks)} passages, drawn at random." if len(chosen) < len(chunks) else ""
-    return Draft(quoted_answer(question, [(c, 0.0) for c in chosen], project), note=note)
+    drawn = random.Random(question.options.seed).sample(ids, min(LOOKED_AT, len(ids)))
+    note = f"Chosen from {len(drawn)} of {len(ids)} passages, drawn at random." if len(drawn) < len(ids) else ""
+    return Draft(quoted_answer(question, [(c, 0.0) for c in corpus.chunks_by_id(project.db, drawn)], project), note=note)
 
 
 def report_source(report: Report) -> Source:
     """A report as a model is shown it."""
     return Source(report.markdown, tuple(dict.fromkeys(q for f in report.findings for q in f.quotes)))
+
+
+def _reports(project: Project) -> Load:
+    return lambda ids: [report_source(r) for r in graph.reports_of(project.db, ids)]
+
+
+def _passages(project: Project) -> Load:
+    return lambda ids: passage_sources(corpus.chunks_by_id(project.db, ids), project)
+
+
+def _nearest(question: Question, ids: Sequence[str], project: Project) -> list[str]:
+    """The passages in the order of their nearness to the question; only the first of them where not all can be read."""
+    k = len(ids) if question.budget.calls is None else NEAREST
+    near = [i for i, _ in vectors.nearest(project.db, project.folder, "chunk", question.vector, k)]
+    return [*near, *sorted(set(ids) - set(near))][:k]
 
 
 def _level(asked: int | None, project: Project) -> tuple[int, str]:
@@ -81,20 +95,25 @@ def _level(asked: int | None, project: Project) -> tuple[int, str]:
     return level, f"Level {level} of 0 to {max(sizes)}: {sizes[level]} reports."
 
 
-def extractive_points(question: Question, reports: Sequence[Report], project: Project) -> tuple[Point, ...]:
-    """Map: a report scores by its nearness to the question and its rating. Reduce: the best, unlike each other, two sentences each."""
-    ids, matrix = vectors.load(project.db, "report")
-    row = {key: n for n, key in enumerate(ids)}
-    found = [r for r in reports if r.community_id in row and r.findings]
-    if not found:
+def extractive_points(question: Question, ids: Sequence[str], project: Project) -> tuple[Point, ...]:
+    """Map: a report scores by how much it bears on the question. Reduce: the best, unlike each other, two sentences each."""
+    scores = bearing(question, ids, project)
+    best = [i for i, score in scores.items() if score > 0]
+    found: list[Report] = []
+    for at in range(0, len(best), 2 * POINTS):
+        found += [r for r in graph.reports_of(project.db, best[at : at + 2 * POINTS]) if r.findings]
+        if len(found) >= 2 * POINTS:
+            break
+    kept = found[: 2 * POINTS]
+    if not kept:
         return ()
-    near = matrix[[row[r.community_id] for r in found]]
-    score = 100 * np.clip(0.4 * (near @ question.vector) + 0.08 * np.array([r.rating for r in found]), 0, 1)
-    kept = [i for i in np.argsort(-score, kind="stable") if score[i] > 0][: 2 * POINTS]
-    order = marginal_relevance((score[kept] / 100).astype(np.float32), near[kept], 1 if question.one_sentence else POINTS, diversity=0.4)
+    keys, matrix = vectors.load(project.db, "report", [r.community_id for r in kept])
+    near = matrix[[keys.index(r.community_id) for r in kept]]
+    score = np.array([scores[r.community_id] for r in kept], np.float32)
+    order = marginal_relevance(score, near, 1 if question.one_sentence else POINTS, diversity=0.4)
     points, said = [], set[str]()
     for i in order:
-        point = _report_point(found[kept[i]], question, project, said)
+        point = _report_point(kept[i], question, project, said)
         said |= {squeeze(q.text) for q in point.quotes}
         points += [point] * bool(point.quotes)
     return tuple(points)
@@ -112,40 +131,36 @@ def _report_point(report: Report, question: Question, project: Project, said: se
     return Point(" ".join(squeeze(q.text) for q in chosen), chosen, report.title)
 
 
-def _nearest(question: Question, reports: Sequence[Report], project: Project) -> list[Report]:
-    """The READ reports that are nearest the question."""
-    ids, matrix = vectors.load(project.db, "report")
-    near = dict(zip(ids, matrix @ question.vector, strict=True))
-    return sorted(reports, key=lambda r: (-near.get(r.community_id, 0.0), r.community_id))[:READ]
+async def _map_reduce(
+    question: Question, project: Project, ids: Sequence[str], load: Load, what: str, total: int = 0
+) -> tuple[tuple[Point, ...], str]:
+    """Points of every batch, those scored 0 dropped, the best put together; and how much of `total` (of all `ids`) was read for it.
 
-
-async def _map_reduce(question: Question, sources: list[Source], project: Project) -> tuple[tuple[Point, ...], str]:
-    """Points of every batch of the shuffled sources, those scored 0 dropped, the best put together; and what that took."""
-    random.Random(question.options.seed).shuffle(sources)
+    `ids`: most relevant first. Where nothing is left for putting together, the best points stand for themselves.
+    """
+    budgets, total = await budgets_of(question, project), total or len(ids)
+    batches = await batches_of(question, project, ids, load, budgets)
     if question.options.context_only:
-        return tuple(await write_prose(question, project, sources, "reduce")), ""
-    budgets = await budgets_of(question, project)
-    batches = await _batches(sources, project, budgets.map_batch)
-    if len(batches) >= MANY:
-        project.model.say(f"Reading takes {len(batches)} calls to the model. Fewer: --max-calls N, --max-seconds S")
-    question.tell(f"reading {len(sources)} texts in {len(batches)} calls …")
+        return tuple(await write_prose(question, project, [s for batch in batches for s in batch], "reduce")), ""
+    if batches:
+        texts = sum([await project.model.count(s.text) for batch in batches for s in batch])
+        fixed = await map_tokens(question, project, budgets)
+        agree_on(question, project, len(batches) + 1, texts + fixed * len(batches) + budgets.reduce)
+    question.tell(f"reading {sum(map(len, batches))} {what} in {len(batches)} calls …")
     scored = [p for part in await in_window(_map(question, batch, project, budgets.points) for batch in batches) for p in part]
-    best = await best_within(scored, project, budgets.reduce)
-    return tuple(await write_prose(question, project, best, "reduce")), f"{len(sources)} texts read in {len(batches)} calls."
+    points = await write_prose(question, project, await best_within(scored, project, budgets.reduce), "reduce")
+    if not points:
+        best = sorted((s for s in scored if s[0] > 0), key=lambda s: -s[0])
+        points = [p for _, p in best[:POINTS]]
+    return tuple(points), _said_of_reading(question, what, total, len(batches))
 
 
-async def _batches(sources: Sequence[Source], project: Project, budget: int) -> list[list[Source]]:
-    """The sources in groups of at most so many tokens; one that is larger alone is a group of its own."""
-    batches: list[list[Source]] = [[]]
-    used = 0
-    for source in sources:
-        size = await project.model.count(source.text)
-        if used + size > budget and batches[-1]:
-            batches.append([])
-            used = 0
-        batches[-1].append(source)
-        used += size
-    return [b for b in batches if b]
+def _said_of_reading(question: Question, what: str, total: int, calls: int) -> str:
+    read = question.budget.read
+    if read >= total:
+        return f"{total} {what} read in {calls} calls."
+    enough = 1 + -(-calls * total // max(1, read)) if read else total
+    return f"{read} of {total} {what} read in {calls} calls, those first that bear most on the question. All: --max-calls {enough}"
 
 
 async def _map(question: Question, batch: list[Source], project: Project, points: int) -> list[Scored]:
@@ -164,9 +179,12 @@ async def _map(question: Question, batch: list[Source], project: Project, points
             return [p for part in (batch[:half], batch[half:]) for p in await _map(question, part, project, points)]
         question.budget.failures.append(str(error))
         return []
+    if said is None:
+        return []
+    question.budget.read += len(batch)
     return [
-        (p["score"], Point(p["description"], tuple(q for i in dict.fromkeys(p["evidence"]) for q in by_id[i].quotes)))
-        for p in (json.loads(said)["points"] if said else ())
+        (p["score"], Point(p["description"], tuple(q for i in dict.fromkeys(p["evidence"]) for q in by_id[i].quotes), written=True))
+        for p in json.loads(said)["points"]
     ]
 
 

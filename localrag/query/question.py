@@ -1,6 +1,7 @@
 """A question on its way through a mode: how it is to be answered, and what it may still cost."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,20 +11,36 @@ from numpy.typing import NDArray
 
 from localrag.query.cite import Point
 
+# What a question costs at most where the user sets no limit. In the paper (table 3) the coarsest reports had 26,657 and 39,770 tokens.
+CALLS, TOKENS = 50, 100_000
+UNBOUNDED = sys.maxsize  # as `max_calls`: everything is read, whatever it costs
+
 
 @dataclass(slots=True)
 class Budget:
-    """Calls and seconds that may still be spent; `stopped` once something was left undone for it.
+    """Calls, tokens and seconds that may still be spent; `stopped` once something was left undone for it.
 
-    It also keeps what became of the calls: how many were made, why some gave nothing, whether an answer was cut off.
+    `tokens` bounds what map calls take together; every other step is bounded by its own. It also keeps what became of the calls: how many
+    were made, why some gave nothing, how many texts map calls have read, whether an answer was cut off; and whether the user has agreed.
     """
 
     calls: int | None = None
     until: float | None = None  # time.monotonic()
+    tokens: int | None = None
     stopped: bool = False
     made: int = 0
     failures: list[str] = field(default_factory=list)
     cut_off: bool = False
+    read: int = 0
+    agreed: bool = False
+
+    @classmethod
+    def of(cls, options: "Options") -> "Budget":
+        """What the options allow, from now on; the usual limits where they set none."""
+        until = None if options.max_seconds is None else time.monotonic() + options.max_seconds
+        if options.max_calls is None:
+            return cls(CALLS, until, TOKENS)
+        return cls(None if options.max_calls == UNBOUNDED else options.max_calls, until)
 
     def take(self) -> bool:
         """Whether one more call may be made; if so, it counts."""
@@ -43,7 +60,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to answer. `level` None: the community level that fits; `style` empty: the index's own.
+    """How to answer. `level` None: the community level that fits; `style` empty: the index's own; `max_calls` None: the usual limits.
 
     `strict` leaves out sentences without support. `context_only` gives what the model would see instead of an answer.
     """
@@ -76,6 +93,7 @@ class Question:
     budget: Budget = field(default_factory=Budget)
     on_point: Callable[[Point], None] | None = None
     on_status: Callable[[str], None] | None = None
+    agree: Callable[[], bool] | None = None  # asks the user whether to go on, where somebody can be asked
 
     def tell(self, status: str) -> None:
         """Say what is being done now."""

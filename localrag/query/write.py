@@ -20,7 +20,7 @@ MARKS = 24  # tokens of a sentence's citations, also where a server writes them 
 
 async def budgets_of(question: Question, project: Project) -> Budgets:
     """The index's budgets, or what fits the window that the user has set by hand; an extractive answer needs no model to tell."""
-    if question.extractive:
+    if question.style == "extractive":
         return LEAST
     return await (budgets_here if project.model.window_by_hand else choose_budgets)(project)
 
@@ -134,5 +134,5 @@ async def best_within(found: Iterable[tuple[float, Point]], project: Project, bu
         used += await project.model.count(point.text)
         if used > budget:
             break
-        best.append(Source(f"(importance {score:.0f}) {point.text}", point.quotes))
+        best.append(Source(f"(score {score:.0f}) {point.text}", point.quotes))
     return best

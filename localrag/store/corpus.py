@@ -129,6 +129,11 @@ def all_chunks(db: Database) -> list[Chunk]:
     return _chunks(db, "ORDER BY d.path, c.ordinal", [])
 
 
+def chunk_ids(db: Database) -> list[str]:
+    """The id of every chunk, in the order of paths and places."""
+    return [i for (i,) in db.execute("SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id ORDER BY d.path, c.ordinal")]
+
+
 def chunk_texts(db: Database) -> set[str]:
     """The texts of all chunks."""
     return {row["text"] for row in db.query("SELECT text FROM chunks")}

@@ -1,6 +1,7 @@
 """The graph as rows: entities, relationships, mentions, evidence, communities and reports."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -155,33 +156,93 @@ def save_report(db: Database, report: Report) -> None:
     """Commit a report."""
     with db.atomic():
         findings = json.dumps([asdict(f) for f in report.findings], ensure_ascii=False)
-        db.table("reports").insert(_flat(report) | {"findings": findings, "markdown": report.markdown}, replace=True)
+        row = _flat(report) | {"rating": report.rating or 0.0, "findings": findings, "markdown": report.markdown}
+        db.table("reports").insert(row, replace=True)
 
 
 def reports(db: Database, level: int | None = None) -> list[Report]:
     """The reports of a level, or of all, in the order of their communities."""
     where, values = ("WHERE c.level = ?", [level]) if level is not None else ("", [])
     rows = db.query(f"SELECT r.* FROM reports r JOIN communities c ON c.id = r.community_id {where} ORDER BY c.level, c.ordinal", values)
-    return [_report({k: v for k, v in row.items() if k != "markdown"}) for row in rows]
+    return [_report(row) for row in rows]
+
+
+def reports_of(db: Database, community_ids: Sequence[str]) -> list[Report]:
+    """The reports of these communities, in the order given; none for one that has none."""
+    rows = db.query("SELECT * FROM reports WHERE community_id IN (SELECT value FROM json_each(?))", [json.dumps(list(community_ids))])
+    found = {row["community_id"]: _report(row) for row in rows}
+    return [found[i] for i in community_ids if i in found]
+
+
+def reported(db: Database) -> list[tuple[str, int, str | None]]:
+    """The communities that have a report, in their order: id, level, and the id of the community above."""
+    rows = db.execute(
+        "SELECT c.id, c.level, c.parent_id FROM communities c JOIN reports r ON r.community_id = c.id ORDER BY c.level, c.ordinal"
+    )
+    return [(str(i), int(level), above) for i, level, above in rows]
+
+
+def reported_at(db: Database, level: int) -> list[str]:
+    """The communities whose reports are those of a level; one without a report is stood for by the nearest above it that has one."""
+    rows = list(db.execute("SELECT id, parent_id FROM communities WHERE level <= ? ORDER BY level, ordinal", [level]))
+    own, parents = {i for i, *_ in reported(db)}, dict(rows)
+    found: dict[str, None] = {}
+    for (first,) in db.execute("SELECT id FROM communities WHERE level = ? ORDER BY ordinal", [level]):
+        at: str | None = first
+        while at is not None and at not in own:
+            at = parents.get(at)
+        if at is not None:
+            found.setdefault(at)
+    return list(found)
 
 
 def reports_at(db: Database, level: int) -> list[Report]:
     """The reports of a level; a community without a report there is stood for by its nearest ancestor's."""
-    own = {r.community_id: r for r in reports(db)}
-    parents = {r["id"]: r["parent_id"] for r in db.query("SELECT id, parent_id FROM communities")}
-    found: dict[str, Report] = {}
-    for row in db.query("SELECT id FROM communities WHERE level = ? ORDER BY ordinal", [level]):
-        at: str | None = row["id"]
-        while at is not None and at not in own:
-            at = parents.get(at)
-        if at is not None:
-            found.setdefault(at, own[at])
-    return list(found.values())
+    return reports_of(db, reported_at(db, level))
+
+
+def coverage_of(db: Database, community_ids: Iterable[str]) -> dict[str, float]:
+    """How much of the documents each report covers: the share, 0 to 1, of all chunks that mention an entity of its community."""
+    total = int(next(db.query("SELECT count(*) AS n FROM chunks"))["n"])
+    rows = db.execute(
+        "SELECT e.community_id, count(DISTINCT m.chunk_id) FROM members e JOIN mentions m ON m.entity_id = e.entity_id"
+        " WHERE e.community_id IN (SELECT value FROM json_each(?)) GROUP BY 1",
+        [json.dumps(list(community_ids))],
+    )
+    return {community: n / max(1, total) for community, n in rows}
+
+
+def members(db: Database, community_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Community id → the ids of its entities."""
+    found: dict[str, list[str]] = {}
+    rows = db.execute(
+        "SELECT community_id, entity_id FROM members WHERE community_id IN (SELECT value FROM json_each(?)) ORDER BY 1, 2",
+        [json.dumps(list(community_ids))],
+    )
+    for community, entity in rows:
+        found.setdefault(community, []).append(entity)
+    return found
+
+
+def communities_with(db: Database, entity_ids: Iterable[str]) -> dict[str, int]:
+    """Community id → how many of these entities it holds, of those that hold one."""
+    rows = db.execute(
+        "SELECT community_id, count(*) FROM members WHERE entity_id IN (SELECT value FROM json_each(?)) GROUP BY 1",
+        [json.dumps(list(entity_ids))],
+    )
+    return dict(rows)
+
+
+# What stood in place of a model's reason for its rating while a report that no model wrote had the share of passages for a rating.
+_NO_MODEL = re.compile(r"Its entities are mentioned in \d+ of \d+ passages\.|\d+ 个段落中有 \d+ 个提到其中的实体。|")
 
 
 def _report(row: dict[str, Any]) -> Report:
     found = (Finding(f["summary"], f["explanation"], tuple(Quote(**q) for q in f["quotes"])) for f in json.loads(row["findings"]))
-    return Report(**row | {"findings": tuple(found)})
+    row |= {"findings": tuple(found)}
+    if _NO_MODEL.fullmatch(row["rating_explanation"]):
+        row |= {"rating": None, "rating_explanation": ""}
+    return Report(**{k: v for k, v in row.items() if k != "markdown"})
 
 
 def counts(db: Database) -> dict[str, int]:
@@ -196,7 +257,7 @@ def communities_per_level(db: Database) -> dict[int, int]:
 
 
 def coverage(db: Database) -> dict[str, Any]:
-    """Which documents reports rest on: how many are quoted in one, and the paths of those that no report's entities are mentioned in."""
+    """What all reports cover: how many documents are quoted in one, and the paths of those that no report's entities are mentioned in."""
     quoted = next(
         db.query(
             "SELECT count(DISTINCT c.document_id) AS n FROM reports r, json_each(r.findings) f, json_each(f.value, '$.quotes') q"

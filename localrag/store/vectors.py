@@ -1,6 +1,7 @@
 """Vectors as float32 blobs in SQLite; FAISS indexes built from them and kept beside the database as a cache."""
 
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,10 @@ def forget_others(db: Database, embedder: str) -> None:
         db.execute("DELETE FROM embeddings WHERE embedder <> ?", [embedder])
 
 
-def load(db: Database, kind: str) -> tuple[list[str], NDArray[np.float32]]:
-    """All subjects of a kind with their vectors, (n, d) float32."""
-    rows = list(db.query("SELECT subject_id, vector FROM embeddings WHERE kind = ? ORDER BY subject_id", [kind]))
+def load(db: Database, kind: str, ids: Sequence[str] | None = None) -> tuple[list[str], NDArray[np.float32]]:
+    """All subjects of a kind with their vectors, (n, d) float32, or those of the given ones that have a vector; sorted by id."""
+    where, values = ("", []) if ids is None else ("AND subject_id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])
+    rows = list(db.query(f"SELECT subject_id, vector FROM embeddings WHERE kind = ? {where} ORDER BY subject_id", [kind, *values]))
     if not rows:
         return [], np.empty((0, 0), np.float32)
     vectors = np.frombuffer(b"".join(r["vector"] for r in rows), "<f4").reshape(len(rows), -1)

@@ -19,7 +19,7 @@ from localrag.engine.settings import EngineSettings
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ModelError
 from localrag.header import is_whole
-from localrag.index.plan import _speeds, keep_speed
+from localrag.llm.speeds import keep_speed, speeds
 from localrag.models import ModelFile, find_embedder, fingerprint
 from tests.conftest import TOWN, run_process, write_town
 
@@ -114,10 +114,10 @@ def test_damaged_fingerprints_are_computed_again(own_home, tmp_path, tiny, text)
 def test_damaged_speeds_are_forgotten(own_home, tiny, text):
     """A plan without them guesses as on a new machine, and the next run keeps its own."""
     (own_home / "speeds.json").write_text(text)
-    assert _speeds() == {}
+    assert speeds() == {}
 
     keep_speed(tiny("llama"), {"rows": 2000, "seconds": 4.0})
-    assert _speeds() == {tiny("llama").fingerprint: [500.0]}
+    assert speeds() == {tiny("llama").fingerprint: [500.0]}
 
 
 @pytest.fixture

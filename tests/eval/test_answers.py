@@ -1,18 +1,25 @@
 """`localrag eval answers`: verdicts to win rates by worked examples, and the whole protocol with the embedded model."""
 
+import asyncio
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from localrag.engine.embedder import open_embedder
+from localrag.engine.settings import EngineOptions
+from localrag.errors import EngineFailed
+from localrag.eval import study as study_module
 from localrag.eval.activities import Asked, load_questions
+from localrag.eval.conditions import conditions
 from localrag.eval.frames import framed_questions
 from localrag.eval.judge import CRITERIA, key_of, pairings
 from localrag.eval.page import write_page
@@ -20,8 +27,12 @@ from localrag.eval.results import results
 from localrag.eval.rows import appending, read_rows
 from localrag.eval.statements import agreement, clusters, sentences_of
 from localrag.eval.wins import judge_figures, scores, warnings_about, win_rates
+from localrag.llm.prompts import load_prompt
 from localrag.models import find_embedder
+from localrag.project import open_for_questions
+from localrag.query import Options
 from tests.conftest import run_localrag
+from tests.fakes import Scripted, example
 
 QUESTIONS = [f"q{n}" for n in range(8)]
 
@@ -308,6 +319,58 @@ def test_failed_answers_are_counted_and_not_judged(tmp_path):
     assert [(c["failed"], c["missing"]) for c in found["conditions"]] == [(0, 0), (1, 0)]
     assert any(line.startswith("SS: of 1 answers 1 failed") for line in found["warnings"])
     assert "The model&#39;s answer was cut off." in write_page(folder, found).read_text()
+
+
+def test_what_failed_is_asked_again_and_counts_once(plain_town, tmp_path):
+    """An answer or verdict that failed is reported as failed and asked again by the next run; what it gives then is all that counts."""
+    folder = tmp_path / "s"
+    shutil.copytree(plain_town / ".localrag", tmp_path / "index")
+    (tmp_path / "q.txt").write_text("Who bought the Skua?\n")
+    plan = study_module.Plan("", 1, tmp_path / "q.txt", ("SS",), 1, 0, Options(style="abstractive"), None, None, EngineOptions())
+    asked, broken = [], [EngineFailed("the server is gone")]
+
+    def says(request):
+        asked.append(request.task)
+        return broken.pop() if broken else example(request.grammar.schema)
+
+    def run():
+        with open_for_questions(tmp_path / "index") as project:
+            project.model._engine = Scripted(says)
+            found = conditions(plan.conditions, project)
+            questions = asyncio.run(study_module._questions(folder, plan, project, lambda _: None))
+            study_module.save_study(folder, conditions=[asdict(c) for c in found], repeats=1)
+            asyncio.run(study_module._answer(folder, found, questions, plan, project, plan.options, lambda _: None))
+        return results(folder, lambda: None)["conditions"][0]
+
+    folder.mkdir()
+    first, again, third = run(), run(), run()
+
+    assert (first["failed"], first["answered"], first["missing"]) == (1, 0, 0)
+    assert (again["failed"], again["answered"], again["missing"]) == (0, 1, 0) == (third["failed"], third["answered"], third["missing"])
+    assert asked == ["answer", "answer"]
+
+
+def test_a_verdict_given_after_it_failed_replaces_the_failure(tmp_path):
+    """Of a verdict that failed and was given later, the failure is forgotten."""
+    rows = judged(lambda _: "C0", questions=["What <b>happened</b>?"])
+    broken = [{k: v for k, v in r.items() if k not in ("winner", "reason")} | {"error": "cut off"} for r in rows[:3]]
+    found = results(study(tmp_path / "s", [*broken, *rows], answers=["C0", "SS"]), lambda: None)
+
+    assert (found["judge"]["verdicts"], found["judge"]["failed"]) == (len(rows), 0)
+    assert all(w["rate"] == 100 for w in found["wins"])
+
+
+def test_the_examples_of_the_judge_favour_no_place():
+    """The prompt answers "1" as often as "2", and every two answers stand in both orders with the same one winning."""
+    said = [body for role, body in load_prompt("eval/judge").messages if role == "assistant"]
+    shown = [re.search(r"Answer 1:\n(.+)\n\nAnswer 2:\n(.+)\n", b).groups() for r, b in load_prompt("eval/judge").messages if r == "user"]
+    winners = [json.loads(s)["winner"] for s in said]
+    chosen = [pair[int(w) - 1] for pair, w in zip(shown, winners, strict=False)]
+
+    assert winners.count("1") == winners.count("2") == len(winners) / 2
+    assert winners not in (sorted(winners), sorted(winners, reverse=True))
+    for pair, best in zip(shown, chosen, strict=False):
+        assert chosen[shown.index((pair[1], pair[0]))] == best
 
 
 @pytest.mark.slow

@@ -146,6 +146,22 @@ def test_answers_are_scored_and_a_stopped_run_goes_on(meetings, tmp_path):
     assert len(load_lines(file)) == 6
 
 
+def test_a_question_that_failed_is_asked_again(meetings, tmp_path):
+    """The next run answers what failed, keeps the rest as it is, and a third has nothing left to ask."""
+    setup = Setup(("mix",), "phrases", None, Options(), EngineOptions())
+    sets, file = load_questions(meetings), tmp_path / "out" / "answers.jsonl"
+    first = asyncio.run(evaluate_answers(sets, setup, tmp_path / "out", lambda _: None))
+    rows = load_lines(file)
+    failed = {k: rows[0][k] for k in ("set", "id", "type", "asked_mode", "setup")} | {"error": "The server is gone."}
+    file.write_text("".join(json.dumps(r) + "\n" for r in (failed, *rows[1:])), encoding="utf-8")
+    again = asyncio.run(evaluate_answers(sets, setup, tmp_path / "out", lambda _: None))
+    asyncio.run(evaluate_answers(sets, setup, tmp_path / "out", lambda _: None))
+
+    assert [r.get("answer") for r in again] == [r["answer"] for r in first]
+    assert len(load_lines(file)) == len(rows) + 1
+    assert sum("error" in r for r in load_lines(file)) == 1
+
+
 def load_lines(file):
     found = []
     for line in file.read_text(encoding="utf-8").splitlines():

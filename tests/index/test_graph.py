@@ -1,5 +1,8 @@
 """Extractions to graph to communities to report contexts: pure functions with worked examples."""
 
+import re
+from dataclasses import replace
+
 import igraph
 import pytest
 from hypothesis import given
@@ -13,13 +16,16 @@ from localrag.index.report import Sources, report_context
 from localrag.index.resolve import normalise, resolve
 from localrag.records import (
     Chunk,
+    Claim,
     Community,
     Entity,
     ExtractedEntity,
     ExtractedRelationship,
     Extraction,
+    Finding,
     Graph,
     Mention,
+    Quote,
     Relationship,
     Report,
 )
@@ -153,7 +159,7 @@ def test_partitions_are_as_good_as_the_best_known(name, best):
 
 def context(below, budget, edges=(("a", "b"), ("b", "c"), ("d", "e"))):
     graph = graph_of(list(edges))
-    sources = Sources.of(graph, {}, {}, 1)
+    sources = Sources.of(graph, {}, {})
     whole = Community("w", 0, 0, None, tuple(e.id for e in graph.entities))
     return [e.text for e in report_context(whole, below, sources, lambda text: 10, budget)]
 
@@ -189,3 +195,60 @@ def test_where_not_even_the_reports_fit_as_many_are_taken_as_do():
 def test_a_leaf_is_cut_at_the_budget():
     """Without sub-communities the least connected relationships are left out."""
     assert len(context([], 30)) == 3
+
+
+def test_a_report_no_shorter_than_what_it_stands_for_is_not_taken():
+    """The elements of a sub-community whose report is longer stay, and the next one gives way."""
+    long = sub("s1", ("a", "b", "c"), "Big " + "and long " * 30)
+    graph = graph_of([("a", "b"), ("b", "c"), ("d", "e")])
+    whole = Community("w", 0, 0, None, tuple(e.id for e in graph.entities))
+
+    def lines(budget):
+        found = report_context(whole, [long, sub("s2", ("d", "e"), "Small")], Sources.of(graph, {}, {}), lambda t: len(t.split()), budget)
+        return [e.text for e in found]
+
+    everything = lines(1000)
+    tokens = sum(len(line.split()) for line in everything)
+    assert lines(tokens - 1)[0].startswith("report C2 (2 entities): Small")
+    assert lines(tokens - 1)[1:] == [line for line in everything if not re.search(r": [de] ", line)]
+    assert not any("Big" in line for line in lines(20))
+
+
+def test_findings_come_along_where_they_fit():
+    """A report that stands for a sub-community brings as many findings as there is room for, and never more than it stands for."""
+    graph = graph_of([(f"n{a:02}", f"n{a + 1:02}") for a in range(20)])
+    members = tuple(e.id for e in graph.entities)
+    whole, findings = Community("w", 0, 0, None, members), tuple(Finding(f"Finding {n}", "said in six more words here") for n in range(9))
+    below = [(Community("s", 1, 0, "w", members[:15]), Report("s", "", "Title", "summary", None, "", findings))]
+
+    def report(budget):
+        found = report_context(whole, below, Sources.of(graph, {}, {}), lambda text: len(text.split()), budget)
+        assert sum(e.tokens for e in found) <= budget
+        assert all(e.tokens == len(e.text.split()) for e in found)
+        return found[0].text
+
+    everything = sum(e.tokens for e in report_context(whole, below, Sources.of(graph, {}, {}), lambda text: len(text.split()), 9999))
+    given = [report(budget).count("Finding") for budget in (60, 80, 100, everything - 1)]
+
+    assert given == sorted(given)
+    assert given[0] < given[-1] == 9
+    assert report(everything - 1).startswith("report C1 (15 entities): Title: summary Finding 0: said in six more words here Finding 1:")
+
+
+def test_claims_stand_behind_the_ends_of_the_relationship_and_before_it():
+    """Paper, section 3.1.5: source, target, the claims on them, the edge; each claim once, with its status, dates and sentence."""
+    base = graph_of([("a", "b"), ("b", "c")])
+    claims = (
+        Claim("k1", "c1", "b", "a", "fraud", "SUSPECTED", "1953-02-01", "1953-02-01", "b is said to have cheated a", 5, 20),
+        Claim("k2", "c1", "c", None, "illness", "TRUE", "", "", "c was ill", 30, 39),
+    )
+    quotes = {"k1": Quote("c1", 5, 20, "b cheated a, so"), "k2": Quote("c1", 30, 39, "c was ill")}
+    sources = Sources.of(replace(base, claims=claims), {}, {}, quotes)
+    found = report_context(Community("w", 0, 0, None, ("a", "b", "c")), [], sources, lambda text: 10, 1000)
+
+    assert [e.text for e in found if e.id[0] == "K"] == [
+        "claim K1: b – a (fraud, SUSPECTED, 1953-02-01): b is said to have cheated a",
+        "claim K2: c (illness, TRUE): c was ill",
+    ]
+    assert [e.id for e in found] == ["E1", "E2", "K1", "R1", "E3", "K2", "R2"]
+    assert [e.quotes for e in found if e.id[0] == "K"] == [(quotes["k1"],), (quotes["k2"],)]

@@ -2,14 +2,22 @@
 
 import asyncio
 import shutil
+from dataclasses import replace
+from zlib import crc32
 
+import numpy as np
 import pytest
 
 from localrag import text
 from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
+from localrag.index.phrases import PHRASES
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_writing
+from localrag.query import Options
+from localrag.query.question import Question
+from localrag.query.reading import bearing
+from localrag.records import ExtractedClaim
 from localrag.store import corpus, graph, ledger
 from localrag.text import chunk_sentences, sentences
 
@@ -78,3 +86,81 @@ def test_sentences_of_another_splitter_and_coverage_of_other_documents_are_not_u
         assert corpus.chunks_without_sentences(project.db) == corpus.all_chunks(project.db) != []
         corpus.remove_document(project.db, corpus.document_path(project.db, corpus.all_chunks(project.db)[0].id))
         assert "coverage" not in ledger.settings(project.db)
+
+
+def made_vectors(texts):
+    """Unit vectors that depend on each text alone."""
+    made = np.stack([np.random.default_rng(crc32(t.encode())).standard_normal(64, np.float32) for t in texts])
+    return made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
+def of_today(folder):
+    """Index a folder in short chunks; of every community its report, its coverage, and its place among those that bear on a question."""
+    with open_for_writing(folder / ".localrag", extractor="phrases", chunk_tokens=100, chunk_overlap=0, engine=EngineOptions()) as project:
+        project.embedder.embed = made_vectors
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+        found = graph.communities(project.db)
+        reports = {r.community_id: r for r in graph.reports(project.db)}
+        covered = graph.coverage_of(project.db, reports)
+        order = list(bearing(Question("q", made_vectors(["q"])[0], "extractive", Options()), list(reports), project))
+        chunks = graph.counts(project.db)["chunks"]
+    said = {
+        (c.level, c.entity_ids): (r.title, r.summary, r.rating, r.rating_explanation, r.findings, covered[c.id])
+        for c in found
+        for r in [reports[c.id]]
+    }
+    key = {c.id: (c.level, c.entity_ids) for c in found}
+    return said, [key[i] for i in order], chunks
+
+
+def unrelated(lines):
+    """A text of people and things that no other document knows."""
+    rng = np.random.default_rng(5)
+    names = [
+        f"{a}{b} {c}{d}" for a, c in (("Ulm", "Varg"), ("Ost", "Brek"), ("Zin", "Dorv")) for b in ("a", "i") for d in ("en", "us", "o")
+    ]
+    things = "harbour quota glacier telescope herring engine orchard violin".split()
+    said = []
+    for n in range(lines):
+        a, b = rng.choice(names, 2, replace=False)
+        said.append(f"{a} wrote to {b} about the {rng.choice(things)} and the {rng.choice(things)} of the year {n}, which nobody had seen.")
+    return "\n\n".join(" ".join(said[at : at + 3]) for at in range(0, lines, 3))
+
+
+@pytest.mark.slow
+def test_reports_are_of_today_however_they_came_about(tmp_path):
+    """After thousands of unrelated passages, titles, findings, coverage and order are those of an index made of all at once."""
+    shutil.copytree(CORPUS, tmp_path / "grown" / "docs")
+    before, _, few = of_today(tmp_path / "grown")
+    (tmp_path / "grown" / "docs" / "unrelated.txt").write_text(unrelated(6000))
+    shutil.copytree(tmp_path / "grown" / "docs", tmp_path / "fresh" / "docs")
+    grown, order, many = of_today(tmp_path / "grown")
+    fresh, fresh_order, _ = of_today(tmp_path / "fresh")
+    common = grown.keys() & fresh.keys()
+
+    assert many > few + 1500
+    assert len(common) > 0.8 * len(fresh)
+    assert {k: grown[k] for k in common} == {k: fresh[k] for k in common}
+    for level in {level for level, _ in common}:  # a community carried down has the same place on both levels
+        assert [k for k in order if k in common and k[0] == level] == [k for k in fresh_order if k in common and k[0] == level]
+    stayed = common & before.keys()
+    assert all(grown[k][-1] < 0.2 * before[k][-1] for k in stayed)
+    assert any(grown[k][0] != before[k][0] for k in stayed)  # titles, which the words of all documents decide
+
+
+def test_claims_are_quoted_in_reports_and_local_answers(tmp_path):
+    """The sentence of a claim is what an extractive report on its subject may quote, and is among a local answer's candidates."""
+    (tmp_path / "docs").mkdir()
+    text = "Ruth Sand met Lars Holm in Vardby.\n\nIt was said that she took money for the quay."
+    (tmp_path / "docs" / "a.txt").write_text(text)
+    with open_for_writing(tmp_path / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
+        asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
+        assert not any("took money" in f.explanation for r in graph.reports(project.db) for f in r.findings)
+        (found,) = corpus.extractions(project.db, PHRASES)
+        start = text.index("It was said")
+        claim = ExtractedClaim("Ruth Sand", "", "bribery", "SUSPECTED", "", "", "she took money", start, len(text))
+        corpus.save_extraction(project.db, PHRASES, replace(found, claims=(claim,)))
+        ledger.save_settings(project.db, graph=None, reports=None)
+        asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
+
+        assert any("took money" in f.explanation for r in graph.reports(project.db) for f in r.findings)

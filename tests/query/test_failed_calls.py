@@ -1,6 +1,7 @@
 """A call that fails while a question is answered costs what it would have said, and the answer's note says so."""
 
 import asyncio
+import re
 import shutil
 
 import pytest
@@ -11,7 +12,7 @@ from localrag.errors import AnswerTruncated, EngineFailed
 from localrag.index.pipeline import build_index
 from localrag.llm.budgets import Budgets
 from localrag.project import open_for_questions, open_for_writing
-from localrag.query import Options, answer, global_
+from localrag.query import Options, answer, global_, question
 from tests.fakes import CutOff, Scripted, example
 
 QUESTION = "What happened to the Old Quay?"
@@ -169,15 +170,18 @@ def test_a_larger_window_set_by_hand_reads_more(ask):
 
 
 def test_a_level_of_very_many_reports_is_read_in_part_and_that_is_said(ask, monkeypatch):
-    """Unless the level was asked for, the reports nearest the question are read; the note says how many and how to read all."""
-    monkeypatch.setattr(global_, "READ", 5)
-    some, _ = ask("global", well)
-    level = some.level
-    every, _ = ask("global", well, level=level)
+    """Also where the level was asked for, no more is read than a question may cost; the note says how much, and how to read all."""
+    whole, _ = ask("global", well)
+    monkeypatch.setattr(question, "CALLS", 3)
+    some, engine = ask("global", well)
+    asked_for, _ = ask("global", well, level=some.level)
+    n = int(re.search(r"--max-calls (\d+)", some.note).group(1))
+    every, _ = ask("global", well, max_calls=n)
 
-    assert f"The 5 nearest the question are read; all: --level {level}." in some.note
-    assert "5 texts read in" in some.note
-    assert "nearest" not in every.note
+    assert engine.tasks == ["map", "map", "reduce"]
+    assert re.search(r"\d+ of \d+ reports read in 2 calls, those first that bear most on the question", some.note)
+    assert re.search(r"\d+ of \d+ reports read in 2 calls", asked_for.note)
+    assert " of " not in re.search(r"[^.]*reports read[^.]*", whole.note + every.note).group()
 
 
 def test_the_text_of_a_cut_off_answer_is_no_part_of_the_message():

@@ -9,7 +9,22 @@ import numpy as np
 import pytest
 
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
-from localrag.records import Answer, Chunk, Citation, Document, Entity, ExtractedEntity, Extraction, Failure, Graph, Mention
+from localrag.records import (
+    Answer,
+    Chunk,
+    Citation,
+    Community,
+    Document,
+    Entity,
+    ExtractedEntity,
+    Extraction,
+    Failure,
+    Finding,
+    Graph,
+    Mention,
+    Quote,
+    Report,
+)
 from localrag.store import corpus, graph, ledger, vectors
 from localrag.store.schema import open_index, writer_lock
 from localrag.store.search import search_chunks
@@ -265,3 +280,61 @@ def test_a_transaction_that_begins_by_reading_waits_for_others(tmp_path):
     thread.join()
 
     assert {"one", "other"} <= ledger.settings(one).keys()
+
+
+@pytest.fixture
+def reported(db):
+    """Four passages; two communities of level 0, the first with two parts of which one has a report."""
+    add(db, "a.txt", "Ann met Bert. ", "Ann slept. ", "Bert left. ", "Nobody came.")
+    entities = tuple(Entity(i, i, "person") for i in ("ann", "bert"))
+    places = (("ann", 0, 0), ("ann", 0, 9), ("bert", 0, 8), ("ann", 1, 14), ("bert", 2, 25))
+    mentions = tuple(Mention(e, f"a.txt-{chunk}", e, at, at + 3) for e, chunk, at in places)
+    communities = [
+        Community("both", 0, 0, None, ("ann", "bert")),
+        Community("one", 1, 0, "both", ("ann",)),
+        Community("other", 1, 1, "both", ("bert",)),
+    ]
+    graph.replace_graph(db, Graph(entities, mentions=mentions), communities, "made")
+    for key in ("both", "one"):
+        quotes = (Quote("a.txt-0", 0, 13, "Ann met Bert."),)
+        graph.save_report(db, Report(key, "h", key, "so it is", None, "", (Finding("s", "e", quotes),)))
+    return db
+
+
+def test_coverage_is_the_share_of_passages_today(reported):
+    """A passage counts once however often it names them; with every new passage the share is another."""
+    assert graph.coverage_of(reported, ["both", "one", "none"]) == {"both": 0.75, "one": 0.5}
+    add(reported, "b.txt", *(f"Number {n}. " for n in range(36)))
+
+    assert graph.coverage_of(reported, ["both", "one"]) == {"both": 3 / 40, "one": 2 / 40}
+
+
+def test_reports_come_one_by_one_and_stand_for_parts_without(reported):
+    """Chosen reports come in the order asked for; a part without one has that above it, once."""
+    assert [r.title for r in graph.reports_of(reported, ["one", "none", "both"])] == ["one", "both"]
+    assert graph.reported(reported) == [("both", 0, None), ("one", 1, "both")]
+    assert graph.reported_at(reported, 1) == ["one", "both"]
+    assert [r.title for r in graph.reports_at(reported, 1)] == ["one", "both"]
+    assert graph.communities_with(reported, ["ann"]) == {"both": 1, "one": 1}
+    assert graph.members(reported, ["both", "other"]) == {"both": ["ann", "bert"], "other": ["bert"]}
+
+
+@pytest.mark.parametrize(
+    ("why", "rating"),
+    [("Its entities are mentioned in 12 of 95 passages.", None), ("95 个段落中有 12 个提到其中的实体。", None), ("It matters.", 9.5)],
+)
+def test_what_an_older_index_kept_for_a_rating_is_none(reported, why, rating):
+    """A share of the passages of some earlier day is no rating; a model's is."""
+    reported.execute("UPDATE reports SET rating = 9.5, rating_explanation = ?", [why])
+
+    assert [r.rating for r in graph.reports(reported)] == [rating, rating]
+
+
+def test_vectors_of_some_subjects_are_read_alone(db):
+    """Those asked for that have a vector, sorted by id."""
+    vectors.save(db, "report", "e", ["b", "a", "c"], dict.fromkeys("abc", "h"), np.eye(3, dtype=np.float32))
+    ids, matrix = vectors.load(db, "report", ["c", "a", "d"])
+
+    assert ids == ["a", "c"]
+    assert matrix.tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert vectors.load(db, "report", [])[0] == []

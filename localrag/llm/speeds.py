@@ -1,0 +1,35 @@
+"""How fast this machine has computed with each model, kept from run to run, for whoever has to say how long something will take."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+from localrag.config import cache_dir, replace_file
+from localrag.models import ModelFile
+
+KEPT = 5
+
+
+def speeds() -> dict[str, list[float]]:
+    """Model fingerprint → tokens a second of its last runs here, newest last."""
+    try:
+        found = json.loads((cache_dir() / "speeds.json").read_text())
+        return {str(model): [float(speed) for speed in some] for model, some in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):  # missing or damaged
+        return {}
+
+
+def seconds_for(tokens: int, model: ModelFile) -> float | None:
+    """How long a model may take to compute so many tokens, by the middle of its last runs; None where there was none on this machine."""
+    found = sorted(speeds().get(model.fingerprint, []))
+    return tokens / found[len(found) // 2] if found else None
+
+
+def keep_speed(model: ModelFile, figures: dict[str, Any]) -> None:
+    """Remember how many tokens a second an engine computed, by its figures; few tokens say nothing."""
+    if figures.get("rows", 0) < 1000 or not figures.get("seconds"):
+        return
+    known = speeds()
+    known[model.fingerprint] = [*known.get(model.fingerprint, []), round(figures["rows"] / figures["seconds"], 1)][-KEPT:]
+    with suppress(OSError):  # a cache that cannot be written to costs the next plan its guess
+        replace_file(cache_dir() / "speeds.json", json.dumps(known).encode())

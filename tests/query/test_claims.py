@@ -1,0 +1,62 @@
+"""Claims on whom a question names reach local answers, in the model's words and in the documents' own."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from localrag.engine.settings import EngineOptions
+from localrag.index.phrases import PHRASES
+from localrag.index.pipeline import build_index
+from localrag.project import open_for_questions, open_for_writing
+from localrag.query import Options, answer
+from localrag.records import ExtractedClaim
+from localrag.store import corpus, ledger
+from tests.fakes import Scripted, example
+
+WEATHER = "The wind turned to the north and it rained on the roofs of the upper street until the morning. " * 20
+SAID = "Lars Holm swears that Ruth Sand took money for the quay."
+QUESTION = "Of what is Ruth Sand suspected?"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """Forty notes that name her often, and one on the weather in which there is a claim on her."""
+    folder = tmp_path_factory.mktemp("claims")
+    (folder / "docs").mkdir()
+    for n in range(40):
+        (folder / "docs" / f"{n}.txt").write_text(f"Ruth Sand wrote note {n}. Ruth Sand read it to Ruth Sand's clerk, and Ruth Sand left.")
+    (folder / "docs" / "weather.txt").write_text(f"{WEATHER}{SAID} {WEATHER}")
+    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+        chunk = next(c for c in corpus.all_chunks(project.db) if SAID in c.text)
+        found = next(x for x in corpus.extractions(project.db, PHRASES) if x.chunk_id == chunk.id)
+        start = chunk.text.index(SAID)
+        said = ExtractedClaim("Ruth Sand", "", "bribery", "SUSPECTED", "1953-02-01", "", "She took money.", start, start + len(SAID))
+        corpus.save_extraction(project.db, PHRASES, replace(found, claims=(said,)))
+        ledger.save_settings(project.db, graph=None, reports=None)
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+    return folder / ".localrag"
+
+
+def test_a_written_local_answer_is_shown_the_claims(index):
+    """The model reads the claim with its status and date, and what rests on it is cited by the sentence that makes it."""
+    shown = []
+
+    def says(request):
+        shown.append(request.messages[-1]["content"])
+        return example(request.grammar.schema)
+
+    with open_for_questions(index) as project:
+        project.model._engine = Scripted(says)
+        asyncio.run(answer(QUESTION, project, Options("local", style="abstractive")))
+
+    assert "Ruth Sand (bribery, SUSPECTED, 1953-02-01): She took money." in shown[-1]
+
+
+def test_an_extractive_local_answer_may_quote_a_claim(index):
+    """The sentence of a claim is quoted although nothing else of its passage bears on the question."""
+    with open_for_questions(index) as project:
+        given = asyncio.run(answer(QUESTION, project, Options("local", style="extractive")))
+
+    assert SAID in [c.quote for c in given.citations]
