@@ -1,10 +1,12 @@
 """What a person sees: progress and outcome on stderr, answers and tables on stdout."""
 
 import os
+import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,7 @@ if TYPE_CHECKING:  # a look into an index need not wait for what builds one
     from localrag.index.adapt import Compared
     from localrag.index.pipeline import Outcome
     from localrag.index.pipeline import Progress as StageProgress
+    from localrag.index.update import Loaded
     from localrag.llm.project import Project
 
 out = Console(highlight=False, soft_wrap=True)
@@ -43,6 +46,15 @@ PLAIN_EVERY = 30.0  # seconds between lines where stderr is no terminal
 def say(text: str) -> None:
     """A line for the person at the terminal, on stderr."""
     err.print(escape(text), soft_wrap=True)
+
+
+def confirmed(question: str) -> bool:
+    """Whether a person says yes; no where nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class IndexProgress:
@@ -99,6 +111,14 @@ class IndexProgress:
         if self._live:
             self._bars.stop()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No bar moves: somebody is asked something."""
+        self.close()
+        yield
+        if self._live:
+            self._bars.start()
+
     def __enter__(self) -> "IndexProgress":
         return self
 
@@ -134,6 +154,7 @@ def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
     if loaded.skipped:
         first = ", ".join(f"{s.path} ({s.reason})" for s in loaded.skipped[:3])
         say(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
+    say_kept(loaded)
     if outcome.failures:
         why = ", ".join(f"{n} {kind}" for kind, n in Counter(f.kind or "failed" for f in outcome.failures).most_common())
         say(f"{_failed_parts(outcome, counts)} ({why}): {outcome.failures[0].reason} Retry: run the same command again.")
@@ -141,6 +162,19 @@ def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
         say('No entity was found in these files; questions are answered from the passages: localrag ask "…" --mode basic')
     elif loaded.touched or project.model.calls:
         say('Ask: localrag ask "What are the main themes?" --mode global')
+
+
+def say_kept(loaded: "Loaded") -> None:
+    """Which documents stay although their files were not found, and how to remove them."""
+    for one in loaded.unreached:
+        n = len(one.documents)
+        kept = f"{n} documents from there are kept" if n > 1 else "the document from there is kept"
+        say(f"{one.path} {one.why}: {kept}. To remove {'them' if n > 1 else 'it'}: localrag rm {shlex.quote(one.path)}")
+    if loaded.kept:
+        say(
+            f"{len(loaded.kept)} documents, more than a third, have no readable file any more; they are kept until you say so. "
+            "To remove them, run the same command with --prune. Which they are: localrag files --skipped"
+        )
 
 
 def _failed_parts(outcome: "Outcome", counts: dict[str, int]) -> str:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from localrag.engine.settings import EngineOptions
     from localrag.index.pipeline import Outcome
     from localrag.llm.project import Project
@@ -37,7 +35,6 @@ RetuneOption = Annotated[bool, typer.Option("--retune", help="Measure anew which
 DeterministicOption = Annotated[
     bool, typer.Option("--deterministic", help="Every answer depends on its request alone, whatever that costs; on CPU it is so anyway.")
 ]
-WATCH_PAUSE = 1600  # milliseconds without a change before the index is updated
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 TextColumnOption = Annotated[
@@ -98,17 +95,24 @@ def index_command(
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
+    follow_links: Annotated[
+        bool | None, typer.Option("--follow-links/--no-follow-links", help="Read what links out of the folders lead to; else it is listed.")
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Forget all documents whose files are gone, even many and from missing or empty folders.")
+    ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be done and what it would cost, and do nothing.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Stay, and update the index whenever a file changes.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Read files and build or update their knowledge graph; safe to stop, the same command goes on."""
-    from localrag.index.load import check_paths
-    from localrag.project import open_for_writing
+    from localrag.index.load import check_paths, is_there
+    from localrag.project import documents_of, open_for_writing
 
     options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
-    check_paths(paths)
+    check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
     changes = _changes(extractor, types, gleanings, claims, language) | _reading(text_column, metadata_columns, prepend_metadata)
+    changes |= {} if follow_links is None else {"follow_links": follow_links}
     changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
     if plan:
         print_plan(paths, index, model, changes, options)
@@ -116,10 +120,12 @@ def index_command(
 
     def run() -> "Outcome":
         with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
-            return run_index(paths, project, quiet=quiet)
+            return run_index(paths, project, quiet=quiet, prune=prune, may_ask=not watch)
 
     outcome = run()
     if watch:
+        from localrag.cli.watch import watch_files
+
         watch_files(paths, run)
     if outcome.failures or any(s.failed for s in outcome.loaded.skipped):
         raise typer.Exit(5)
@@ -147,33 +153,6 @@ def print_plan(paths: list[Path], index: Path | None, model: str | None, changes
     out.print(f"disk      about {max(1, round(found.disk / 1e6))} MB")
 
 
-def watch_files(paths: list[Path], run: "Callable[[], Outcome]") -> None:
-    """Run again whenever a file below the paths changed, until interrupted; between runs others may write to the index."""
-    from watchfiles import watch
-
-    from localrag.cli.display import say
-    from localrag.config import INDEX_FOLDER
-    from localrag.errors import IndexBusy
-
-    say("Watching for changes; Ctrl-C ends.")
-    behind = True  # until what changed before the watch began has been read
-
-    def not_ours(_: object, path: str) -> bool:
-        return INDEX_FOLDER not in Path(path).parts
-
-    for changes in watch(
-        *paths, watch_filter=not_ours, debounce=WATCH_PAUSE, rust_timeout=1000, yield_on_timeout=True, raise_interrupt=False
-    ):
-        if not changes and not behind:
-            continue
-        try:
-            run()
-            behind = False
-        except IndexBusy:
-            behind = True  # another localrag writes: tried again in a second
-    raise typer.Exit(0)
-
-
 def _changes(extractor: str | None, types: str, gleanings: int | None, claims: bool | None, language: str | None) -> dict[str, Any]:
     """The settings that were given on the command line; they are kept in the index. Raises UsageError."""
     from localrag.errors import UsageError
@@ -194,16 +173,25 @@ def _reading(text_column: str | None, metadata_columns: str | None, prepend_meta
     return {name: value for name, value in given.items() if value is not None}
 
 
-def run_index(paths: list[Path], project: "Project", *, quiet: bool) -> "Outcome":
-    """Build with progress on stderr; an interrupt says what is saved and ends in 130."""
-    from localrag.cli.display import IndexProgress, say_outcome
+def run_index(paths: list[Path], project: "Project", *, quiet: bool, prune: bool = False, may_ask: bool = False) -> "Outcome":
+    """Build with progress on stderr; an interrupt says what is saved and ends in 130.
+
+    `prune` and `may_ask` (at a terminal) are about the documents of files that are gone.
+    """
+    from localrag.cli.display import IndexProgress, confirmed, say_outcome
     from localrag.index.pipeline import build_index
+    from localrag.index.update import Deletion
     from localrag.store import graph
 
     signal.signal(signal.SIGTERM, _as_interrupt)
     with IndexProgress(quiet=quiet) as progress:
+
+        def asked(gone: int, of: int) -> bool:
+            with progress.paused():
+                return may_ask and confirmed(f"The files of {gone} of {of} documents are gone. Forget these documents?")
+
         try:
-            outcome = asyncio.run(build_index(paths, project, progress))
+            outcome = asyncio.run(build_index(paths, project, progress, deletion=Deletion(prune, asked)))
         except KeyboardInterrupt:
             progress.close()
             counts = graph.counts(project.db)
@@ -245,11 +233,12 @@ def reembed_command(
 def rm_command(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH…", help="Files or folders, as `localrag files` lists them.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every document, and all that was made and asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --all.")] = False,
     index: IndexOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Take documents out of the index for good, with answers and conversations about them; the files themselves stay."""
-    from localrag.cli.display import IndexProgress, say
+    from localrag.cli.display import IndexProgress, confirmed, say
     from localrag.errors import UsageError
     from localrag.index.erase import documents_at, erase
     from localrag.project import find_index, open_for_writing
@@ -259,6 +248,8 @@ def rm_command(
         raise UsageError("Say what to remove: paths, or --all.", "Those there are: localrag files")
     with open_for_writing(find_index(index)) as project:
         gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
+        if everything and not yes and not confirmed(f"Remove all {len(gone)} documents, and all that was made and asked?"):
+            raise UsageError(f"All {len(gone)} documents would be removed; nothing was.", "If they are to go: localrag rm --all --yes")
         with IndexProgress(quiet=quiet) as progress:
             asyncio.run(erase(gone, project, progress))
         say(f"{len(gone)} documents are out of the index; no copy of their text is left in it. The files themselves were not touched.")

@@ -21,7 +21,7 @@ from localrag.index.plan import keep_speed
 from localrag.index.reports import write_reports
 from localrag.index.resolve import resolve
 from localrag.index.similar import alike_in_meaning, ask_whether_same
-from localrag.index.update import Loaded, Tell, update_documents
+from localrag.index.update import CAREFUL, Deletion, Loaded, Tell, update_documents
 from localrag.llm import ABOUT, CALL_FAILED, in_window
 from localrag.llm.budgets import LEAST
 from localrag.llm.project import Project, choose_budgets, choose_style
@@ -53,10 +53,17 @@ class Outcome:
     failures: tuple[Failure, ...]
 
 
-async def build_index(paths: Sequence[Path], project: Project, progress: Callable[[Progress], None], *, reports: bool = True) -> Outcome:
+async def build_index(
+    paths: Sequence[Path],
+    project: Project,
+    progress: Callable[[Progress], None],
+    *,
+    reports: bool = True,
+    deletion: Deletion = CAREFUL,
+) -> Outcome:
     """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, reports, embed.
 
-    Running it again does what is missing or changed. `reports`: whether to go on after the graph.
+    Running it again does what is missing or changed. `reports`: whether to go on after the graph. `deletion`: of documents without a file.
 
     Raises UsageError where there is nothing to index.
     """
@@ -65,7 +72,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
     state = "failed"
     tell = _recorder(project, run, progress)
     try:
-        loaded = update_documents(paths, project, tell)
+        loaded = update_documents(paths, project, tell, deletion)
         _embed(project, "chunk", "search index", tell)
         cases = _Cases(db)
         _sentences(db, tell)

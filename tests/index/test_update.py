@@ -16,6 +16,7 @@ from localrag.index import update
 from localrag.index.communities import communities
 from localrag.index.load import load_all
 from localrag.index.pipeline import build_index
+from localrag.index.update import Deletion
 from localrag.project import open_for_writing
 from localrag.records import Entity, Graph, Relationship
 from localrag.store import corpus, erasure
@@ -37,9 +38,10 @@ SAME = {
 }
 
 
-def index(folder, *, reports=False, **settings):
+def index(folder, *, reports=False, prune=False, **settings):
     with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions(), **settings) as project:
-        return asyncio.run(build_index([folder / "docs"], project, lambda _: None, reports=reports)).loaded
+        build = build_index([folder / "docs"], project, lambda _: None, reports=reports, deletion=Deletion(prune))
+        return asyncio.run(build).loaded
 
 
 def sentence(rng):
@@ -93,7 +95,7 @@ def test_an_updated_index_equals_a_fresh_one(tmp_path, seed):
     for _ in range(3):
         for _ in range(rng.randrange(1, 4)):
             edit(rng, docs)
-        index(tmp_path / "a")
+        index(tmp_path / "a", prune=True)
     shutil.copytree(docs, tmp_path / "b" / "docs")
     index(tmp_path / "b")
 
@@ -258,7 +260,7 @@ def test_everything_can_be_removed_and_what_is_not_there_cannot(tmp_path):
         assert refused.returncode == 2
         assert message in refused.stderr
 
-    done = run_localrag("rm", "--all", cwd=tmp_path)
+    done = run_localrag("rm", "--all", "--yes", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert words_in(tmp_path / ".localrag", "Skua", "Holm") == []
