@@ -47,6 +47,12 @@ PrependOption = Annotated[
     bool | None,
     typer.Option("--prepend-metadata/--no-prepend-metadata", help="Embed and show chunks behind their document's title, date and author."),
 ]
+FollowOption = Annotated[
+    bool | None, typer.Option("--follow-links/--no-follow-links", help="Read what links out of the folders lead to; else they are listed.")
+]
+PruneOption = Annotated[
+    bool, typer.Option("--prune", help="Forget all documents whose files are gone: even many, even of missing or empty folders.")
+]
 
 
 def engine_options(
@@ -95,12 +101,8 @@ def index_command(
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
-    follow_links: Annotated[
-        bool | None, typer.Option("--follow-links/--no-follow-links", help="Read what links out of the folders lead to; else it is listed.")
-    ] = None,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Forget all documents whose files are gone, even many and from missing or empty folders.")
-    ] = False,
+    follow_links: FollowOption = None,
+    prune: PruneOption = False,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be done and what it would cost, and do nothing.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Stay, and update the index whenever a file changes.")] = False,
     quiet: QuietOption = False,
@@ -111,8 +113,8 @@ def index_command(
 
     options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
-    changes = _changes(extractor, types, gleanings, claims, language) | _reading(text_column, metadata_columns, prepend_metadata)
-    changes |= {} if follow_links is None else {"follow_links": follow_links}
+    reading = _reading(text_column, metadata_columns, prepend_metadata, follow_links)
+    changes = _changes(extractor, types, gleanings, claims, language) | reading
     changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
     if plan:
         print_plan(paths, index, model, changes, options)
@@ -166,10 +168,12 @@ def _changes(extractor: str | None, types: str, gleanings: int | None, claims: b
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _reading(text_column: str | None, metadata_columns: str | None, prepend_metadata: bool | None) -> dict[str, Any]:
+def _reading(
+    text_column: str | None, metadata_columns: str | None, prepend_metadata: bool | None, follow_links: bool | None
+) -> dict[str, Any]:
     """How files are read, where the command line says so; an empty name takes a column back."""
     columns = None if metadata_columns is None else tuple(c.strip() for c in metadata_columns.split(",") if c.strip())
-    given = {"text_column": text_column, "metadata_columns": columns, "prepend_metadata": prepend_metadata}
+    given = {"text_column": text_column, "metadata_columns": columns, "prepend_metadata": prepend_metadata, "follow_links": follow_links}
     return {name: value for name, value in given.items() if value is not None}
 
 
