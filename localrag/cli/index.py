@@ -124,7 +124,7 @@ def index_command(
         with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
             return run_index(paths, project, quiet=quiet, prune=prune, may_ask=not watch)
 
-    outcome = run()
+    outcome, prune = run(), False  # whoever watches has looked at what there was at the beginning, not at what comes
     if watch:
         from localrag.cli.watch import watch_files
 
@@ -250,7 +250,7 @@ def rm_command(
 
     if bool(paths) == everything:
         raise UsageError("Say what to remove: paths, or --all.", "Those there are: localrag files")
-    with open_for_writing(find_index(index)) as project:
+    with open_for_writing(find_index(index), engine=engine_options("", quiet=quiet)) as project:
         gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
         if everything and not yes and not confirmed(f"Remove all {len(gone)} documents, and all that was made and asked?"):
             raise UsageError(f"All {len(gone)} documents would be removed; nothing was.", "If they are to go: localrag rm --all --yes")
@@ -258,8 +258,6 @@ def rm_command(
             asyncio.run(erase(gone, project, progress))
         say(f"{len(gone)} documents are out of the index; no copy of their text is left in it. The files themselves were not touched.")
         say("To keep them out when the folder is indexed again, list them in its .localragignore.")
-        if (project.folder / "domain.toml").exists():
-            say(f"{project.folder / 'domain.toml'} may quote documents: read it, or make it anew with localrag tune.")
 
 
 def demo_command(

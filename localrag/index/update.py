@@ -81,7 +81,6 @@ def update_documents(paths: Sequence[Path], project: Project, tell: Tell, deleti
         kept, deleted = deleted, []
     else:
         kept = []
-    ledger.move_calls(db, {before: now for now, before in read.moved.items()})
     for path in [*deleted, *read.moved.values()]:
         corpus.remove_document(db, path)
     unreached = [replace(u, documents=tuple(p for p in u.documents if p not in read.moved.values())) for u in unreached]
