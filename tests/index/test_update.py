@@ -4,10 +4,6 @@ import asyncio
 import json
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
@@ -305,29 +301,6 @@ def test_an_erasure_takes_along_what_killed_processes_left(tmp_path, home):
     assert done.returncode == 0, done.stderr
     assert words_in(tmp_path / ".localrag", "Zebulon", "Quarrick", "Xanthorpe") == []
     assert not kept.exists()
-
-
-def test_watching_follows_the_files(tmp_path):
-    """`index --watch` takes up a new file by itself, lets others write between runs, and ends at an interrupt."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    command = [sys.executable, "-m", "localrag", "index", "docs", "--extractor", "phrases", "--watch"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    try:
-        for line in process.stderr:
-            if "Watching" in line:
-                break
-        (docs / "new.txt").write_text("Agnes Thorburn met Ruth Sand at Castlemere.")
-        deadline = time.monotonic() + 90
-        while not rows(tmp_path, "SELECT 1 FROM runs WHERE id > 1 AND state = 'complete'") and time.monotonic() < deadline:
-            time.sleep(0.3)
-        time.sleep(1)
-        assert rows(tmp_path, "SELECT 1 FROM entities WHERE name = 'Agnes Thorburn'")
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
-    assert process.returncode == 0
 
 
 def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
