@@ -62,6 +62,7 @@ class Settings:
     language: str = ""  # of prompts and answers; empty: the documents' own
     text_column: str = ""  # of files of rows (CSV, JSON …): the column that holds the text, each row a paragraph
     metadata_columns: tuple[str, ...] = ()  # those whose values stand before it
+    follow_links: bool = False  # links that lead out of the folders that are indexed
     prepend_metadata: bool = False  # title, date and author before a chunk where it is embedded or shown to a model
     domain: Domain = Domain()  # read from its own file whenever the index is opened
 

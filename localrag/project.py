@@ -16,7 +16,7 @@ from localrag.llm import Model
 from localrag.llm.domain import read_domain
 from localrag.llm.project import Opened, Project
 from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker, known_models
-from localrag.store import ledger
+from localrag.store import corpus, ledger
 from localrag.store.schema import FILE_NAME, open_index, writer_lock
 
 
@@ -32,6 +32,19 @@ def find_index(chosen: Path | None) -> Path:
         if (folder / INDEX_FOLDER / FILE_NAME).exists():
             return folder / INDEX_FOLDER
     raise NoIndex("There is no index here or in a folder above.", "Make one: localrag index PATH")
+
+
+def documents_of(chosen: Path | None) -> list[Path]:
+    """Where the documents of an index were read from; none where there is no index."""
+    try:
+        folder = find_index(chosen)
+    except NoIndex:
+        return []
+    db = open_index(folder)
+    try:
+        return [root_of(folder) / path for path in corpus.document_hashes(db)]
+    finally:
+        db.close()
 
 
 def root_of(folder: Path) -> Path:
@@ -64,7 +77,8 @@ def open_for_writing(
     models = {kind: {"name": f.name, "path": f.given, "fingerprint": f.fingerprint} for kind, f in files.items()}
     with writer_lock(folder):
         db = open_index(folder, create=True)
-        _bind(folder, ledger.settings(db), chat, vectors, rebuild=rebuild)
+        empty = not corpus.document_hashes(db)  # a first run that found nothing to read leaves the choice of models open
+        _bind(folder, ledger.settings(db), chat, vectors, rebuild=rebuild or empty)
         if rebuild:
             ledger.save_settings(db, window_of={})
         settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)

@@ -123,8 +123,9 @@ def ask_and_print(question: str, project: "Project", options: "Options", *, as_j
 
 
 def _go_on() -> bool:
-    status.clear()
-    return typer.confirm("Go on?", default=True, err=True)
+    from localrag.cli.display import confirmed
+
+    return confirmed("Go on?", default=True)
 
 
 def _kept(heard: bool, calls: int) -> str:

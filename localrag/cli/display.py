@@ -1,13 +1,15 @@
 """What a person sees: progress and outcome on stderr, answers and tables on stdout."""
 
 import os
+import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
@@ -23,18 +25,16 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from localrag.cli.figures import engine_line
 from localrag.cli.terminal import in_line, status, visible
 from localrag.records import Answer, Citation, Line, Merge
-from localrag.store import corpus, graph
+from localrag.store import corpus
 from localrag.text import squeeze
 
 if TYPE_CHECKING:  # a look into an index need not wait for what builds one
     from localrag.config import Domain
     from localrag.index.adapt import Compared
-    from localrag.index.pipeline import Outcome
     from localrag.index.pipeline import Progress as StageProgress
-    from localrag.llm.project import Opened, Project
+    from localrag.llm.project import Opened
 
 
 class Safe(Console):
@@ -75,6 +75,14 @@ def styled(*parts: str | tuple[str, str]) -> Text:
 def wide(columns: int) -> Console:
     """Stdout with at least so many columns: figures cut off are worse than lines that wrap."""
     return Safe(width=max(out.width, columns))
+
+
+def confirmed(question: str, *, default: bool = False) -> bool:
+    """Whether a person says yes; no where nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    status.clear()
+    return typer.confirm(question, default=default, err=True)
 
 
 class IndexProgress:
@@ -131,6 +139,14 @@ class IndexProgress:
         if self._live:
             self._bars.stop()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No bar moves: somebody is asked something."""
+        self.close()
+        yield
+        if self._live:
+            self._bars.start()
+
     def __enter__(self) -> "IndexProgress":
         return self
 
@@ -142,48 +158,6 @@ def duration(seconds: float) -> str:
     """`95` → `1 min 35 s`."""
     whole = round(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
-
-
-def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
-    """The end of a run: what there is now, what was left out and why, what to do next."""
-    counts = graph.counts(project.db)
-    loaded = outcome.loaded
-    if loaded.touched == 0 and project.model.calls == 0:
-        say(f"Nothing new in {loaded.files} files; the index is complete ({seconds:.1f} s).")
-    else:
-        if loaded.changed or loaded.moved or loaded.deleted:
-            kinds = {"new": loaded.new, "changed": loaded.changed, "moved": loaded.moved, "deleted": loaded.deleted}
-            say(" · ".join(f"{len(found)} {kind}" for kind, found in kinds.items() if found))
-        say(
-            f"{counts['documents']} documents · {counts['chunks']} chunks · {counts['entities']} entities · {counts['relationships']} "
-            f"relationships · {counts['communities']} communities · {counts['reports']} reports in {duration(seconds)} "
-            f"({project.model.calls} calls, {project.model.output_tokens} tokens written)"
-        )
-        merged, noise = len(graph.merges(project.db, done=True)), corpus.noise(project.db)
-        say(f"{merged} names made part of others (localrag merges list) · {noise} capitalised words left out as no names")
-        if line := engine_line(project.model.report()):
-            say(line)
-    if loaded.skipped:
-        first = ", ".join(f"{in_line(s.path)} ({s.reason})" for s in loaded.skipped[:3])
-        say(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
-    if outcome.failures:
-        why = ", ".join(f"{n} {kind}" for kind, n in Counter(f.kind or "failed" for f in outcome.failures).most_common())
-        say(f"{_failed_parts(outcome, counts)} ({why}): {outcome.failures[0].reason} Retry: run the same command again.")
-    if counts["chunks"] and not counts["entities"]:
-        say('No entity was found in these files; questions are answered from the passages: localrag ask "…" --mode basic')
-    elif loaded.touched or project.model.calls:
-        say('Ask: localrag ask "What are the main themes?" --mode global')
-
-
-def _failed_parts(outcome: "Outcome", counts: dict[str, int]) -> str:
-    n = Counter(f.stage for f in outcome.failures)
-    said = {
-        "extraction": f"of {counts['chunks']} chunks gave no graph or only a part of it",
-        "same entity": "pairs of names were left undecided",
-        "description": "entities and relationships have no summary of their descriptions",
-        "report": f"of {counts['communities']} communities have no report",
-    }
-    return " and ".join(f"{n[stage]} {text}" for stage, text in said.items() if n[stage])
 
 
 class Stream:

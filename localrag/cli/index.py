@@ -13,8 +13,6 @@ from localrag.cli.choices import EXTRACTORS, one_of
 from localrag.cli.terminal import in_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from localrag.engine.settings import EngineOptions
     from localrag.index.pipeline import Outcome
     from localrag.llm.project import Project
@@ -40,7 +38,6 @@ RetuneOption = Annotated[bool, typer.Option("--retune", help="Measure anew which
 DeterministicOption = Annotated[
     bool, typer.Option("--deterministic", help="Every answer depends on its request alone, whatever that costs; on CPU it is so anyway.")
 ]
-WATCH_PAUSE = 1600  # milliseconds without a change before the index is updated
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 TextColumnOption = Annotated[
@@ -52,6 +49,12 @@ MetadataColumnsOption = Annotated[
 PrependOption = Annotated[
     bool | None,
     typer.Option("--prepend-metadata/--no-prepend-metadata", help="Embed and show chunks behind their document's title, date and author."),
+]
+FollowOption = Annotated[
+    bool | None, typer.Option("--follow-links/--no-follow-links", help="Read what links out of the folders lead to; else they are listed.")
+]
+PruneOption = Annotated[
+    bool, typer.Option("--prune", help="Forget all documents whose files are gone: even many, even of missing or empty folders.")
 ]
 
 
@@ -104,17 +107,20 @@ def index_command(
     engine: EngineOption = "",
     retune: RetuneOption = False,
     deterministic: DeterministicOption = False,
+    follow_links: FollowOption = None,
+    prune: PruneOption = False,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be done and what it would cost, and do nothing.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Stay, and update the index whenever a file changes.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Read files and build or update their knowledge graph; safe to stop, the same command goes on."""
-    from localrag.index.load import check_paths
-    from localrag.project import open_for_writing
+    from localrag.index.load import check_paths, is_there
+    from localrag.project import documents_of, open_for_writing
 
     options = engine_options(engine, retune=retune, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
-    check_paths(paths)
-    changes = _changes(extractor, types, gleanings, claims, language) | _reading(text_column, metadata_columns, prepend_metadata)
+    check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
+    reading = _reading(text_column, metadata_columns, prepend_metadata, follow_links)
+    changes = _changes(extractor, types, gleanings, claims, language) | reading
     changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
     if plan:
         print_plan(paths, index, model, changes, options)
@@ -122,10 +128,12 @@ def index_command(
 
     def run() -> "Outcome":
         with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
-            return run_index(paths, project, quiet=quiet)
+            return run_index(paths, project, quiet=quiet, prune=prune, may_ask=not watch)
 
-    outcome = run()
+    outcome, prune = run(), False  # whoever watches has looked at what there was at the beginning, not at what comes
     if watch:
+        from localrag.cli.watch import watch_files
+
         watch_files(paths, run)
     if outcome.failures or any(s.failed for s in outcome.loaded.skipped):
         raise typer.Exit(5)
@@ -153,33 +161,6 @@ def print_plan(paths: list[Path], index: Path | None, model: str | None, changes
     out.print(f"disk      about {max(1, round(found.disk / 1e6))} MB")
 
 
-def watch_files(paths: list[Path], run: "Callable[[], Outcome]") -> None:
-    """Run again whenever a file below the paths changed, until interrupted; between runs others may write to the index."""
-    from watchfiles import watch
-
-    from localrag.cli.display import say
-    from localrag.config import INDEX_FOLDER
-    from localrag.errors import IndexBusy
-
-    say("Watching for changes; Ctrl-C ends.")
-    behind = True  # until what changed before the watch began has been read
-
-    def not_ours(_: object, path: str) -> bool:
-        return INDEX_FOLDER not in Path(path).parts
-
-    for changes in watch(
-        *paths, watch_filter=not_ours, debounce=WATCH_PAUSE, rust_timeout=1000, yield_on_timeout=True, raise_interrupt=False
-    ):
-        if not changes and not behind:
-            continue
-        try:
-            run()
-            behind = False
-        except IndexBusy:
-            behind = True  # another localrag writes: tried again in a second
-    raise typer.Exit(0)
-
-
 def _changes(extractor: str | None, types: str, gleanings: int | None, claims: bool | None, language: str | None) -> dict[str, Any]:
     """The settings that were given on the command line; they are kept in the index. Raises UsageError."""
     from localrag.errors import UsageError
@@ -191,23 +172,35 @@ def _changes(extractor: str | None, types: str, gleanings: int | None, claims: b
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _reading(text_column: str | None, metadata_columns: str | None, prepend_metadata: bool | None) -> dict[str, Any]:
+def _reading(
+    text_column: str | None, metadata_columns: str | None, prepend_metadata: bool | None, follow_links: bool | None
+) -> dict[str, Any]:
     """How files are read, where the command line says so; an empty name takes a column back."""
     columns = None if metadata_columns is None else tuple(c.strip() for c in metadata_columns.split(",") if c.strip())
-    given = {"text_column": text_column, "metadata_columns": columns, "prepend_metadata": prepend_metadata}
+    given = {"text_column": text_column, "metadata_columns": columns, "prepend_metadata": prepend_metadata, "follow_links": follow_links}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def run_index(paths: list[Path], project: "Project", *, quiet: bool) -> "Outcome":
-    """Build with progress on stderr; an interrupt says what is saved and ends in 130."""
-    from localrag.cli.display import IndexProgress, say_outcome
+def run_index(paths: list[Path], project: "Project", *, quiet: bool, prune: bool = False, may_ask: bool = False) -> "Outcome":
+    """Build with progress on stderr; an interrupt says what is saved and ends in 130.
+
+    `prune` and `may_ask` (at a terminal) are about the documents of files that are gone.
+    """
+    from localrag.cli.display import IndexProgress, confirmed
+    from localrag.cli.outcome import say_outcome
     from localrag.index.pipeline import build_index
+    from localrag.index.update import Deletion
     from localrag.store import graph
 
     signal.signal(signal.SIGTERM, _as_interrupt)
     with IndexProgress(quiet=quiet) as progress:
+
+        def asked(gone: int, of: int) -> bool:
+            with progress.paused():
+                return may_ask and confirmed(f"The files of {gone} of {of} documents are gone. Forget these documents?")
+
         try:
-            outcome = asyncio.run(build_index(paths, project, progress))
+            outcome = asyncio.run(build_index(paths, project, progress, deletion=Deletion(prune, asked)))
         except KeyboardInterrupt:
             progress.close()
             counts = graph.counts(project.db)
@@ -249,12 +242,13 @@ def reembed_command(
 def rm_command(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH…", help="Files or folders, as `localrag files` lists them.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every document, and all that was made and asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --all.")] = False,
     index: IndexOption = None,
     allow_host: AllowHostOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Take documents out of the index for good, with answers and conversations about them; the files themselves stay."""
-    from localrag.cli.display import IndexProgress, say
+    from localrag.cli.display import IndexProgress, confirmed, say
     from localrag.errors import UsageError
     from localrag.index.erase import documents_at, erase
     from localrag.project import find_index, open_for_writing
@@ -264,12 +258,12 @@ def rm_command(
         raise UsageError("Say what to remove: paths, or --all.", "Those there are: localrag files")
     with open_for_writing(find_index(index), engine=engine_options("", hosts=allow_host, quiet=quiet)) as project:
         gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
+        if everything and not yes and not confirmed(f"Remove all {len(gone)} documents, and all that was made and asked?"):
+            raise UsageError(f"All {len(gone)} documents would be removed; nothing was.", "If they are to go: localrag rm --all --yes")
         with IndexProgress(quiet=quiet) as progress:
             asyncio.run(erase(gone, project, progress))
         say(f"{len(gone)} documents are out of the index; no copy of their text is left in it. The files themselves were not touched.")
         say("To keep them out when the folder is indexed again, list them in its .localragignore.")
-        if (project.folder / "domain.toml").exists():
-            say(f"{project.folder / 'domain.toml'} may quote documents: read it, or make it anew with localrag tune.")
 
 
 def demo_command(

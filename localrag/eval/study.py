@@ -28,7 +28,7 @@ from localrag.llm.project import Project, choose_style
 from localrag.models import find_chat_model
 from localrag.project import find_index, open_for_questions
 from localrag.query import Options
-from localrag.store import corpus, graph
+from localrag.store import corpus, graph, ledger
 from localrag.store.schema import FILE_NAME, copy_database, open_index, writer_lock
 from localrag.text import enumeration
 
@@ -84,6 +84,8 @@ def _keep_index(index: Path | None, own: Path, tell: Tell) -> None:
         if (folder / DOMAIN_FILE).exists():
             shutil.copy(folder / DOMAIN_FILE, own / DOMAIN_FILE)
         copy_database(db, own / FILE_NAME)
+        known = ledger.settings(db).get("studies", [])  # `rm` has to find them
+        ledger.save_settings(db, studies=sorted({*known, str(own.resolve().parent)}))
     finally:
         db.close()
 

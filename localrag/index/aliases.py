@@ -5,6 +5,7 @@ Johnson != Johnston             these are not
 # a comment
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from localrag.config import private_folder, replace_file
@@ -40,6 +41,15 @@ def add_alias(folder: Path, line: str) -> None:
     opposite = line.replace("!=", "=") if "!=" in line else line.replace("=", "!=")
     kept = [old for old in _lines(folder) if old.strip() not in (line, opposite)]
     replace_file((private_folder(folder) / FILE_NAME).resolve(), ("\n".join([*kept, line]) + "\n").encode())
+
+
+def drop_aliases(folder: Path, is_out: Callable[[str], bool]) -> int:
+    """Take out the lines that `is_out` says of; returns how many."""
+    lines = _lines(folder)
+    kept = [line for line in lines if not is_out(line)]
+    if len(kept) < len(lines):
+        replace_file((folder / FILE_NAME).resolve(), "".join(f"{line}\n" for line in kept).encode())
+    return len(lines) - len(kept)
 
 
 def _lines(folder: Path) -> list[str]:

@@ -1,21 +1,26 @@
 """`localrag rm`: documents, and whatever was made from them, leave the index for good. Part of the pipeline."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from localrag.errors import UsageError
+from localrag.errors import IndexBusy, UsageError
 from localrag.index.load import stored_path
 from localrag.index.pipeline import Progress, rebuild_graph
+from localrag.index.traces import erase_traces
 from localrag.llm.project import Project
-from localrag.store import corpus, erasure
+from localrag.store import corpus, departed, erasure
 
 
 def documents_at(paths: Sequence[Path], project: Project) -> list[str]:
-    """The stored documents at or below the given paths, which need not exist any more. Raises UsageError for a path that holds none."""
-    known = sorted(corpus.document_hashes(project.db))
+    """The documents at or below the given paths, also those that left the index since the last erasure.
+
+    Raises UsageError for a path that has none.
+    """
+    known = sorted({*corpus.document_hashes(project.db), *departed.departed_paths(project.db)})
     found: dict[str, None] = {}
     for path in paths:
-        given = {stored_path(path, project.root), path.as_posix().rstrip("/")}
+        given = {stored_path(p, project.root) for p in (path, Path(os.path.realpath(path)))} | {path.as_posix().rstrip("/")}
         here = [k for k in known if any(k == g or k.startswith(f"{g}/") or g == "." for g in given)]
         if not here:
             raise UsageError(f"No document of the index is at {path}.", "Those there are: localrag files")
@@ -26,9 +31,9 @@ def documents_at(paths: Sequence[Path], project: Project) -> list[str]:
 async def erase(documents: Sequence[str], project: Project, progress: Callable[[Progress], None]) -> None:
     """Remove documents with all that was made from them, then write the database anew without a trace of their text.
 
-    What the model said of these documents goes, and what it said of several at once; so do conversations that cite them or cite nothing,
-    copies of the database, caches. The graph and its reports are built from what is left. Stopped half-way, it is finished by the next
-    `rm` or `index`.
+    The graph and its reports are built from what is left; what the model said of other documents is kept. Conversations that cite these,
+    cite nothing or have their words go, and so do copies of the database, studies, caches. Stopped half-way, it is finished by the next
+    `rm` or `index`. Raises IndexBusy where another process reads what was.
     """
     db = project.db
     erasure.forget(db, documents)
@@ -36,4 +41,8 @@ async def erase(documents: Sequence[str], project: Project, progress: Callable[[
         await rebuild_graph(project, progress)
     else:
         erasure.forget_graph(db)
-    erasure.finish(db, project.folder)
+    if not erase_traces(project):
+        raise IndexBusy(
+            f"Another process is reading the index in {project.folder}, so its log still holds what was removed.",
+            "End that process and run the same command again, or localrag index PATH.",
+        )

@@ -20,14 +20,15 @@ from localrag.index.phrases import PHRASES, extract_phrases, weigh_by_pmi
 from localrag.index.reports import write_reports
 from localrag.index.resolve import resolve
 from localrag.index.similar import alike_in_meaning, ask_whether_same
-from localrag.index.update import Loaded, Tell, update_documents
+from localrag.index.traces import erase_traces
+from localrag.index.update import CAREFUL, Deletion, Loaded, Tell, update_documents
 from localrag.llm import ABOUT, CALL_FAILED, in_window
 from localrag.llm.budgets import LEAST
 from localrag.llm.project import Project, choose_budgets, choose_style
 from localrag.llm.speeds import keep_speed
 from localrag.quotes import entity_quotes
 from localrag.records import Chunk, Failure, content_id
-from localrag.store import corpus, erasure, ledger, vectors
+from localrag.store import corpus, ledger, vectors
 from localrag.store import graph as store
 
 EMBED_BATCH = 64
@@ -53,10 +54,17 @@ class Outcome:
     failures: tuple[Failure, ...]
 
 
-async def build_index(paths: Sequence[Path], project: Project, progress: Callable[[Progress], None], *, reports: bool = True) -> Outcome:
+async def build_index(
+    paths: Sequence[Path],
+    project: Project,
+    progress: Callable[[Progress], None],
+    *,
+    reports: bool = True,
+    deletion: Deletion = CAREFUL,
+) -> Outcome:
     """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, reports, embed.
 
-    Running it again does what is missing or changed. `reports`: whether to go on after the graph.
+    Running it again does what is missing or changed. `reports`: whether to go on after the graph. `deletion`: of documents without a file.
 
     Raises UsageError where there is nothing to index.
     """
@@ -65,7 +73,7 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
     state = "failed"
     tell = _recorder(project, run, progress)
     try:
-        loaded = update_documents(paths, project, tell)
+        loaded = update_documents(paths, project, tell, deletion)
         _embed(project, "chunk", "search index", tell)
         cases = _Cases(db)
         _sentences(db, tell)
@@ -80,7 +88,8 @@ async def build_index(paths: Sequence[Path], project: Project, progress: Callabl
             await _extract(project, style, cases, tell)
             await build(project, style, tell)
         ledger.clear_stale_failures(db)
-        erasure.finish(db, project.folder)
+        if not erase_traces(project):
+            project.model.say("Another process reads what was removed by localrag rm; the log is emptied by the next run.")
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
         return Outcome(loaded, failures)
@@ -192,13 +201,13 @@ async def _extract(project: Project, style: str, cases: _Cases, tell: Tell) -> N
     left = _unread(project, style)
     if not left:
         return
-    total, path = store.counts(db)["chunks"], corpus.document_paths(db)
+    total = store.counts(db)["chunks"]
     done = total - len(left)
     tell("extraction", done, total)
 
     async def one(chunk: Chunk) -> None:
         nonlocal done
-        ABOUT.set(path[chunk.document_id])
+        ABOUT.set(content_id(chunk.text))
         lost: list[LocalragError] = []
         try:
             found = await extract(chunk, cases.of(chunk), project.model, project.settings, style, lost)

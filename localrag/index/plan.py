@@ -9,8 +9,8 @@ from sqlite_utils import Database
 from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.index.chunk import chunk
-from localrag.index.load import Options, find_files, load_all, stored_path
-from localrag.index.update import to_read
+from localrag.index.load import Options, load_all, stored_path
+from localrag.index.update import find_sources, to_read
 from localrag.llm.speeds import speeds
 from localrag.models import ModelFile
 from localrag.records import Skipped
@@ -40,9 +40,12 @@ class Plan:
 def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile, db: Database | None) -> Plan:
     """Read what is new below the paths and count; nothing is stored. `db` is the index as it is, if there is one."""
     options = Options(settings.text_column, settings.metadata_columns)
-    files = {stored_path(f, root): f for f in find_files(paths)}
+    sources = find_sources(paths, root, settings, db)
+    files = {stored_path(f, root): f for f in sources.files}
     left, skipped = to_read(files, db, settings)
     unchanged = len(files) - len(left) - len(skipped)
+    skipped += [Skipped(stored_path(p, root), why, True) for p, why in sources.closed.items()]
+    skipped += [Skipped(stored_path(p, root), why, False) for p, why in sources.left_out.items()]
     counts = Tokenizer(model).counts
     chunks, size, read = 0, 0, 0
     stored = corpus.chunk_texts(db) if db else set()

@@ -1,7 +1,8 @@
 """Files → stored documents: only what is new, changed, moved or gone since the last run is touched. Part of the pipeline."""
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -11,18 +12,24 @@ from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import UsageError
 from localrag.index.chunk import chunk
-from localrag.index.load import Options, file_hash, find_files, load_all, stored_path
+from localrag.index.load import Options, Sources, check_paths, file_hash, find_files, is_there, load_all, stored_path
+from localrag.index.reach import OutOfReach, out_of_reach
 from localrag.llm.project import Project
 from localrag.models import ModelFile
 from localrag.records import Document, Skipped
 from localrag.store import corpus, ledger
 
 Tell = Callable[[str, int, int], None]
+MOST_DELETED = 1 / 3  # of the documents below the given paths: more are deleted only where the user says so
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What became of the files that were found: the paths of those that are new, changed, moved here or gone; those left out."""
+    """What became of the files that were found: the paths of those that are new, changed, moved here or gone; those left out.
+
+    `kept` are documents whose files are gone and that are so many that the user has to say whether they go, `unreached` those whose
+    folders cannot be looked into; both are among those left out as well.
+    """
 
     files: int
     new: tuple[str, ...] = ()
@@ -30,6 +37,8 @@ class Loaded:
     moved: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    kept: tuple[str, ...] = ()
+    unreached: tuple[OutOfReach, ...] = ()
 
     @property
     def touched(self) -> int:
@@ -37,42 +46,117 @@ class Loaded:
         return len(self.new) + len(self.changed) + len(self.moved) + len(self.deleted)
 
 
-def update_documents(paths: Sequence[Path], project: Project, tell: Tell) -> Loaded:
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Whether documents go whose files are gone. `prune`: all of them, those below missing and empty folders included.
+
+    Else those below a folder that cannot be looked into stay; where what is left is more than a third of the documents that a run is about,
+    `asked(how many, of how many)` decides.
+    """
+
+    prune: bool = False
+    asked: Callable[[int, int], bool] = lambda *_: False
+
+
+CAREFUL = Deletion()
+
+
+def update_documents(paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion = CAREFUL) -> Loaded:
     """Bring the stored documents up to date with the given files and folders; documents from elsewhere stay.
 
     A file that was read before and cannot be now keeps its earlier content. Raises UsageError where there is nothing to index.
     """
-    db, settings = project.db, project.settings
-    options = Options(settings.text_column, settings.metadata_columns)
-    files = {stored_path(f, project.root): f for f in find_files(paths)}
+    db, root, tops = project.db, project.root, [Path(os.path.realpath(p)) for p in paths]
+    sources = find_sources(paths, root, project.settings, db)
+    files = {stored_path(f, root): f for f in sources.files}
     known = corpus.document_hashes(db)
-    left, skipped = to_read(files, db, settings)
-    gone = {p: known[p] for p in known if p not in files and _below(p, paths, project.root)}
-    new, changed = list[str](), list[str]()
-    moved: dict[str, str] = {}  # where a document is now: where it was
+    covered = [p for p in known if _below(p, tops, root)]
+    missing = [p for p in covered if p not in files]
+    unreached = [u for u in out_of_reach(missing, tops, root, sources) if u.closed or not deletion.prune]
+    waiting = {p for u in unreached for p in u.documents}
+    away = {p for u in unreached if u.closed for p in u.documents}
+    read = _read(files, {p: known[p] for p in missing if p not in away}, project, tell)
+    deleted = [p for p in [*missing, *read.emptied] if p not in waiting and p not in read.moved.values()]
+    if len(deleted) > MOST_DELETED * len(covered) and not (deletion.prune or deletion.asked(len(deleted), len(covered))):
+        kept, deleted = deleted, []
+    else:
+        kept = []
+    for path in [*deleted, *read.moved.values()]:
+        corpus.remove_document(db, path)
+    unreached = [replace(u, documents=tuple(p for p in u.documents if p not in read.moved.values())) for u in unreached]
+    skipped = _left_out(read.skipped, sources, unreached, kept, root)
+    corpus.set_skipped(db, [*_still_left_out(corpus.skipped(db), files, tops, unreached, root), *skipped])
+    ledger.save_settings(db, prepended=project.settings.prepend_metadata, chunk_tokens=project.settings.chunk_tokens)
+    tell("documents", len(files), len(files))
+    if not deleted:
+        _check_something(paths, len(files), project)
+    told = tuple(u for u in unreached if u.documents)
+    return Loaded(len(files), tuple(read.new), tuple(read.changed), tuple(read.moved), tuple(deleted), tuple(skipped), tuple(kept), told)
+
+
+@dataclass(slots=True)
+class _Read:
+    """What reading the files brought; `moved`: where a document is now → where it was; `emptied`: known ones nothing can be read of now."""
+
+    skipped: list[Skipped]
+    new: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    moved: dict[str, str] = field(default_factory=dict)
+    emptied: list[str] = field(default_factory=list)
+
+
+def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: Tell) -> _Read:
+    """Read and store the files that the index does not know as they are; `gone`: documents without a file, with their hashes."""
+    known = corpus.document_hashes(project.db)
+    left, skipped = to_read(files, project.db, project.settings)
+    read, origins = _Read(skipped), dict[str, list[str]]()
+    for path, content in gone.items():
+        origins.setdefault(content, []).append(path)
+    options = Options(project.settings.text_column, project.settings.metadata_columns)
     for done, found in enumerate(load_all(left, project.root, options), len(files) - len(left)):
         tell("documents", done, len(files))
         if isinstance(found, Skipped):
-            skipped.append(_kept(found) if found.failed and found.path in known else found)
-            gone |= {found.path: known[found.path]} if found.path in known and not found.failed else {}
+            read.skipped.append(_kept(found) if found.failed and found.path in known else found)
+            read.emptied += [found.path] * (found.path in known and not found.failed)
         elif _store(found, project):
-            left_behind = (p for p, h in gone.items() if h == found.content_hash and p not in moved.values())
             if found.path in known:
-                changed.append(found.path)
-            elif origin := next(left_behind, None):
-                moved[found.path] = origin
+                read.changed.append(found.path)
+            elif origins.get(found.content_hash):
+                read.moved[found.path] = origins[found.content_hash].pop(0)
             else:
-                new.append(found.path)
-    ledger.move_calls(db, {before: now for now, before in moved.items()})
-    for path in gone:
-        corpus.remove_document(db, path)
-    others = [s for s in corpus.skipped(db) if s.path not in files and not _below(s.path, paths, project.root)]
-    corpus.set_skipped(db, [*others, *skipped])
-    ledger.save_settings(db, prepended=settings.prepend_metadata, chunk_tokens=settings.chunk_tokens)
-    tell("documents", len(files), len(files))
-    _check_something(paths, len(files), project)
-    deleted = tuple(p for p in gone if p not in moved.values())
-    return Loaded(len(files), tuple(new), tuple(changed), tuple(moved), deleted, tuple(skipped))
+                read.new.append(found.path)
+    return read
+
+
+def find_sources(paths: Sequence[Path], root: Path, settings: Settings, db: Database | None) -> Sources:
+    """What lies below the paths; one where there is nothing is passed over if documents were read from there. Raises UsageError."""
+    there = [p for p in paths if is_there(p)]
+    if len(there) < len(paths):
+        check_paths(paths, [root / path for path in corpus.document_hashes(db)] if db else [])
+    return find_files(there, follow_links=settings.follow_links)
+
+
+def _left_out(
+    skipped: Sequence[Skipped], sources: Sources, unreached: Sequence[OutOfReach], kept: Sequence[str], root: Path
+) -> list[Skipped]:
+    """The list of what was not read in this run, each path once: files, links, folders, documents that wait for a decision."""
+    rows = {s.path: s for s in skipped}
+    rows |= {path: Skipped(path, why, False) for p, why in sources.left_out.items() for path in [stored_path(p, root)]}
+    rows |= {path: Skipped(path, why, True) for p, why in sources.closed.items() for path in [stored_path(p, root)]}
+    rows |= {u.path: u.listed() for u in unreached if u.documents}
+    for path in kept:
+        why = rows[path].reason if path in rows else "its file is gone"
+        rows[path] = Skipped(path, f"{why}; its earlier content is kept until you say --prune", True)
+    return list(rows.values())
+
+
+def _still_left_out(
+    before: Sequence[Skipped], files: dict[str, Path], tops: Sequence[Path], unreached: Sequence[OutOfReach], root: Path
+) -> list[Skipped]:
+    """What an earlier run left out elsewhere, or where nothing can be seen today."""
+    unseen = [root / u.path for u in unreached]
+    rows = ((s, root / s.path) for s in before if s.path not in files)
+    return [s for s, full in rows if not _below(s.path, tops, root) or any(folder in full.parents for folder in unseen)]
 
 
 def to_read(files: dict[str, Path], db: Database | None, settings: Settings) -> tuple[list[Path], list[Skipped]]:
@@ -139,5 +223,5 @@ def _tokenizer(file: ModelFile) -> Tokenizer:
 
 
 def _below(path: str, folders: Sequence[Path], root: Path) -> bool:
-    full = (root / path).resolve()
-    return any(full.is_relative_to(folder.resolve()) for folder in folders)
+    full = root / path  # as the file goes by, which may be a link today
+    return any(full.is_relative_to(folder) for folder in folders)

@@ -23,13 +23,13 @@ from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed, Mode
 from localrag.llm.prompts import Message
 from localrag.models import ModelFile, shards
 from localrag.records import content_id
-from localrag.store.ledger import Call, find_call, save_call
+from localrag.store.ledger import OF_A_QUESTION, UNSURE, Call, confirm_call, find_call, save_call
 
 if TYPE_CHECKING:  # a client for the network is loaded only where a model is behind a server
     from localrag.engine.remote import Remote
 
 SMALL_MODEL = 1_000_000_000  # parameters; below, free prose is unreliable and answers select sentences instead
-ABOUT: ContextVar[str] = ContextVar("ABOUT", default="")  # the path of the document that the calls made here are about
+ABOUT: ContextVar[str] = ContextVar("ABOUT", default="")  # the content id of the text that the calls made here are about
 CALL_FAILED = (AnswerTruncated, ContextTooSmall, EngineFailed)  # one call's failure, which others survive
 PERSON, INDEXING = 0, 1  # priorities: someone who waits for an answer overtakes indexing
 
@@ -116,6 +116,8 @@ class Model:
             if call := find_call(self.db, key):
                 if on_text:
                     on_text(call.text)
+                if call.about == UNSURE and priority == INDEXING:
+                    confirm_call(self.db, key)
                 return _reply(call, conversation, None)
             request = Request((), max_tokens, grammar, sampling, stop, priority, on_text, task, conversation)
             try:
@@ -135,7 +137,7 @@ class Model:
                 generation.prompt_tokens,
                 generation.output_tokens,
                 generation.seconds,
-                ABOUT.get(),
+                ABOUT.get() if priority == INDEXING else OF_A_QUESTION,
             )
             save_call(self.db, call)
         self.calls += 1

@@ -5,6 +5,7 @@ the place of those in the prompts. Its absence changes nothing.
 """
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,27 @@ def write_domain(folder: Path, domain: Domain) -> None:
     path = folder / FILE_NAME
     if path.exists():
         path.replace(_before(folder))
+    replace_file(path, _written(domain))
+
+
+def change_domains(folder: Path, change: Callable[[Domain], Domain]) -> bool:
+    """Change the domain, and the one before it, where `change` gives another; whether it did so. One that cannot be read is deleted."""
+    changed = False
+    for path in (folder / FILE_NAME, _before(folder)):
+        try:
+            domain = _domain(tomllib.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            continue
+        except (ValueError, TypeError, KeyError, AttributeError):
+            path.unlink()
+            continue
+        if (new := change(domain)) != domain:
+            replace_file(path, _written(new))
+            changed = True
+    return changed
+
+
+def _written(domain: Domain) -> bytes:
     examples = [
         {"text": e.text, "entities": [list(p) for p in e.entities], "relationships": [list(p) for p in e.relationships]}
         for e in domain.examples
@@ -67,7 +89,7 @@ def write_domain(folder: Path, domain: Domain) -> None:
         "entity_types": list(domain.entity_types),
         "examples": examples,
     }
-    replace_file(path, (_HEAD + tomli_w.dumps(values)).encode())
+    return (_HEAD + tomli_w.dumps(values)).encode()
 
 
 def undo_domain(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, Skipped, content_id
+from localrag.store.departed import note_departure
 from localrag.store.search import add_to_search
 from localrag.text import SPLITTER, remember_sentences, sentence_bounds
 
@@ -50,6 +51,7 @@ def _document_row(document: Document) -> dict[str, Any]:
 def remove_document(db: Database, path: str) -> None:
     """Forget a document and everything that hangs on its chunks; a no-op for an unknown path."""
     with db.atomic():
+        note_departure(db, path)
         ids = "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.path = ?"
         db.execute(f"DELETE FROM chunk_search WHERE rowid IN (SELECT row FROM chunk_rows WHERE chunk_id IN ({ids}))", [path])
         db.execute("DELETE FROM embeddings WHERE kind = 'chunk' AND subject_id IN (" + ids + ")", [path])

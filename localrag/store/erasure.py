@@ -1,32 +1,37 @@
-"""Taking documents out of the database so that no byte of their text is left in any file of the index."""
+"""Taking documents out of the database so that no byte of their text is left in any file of the index.
+
+What is kept is what can be shown to rest on the documents that stay: model answers about chunks that are still there or made only of
+their words, summaries that the rebuilt graph asks for again, conversations whose quotes all stand in them.
+"""
 
 import json
-from collections.abc import Sequence
+import re
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from sqlite_utils import Database
 
 from localrag.config import cache_dir
+from localrag.records import content_id
 from localrag.store import corpus, ledger
+from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
+from localrag.store.ledger import OF_A_QUESTION, UNSURE
 
 CACHES = ("*.faiss*", "*.npz", "index.db.before-*", "*.part")
+STUDY = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "study.json", "report.html")
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_OWN_WORDS = {"name", "type", "items", "answer", "yes", "no", "source", "target", "thing", ""}  # that answers have from us
 
 
 def forget(db: Database, paths: Sequence[str]) -> None:
-    """Delete documents, what models said of them or of several documents at once, and conversations that cite them or cite nothing."""
+    """Delete documents; what models said is in doubt from now on until `finish`. Nothing is rebuilt here."""
     with db.atomic():
         for path in paths:
             corpus.remove_document(db, path)
-        gone = json.dumps(list(paths))
-        db.execute("DELETE FROM llm_calls WHERE path = '' OR path IN (SELECT value FROM json_each(?))", [gone])
-        told = (
-            "SELECT id FROM answers WHERE json_array_length(result, '$.citations') = 0 OR json_extract(result, '$.unsupported') > 0"
-            " OR EXISTS (SELECT 1 FROM json_each(result, '$.citations') AS c JOIN json_each(?) AS p"
-            " ON json_extract(c.value, '$.path') = p.value)"
-        )
-        talks = f"SELECT conversation FROM answers WHERE conversation > 0 AND id IN ({told})"
-        db.execute(f"DELETE FROM answers WHERE id IN ({told}) OR conversation IN ({talks})", [gone, gone])
+        db.execute("UPDATE llm_calls SET about = ? WHERE about = ''", [UNSURE])  # those that the graph is built from are asked for again
         db.execute("DELETE FROM failures")
         ledger.save_settings(db, erasing=True)
         db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports', 'coverage')")
@@ -40,18 +45,100 @@ def forget_graph(db: Database) -> None:
         db.execute("DELETE FROM embeddings")
 
 
-def finish(db: Database, folder: Path) -> None:
-    """Where documents were forgotten: write the database anew, empty its log, and delete the copies and caches of it."""
-    if not ledger.settings(db).get("erasing"):
-        return
+def is_due(db: Database) -> bool:
+    """Whether documents were forgotten and not every trace of them is gone."""
+    return bool(ledger.settings(db).get("erasing"))
+
+
+def forget_traces(db: Database, kinds: Sequence[str]) -> None:
+    """Delete model answers and conversations that may rest on what is gone; once the graph is built from what is left.
+
+    `kinds` are words of ours that answers of models may hold: the entity types.
+    """
+    is_left_over, gone = leftovers(db), set(departed_paths(db)) - set(corpus.document_hashes(db))
+    with db.atomic():
+        _forget_calls(db, _OWN_WORDS | set(kinds))
+        told = [(n, talk) for n, talk, result in _answers(db) if not _rests_on_what_is_left(db, json.loads(result), gone, is_left_over)]
+        ids, talks = json.dumps([n for n, _ in told]), json.dumps(sorted({talk for _, talk in told if talk > 0}))
+        db.execute(
+            "DELETE FROM answers WHERE id IN (SELECT value FROM json_each(?)) OR conversation IN (SELECT value FROM json_each(?))",
+            [ids, talks],
+        )
+
+
+def _forget_calls(db: Database, own: set[str]) -> None:
+    chunks = {content_id(text) for text in corpus.chunk_texts(db)}
+    rows = db.execute("SELECT rowid, about, text FROM llm_calls WHERE about <> ''").fetchall()
+    kept_for_now = (UNSURE, OF_A_QUESTION)
+    gone = [n for n, about, text in rows if about in kept_for_now or (about not in chunks and not _is_all_stored(db, text, own))]
+    db.execute("DELETE FROM llm_calls WHERE rowid IN (SELECT value FROM json_each(?))", [json.dumps(gone)])
+
+
+def _is_all_stored(db: Database, text: str, own: set[str]) -> bool:
+    """Whether all that a model said stands in the documents, or is a word of ours."""
+    strings = {json.loads(f'"{s}"', strict=False) for s in _STRING.findall(text)} if '"' in text else {text.strip()}
+    return all(s in own or holds_text(db, s) for s in strings)
+
+
+def _answers(db: Database) -> list[tuple[int, int, str]]:
+    return db.execute("SELECT id, conversation, result FROM answers").fetchall()
+
+
+def _rests_on_what_is_left(db: Database, answer: dict[str, Any], gone: set[str], is_left_over: Callable[[str], bool]) -> bool:
+    cited = answer["citations"]
+    if not cited or answer.get("unsupported") or gone.intersection(c["path"] for c in cited):
+        return False
+    said = [value for value in answer.values() if isinstance(value, str)]
+    return not any(map(is_left_over, said)) and all(_stands(db, c["quote"]) for c in cited)
+
+
+def _stands(db: Database, quote: str) -> bool:
+    return holds_text(db, quote) or bool(db.execute("SELECT 1 FROM documents WHERE instr(text, ?) LIMIT 1", [quote]).fetchone())
+
+
+def forget_studies(db: Database) -> list[Path]:
+    """Delete the studies whose copy of the index holds what is gone, all of them that localrag wrote; returns their folders."""
+    is_left_over, gone = leftovers(db), set(departed_paths(db)) - set(corpus.document_hashes(db))
+    known = [Path(p) for p in ledger.settings(db).get("studies", [])]
+    lost = [folder for folder in known if (folder / "index").is_dir() and _copies(folder / "index" / "index.db", gone, is_left_over)]
+    for folder in lost:
+        shutil.rmtree(folder / "index")
+        for name in STUDY:
+            (folder / name).unlink(missing_ok=True)
+        with suppress(OSError):  # something of the user's is in it
+            folder.rmdir()
+    ledger.save_settings(db, studies=[str(p) for p in known if p not in lost and p.exists()])
+    return lost
+
+
+def _copies(copy: Path, gone: set[str], is_left_over: Callable[[str], bool]) -> bool:
+    """Whether a study's copy of an index holds something of what is gone; one that cannot be read might."""
+    try:
+        db = Database(copy)
+        try:
+            return any(path in gone or is_left_over(text) for path, text in db.execute("SELECT path, text FROM documents"))
+        finally:
+            db.close()
+    except Exception:  # noqa: BLE001 — cut off, damaged, not a database
+        return True
+
+
+def finish(db: Database, folder: Path) -> bool:
+    """Write the database anew, empty its log, and delete the copies and caches of it.
+
+    False where another process still reads what was: then the log keeps it until the next call.
+    """
+    forget_departures(db)
     db.execute("INSERT INTO chunk_search(chunk_search) VALUES ('optimize')")  # or deleted words stay in its segments
     db.conn.commit()
     db.execute("VACUUM")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    ((busy, *_),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # waits for readers as long as for a lock
     prefixes = cache_dir() / "prefixes"  # beginnings that prompts share may hold a stretch of a text
     for file in [f for pattern in CACHES for f in folder.glob(pattern)] + [f for f in prefixes.rglob("*") if f.is_file()]:
         file.unlink(missing_ok=True)
     for kind in prefixes.glob("*"):
         with suppress(OSError):  # another process keeps its own there
             kind.rmdir()
-    ledger.save_settings(db, erasing=False)
+    if not busy:
+        ledger.save_settings(db, erasing=False)
+    return not busy

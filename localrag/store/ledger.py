@@ -1,7 +1,7 @@
 """What was asked of models and what came back; settings, failures, runs and answers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -9,10 +9,16 @@ from sqlite_utils import Database
 
 from localrag.records import Answer, Citation, Failure
 
+OF_A_QUESTION = "question"
+UNSURE = "unsure"  # an answer about several chunks, since documents were erased: it goes if nothing asks for it before the erasure ends
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One model answer with what produced it; `tokens` are its exact output tokens, `path` the document it is about, if it is about one."""
+    """One model answer with what produced it; `tokens` are its exact output tokens.
+
+    `about` is the `content_id` of the text of the chunk it is about; empty where it is about several, OF_A_QUESTION where somebody asked.
+    """
 
     key: str
     task: str
@@ -25,7 +31,7 @@ class Call:
     prompt_tokens: int
     output_tokens: int
     seconds: float
-    path: str = ""
+    about: str = ""
 
 
 def find_call(db: Database, key: str) -> Call | None:
@@ -43,11 +49,10 @@ def save_call(db: Database, call: Call) -> None:
         db.table("llm_calls").insert(asdict(call) | {"tokens": json.dumps(call.tokens)}, ignore=True)
 
 
-def move_calls(db: Database, moved: Mapping[str, str]) -> None:
-    """Say of the answers about documents where these are now: path before → path."""
+def confirm_call(db: Database, key: str) -> None:
+    """Say of an answer in doubt that what is stored now asks for it."""
     with db.atomic():
-        for before, now in moved.items():
-            db.execute("UPDATE llm_calls SET path = ? WHERE path = ?", [now, before])
+        db.execute("UPDATE llm_calls SET about = '' WHERE key = ?", [key])
 
 
 def spent(db: Database) -> dict[str, Any]:

@@ -88,6 +88,15 @@ def m009_rows_of_full_text(db: Database) -> None:
     db.execute("INSERT OR IGNORE INTO chunk_rows SELECT rowid, chunk_id FROM chunk_search WHERE chunk_id IN (SELECT id FROM chunks)")
 
 
+@migrations()
+def m010_answers_about_chunks(db: Database) -> None:
+    """Model answers say which chunk's text they are about, whatever path it had; what left the index is remembered until an erasure."""
+    db.execute("DROP INDEX llm_calls_by_path")
+    db.execute("ALTER TABLE llm_calls RENAME COLUMN path TO about")
+    db.execute("CREATE TABLE departed (path TEXT PRIMARY KEY)")
+    db.execute("CREATE TABLE departed_words (word INTEGER PRIMARY KEY)")
+
+
 _QUESTIONS = """
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
 

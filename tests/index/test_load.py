@@ -98,7 +98,7 @@ def read(file, options=Options(), limits=Limits()):  # noqa: B008
 def loaded(tmp_path_factory):
     """Every source above, read in one run."""
     folder = write(tmp_path_factory.mktemp("all"), SOURCES)
-    return {d.path: d for d in load_all(find_files([folder]), folder)}
+    return {d.path: d for d in load_all(find_files([folder]).files, folder)}
 
 
 def test_all_formats_are_read_in_one_run(loaded):
@@ -309,7 +309,7 @@ def test_what_cannot_be_read_has_a_reason_and_the_rest_is_read(tmp_path):
     """Bombs, broken, locked and foreign files are named with their reason, a file after them is read, and all in seconds."""
     folder = write(tmp_path, {name: data for name, (data, *_) in REFUSED.items()} | {"zz.txt": b"still here"})
     began = time.monotonic()
-    found = {d.path: d for d in load_all(find_files([folder]), folder)}
+    found = {d.path: d for d in load_all(find_files([folder]).files, folder)}
 
     assert time.monotonic() - began < 30
     assert found["zz.txt"].text == "still here"
@@ -367,7 +367,7 @@ def test_entities_of_xml_are_not_expanded(tmp_path):
     outside.write_text("treasure")
     outer = f"<!DOCTYPE d [<!ENTITY s SYSTEM '{outside.as_uri()}'>]><d><p>&s; end</p>tail</d>".encode()
     write(tmp_path / "docs", {"laughs.xml": ENTITIES.encode(), "outer.xml": outer})
-    found = list(load_all(find_files([tmp_path / "docs"]), tmp_path))
+    found = list(load_all(find_files([tmp_path / "docs"]).files, tmp_path))
 
     for d in found:
         text = d.reason if isinstance(d, Skipped) else d.text
@@ -378,7 +378,7 @@ def test_entities_of_xml_are_not_expanded(tmp_path):
 def test_a_file_that_takes_too_long_is_given_up_and_the_next_is_read(tmp_path):
     """The time limit ends the worker; a new one goes on."""
     write(tmp_path, {"a.csv": b"a,b\n" + b"1,2\n" * 3_000_000, "b.txt": b"short"})
-    slow, quick = load_all(find_files([tmp_path]), tmp_path, limits=Limits(seconds=0.7))
+    slow, quick = load_all(find_files([tmp_path]).files, tmp_path, limits=Limits(seconds=0.7))
 
     assert (slow.reason, slow.failed) == ("took longer than 0.7 s", True)
     assert quick.text == "short"
@@ -387,7 +387,7 @@ def test_a_file_that_takes_too_long_is_given_up_and_the_next_is_read(tmp_path):
 def test_a_file_that_needs_too_much_memory_is_given_up(tmp_path):
     """The memory limit ends the worker; a new one goes on."""
     write(tmp_path, {"a.json": b"[" + b"[]," * 8_000_000 + b"1]", "b.txt": b"short"})
-    big, small = load_all(find_files([tmp_path]), tmp_path, limits=Limits(memory=2**28))
+    big, small = load_all(find_files([tmp_path]).files, tmp_path, limits=Limits(memory=2**28))
 
     assert (big.reason, big.failed) == ("needed more than 0.25 GB of memory", True)
     assert small.text == "short"
@@ -469,7 +469,7 @@ def test_three_hundred_notes_take_less_than_a_second_or_two(tmp_path):
     """The worker is started once, and the parsers that notes do not need are not loaded."""
     folder = write(tmp_path, {f"{n:03}.md": f"# Note {n}\n\n{'Ruth Sand sailed. ' * 50}".encode() for n in range(300)})
     began = time.monotonic()
-    found = list(load_all(find_files([folder]), folder))
+    found = list(load_all(find_files([folder]).files, folder))
 
     assert len(found) == 300
     assert time.monotonic() - began < 5  # 0.7 s where nothing else runs
@@ -490,7 +490,7 @@ def test_the_same_bytes_have_the_same_hash_and_id(tmp_path):
 def test_names_and_texts_with_half_characters_can_be_stored(tmp_path):
     """A file name that is no UTF-8 and a lone surrogate in JSON both come out as text."""
     (tmp_path / os.fsdecode(b"caf\xe9.json")).write_bytes(b'{"a\\ud800": "b\\udfff"}')
-    (found,) = load_all(find_files([tmp_path]), tmp_path)
+    (found,) = load_all(find_files([tmp_path]).files, tmp_path)
 
     assert (found.path, found.title, found.text) == ("caf\ufffd.json", "caf\ufffd", "a?: b?")
 
@@ -502,7 +502,7 @@ def tree(folder, *names):
 
 
 def names(folder, *paths):
-    return [f.relative_to(folder.resolve()).as_posix() for f in find_files([folder / p for p in paths] or [folder])]
+    return [f.relative_to(folder.resolve()).as_posix() for f in find_files([folder / p for p in paths] or [folder]).files]
 
 
 def test_ignore_files_are_honoured_as_git_does(tmp_path):

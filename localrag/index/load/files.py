@@ -1,8 +1,9 @@
-"""Which files there are below the given paths: ignore files are honoured as git does, and every file comes once."""
+"""Which files there are below the given paths: ignore files are honoured as git does, and every file comes once; links only on request."""
 
+import errno
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,18 @@ if TYPE_CHECKING:
 
 IGNORE_FILES = (".gitignore", ".localragignore")  # of one folder the second has the last word
 _OF_AN_INDEX = {"index.db", "writer.lock"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What lies below some paths: the files to read, sorted; links and special files that are left out, and what may not be opened.
+
+    The latter two say why. Every path is the one a file or folder goes by below the given path, not that of a link's target.
+    """
+
+    files: tuple[Path, ...]
+    left_out: Mapping[Path, str]
+    closed: Mapping[Path, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,50 +42,117 @@ class _Rules:
         return self.spec.check_file(relative + "/" * is_folder).include
 
 
-def check_paths(paths: Sequence[Path]) -> None:
-    """Raises UsageError for a path where there is nothing, before anything is made or written."""
-    for path in paths:
-        if not path.exists():
+def check_paths(paths: Sequence[Path], documents: Sequence[Path] = ()) -> None:
+    """Raises UsageError for a path where there is nothing and no document was read from, before anything is made or written."""
+    for path in (p for p in paths if not is_there(p)):
+        real = Path(os.path.realpath(path))
+        if not any(d.is_relative_to(real) for d in documents):
             raise UsageError(f"There is nothing at {path}.", "Check the path: localrag index PATH…")
 
 
-def find_files(paths: Sequence[Path]) -> list[Path]:
-    """All files below `paths`, sorted, each once, links and their targets included. Raises UsageError.
+def is_there(path: Path) -> bool:
+    """Whether there is a file or folder that can be seen; unlike `Path.exists` it answers for folders that may not be entered, too."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
 
-    Left out are hidden files and folders, links to folders, folders of an index, and what `.gitignore` and `.localragignore` name; a path
-    that is given is read even so.
+
+def is_index(folder: Path) -> bool:
+    """Whether a folder is that of an index, under whatever name."""
+    return all(is_there(folder / name) for name in _OF_AN_INDEX)
+
+
+def find_files(paths: Sequence[Path], *, follow_links: bool = False) -> Sources:
+    """All files below `paths`, each once. Raises UsageError.
+
+    Left out are hidden files and folders, folders of an index, and what `.gitignore` and `.localragignore` name; a path that is given is
+    read even so. A link whose target is not found on its own is taken only with `follow_links`.
     """
     check_paths(paths)
-    found: dict[Path, None] = {}
+    walk = _Walk()
     for path in paths:
         full = path.resolve()
-        for file in [full] if full.is_file() else _walk(full, _rules_above(full)):
-            found[file.resolve()] = None
-    return sorted(found)
+        if full.is_file():
+            walk.files[full] = full
+        else:
+            walk.below(full, full, _rules_above(full))
+    while walk.links:
+        links, walk.links = sorted(walk.links), []
+        for link, top in links:
+            walk.take(link, top, follow=follow_links)
+    return Sources(tuple(sorted(walk.files.values())), walk.left_out, walk.closed)
 
 
-def _walk(top: Path, above: list[_Rules]) -> Iterator[Path]:
-    """The files of a folder and of those below it; a folder that may not be opened comes as itself, to be listed."""
-    waiting = [(top, above)]
-    while waiting:
-        folder, rules = waiting.pop()
+@dataclass(slots=True)
+class _Walk:
+    """What was found so far. `files`: a file's real path → the path it goes by; `folders`: the real paths of those walked through."""
+
+    files: dict[Path, Path] = field(default_factory=dict)
+    folders: set[Path] = field(default_factory=set)
+    links: list[tuple[Path, Path]] = field(default_factory=list)  # each with the folder it must not lead out of
+    left_out: dict[Path, str] = field(default_factory=dict)
+    closed: dict[Path, str] = field(default_factory=dict)
+
+    def below(self, top: Path, real: Path, above: list[_Rules]) -> None:
+        """Add what lies in a folder and in those below it; `real` is where the folder is, `top` how it is called."""
+        waiting = [(top, real, above)]
+        while waiting:
+            folder, real, rules = waiting.pop()
+            if real in self.folders:
+                continue
+            self.folders.add(real)
+            try:
+                entries = list(os.scandir(folder))
+            except OSError as error:
+                self.closed[folder] = f"a folder that may not be opened ({error.strerror})"
+                continue
+            names = {e.name for e in entries}
+            if names >= _OF_AN_INDEX:
+                continue
+            rules = [*rules, *_rules_of(folder, names)]
+            for entry in entries:
+                if not entry.name.startswith(".") and entry.name != INDEX_FOLDER and self._add(entry, top, real, rules):
+                    waiting.append((folder / entry.name, real / entry.name, rules))
+
+    def _add(self, entry: "os.DirEntry[str]", top: Path, real: Path, rules: list[_Rules]) -> bool:
+        """Note what is no folder; whether it is a folder to walk through."""
+        path = Path(entry.path)
         try:
-            entries = list(os.scandir(folder))
-        except OSError:
-            yield folder
-            continue
-        names = {e.name for e in entries}
-        if names >= _OF_AN_INDEX:
-            continue
-        rules = [*rules, *_rules_of(folder, names)]
-        for entry in entries:
-            path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
-            shown = not entry.name.startswith(".") and entry.name != INDEX_FOLDER and (is_folder or entry.is_file())
-            if shown and not _ignored(path, rules, is_folder=is_folder):
-                if is_folder:
-                    waiting.append((path, rules))
-                else:
-                    yield path
+            is_folder, is_link, is_file = entry.is_dir(follow_symlinks=False), entry.is_symlink(), entry.is_file(follow_symlinks=False)
+        except OSError as error:
+            self.closed[path] = f"cannot be read: {error.strerror}"
+            return False
+        if _ignored(path, rules, is_folder=is_folder):
+            return False
+        if is_link:
+            self.links.append((path, top))
+        elif is_file:
+            self.files.setdefault(real / entry.name, path)
+        elif not is_folder:
+            self.left_out[path] = "no regular file"
+        return is_folder
+
+    def take(self, link: Path, top: Path, *, follow: bool) -> None:
+        """Add what a link leads to, or say why not; nothing where that is found without it."""
+        try:
+            real = Path(os.path.realpath(link, strict=True))
+            is_folder = real.is_dir()
+        except OSError as error:
+            self.left_out[link] = "a link in a circle" if error.errno == errno.ELOOP else f"a link to nothing ({error.strerror})"
+            return
+        if real in self.files or real in self.folders:
+            return
+        if not follow:
+            where = "to what is left out" if real.is_relative_to(top.resolve()) else "that leads out of the folder"
+            self.left_out[link] = f"a link {where} (taken with --follow-links)"
+        elif is_folder:
+            self.below(link, real, [])
+        elif real.is_file():
+            self.files[real] = link
+        else:
+            self.left_out[link] = "a link to no regular file"
 
 
 def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
@@ -112,6 +192,6 @@ def _rules_above(path: Path) -> list[_Rules]:
 
 def stored_path(file: Path, root: Path) -> str:
     """The path as the index keeps it: relative to the index's root where it lies below it, absolute otherwise."""
-    file = file.resolve()
+    file = file.absolute()  # not the target of a link: that may be another tomorrow
     path = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # a name may be no text

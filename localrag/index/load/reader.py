@@ -3,7 +3,6 @@
 import json
 import os
 import selectors
-import stat
 import subprocess
 import sys
 import time
@@ -58,7 +57,7 @@ def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "_Wo
     try:
         before = file.stat()
         if reason := _unfit(before, limits):
-            return Skipped(path, reason, stat.S_ISDIR(before.st_mode))
+            return Skipped(path, reason, False)
         content_hash = file_hash(file, options)
         answer = worker.ask({"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns})
         after = file.stat()
@@ -77,8 +76,6 @@ def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "_Wo
 
 def _unfit(found: os.stat_result, limits: Limits) -> str:
     """Why a file need not be opened; empty if it must."""
-    if stat.S_ISDIR(found.st_mode):
-        return "a folder that may not be opened"
     if found.st_size > limits.size:
         return f"larger than {limits.size // MEGABYTE} MB"
     return "" if found.st_size else "empty"

@@ -1,0 +1,91 @@
+"""`localrag index --watch`: run again whenever a file changes, whatever goes wrong in between."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from localrag.cli.display import say
+from localrag.config import INDEX_FOLDER
+from localrag.errors import IndexBusy, LocalragError, disk_trouble, kind_and_place
+from localrag.index.load import is_index, is_there
+
+PAUSE = 1600  # milliseconds without a change before the index is updated
+TICK = 1000  # milliseconds after which it is looked whether something is still to be done
+RETRY = 60.0  # seconds until what failed is tried again, if nothing changes before
+
+
+def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
+    """Run again whenever a file below the paths changed, until interrupted; between runs others may write to the index.
+
+    An error is said once and tried again, with the next change or after a minute. Raises typer.Exit.
+    """
+    say("Watching for changes; Ctrl-C ends.")
+    due, said = 0.0, ""  # at once: what changed before the watch began is still to be read
+    try:
+        while True:
+            for changed in _changes(paths):
+                if not changed and time.monotonic() < due:
+                    continue
+                due, error = _tried(run)
+                if error and error != said:
+                    say(error)
+                said = error
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _tried(run: Callable[[], object]) -> tuple[float, str]:
+    """When to run again if nothing changes, and what went wrong. Raises typer.Exit, KeyboardInterrupt."""
+    try:
+        run()
+    except typer.Exit:
+        raise
+    except IndexBusy:  # another localrag writes: tried again in a second
+        return time.monotonic(), ""
+    except LocalragError as error:
+        return time.monotonic() + RETRY, f"{error} {error.hint} Still watching."
+    except Exception as error:  # noqa: BLE001 — whatever it is, the next change is read
+        trouble = disk_trouble(error)
+        what = f"{trouble} {trouble.hint}" if trouble else f"Something unexpected happened: {kind_and_place(error)}."
+        return time.monotonic() + RETRY, f"{what} Still watching."
+    return float("inf"), ""
+
+
+def _changes(paths: Sequence[Path]) -> Iterator[bool]:
+    """Whether something changed since the last time, without end; a path that is taken away, comes back or is another now is a change."""
+    from watchfiles import watch
+
+    seen, said = _identities(paths), ""
+    while True:
+        tops = [Path(os.path.realpath(p)) for p in paths if is_there(p)]
+        relevant = partial(_is_relevant, tops)
+        try:
+            for changes in watch(*tops, watch_filter=relevant, debounce=PAUSE, rust_timeout=TICK, yield_on_timeout=True) if tops else [()]:
+                now = _identities(paths)
+                yield bool(changes) or now != seen
+                if now != seen:
+                    break
+            said = ""
+        except OSError as error:  # taken away at this moment, or more folders than the system watches
+            problem = f"The files cannot be watched at the moment: {error.strerror or error}. Still trying."
+            if problem != said:
+                say(problem)
+            said = problem
+        seen = _identities(paths)
+        time.sleep(TICK / 1000)
+
+
+def _identities(paths: Sequence[Path]) -> list[tuple[int, int] | None]:
+    """What the paths lead to at this moment."""
+    return [(found.st_dev, found.st_ino) if is_there(p) and (found := p.stat()) else None for p in paths]
+
+
+def _is_relevant(tops: Sequence[Path], _: object, path: str) -> bool:
+    """Whether a changed file may be a document: those of an index, under whatever name it lies, change with every run."""
+    top = next((t for t in tops if Path(path).is_relative_to(t)), Path("/"))
+    folders = [f for f in Path(path).parents if f.is_relative_to(top)]
+    return INDEX_FOLDER not in Path(path).relative_to(top).parts and not any(map(is_index, folders))

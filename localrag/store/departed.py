@@ -1,0 +1,84 @@
+"""What left the index since the last erasure: the paths, and the words as numbers, of contents that were removed or replaced.
+
+`localrag rm` finds with them what was made of texts that are not stored any more, whichever path those had. Nobody can read a text in
+them, and an erasure deletes them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from localrag.text import FUNCTION_WORDS, cjk_bigrams
+
+_WORD = re.compile(r"[^\W_]{2,}")
+
+
+def note_departure(db: Database, path: str) -> None:
+    """Remember that the stored content of a path is about to leave; a no-op for an unknown path."""
+    rows = db.query("SELECT title, text, metadata, parts FROM documents WHERE path = ?", [path])
+    for row in rows:
+        title = row["title"] if row["title"] != Path(path).stem else ""
+        said = [title, row["text"], *(value for _, value in json.loads(row["metadata"])), *(p[0] for p in json.loads(row["parts"]))]
+        numbers = {_number(word) for text in said for word in words_of(text)}
+        db.execute("INSERT OR IGNORE INTO departed VALUES (?)", [path])
+        db.execute("INSERT OR IGNORE INTO departed_words SELECT value FROM json_each(?)", [json.dumps(sorted(numbers))])
+
+
+def departed_paths(db: Database) -> list[str]:
+    """The paths that documents were removed from or changed at since the last erasure."""
+    return [row["path"] for row in db.query("SELECT path FROM departed ORDER BY path")]
+
+
+def forget_departures(db: Database) -> None:
+    """An erasure has taken care of them."""
+    with db.atomic():
+        db.execute("DELETE FROM departed")
+        db.execute("DELETE FROM departed_words")
+
+
+def leftovers(db: Database) -> Callable[[str], bool]:
+    """A function that says of a text whether it has a word that left with some content and that no stored document has."""
+    gone = {number for (number,) in db.execute("SELECT word FROM departed_words")}
+
+    @cache
+    def left_over(word: str) -> bool:
+        return _number(word) in gone and not _is_stored(db, word)
+
+    return lambda text: any(map(left_over, words_of(text)))
+
+
+def words_of(text: str) -> set[str]:
+    """The words of a text in small letters that say something; of Chinese, Japanese and Korean every two characters in a row."""
+    words = {w for w in map(str.lower, _WORD.findall(text)) if w not in FUNCTION_WORDS and not cjk_bigrams(w)}
+    return words | set(cjk_bigrams(text).split())
+
+
+def _number(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
+
+
+def _is_stored(db: Database, word: str) -> bool:
+    """Whether a stored document has a word, just so: the full-text index knows stems only."""
+    return any(word in words_of(text) for text in _matching(db, word))
+
+
+def holds_text(db: Database, text: str) -> bool:
+    """Whether a stored document has a text word for word; so it is with one that has no words."""
+    if not words_of(text) and not _WORD.search(text):
+        return True
+    return any(text in stored for stored in _matching(db, text))
+
+
+def _matching(db: Database, phrase: str) -> Iterator[str]:
+    """The texts of chunks that may have a phrase."""
+    if cjk_bigrams(phrase):
+        rows = db.execute("SELECT text FROM chunks WHERE instr(text, ?)", [phrase])
+    else:
+        quoted = phrase.replace('"', '""')
+        rows = db.execute("SELECT text FROM chunk_search WHERE chunk_search MATCH ?", [f'text : "{quoted}"'])
+    return (text for (text,) in rows)

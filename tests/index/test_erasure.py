@@ -1,0 +1,280 @@
+"""`localrag rm` leaves no byte of what only the removed documents said, whatever paths they had, and keeps what rests on the others."""
+
+import asyncio
+import json
+import re
+import shutil
+import sqlite3
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from localrag.config import Domain, Example
+from localrag.errors import UsageError
+from localrag.eval.study import _keep_index
+from localrag.index.aliases import add_alias
+from localrag.index.erase import documents_at, erase
+from localrag.index.pipeline import build_index
+from localrag.index.update import Deletion
+from localrag.llm.domain import write_domain
+from localrag.project import open_for_writing
+from localrag.query import Options, answer
+from localrag.records import Answer, Citation, content_id
+from localrag.store import corpus, ledger
+from localrag.store.check import check_index, wrongs
+from localrag.store.schema import back_up
+from tests.conftest import TOWN, run_localrag
+from tests.fakes import Scripted, example
+from tests.index.test_update import words_in
+from tests.test_cli import rows
+
+SECRET = (
+    "Zebulon Quarrick met Lars Holm at Xanthorpe. Zebulon Quarrick paid Ingrid Holm in guilders. 夸里克先生付了钱。\n\n"
+    "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks.\n"
+)
+SECRETS = ("Zebulon", "Quarrick", "Xanthorpe", "guilders", "quarri", "zebulon quarrick", "夸里克")
+SHARED = "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks."
+QUESTIONS = ("Who is Zebulon Quarrick?", "Who paid Ingrid Holm?")
+KEPT = "Who bought the ferry Skua?"
+
+
+def says(request):
+    """Answers with the names and words of the text that is asked about."""
+    said = request.messages[-1]["content"]
+    if request.task == "entities":
+        names = dict.fromkeys(re.findall(r"[A-Z]\w+ [A-Z]\w+", said))
+        described = [{"name": n, "type": "person", "description": f"{n}: {said[said.find(n) :][:90]}"} for n in names]
+        return {"items": described[:6]}
+    if request.task == "describe":
+        return {"line": " ".join(said.split())[-90:]}
+    return {"items": []} if request.task == "relationships" else example(request.grammar.schema)
+
+
+@contextmanager
+def opened(folder, answers=says):
+    with open_for_writing(folder / ".localrag") as one:
+        project = replace(one, settings=replace(one.settings, style="abstractive"))
+        project.model._engine = Scripted(answers)
+        yield project
+
+
+def index(folder, answers=says):
+    with opened(folder, answers) as project:
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None, deletion=Deletion(prune=True)))
+        return project.model._engine.tasks
+
+
+def remove(folder, *paths):
+    with opened(folder) as project:
+        asyncio.run(erase(documents_at([folder / p for p in paths], project), project, lambda _: None))
+        return project.model._engine.tasks
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Four documents, one of them secret, with answers, a backup, a tuning and decisions on names."""
+    folder = tmp_path_factory.mktemp("made")
+    docs = folder / "docs"
+    docs.mkdir()
+    for name, text in TOWN.items():
+        (docs / name).write_text(text)
+    (docs / "secret.txt").write_text(SECRET)
+    index(folder)
+    with opened(folder) as project:
+        for question in QUESTIONS:
+            asyncio.run(answer(question, project, Options("basic", style="extractive")))
+        back_up(project.db, project.folder / "index.db", "m003_something")
+        example_of = Example(SECRET[:44], (("Zebulon Quarrick", "person"),))
+        for domain in (Domain("letters of Zebulon Quarrick"), Domain("letters", "a clerk", examples=(example_of,))):
+            write_domain(project.folder, domain)
+        add_alias(project.folder, "Quarrick = Zebulon Quarrick")
+        add_alias(project.folder, "Ruth Sand = Mayor Ruth Sand")
+        for question in (KEPT, "Did Quarrick buy the ferry?"):
+            citation = Citation(1, "docs/a.md", 13, 78, "Ingrid Holm bought the ferry Skua from the Northern Line in Vardby.")
+            ledger.save_answer(project.db, Answer(question, "Ingrid Holm. [1]", "basic", citations=(citation,)))
+    return folder
+
+
+@pytest.fixture
+def town(made, tmp_path, home):
+    """The same, with a study and with kept beginnings of prompts."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    _keep_index(tmp_path / ".localrag", tmp_path / ".localrag" / "study" / "index", lambda _: None)
+    (tmp_path / ".localrag" / "study" / "answers.jsonl").write_text(json.dumps({"answer": SECRET}, ensure_ascii=False))
+    kept = home / "cache" / "prefixes" / "some model"
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / "1.kv").write_text(SECRET)
+    assert {name for name, _ in words_in(tmp_path / ".localrag", *SECRETS)} >= {
+        "index.db", "index.db.before-m003_something", "domain.toml", "domain.toml.before", "aliases.txt", "answers.jsonl"
+    }  # fmt: skip
+    return tmp_path
+
+
+def unchanged(folder):
+    return "docs/secret.txt"
+
+
+def renamed(folder):
+    (folder / "docs" / "secret.txt").rename(folder / "docs" / "new.txt")
+    index(folder)
+    return "docs/new.txt"
+
+
+def renamed_and_edited(folder):
+    (folder / "docs" / "secret.txt").unlink()
+    (folder / "docs" / "new.txt").write_text("Nothing of interest happened.")
+    index(folder)
+    return "docs/secret.txt"
+
+
+def edited(folder):
+    (folder / "docs" / "secret.txt").write_text("Nothing of interest happened.")
+    index(folder)
+    return "docs/secret.txt"
+
+
+def deleted(folder):
+    (folder / "docs" / "secret.txt").unlink()
+    index(folder)
+    return "docs/secret.txt"
+
+
+def deleted_after_a_rename(folder):
+    renamed(folder)
+    (folder / "docs" / "new.txt").unlink()
+    index(folder)
+    return "docs/new.txt"
+
+
+def interrupted_in_a_rename(folder):
+    """The new path is stored; then the process is killed, before the old one is taken out."""
+    (folder / "docs" / "secret.txt").rename(folder / "docs" / "new.txt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("localrag.index.update._left_out", lambda *_: 1 / 0)
+        patch.setattr(corpus, "remove_document", lambda db, path, real=corpus.remove_document: None if "secret" in path else real(db, path))
+        with pytest.raises(ZeroDivisionError):
+            index(folder)
+    index(folder)
+    return "docs/new.txt"
+
+
+def stopped_in_the_removal(folder):
+    """The documents are out; then the process is killed, before the graph is built from the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("localrag.index.erase.rebuild_graph", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            remove(folder, "docs/secret.txt")
+    (folder / "docs" / "secret.txt").unlink()
+    index(folder)
+    return ""
+
+
+HISTORIES = [
+    unchanged, renamed, renamed_and_edited, edited, deleted, deleted_after_a_rename, interrupted_in_a_rename, stopped_in_the_removal
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_no_byte_is_left(town, home, history):
+    """Whatever became of the file before: no word of it is in any file of the index or the cache, and what others say is kept."""
+    chunks = "SELECT c.text FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.path <> 'docs/secret.txt'"
+    others = {content_id(text) for (text,) in rows(town, chunks)}
+    calls = {(key,) for key, about in rows(town, "SELECT key, about FROM llm_calls") if about in others}
+    path = history(town)
+    if path:
+        remove(town, path)
+
+    assert words_in(town / ".localrag", *SECRETS) == []
+    assert words_in(home / "cache" / "prefixes", *SECRETS) == []
+    assert calls and calls <= set(rows(town, "SELECT key FROM llm_calls"))
+    assert [q for (q,) in rows(town, "SELECT question FROM answers")] == [KEPT]
+    assert (town / ".localrag" / "aliases.txt").read_text() == "Ruth Sand = Mayor Ruth Sand\n"
+    assert 'about = "letters"' in (town / ".localrag" / "domain.toml").read_text()
+    assert rows(town, "SELECT count(*) FROM departed_words") == [(0,)]
+    with opened(town) as project:
+        assert list(wrongs(check_index(project.db, project.folder))) == []
+
+
+def test_a_conversation_about_other_documents_stays(town):
+    """Answers that rest on documents that stay are kept though they are about people whom the removed one names as well."""
+    remove(town, "docs/c.txt")
+
+    kept = [q for (q,) in rows(town, "SELECT question FROM answers")]
+    assert KEPT in kept and "Who is Zebulon Quarrick?" in kept
+
+
+def test_a_sentence_that_two_documents_share_stays(town):
+    """A chunk that another document has as well keeps what the model said of it, and so does an answer that quotes the sentence there."""
+    (town / "docs" / "copy.txt").write_text(SECRET)
+    index(town)
+    calls = set(rows(town, "SELECT key FROM llm_calls WHERE about <> ''  AND about <> 'question'"))
+    remove(town, "docs/secret.txt")
+
+    assert calls <= set(rows(town, "SELECT key FROM llm_calls"))
+    assert words_in(town / ".localrag", "Xanthorpe")
+    remove(town, "docs/copy.txt")
+    assert words_in(town / ".localrag", *SECRETS) == []
+    assert SHARED in TOWN["b.txt"] and words_in(town / ".localrag", "Skua leaks")
+
+
+def test_an_answer_that_quotes_what_is_gone_goes_whatever_its_path(town):
+    """A citation is judged by its quote: one of the removed text under another path goes, one that another document holds stays."""
+    with opened(town) as project:
+        for n, quote in enumerate((SHARED, "Lars Holm at Xanthorpe.")):
+            ledger.save_answer(project.db, Answer(f"Question {n}", quote, "basic", citations=(Citation(1, "docs/b.txt", 0, 9, quote),)))
+    remove(town, "docs/secret.txt")
+
+    assert {q for (q,) in rows(town, "SELECT question FROM answers")} >= {"Question 0"}
+    assert words_in(town / ".localrag", "Xanthorpe") == []
+
+
+def test_one_removal_does_not_ask_for_all_descriptions_again(town):
+    """Removing a document that shares no name asks the model nothing, and the next one finds the kept summaries as well."""
+    (town / "docs" / "far.txt").write_text("Walter Muir met Agnes Thorburn at Castlemere.")
+    index(town)
+    summaries = rows(town, "SELECT count(*) FROM llm_calls WHERE task = 'describe'")
+    asked = [remove(town, "docs/far.txt")]
+    (town / "docs" / "far.txt").unlink()
+    asked.append([t for t in index(town) if t == "describe"])
+
+    assert summaries > [(0,)]
+    assert asked == [[], []]
+    assert rows(town, "SELECT count(*) FROM llm_calls WHERE task = 'describe'") == summaries
+
+
+def test_a_reader_holds_up_the_end_of_an_erasure(town, monkeypatch):
+    """Where another process still reads what was, the command fails and says so; the next one empties the log."""
+    monkeypatch.setattr("localrag.store.schema.sqlite3.connect", lambda *a, real=sqlite3.connect, **k: real(*a, **k | {"timeout": 1}))
+    reader = sqlite3.connect(town / ".localrag" / "index.db")
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM documents").fetchone()
+    with pytest.raises(Exception, match="Another process is reading the index"):
+        remove(town, "docs/secret.txt")
+    held = words_in(town / ".localrag", *SECRETS)
+    reader.close()
+    (town / "docs" / "secret.txt").unlink()
+    index(town)
+
+    assert held
+    assert words_in(town / ".localrag", *SECRETS) == []
+
+
+def test_all_is_asked_about(town):
+    """Without a yes `rm --all` removes nothing and says how it would; with --yes nothing of any document or study is left."""
+    refused = run_localrag("rm", "--all", cwd=town)
+    kept = rows(town, "SELECT count(*) FROM documents")
+    done = run_localrag("rm", "--all", "--yes", cwd=town)
+
+    assert (refused.returncode, kept) == (2, [(4,)])
+    assert "localrag rm --all --yes" in refused.stderr
+    assert done.returncode == 0, done.stderr
+    assert words_in(town / ".localrag", *SECRETS, "Skua", "Holm") == []
+
+
+def test_a_path_that_never_was_is_refused(town):
+    """`rm` takes what is or was in the index; a mistyped path is an error, also after a removal of another one."""
+    deleted(town)
+    for path in ("docs/sceret.txt", "doc"):
+        with pytest.raises(UsageError, match="No document of the index is at"):
+            remove(town, path)

@@ -1,0 +1,94 @@
+"""`localrag index --watch`: it follows the files, not itself, and nothing but an interrupt ends it."""
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+from tests.conftest import TOWN
+
+
+@contextmanager
+def watching(folder, *args):
+    """A process that watches; gives it and what it has said so far."""
+    command = [sys.executable, "-m", "localrag", "index", "docs", "--extractor", "phrases", "--watch", *args]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    said = []
+    threading.Thread(target=lambda: said.extend(iter(process.stderr.readline, "")), daemon=True).start()
+    try:
+        yield process, said
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    assert process.returncode == 0, "".join(said)
+
+
+def until(holds, seconds=120):
+    """Wait for something; an error where it does not come."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def query(folder, sql, index=".localrag"):
+    db = sqlite3.connect(folder / index / "index.db", timeout=30)
+    try:
+        return db.execute(sql).fetchall()
+    except sqlite3.OperationalError:  # not made yet
+        return []
+    finally:
+        db.close()
+
+
+def is_known(folder, name, index=".localrag"):
+    return bool(query(folder, f"SELECT 1 FROM entities WHERE name = '{name}'", index))
+
+
+def at_rest(folder, index=".localrag", runs=2):
+    return query(folder, "SELECT count(*) FROM runs WHERE state IN ('complete', 'partly')", index) >= [(runs,)]
+
+
+def test_an_index_among_the_files_is_no_change(tmp_path):
+    """An index of any name below the watched folder starts no run; a new file does, and others may write in between."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    with watching(tmp_path, "--index", "docs/other") as (_, said):
+        until(lambda: "Watching for changes; Ctrl-C ends.\n" in said)
+        until(lambda: at_rest(tmp_path, "docs/other"))
+        time.sleep(6)
+        runs = query(tmp_path, "SELECT count(*) FROM runs", "docs/other")
+        (docs / "new.txt").write_text("Agnes Thorburn met Ruth Sand at Castlemere.")
+        until(lambda: is_known(tmp_path, "Agnes Thorburn", "docs/other"))
+
+    assert runs == [(2,)]
+
+
+def test_no_error_ends_it(tmp_path):
+    """What goes wrong is said once; the next change is read, and a folder that comes back is followed again."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    domain = tmp_path / ".localrag" / "domain.toml"
+    with watching(tmp_path) as (_, said):
+        until(lambda: at_rest(tmp_path))
+        domain.write_text("about = ")
+        (docs / "b.txt").write_text("Walter Muir came later.")
+        until(lambda: any("domain.toml cannot be read" in line and "Still watching" in line for line in said))
+        domain.unlink()
+        (docs / "c.txt").write_text("Agnes Thorburn met Ruth Sand at Castlemere.")
+        until(lambda: is_known(tmp_path, "Agnes Thorburn") and is_known(tmp_path, "Walter Muir"))
+        docs.rename(tmp_path / "away")
+        until(lambda: any("docs is missing: 3 documents from there are kept" in line for line in said))
+        shutil.copytree(tmp_path / "away", docs)
+        (docs / "d.txt").write_text("Chen Guoliang sailed to Brannock Harbour.")
+        until(lambda: is_known(tmp_path, "Chen Guoliang"))
+        (docs / "e.txt").write_text("Ingrid Holm sailed to Carrow Island with Zebulon Quarrick.")
+        until(lambda: is_known(tmp_path, "Zebulon Quarrick"))
+
+    assert query(tmp_path, "SELECT count(*) FROM documents") == [(5,)]
