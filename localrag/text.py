@@ -2,12 +2,11 @@
 
 import re
 import struct
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _CJK_RUN = re.compile(f"[{CJK}]+")
@@ -137,10 +136,7 @@ def _split(part: str) -> list[tuple[int, int]]:
     if not part.strip():
         return []
     flowing = _WRAP.sub(" ", part)  # as long as before: offsets stay
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        found = _splitter("zh" if is_cjk(part) else "en").segment(flowing)
-    spans = [(s.start, s.end) for s in found]
+    spans = _splitter()(flowing, "zh" if is_cjk(part) else "en")
     covered = all(a[1] <= b[0] for a, b in pairwise(spans))
     if not covered or sum(e - s for s, e in spans) < len(part.strip()) * 0.9:
         return [(0, len(part))]  # the splitter lost its place: better one long sentence than a wrong offset
@@ -148,9 +144,7 @@ def _split(part: str) -> list[tuple[int, int]]:
 
 
 @cache
-def _splitter(language: str) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the library's regular expressions predate today's warnings
-        import pysbd
+def _splitter() -> Callable[[str, str], list[tuple[int, int]]]:
+    from localrag.splitter import split  # it takes its time to load, and most commands split nothing
 
-        return pysbd.Segmenter(language=language, clean=False, char_span=True)
+    return split
