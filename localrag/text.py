@@ -81,6 +81,18 @@ def _key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
+def stretches(text: str, longest: int) -> Iterator[Span]:
+    """The text in stretches of at most `longest` characters, which end with a paragraph, else a line, else a word where there is one."""
+    start = 0
+    while start < len(text):
+        end = start + longest
+        if end < len(text):
+            cuts = ((mark, text.rfind(mark, start + longest // 2, end)) for mark in ("\n\n", "\n", " "))
+            end = next((at + len(mark) for mark, at in cuts if at >= 0), end)
+        yield Span(start, min(end, len(text)))
+        start = end
+
+
 def trim(text: str, span: Span) -> Span:
     """`span` without the whitespace (and the byte-order mark) at its ends."""
     part = text[span.start : span.end]
