@@ -62,7 +62,9 @@ _STAND_INS = re.compile("[∯♬♭ᓰᓱᓳᓴᓷᓸ☉☇☈☄✂⌬⎋ȸȹƪ
 
 
 class _Lists(ListItemReplacer):  # type: ignore[misc]
-    """Each number and each letter is marked once: a second time finds it marked, or only adds empty lines. Lines end in carriage returns."""
+    """Each number and each letter is marked once: a second time finds it marked, or adds empty lines. Lines end in \\r."""
+
+    text: str
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -96,6 +98,8 @@ class _Lists(ListItemReplacer):  # type: ignore[misc]
 class _Processor(Processor):  # type: ignore[misc]
     """pysbd's steps with these lists and abbreviations."""
 
+    text: str
+
     def process(self) -> list[str]:
         self.text = self.text.replace("\n", "\r")
         if _LISTED.search(self.text):
@@ -110,8 +114,8 @@ class _Processor(Processor):  # type: ignore[misc]
 
     def split_into_segments(self) -> list[str]:
         self.check_for_parens_between_quotes()
-        lines = filter(None, self.text.split("\r"))
-        lines = (Text(line).apply(self.lang.SingleNewLineRule, *self.lang.EllipsisRules.All) for line in lines)
+        rules = (self.lang.SingleNewLineRule, *self.lang.EllipsisRules.All)
+        lines = (Text(line).apply(*rules) for line in self.text.split("\r") if line)
         found: list[str] = []
         for sentence in (s for line in lines for s in self.check_for_punctuation(line) if s):
             plain = Text(sentence).apply(*self.lang.SubSymbolsRules.All) if _STAND_INS.search(sentence) else sentence

@@ -1,4 +1,4 @@
-"""What one large document costs: seconds of computing and peak memory of loading, splitting, chunking and finding names, and of a whole index.
+"""What one large document costs: seconds of computing and peak memory of loading, splitting, chunking, finding names, a whole index.
 
     python scripts/document_size.py                                  # 1, 4, 16 and 64 MB of prose
     python scripts/document_size.py --mb 10 --shape capitals --shape line

@@ -9,7 +9,7 @@ BLOCKED = """
 import builtins, sys
 usual = builtins.__import__
 def without(name, globals=None, *rest, **named):
-    if name in ("fcntl", "resource") and (globals or {}).get("__name__", "").startswith("localrag"):  # what we use brings its own on Windows
+    if name in ("fcntl", "resource") and (globals or {}).get("__name__", "").startswith("localrag"):  # other packages do without on Windows
         raise ImportError(name)
     return usual(name, globals, *rest, **named)
 builtins.__import__ = without

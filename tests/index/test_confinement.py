@@ -81,8 +81,18 @@ def test_a_reader_that_crashes_costs_its_file_only(how, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "what",
-    ["os.remove(path)", "os.rename(path, path + '2')", "os.mkdir(path + '2')", "os.symlink(path, path + '2')", "os.truncate(path, 0)"]
-    + ["shutil.rmtree(path)", "os.chmod(path, 0)", "os.kill(os.getppid(), 0)", "ctypes.CDLL(None)", "ctypes.CDLL('libc.so.6')"],
+    [
+        "os.remove(path)",
+        "os.rename(path, path + '2')",
+        "os.mkdir(path + '2')",
+        "os.symlink(path, path + '2')",
+        "os.truncate(path, 0)",
+        "shutil.rmtree(path)",
+        "os.chmod(path, 0)",
+        "os.kill(os.getppid(), 0)",
+        "ctypes.CDLL(None)",
+        "ctypes.CDLL('libc.so.6')",
+    ],
 )
 def test_python_code_in_the_reader_is_refused_everywhere(what, tmp_path, monkeypatch):
     """Also where the kernel has no filter, a hook refuses what would change a file, signal a process or load a foreign library."""

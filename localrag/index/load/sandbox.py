@@ -47,7 +47,7 @@ _TRUNCATES, _KNOWS_TRUNCATE = 1 << 14, 3
 
 
 def enforce() -> bool:
-    """Let the kernel refuse this process, for good, what parsing does not need. Whether it does: on Linux with seccomp, on x86_64 and ARM."""
+    """Let the kernel refuse this process, for good, what parsing does not need. Whether it does: on Linux, x86_64 or ARM."""
     if sys.platform != "linux" or platform.machine() not in _ARCHES or sys.maxsize < 2**32:
         return False
     libc = ctypes.CDLL(None, use_errno=True)
