@@ -14,6 +14,7 @@ import platformdirs
 import psutil
 
 from localrag.cgroups import core_limit, memory_left
+from localrag.errors import LocalragError
 
 try:
     import fcntl
@@ -151,6 +152,12 @@ def _is_held(part: Path) -> bool:
     except OSError:
         return True
     return False
+
+
+def check_system() -> None:
+    """Raises LocalragError on Windows, which lacks what indexing needs: limits for another process, locks that end with theirs."""
+    if not fcntl:
+        raise LocalragError("Indexing does not run on Windows itself.", "Use the Windows Subsystem for Linux: wsl --install")
 
 
 def free_cores() -> int:

@@ -4,14 +4,16 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.records import Chunk, Claim, Entity, Graph, Quote
+from localrag.records import Chunk, Claim, Entity, Evidence, Graph, Mention, Quote
 from localrag.text import chunk_sentences, is_cjk, squeeze
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+Placed = TypeVar("Placed", Mention, Evidence)
 Vectors = Mapping[str, NDArray[np.float32]]  # squeezed text → unit vector
 
 
@@ -25,27 +27,32 @@ def sentence_quotes(chunk: Chunk, start: int, end: int) -> list[Quote]:
 
 
 def relationship_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Quote]]:
-    """For each relationship, the sentences that state it, each once although chunks overlap."""
+    """For each relationship, the sentences that state it, each once although chunks overlap, in the order of `chunks`."""
     found: dict[str, dict[str, Quote]] = {e.relationship_id: {} for e in graph.evidence}
-    for e in sorted(graph.evidence, key=lambda e: e.chunk_id):  # chunk by chunk: its sentences are at hand
+    for e in _in_order(graph.evidence, chunks):
         for quote in sentence_quotes(chunks[e.chunk_id], e.start, e.end):
             found[e.relationship_id].setdefault(squeeze(quote.text), quote)
     return {key: list(quotes.values()) for key, quotes in found.items() if quotes}
 
 
 def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Quote]]:
-    """For each entity, the sentences that mention it, each once, those that tell most first."""
+    """For each entity, the sentences that mention it, each once, those that tell most first, equal ones in the order of `chunks`."""
     found: dict[str, dict[str, Quote]] = {m.entity_id: {} for m in graph.mentions}
     names: defaultdict[str, set[str]] = defaultdict(set)
-    for m in sorted(graph.mentions, key=lambda m: m.chunk_id):
+    for m in _in_order(graph.mentions, chunks):
         quote = sentence_quotes(chunks[m.chunk_id], m.start, m.end)[0]
         text = squeeze(quote.text)
         found[m.entity_id].setdefault(text, quote)
         names[text].add(m.entity_id)
-    return {
-        key: [quotes[t] for t in sorted(quotes, key=lambda t: (-telling(t, len(names[t])), quotes[t].chunk_id, quotes[t].start))]
-        for key, quotes in found.items()
-    }
+    return {key: [quotes[t] for t in sorted(quotes, key=lambda t: -telling(t, len(names[t])))] for key, quotes in found.items()}
+
+
+def _in_order(found: Iterable[Placed], chunks: Mapping[str, Chunk]) -> list[Placed]:
+    """Sorted by the place of their chunk among `chunks`, which are in the order of paths and places, then by their own. Not by the chunk's
+    id: it is a hash, and an edit anywhere in a document changes those of all its chunks.
+    """
+    number = {chunk_id: n for n, chunk_id in enumerate(chunks)}
+    return sorted(found, key=lambda x: (number[x.chunk_id], x.start))
 
 
 def claim_quotes(claims: Iterable[Claim], chunks: Mapping[str, Chunk]) -> dict[str, Quote]:

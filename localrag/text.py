@@ -2,12 +2,11 @@
 
 import re
 import struct
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _CJK_RUN = re.compile(f"[{CJK}]+")
@@ -81,6 +80,18 @@ def remember_sentences(text: str, bounds: bytes) -> None:
 
 def _key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def stretches(text: str, longest: int) -> Iterator[Span]:
+    """The text in stretches of at most `longest` characters, which end with a paragraph, else a line, else a word where there is one."""
+    start = 0
+    while start < len(text):
+        end = start + longest
+        if end < len(text):
+            cuts = ((mark, text.rfind(mark, start + longest // 2, end)) for mark in ("\n\n", "\n", " "))
+            end = next((at + len(mark) for mark, at in cuts if at >= 0), end)
+        yield Span(start, min(end, len(text)))
+        start = end
 
 
 def trim(text: str, span: Span) -> Span:
@@ -173,10 +184,7 @@ def _split(part: str) -> list[tuple[int, int]]:
     if not part.strip():
         return []
     flowing = _DOT.sub("-", _WRAP.sub(" ", part))  # as long as before: offsets stay
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        found = _splitter("zh" if is_cjk(part) else "en").segment(flowing)
-    spans = [(s.start, s.end) for s in found]
+    spans = _splitter()(flowing, "zh" if is_cjk(part) else "en")
     covered = all(a[1] <= b[0] for a, b in pairwise(spans))
     if not covered or sum(e - s for s, e in spans) < len(part.strip()) * 0.9:
         return [(0, len(part))]  # the splitter lost its place: better one long sentence than a wrong offset
@@ -184,9 +192,7 @@ def _split(part: str) -> list[tuple[int, int]]:
 
 
 @cache
-def _splitter(language: str) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the library's regular expressions predate today's warnings
-        import pysbd
+def _splitter() -> Callable[[str, str], list[tuple[int, int]]]:
+    from localrag.splitter import split  # it takes its time to load, and most commands split nothing
 
-        return pysbd.Segmenter(language=language, clean=False, char_span=True)
+    return split

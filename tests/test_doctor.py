@@ -27,8 +27,8 @@ def test_a_sound_machine_is_well(plain_town):
     names = [line["name"] for line in found["checks"]]
 
     assert (done.returncode, found["ok"]) == (0, True), done.stdout
-    assert names == ["Python", "llama.cpp", "faiss", "torch", "SQLite", "CPU", "disk", "file system", "index", "chat model", "embedder",
-                     "layouts", "memory", "offline"]  # fmt: skip
+    assert names == ["Python", "llama.cpp", "faiss", "torch", "SQLite", "CPU", "disk", "file system", "index", "file reader", "chat model",
+                     "embedder", "layouts", "memory", "offline"]  # fmt: skip
     assert all(line["remedy"] for line in found["checks"] if line["state"] != "ok")
 
 

@@ -13,6 +13,7 @@ PACKAGE = ROOT / "localrag"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # From the bottom up; a module imports only from rows below its own, or from its own row's package.
 ROWS = [
+    {"splitter"},
     {"errors", "records", "text", "cgroups"},
     {"config", "header", "quotes", "walk"},
     {"models"},

@@ -5,6 +5,7 @@ import importlib
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from localrag.config import cache_dir, free_cores, free_memory
+from localrag.config import cache_dir, check_system, free_cores, free_memory
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions, brief
 from localrag.errors import LocalragError, ModelError, kind_and_place
@@ -58,7 +59,7 @@ def examine(subject: Subject, options: EngineOptions, *, speed: bool) -> list[Li
     attempts = _watch_sockets()
     lines = [_python(), _llama(), *map(_package, ("faiss", "torch")), _sqlite(), _cpu()]
     place = subject.folder or Path.cwd()
-    lines += [_disk(place), _file_system(place), _permissions(subject.folder)]
+    lines += [_disk(place), _file_system(place), _permissions(subject.folder), _guarded("file reader", _reader)]
     chat, line = _model("chat model", lambda: find_chat_model(subject.chat), "--model PATH.gguf")
     embedder, other = _model("embedder", lambda: find_embedder(subject.embedder), "--embedder NAME|PATH")
     lines += [line, other]
@@ -170,6 +171,18 @@ def _permissions(folder: Path | None) -> Line:
     if folder.stat().st_mode & 0o077:
         return Line("index", "warn", f"{folder} can be read by other users of this machine", f"chmod -R go-rwx {quote(str(folder))}")
     return Line("index", "ok", f"{folder}, for its owner alone")
+
+
+def _reader() -> Line:
+    """How the process that parses files is confined: tried in one like it, for what is refused stays refused."""
+    check_system()
+    code = "from localrag.index.load.sandbox import enforce; print(enforce())"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    if done.stdout.strip() == "True":
+        return Line("file reader", "ok", "confined by the kernel: no connection, no other process, no file written")
+    weaker = "Python refuses it connections, processes and writing, but the kernel does not refuse them to native code"
+    memory = "; its memory is not limited" if sys.platform == "darwin" else ""
+    return Line("file reader", "warn", weaker + memory, "Index files you do not trust on Linux, on x86_64 or ARM64.")
 
 
 def _model(name: str, find: Callable[[], ModelFile], option: str) -> tuple[ModelFile | None, Line]:

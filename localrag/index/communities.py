@@ -6,7 +6,7 @@ weighted relationships: 0.6 s against 17) and finds at least the modularity. The
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from itertools import combinations, count
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -113,18 +113,17 @@ def _network(graph: Graph, ids: Sequence[str]) -> Any:
 
 def _attachments(graph: Graph) -> list[tuple[str, str]]:
     """For each entity without a relationship, the entity that shares most chunks with it, if any does."""
+    degree = {e.id: e.degree for e in graph.entities}
     in_chunk: defaultdict[str, set[str]] = defaultdict(set)
+    chunks_of: defaultdict[str, set[str]] = defaultdict(set)
     for m in graph.mentions:
         in_chunk[m.chunk_id].add(m.entity_id)
-    degree = {e.id: e.degree for e in graph.entities}
-    shared: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for together in in_chunk.values():
-        for a, b in combinations(sorted(together), 2):
-            shared[a][b] += 1
-            shared[b][a] += 1
+        if not degree[m.entity_id]:
+            chunks_of[m.entity_id].add(m.chunk_id)
     pairs = set()
-    for e in graph.entities:
-        if not e.degree and shared[e.id]:
-            best = min(shared[e.id], key=lambda other, near=shared[e.id]: (-near[other], -degree[other], other))  # type: ignore[misc]
-            pairs.add((min(e.id, best), max(e.id, best)))
+    for single, chunks in chunks_of.items():
+        near = Counter(other for chunk in chunks for other in in_chunk[chunk] if other != single)
+        if near:
+            best = min(near, key=lambda other, near=near: (-near[other], -degree[other], other))  # type: ignore[misc]
+            pairs.add((min(single, best), max(single, best)))
     return sorted(pairs)

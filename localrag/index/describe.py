@@ -74,7 +74,7 @@ async def summarise(subject: str, descriptions: Sequence[str], model: Model, bud
 
 
 def _best(quotes: Sequence[Quote]) -> list[Quote]:
-    return sorted(quotes, key=lambda q: (-telling(squeeze(q.text), 2), q.chunk_id, q.start))[:1]
+    return sorted(quotes, key=lambda q: -telling(squeeze(q.text), 2))[:1]
 
 
 def _join(quotes: Sequence[Quote]) -> str:

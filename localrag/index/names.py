@@ -17,10 +17,11 @@ _UPPER = "".join(c for c in map(chr, range(0x2000)) if c.isupper())
 _SHORT = r"(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Capt|Gen|Col|Lt|Sen|Gov|Rep|Mt|Ft|No|[A-Z])"
 _ABBREVIATED = rf"(?:(?:[A-Z]\.){{2,}}|{_SHORT}\.(?=\s[{_UPPER}]))"
 _DOT = r"(?:(?<![^\s(\[“\"'])\.(?=[A-Z]{2}))?"  # of .NET
-_WORD = rf"(?:{_ABBREVIATED}|{_DOT}(?<![\w])(?<![\w][’'])[a-z]?[{_UPPER}](?:[^\W_]|[’'](?=\w)|[-–](?=\w))*)"
+_WORD = rf"(?:{_ABBREVIATED}|{_DOT}(?<![\w])(?<![\w][’'])[a-z]?[{_UPPER}](?:[^\W_]++|[’'–-](?=\w))*+)"
 _LINK = r"(?:of|de|del|des|la|le|les|do|dos|das|el|y|von|van|der|den|di|da|du|al|bin|&)"
 _NUMBER = r"(?:(?<=\w{3})[ \n]\d{1,3}(?![\w:%]|[.,]\d|[ \n][A-Z]))?"  # Apollo 11
-_RUN = re.compile(rf"(?:(?<!\w)\d{{1,3}}(?:st|nd|rd|th)[ \n])?{_WORD}(?:[ \n](?:{_LINK}[ \n]){{0,2}}{_WORD})*{_NUMBER}")
+_MOST = 200  # words of a run: text in capitals alone has no names that long, and would be one run from end to end
+_RUN = re.compile(rf"(?:(?<!\w)\d{{1,3}}(?:st|nd|rd|th)[ \n])?{_WORD}(?:[ \n](?:{_LINK}[ \n]){{0,2}}{_WORD}){{0,{_MOST}}}{_NUMBER}")
 _JOIN = re.compile(r"[ \n](?:(?:of|for|on|in|against)[ \n]the|for|on|and(?:[ \n]the)?)[ \n]")  # within one name or between two
 _HEADING = re.compile(r"^(?:#.*|[^a-z\n]*)$", re.MULTILINE)  # marked so, or without a small letter
 _LOWER = re.compile(r"(?<!\w)(?<!\w[’'])[a-zà-öø-ÿ][\w’'-]*")
@@ -45,6 +46,13 @@ def _broken(text: str) -> str:
     return _SHORT_LINE.sub("\\1\v", text)
 
 
+def _before(text: str, at: int) -> str:
+    """The last character before `at` that is no whitespace; empty where there is none."""
+    while at and text[at - 1].isspace():
+        at -= 1
+    return text[at - 1 : at]
+
+
 def _plain(word: str) -> str:
     return _ENDING.sub("", word).rstrip(".").lower()
 
@@ -63,13 +71,14 @@ class Case:
         for run in _RUN.finditer(text):
             for word in re.finditer(_WORD, run.group()):
                 at = run.start() + word.start()
-                if at not in starts and text[at - 1 : at] != "\v" and text[:at].rstrip()[-1:] not in _BEFORE_A_START:
+                if at not in starts and text[at - 1 : at] != "\v" and _before(text, at) not in _BEFORE_A_START:
                     self.inside.add(_plain(word.group()))
 
     @cached_property
     def phrases(self) -> Counter[str]:
         """How often the document uses each noun phrase, in lower case."""
-        return Counter(squeeze(self._text[a:b]).lower() for a, b in noun_phrases(self._text))
+        text, self._text = self._text, ""
+        return Counter(squeeze(text[a:b]).lower() for a, b in noun_phrases(text))
 
     def is_plain(self, word: str, *, alone: bool) -> bool:
         """Whether a capitalised word is only a sentence's first: a function word, one the document also writes small, or, where it is

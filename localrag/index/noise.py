@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from localrag.text import FUNCTION_WORDS
 
@@ -20,6 +21,7 @@ _LICENCE = re.compile(
 _MARK = re.compile(r"^\*\*\* ?(START|END) OF (?:THE|THIS) PROJECT GUTENBERG", re.MULTILINE)
 _REPEATED = 3  # times a line stands in a document before it is taken for a page's head or foot
 _LONGEST_LINE = 100
+_LOOKED_IN = 100_000  # characters of licences that the ends of chunks are looked for in: more than any licence has
 
 
 def is_noise(name: str) -> bool:
@@ -34,11 +36,9 @@ class Furniture:
     def __init__(self, text: str) -> None:
         shapes = Counter(map(_shape, text.splitlines()))
         self._shapes = {s for s, n in shapes.items() if n >= _REPEATED and any(c.isalpha() for c in s)}
-        self._lines: set[str] = set()
-        marks = {m.group(1): m for m in _MARK.finditer(text)}
-        outside = (text[: marks["START"].end()] if "START" in marks else "") + (text[marks["END"].start() :] if "END" in marks else "")
-        for part in [outside, *(p for p in re.split(r"\n\s*\n", text) if len(_LICENCE.findall(p)) > 1)]:
-            self._lines |= {line.strip() for line in part.splitlines() if line.strip()}
+        licences = [*_outside(text), *(p for p in re.split(r"\n\s*\n", text) if len(_LICENCE.findall(p)) > 1)]
+        self._lines = dict.fromkeys(line.strip() for part in licences for line in part.splitlines() if line.strip())
+        self._joined = "\n".join(self._lines)[:_LOOKED_IN]
 
     def blank(self, text: str) -> str:
         """`text`, a stretch of the document, with such lines turned into spaces: as long as before."""
@@ -52,7 +52,21 @@ class Furniture:
 
     def _is_part(self, line: str) -> bool:
         part = line.strip()
-        return len(part) > 10 and any(part in whole for whole in self._lines)
+        return len(part) > 10 and part in self._joined
+
+
+def _outside(text: str) -> Iterator[str]:
+    """What stands before, between and after the books of a Project Gutenberg file, which may hold several."""
+    marks = list(_MARK.finditer(text))
+    start = 0 if marks and marks[0][1] == "START" else None
+    for mark in marks:
+        if mark[1] == "START" and start is not None:
+            yield text[start : mark.end()]
+            start = None
+        elif mark[1] == "END" and start is None:
+            start = mark.start()
+    if start is not None:
+        yield text[start:]
 
 
 def _shape(line: str) -> str:

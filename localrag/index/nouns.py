@@ -7,11 +7,12 @@ from functools import cache
 from typing import Any
 
 from localrag.config import cache_dir
-from localrag.text import FUNCTION_WORDS, Span, is_cjk
+from localrag.text import FUNCTION_WORDS, Span, is_cjk, stretches
 
 _ENGLISH = re.compile(r"\b(?:the|of|and|to|in|is|was|are|for|with|that|by|on|as|it)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_][\w’'-]*")
 _CONNECTED = re.compile(r"[ \n-]")
+_AT_ONCE = 50_000  # characters handed to a tagger: it holds all it is given as lists
 _VAGUE = frozenset(  # nouns that head no entity
     """
     way thing things something anything everything nothing time times day days night morning evening moment hour hours minute minutes
@@ -24,20 +25,25 @@ _VAGUE = frozenset(  # nouns that head no entity
 
 def is_english(text: str) -> bool:
     """Whether the commonest English words make up a tenth of the text's words."""
-    words = len(_WORD.findall(text))
-    return words > 0 and len(_ENGLISH.findall(text)) * 10 >= words
+    words = sum(1 for _ in _WORD.finditer(text))
+    return words > 0 and sum(1 for _ in _ENGLISH.finditer(text)) * 10 >= words
 
 
 def noun_phrases(text: str) -> Iterator[Span]:
     """The noun phrases of an English or Chinese text: adjectives and nouns ending in a noun, without articles. Others have none."""
-    if is_cjk(text):
-        at = 0
-        for word, flag in chinese_words(text):
-            if flag.startswith("n") and len(word) > 1:
-                yield Span(at, at + len(word))
-            at += len(word)
-    elif is_english(text):
-        yield from _english_phrases(text)
+    phrases = _chinese_phrases if is_cjk(text) else _english_phrases if is_english(text) else None
+    if phrases is not None:
+        for start, end in stretches(text, _AT_ONCE):
+            for a, b in phrases(text[start:end]):
+                yield Span(start + a, start + b)
+
+
+def _chinese_phrases(text: str) -> Iterator[Span]:
+    at = 0
+    for word, flag in chinese_words(text):
+        if flag.startswith("n") and len(word) > 1:
+            yield Span(at, at + len(word))
+        at += len(word)
 
 
 def _english_phrases(text: str) -> Iterator[Span]:

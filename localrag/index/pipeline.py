@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -155,17 +156,14 @@ def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
 
 
 class _Cases:
-    """How each document writes its words, worked out when it is first asked for."""
+    """How each document writes its words. Chunks come a document after the other: only that of the last one is kept."""
 
     def __init__(self, db: Database) -> None:
-        self._db = db
-        self._known: dict[str, Case] = {}
+        self._of = lru_cache(maxsize=1)(lambda document_id: Case(corpus.document_by_id(db, document_id)))
 
     def of(self, chunk: Chunk) -> Case:
         """That of the chunk's document."""
-        if chunk.document_id not in self._known:
-            self._known[chunk.document_id] = Case(corpus.document_by_id(self._db, chunk.document_id))
-        return self._known[chunk.document_id]
+        return self._of(chunk.document_id)
 
 
 def _sentences(db: Database, tell: Tell) -> None:

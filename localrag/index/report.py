@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
@@ -190,9 +190,21 @@ def _report_element(n: int, sub: Community, report: Report, count: Callable[[str
 
 
 def input_hash(community: Community, elements: Sequence[Element], recipe: str) -> str:
-    """What a report depends on, the places of its quotes included; it is written again only when this changes."""
-    quotes = [q for e in elements for q in e.quotes]
-    return content_id(recipe, community.level, *(e.text for e in elements), *(f"{q.chunk_id} {q.start} {squeeze(q.text)}" for q in quotes))
+    """What a report depends on; it is written again only when this changes.
+
+    Where its quotes stand is no part of it: a rename and an edit elsewhere in a document move them (see `placed_anew`).
+    """
+    quotes = [squeeze(q.text) for e in elements for q in e.quotes]
+    return content_id(recipe, community.level, *(e.text for e in elements), *quotes)
+
+
+def placed_anew(report: Report, chunks: Container[str], places: Mapping[str, Quote]) -> Report:
+    """The report with those of its quotes whose chunk is no more at the place that has their sentence now: squeezed sentence → quote."""
+
+    def placed(quote: Quote) -> Quote:
+        return quote if quote.chunk_id in chunks else places.get(squeeze(quote.text), quote)
+
+    return replace(report, findings=tuple(replace(f, quotes=tuple(map(placed, f.quotes))) for f in report.findings))
 
 
 def named_anew(report: Report, community: Community, elements: Sequence[Element], sources: Sources, topics: Topics) -> Report:

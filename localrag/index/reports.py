@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlite_utils import Database
 
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ContextTooSmall
@@ -17,7 +18,7 @@ from localrag.llm import CALL_FAILED, in_window
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.llm.project import Project, budgets_here, choose_budgets
 from localrag.quotes import claim_quotes, embed_texts, entity_quotes, relationship_quotes
-from localrag.records import Community, Failure, Graph, Report, content_id
+from localrag.records import Chunk, Community, Failure, Graph, Quote, Report, content_id
 from localrag.store import corpus, ledger
 from localrag.store import graph as store
 from localrag.text import squeeze
@@ -72,13 +73,34 @@ def _writer(project: Project, recipe: str, budgets: Budgets, levels: Sequence[Co
         tuple(store.evidence(db)),
         tuple(store.claims(db)),
     )
-    quotes = relationship_quotes(graph, chunks), entity_quotes(graph, chunks), claim_quotes(graph.claims, chunks)
-    sources = writing.Sources.of(graph, *quotes)
+    of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
+    of_claim = claim_quotes(graph.claims, chunks)
+    sources = writing.Sources.of(graph, of_relationship, of_entity, of_claim)
     below: defaultdict[str | None, list[Community]] = defaultdict(list)
     for c in levels:
         below[c.parent_id].append(c)
     count = Tokenizer(project.model.file).count
-    return _Writer(project, recipe, budgets, sources, count, below, {r.community_id: r for r in store.reports(db)})
+    known = _placed_anew(
+        db,
+        {r.community_id: r for r in store.reports(db)},
+        chunks,
+        [of_relationship, of_entity, {i: (quote,) for i, quote in of_claim.items()}],
+    )
+    return _Writer(project, recipe, budgets, sources, count, below, known)
+
+
+def _placed_anew(
+    db: Database, reports: Mapping[str, Report], chunks: Mapping[str, Chunk], found: Sequence[Mapping[str, Sequence[Quote]]]
+) -> dict[str, Report]:
+    """The stored reports, quoting the chunks there are: a renamed or edited document has others of the same sentences."""
+    places: dict[str, Quote] = {}
+    for quote in (q for of in found for quotes in of.values() for q in quotes):
+        places.setdefault(squeeze(quote.text), quote)
+    placed = {key: writing.placed_anew(report, chunks, places) for key, report in reports.items()}
+    for key, report in placed.items():
+        if report != reports[key]:
+            store.save_report(db, report)
+    return placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Opening `index.db`: write-ahead log, numbered migrations, the writer's lock, versions that do not fit."""
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Generator, Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from localrag.config import private_file, private_folder
+from localrag.config import check_system, private_file, private_folder
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 
 FILE_NAME = "index.db"
@@ -320,6 +319,9 @@ def copy_database(db: Database, target: Path) -> None:
 @contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
     """Hold the one place for writing to an index; the kernel frees it when the process ends, however it ends. Raises IndexBusy."""
+    check_system()
+    import fcntl  # not on Windows
+
     try:
         f = private_file(private_folder(folder) / "writer.lock").open("a+")
     except OSError as error:

@@ -164,3 +164,39 @@ def test_claims_are_quoted_in_reports_and_local_answers(tmp_path):
         asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
 
         assert any("took money" in f.explanation for r in graph.reports(project.db) for f in r.findings)
+
+
+def rewritten(folder, before):
+    """What a further run embeds of reports that were there, and the reports after it, their quotes checked."""
+    seen = []
+    _, after = index(folder, seen)
+    with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
+        chunks = {c.id: c for c in corpus.all_chunks(project.db)}
+    for quote in (q for r in after.values() for f in r.findings for q in f.quotes):
+        chunk = chunks[quote.chunk_id]
+        assert chunk.text[quote.start - chunk.start : quote.end - chunk.start] == quote.text
+    said = {f.explanation for r in before.values() for f in r.findings}
+    return said & set(seen), {i: (r.summary, r.input_hash) for i, r in after.items()}
+
+
+def test_a_rename_writes_no_report_anew(tmp_path):
+    """The reports stay; what they quote is found in the document under its new name."""
+    shutil.copytree(CORPUS, tmp_path / "docs")
+    _, before = index(tmp_path)
+    for file in sorted((tmp_path / "docs").rglob("*.*")):
+        file.rename(file.with_name(f"{file.stem} 2{file.suffix}"))
+    seen, after = rewritten(tmp_path, before)
+
+    assert seen == set()
+    assert after == {i: (r.summary, r.input_hash) for i, r in before.items()}
+
+
+def test_an_edit_writes_no_report_anew_that_it_says_nothing_about(tmp_path):
+    """A paragraph before all others moves every sentence of its document to another place; reports on what it does not name stay."""
+    shutil.copytree(CORPUS, tmp_path / "docs")
+    _, before = index(tmp_path)
+    file = max((f for f in (tmp_path / "docs").rglob("*.*") if f.suffix in (".md", ".txt")), key=lambda f: f.stat().st_size)
+    file.write_text("Zebulon Quarrington greeted Hildegund Perrywinkle.\n\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    _, after = rewritten(tmp_path, before)
+
+    assert sum(after.get(i) == (r.summary, r.input_hash) for i, r in before.items()) > 0.9 * len(before)

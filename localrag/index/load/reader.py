@@ -13,6 +13,7 @@ from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
+from localrag.config import check_system
 from localrag.index.load.content import MEGABYTE, Options
 from localrag.index.load.files import stored_path
 from localrag.index.load.messages import LENGTH, packed
@@ -38,7 +39,8 @@ USUAL = Limits()
 
 
 def load_all(files: Iterable[Path], root: Path, options: Options = PLAIN, limits: Limits = USUAL) -> Iterator[Document | Skipped]:
-    """Read files one after another, each into a Document or a reason why not; paths are stored relative to `root`."""
+    """Read files one after another, each into a Document or a reason why not; paths are stored relative to `root`. Raises LocalragError."""
+    check_system()
     with closing(_Worker(limits)) as worker:
         for file in files:
             yield _load(file, root, options, limits, worker)

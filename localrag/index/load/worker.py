@@ -5,7 +5,6 @@ Whatever a hostile file does to it, it does to this process alone.
 
 import contextlib
 import os
-import resource
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,8 +14,19 @@ from zipfile import BadZipFile
 from localrag.index.load.content import Options, Unreadable
 from localrag.index.load.messages import packed, read_message
 from localrag.index.load.parse import parse
+from localrag.index.load.sandbox import enforce
 
-_FORBIDDEN = ("socket.", "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "pty.", "os.startfile")
+try:
+    import resource
+except ImportError:  # Windows, where `load_all` says that it cannot read
+    resource = None  # type: ignore[assignment]
+
+_FORBIDDEN = tuple(
+    """
+    socket. subprocess. os.system os.exec os.fork os.posix_spawn os.spawn pty. os.startfile os.kill os.remove os.rename os.rmdir os.mkdir
+    os.link os.symlink os.truncate os.chmod os.chown os.lchown os.utime os.setxattr os.removexattr shutil.
+    """.split()
+)
 
 
 def serve(memory: int, seconds: int) -> None:
@@ -36,11 +46,16 @@ def serve(memory: int, seconds: int) -> None:
 
 
 def confine(memory: int) -> None:
-    """No more memory than this, no file written, no core dump, no connection, no other process."""
+    """No more memory than this, no file written or removed, no core dump, no connection, no other process, no thread.
+
+    What Python code does is refused by a hook, everywhere; what native code does by the kernel, on Linux (`sandbox`). Elsewhere native
+    code that a hostile file has taken over is stopped by the limits of resources alone.
+    """
     _limit(resource.RLIMIT_AS, memory)
-    _limit(resource.RLIMIT_FSIZE, 0)
-    _limit(resource.RLIMIT_CORE, 0)
+    for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
+        _limit(nothing, 0)
     sys.modules["numpy"] = None  # type: ignore[assignment]  # openpyxl would load it, and it a hundred threads
+    enforce()
     sys.addaudithook(_refuse)
 
 
@@ -51,7 +66,8 @@ def _limit(what: int, value: int) -> None:
 
 def _refuse(event: str, args: Any) -> None:
     writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-    if writes or event.startswith(_FORBIDDEN):
+    foreign = event == "ctypes.dlopen" and not str(args[0]).startswith(tuple(filter(None, sys.path)))  # a library of no package
+    if writes or foreign or event.startswith(_FORBIDDEN):
         raise PermissionError(f"a file may not lead to {event}")
 
 
