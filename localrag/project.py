@@ -60,14 +60,16 @@ def open_for_writing(
     fresh = not (folder / FILE_NAME).exists()
     chat = _chat_model(folder, model, engine, fresh=fresh)
     vectors = find_embedder(embedder or (None if fresh else _bound_name(folder, "embedder")))
-    files = {"chat_model": chat, "embedder": vectors}  # fingerprinted before a folder is made: a damaged one is refused here
-    models = {kind: {"name": f.name, "path": f.given, "fingerprint": f.fingerprint} for kind, f in files.items()}
+    models = {"chat_model": chat.binding, "embedder": vectors.binding}  # before a folder is made: a damaged file is refused here
     with writer_lock(folder):
         db = open_index(folder, create=True)
-        _bind(folder, ledger.settings(db), chat, vectors, rebuild=rebuild)
+        bound = ledger.settings(db)
+        _bind(folder, bound, chat, vectors, rebuild=rebuild)
         if rebuild:
             ledger.save_settings(db, window_of={})
-        settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)
+        if bound.get("embedder", models["embedder"])["fingerprint"] != vectors.fingerprint:
+            del models["embedder"]  # questions need the one that the published vectors are of: it changes when they do
+        settings = replace(Settings.from_json(bound.get("settings", {})), **changes)
         ledger.save_settings(db, settings=settings.to_json(), **models)
         settings = settings.with_domain(read_domain(folder))
         project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(vectors))

@@ -7,7 +7,7 @@ from localrag.errors import UsageError
 from localrag.index.load import stored_path
 from localrag.index.pipeline import Progress, rebuild_graph
 from localrag.llm.project import Project
-from localrag.store import corpus, erasure
+from localrag.store import corpus, erasure, generations
 
 
 def documents_at(paths: Sequence[Path], project: Project) -> list[str]:
@@ -31,9 +31,11 @@ async def erase(documents: Sequence[str], project: Project, progress: Callable[[
     `rm` or `index`.
     """
     db = project.db
-    erasure.forget(db, documents)
-    if corpus.document_hashes(db):
-        await rebuild_graph(project, progress)
-    else:
-        erasure.forget_graph(db)
+    with generations.next_in_view(db):
+        erasure.forget(db, documents)
+        if corpus.document_hashes(db):
+            await rebuild_graph(project, progress)
+        else:
+            erasure.forget_graph(db)
+            generations.publish(db)
     erasure.finish(db, project.folder)

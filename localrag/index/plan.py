@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from localrag.index.load import Options, find_files, load_all, stored_path
 from localrag.index.update import to_read
 from localrag.models import ModelFile
 from localrag.records import Skipped
-from localrag.store import corpus, ledger
+from localrag.store import corpus, generations, ledger
 
 # The model in the box on A Christmas Carol and the demo: calls and tokens computed (read or written, none from a cache) for a chunk.
 CALLS, TOKENS = 15.0, 1200.0
@@ -44,11 +44,12 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
     """Read what is new below the paths and count; nothing is stored. `db` is the index as it is, if there is one."""
     options = Options(settings.text_column, settings.metadata_columns)
     files = {stored_path(f, root): f for f in find_files(paths)}
-    left, skipped = to_read(files, db, settings)
+    with generations.next_in_view(db) if db else nullcontext():
+        left, skipped = to_read(files, db, settings)
+        stored = corpus.chunk_texts(db) if db else set()
     unchanged = len(files) - len(left) - len(skipped)
     counts = Tokenizer(model).counts
     chunks, size, read = 0, 0, 0
-    stored = corpus.chunk_texts(db) if db else set()
     for found in load_all(left, root, options):
         if isinstance(found, Skipped):
             skipped.append(found)

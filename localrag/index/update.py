@@ -55,7 +55,7 @@ def update_documents(paths: Sequence[Path], project: Project, tell: Tell) -> Loa
         if isinstance(found, Skipped):
             skipped.append(_kept(found) if found.failed and found.path in known else found)
             gone |= {found.path: known[found.path]} if found.path in known and not found.failed else {}
-        elif _store(found, project):
+        elif _store(found, project, moved=found.path not in known and found.content_hash in gone.values()):
             left_behind = (p for p, h in gone.items() if h == found.content_hash and p not in moved.values())
             if found.path in known:
                 changed.append(found.path)
@@ -120,7 +120,7 @@ def _is_known(file: Path, stored: str | None, options: Options) -> bool:
         return False
 
 
-def _store(document: Document, project: Project) -> bool:
+def _store(document: Document, project: Project, *, moved: bool) -> bool:
     """Store a document; whether its text or its chunks are new."""
     settings = project.settings
     header = document.header if settings.prepend_metadata else ""
@@ -129,7 +129,7 @@ def _store(document: Document, project: Project) -> bool:
     if corpus.holds(project.db, document, chunks):
         corpus.update_document(project.db, document, chunks)
         return False
-    corpus.add_document(project.db, document, chunks)
+    corpus.add_document(project.db, document, chunks, moved=moved)
     return True
 
 

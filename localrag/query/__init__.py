@@ -18,6 +18,7 @@ from localrag.query.route import route
 from localrag.query.verify import checker
 from localrag.records import Answer
 from localrag.store import graph, ledger
+from localrag.store.schema import snapshot
 
 MODES = {
     "mix": ask_mix,
@@ -36,11 +37,21 @@ __all__ = ["LONGEST_QUESTION", "MODES", "Options", "answer"]
 async def answer(text: str, project: Project, options: Options, on_text: Callable[[str], None] | None = None) -> Answer:
     """Answer a question from the index, with verified citations; the answer is kept for `localrag source`.
 
+    From first to last it is answered from the index as it is at this moment (`schema.snapshot`), whatever is written to it meanwhile.
     Where the graph is empty or still being built, or the window too small for a mode, one mode down is taken and the answer's note says
     so. Raises UsageError, NoIndex, ModelError.
     """
-    started = time.perf_counter()
     _check(text, options)
+    with snapshot(project.folder) as db:
+        done = await _answered(text, replace(project, db=db), options, on_text)
+    try:
+        return ledger.save_answer(project.db, done)
+    except Exception as error:  # noqa: BLE001 — an index on a read-only disk, or one that is written to for minutes, still answers
+        return replace(done, note=f"{done.note} The answer could not be kept: {error}.".strip())
+
+
+async def _answered(text: str, project: Project, options: Options, on_text: Callable[[str], None] | None) -> Answer:
+    started = time.perf_counter()
     model = project.model
     before = (model.calls, model.prompt_tokens, model.output_tokens)
     until = None if options.max_seconds is None else time.monotonic() + options.max_seconds
@@ -56,7 +67,7 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
     mode, draft, smaller = await _draft(mode, question, project)
     cited = cite(draft, project.db, checker(project.embedder.embed), strict=options.strict, bullets="list" in options.response_type.lower())
     notes = [note, smaller, draft.note, _stopped(budget, options), _failed(budget), _unsupported(cited.unsupported, strict=options.strict)]
-    done = Answer(
+    return Answer(
         text,
         cited.text or "Nothing in the documents supports an answer to this question.",
         mode,
@@ -73,10 +84,6 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
         cited.unsupported,
         options.conversation or 0,
     )
-    try:
-        return ledger.save_answer(project.db, done)
-    except Exception as error:  # noqa: BLE001 — an index on a read-only disk still answers
-        return replace(done, note=f"{done.note} The answer could not be kept: {error}.".strip())
 
 
 def _check(text: str, options: Options) -> None:

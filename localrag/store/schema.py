@@ -15,6 +15,9 @@ from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 
 FILE_NAME = "index.db"
 CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relationships is stored in 41 s, with SQLite's own 2 MB in 67
+WRITER_WAITS = 600.0  # seconds for another process that writes: what indexing has made must be kept
+ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,000 chunks
+LOG_LIMIT = 64 << 20  # bytes that the write-ahead log is cut back to
 _ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
 migrations = Migrations("localrag")
 
@@ -87,6 +90,41 @@ def m009_rows_of_full_text(db: Database) -> None:
     db.execute("CREATE TABLE chunk_rows (row INTEGER PRIMARY KEY, chunk_id TEXT NOT NULL UNIQUE REFERENCES chunks(id) ON DELETE CASCADE)")
     db.execute("INSERT OR IGNORE INTO chunk_rows SELECT rowid, chunk_id FROM chunk_search WHERE chunk_id IN (SELECT id FROM chunks)")
 
+
+@migrations()
+def m010_generations(db: Database) -> None:
+    """What a run makes waits in tables of its own until it is whole (`generations.py`); extractions and sentences may be of waiting chunks."""
+    for statement in _GENERATIONS.strip().split(";\n"):
+        db.execute(statement)
+
+
+_GENERATIONS = """
+CREATE TABLE next_documents (
+    id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,
+    added_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, metadata TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]');
+CREATE TABLE next_chunks (
+    id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES next_documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
+    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL);
+CREATE INDEX next_chunks_by_document ON next_chunks(document_id, ordinal);
+CREATE TABLE next_gone (path TEXT PRIMARY KEY);
+CREATE TABLE next_reports (
+    community_id TEXT PRIMARY KEY, input_hash TEXT NOT NULL, title TEXT NOT NULL, summary TEXT NOT NULL, rating REAL NOT NULL,
+    rating_explanation TEXT NOT NULL, findings TEXT NOT NULL, markdown TEXT NOT NULL);
+CREATE TABLE next_embeddings (
+    kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL, embedder TEXT NOT NULL, vector BLOB NOT NULL,
+    PRIMARY KEY (kind, subject_id));
+CREATE INDEX next_embeddings_by_content ON next_embeddings(kind, content_hash);
+CREATE TABLE extractions_of_any (chunk_id TEXT NOT NULL, recipe TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (chunk_id, recipe));
+INSERT INTO extractions_of_any SELECT chunk_id, recipe, result FROM extractions;
+DROP TABLE extractions;
+ALTER TABLE extractions_of_any RENAME TO extractions;
+CREATE TABLE sentences_of_any (chunk_id TEXT PRIMARY KEY, splitter INTEGER NOT NULL, bounds BLOB NOT NULL);
+INSERT INTO sentences_of_any SELECT chunk_id, splitter, bounds FROM sentences;
+DROP TABLE sentences;
+ALTER TABLE sentences_of_any RENAME TO sentences;
+CREATE INDEX IF NOT EXISTS claims_by_chunk ON claims(chunk_id);
+CREATE INDEX IF NOT EXISTS claims_by_object ON claims(object_id)
+"""
 
 _QUESTIONS = """
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
@@ -197,6 +235,7 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
         connection = _connect(path) if create else _connect_existing(path)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
         db = _Database(connection)
         if create:
             db.enable_wal()
@@ -246,18 +285,37 @@ class _Database(Database):
 def _connect(path: Path) -> sqlite3.Connection:
     """A connection for writing; SQLite gives the files beside the database (`-wal`, `-shm`) the mode that the database has."""
     private_folder(path.parent)
-    return sqlite3.connect(private_file(path), timeout=30)
+    return sqlite3.connect(private_file(path), timeout=WRITER_WAITS, isolation_level="IMMEDIATE")
 
 
 def _connect_existing(path: Path) -> sqlite3.Connection:
     """A connection that makes no file; where the folder cannot be written to (a log beside it is needed), one that only reads."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=ASKER_WAITS, isolation_level="IMMEDIATE")
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:
         connection.close()
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     return connection
+
+
+@contextmanager
+def snapshot(folder: Path) -> Iterator[Database]:
+    """The index as it is at this moment, to read and not to write, however it is written to meanwhile.
+
+    While it is open the write-ahead log can only grow: it is for one question, not for a conversation. Raises NoIndex.
+    """
+    path = folder / FILE_NAME
+    if not path.exists():
+        raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
+    connection = _connect_existing(path)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("BEGIN DEFERRED")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on: BEGIN alone looks at nothing
+        yield Database(connection)
+    finally:
+        connection.close()
 
 
 def _check_version(db: Database, path: Path) -> None:

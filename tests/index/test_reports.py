@@ -10,7 +10,7 @@ from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_writing
-from localrag.store import corpus, graph, ledger
+from localrag.store import corpus, generations, graph, ledger
 from localrag.text import chunk_sentences, sentences
 
 
@@ -77,4 +77,5 @@ def test_sentences_of_another_splitter_and_coverage_of_other_documents_are_not_u
         project.db.execute("UPDATE sentences SET splitter = 0")
         assert corpus.chunks_without_sentences(project.db) == corpus.all_chunks(project.db) != []
         corpus.remove_document(project.db, corpus.document_path(project.db, corpus.all_chunks(project.db)[0].id))
+        generations.publish(project.db)
         assert "coverage" not in ledger.settings(project.db)
