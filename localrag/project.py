@@ -17,7 +17,8 @@ from localrag.llm.domain import read_domain
 from localrag.llm.project import Project
 from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker, known_models
 from localrag.store import ledger
-from localrag.store.schema import FILE_NAME, open_index, writer_lock
+from localrag.store.connect import FILE_NAME
+from localrag.store.schema import open_index, writer_lock
 
 
 def find_index(chosen: Path | None) -> Path:
@@ -96,11 +97,20 @@ def settings_for(
 
 @contextmanager
 def open_for_questions(
-    chosen: Path | None, *, model: str | None = None, reranker: str | None = None, engine: EngineOptions | None = None
+    chosen: Path | None,
+    *,
+    model: str | None = None,
+    reranker: str | None = None,
+    engine: EngineOptions | None = None,
+    still: bool = False,
 ) -> Iterator[Project]:
-    """The project to ask. `model` may be another chat model than the index was made with. Raises NoIndex, IndexMismatch, ModelError."""
+    """The project to ask. `model` may be another chat model than the index was made with.
+
+    `answer` reads every question from a moment of its own; `still` holds the whole project to one, for a command that only looks, and soon
+    ends. Raises NoIndex, IndexMismatch, ModelError.
+    """
     folder = find_index(chosen)
-    db = open_index(folder)
+    db = open_index(folder, still=still)
     bound = ledger.settings(db)
     if "chat_model" not in bound:
         raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")

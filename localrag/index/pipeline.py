@@ -29,8 +29,10 @@ from localrag.quotes import entity_quotes
 from localrag.records import Chunk, Failure, content_id
 from localrag.store import corpus, erasure, generations, ledger, vectors
 from localrag.store import graph as store
+from localrag.store.connect import cut_log
 
 EMBED_BATCH = 64
+CUT_EVERY = 10.0  # seconds: how often the database's log is looked at
 FIRST_PASS = 200  # chunks, some five minutes of the model in the box; from here on there is a graph without it first
 
 
@@ -99,14 +101,17 @@ async def _stages(paths: Sequence[Path], project: Project, tell: Tell, *, report
 
 def _recorder(project: Project, run: int, progress: Callable[[Progress], None]) -> Tell:
     """Reports progress to the caller at once and to the store, where another terminal reads it, every second."""
-    written = 0.0
+    written = cut = 0.0
 
     def tell(stage: str, done: int, total: int) -> None:
-        nonlocal written
+        nonlocal written, cut
         progress(Progress(stage, done, total, project.model.computed))
         if time.monotonic() - written > 1 or done == total:
             ledger.update_run(project.db, run, stage, done, total)
             written = time.monotonic()
+        if time.monotonic() - cut > CUT_EVERY:
+            cut_log(project.db)
+            cut = time.monotonic()
 
     return tell
 

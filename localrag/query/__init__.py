@@ -18,7 +18,7 @@ from localrag.query.route import route
 from localrag.query.verify import checker
 from localrag.records import Answer
 from localrag.store import graph, ledger
-from localrag.store.schema import snapshot
+from localrag.store.connect import snapshot
 
 MODES = {
     "mix": ask_mix,
@@ -37,7 +37,7 @@ __all__ = ["LONGEST_QUESTION", "MODES", "Options", "answer"]
 async def answer(text: str, project: Project, options: Options, on_text: Callable[[str], None] | None = None) -> Answer:
     """Answer a question from the index, with verified citations; the answer is kept for `localrag source`.
 
-    From first to last it is answered from the index as it is at this moment (`schema.snapshot`), whatever is written to it meanwhile.
+    From first to last it is answered from the index as it is at this moment (`connect.snapshot`), whatever is written to it meanwhile.
     Where the graph is empty or still being built, or the window too small for a mode, one mode down is taken and the answer's note says
     so. Raises UsageError, NoIndex, ModelError.
     """

@@ -1,13 +1,13 @@
 """What readers see is one generation: documents, chunks, full text, vectors, graph, communities and reports of one state.
 
-The tables hold the published generation, whole, and readers know nothing else. What a run makes for the next one waits in tables of its own:
-`next_documents` and `next_chunks` (contents that changed or moved), `next_gone` (paths whose published content ends), `next_reports` and
-`next_embeddings`; the graph waits in memory, for it follows from what is kept. A killed run loses none of what was expensive: calls,
-extractions and sentences are kept by what they are of, and belong to no generation. `publish` puts all that waits in place in one
-transaction, written row by row where rows differ, so that an edit of one line costs little in a large index.
-While it works, the writer's connection sees the next generation: `next_in_view` lays views of what will be over `documents` and `chunks`,
-for this connection alone. A new file beside a graph is published at once: its passages are found, and nothing speaks of it yet. An index without a graph has
-nothing to keep apart, and everything is published as it comes. A question reads from one `schema.snapshot`, from first to last.
+The tables hold the published generation, whole, and readers know nothing else. What a run makes for the next one waits in tables of its
+own: `next_documents` and `next_chunks` (contents that changed or moved), `next_gone` (paths whose published content ends), `next_reports`,
+`next_embeddings`. The graph waits in memory: it follows from what is kept. `publish` puts all of this in place in one transaction, and
+writes only rows that differ, so that an edit of one line costs little in a large index. A killed run loses nothing that was expensive:
+calls, extractions and sentences are kept by what they are of and belong to no generation; vectors and reports wait for the next run.
+While a run works, its connection, and no other, sees the next generation: `next_in_view` lays views over `documents` and `chunks`.
+A new file beside a graph is published at once: its passages are found, and nothing else speaks of it yet. Without a graph there is nothing
+to keep apart, and everything is published as it comes. A question reads from one `connect.snapshot` from first to last.
 """
 
 import json
@@ -20,13 +20,14 @@ from sqlite_utils import Database
 
 from localrag.records import Community, Graph
 from localrag.store import corpus, ledger
+from localrag.store.connect import cut_log
 from localrag.store.graph import graph_changes, put_graph
 from localrag.store.search import add_to_search, remove_from_search
 
 KINDS = ("chunk", "entity", "report")
 _ENDING = "SELECT id FROM main.documents WHERE path IN (SELECT path FROM next_gone)"
 _NEXT = {
-    "documents": "SELECT * FROM main.documents WHERE path NOT IN (SELECT path FROM main.next_gone) UNION ALL SELECT * FROM main.next_documents",
+    "documents": "SELECT * FROM main.documents WHERE path NOT IN (SELECT path FROM next_gone) UNION ALL SELECT * FROM main.next_documents",
     "chunks": f"SELECT * FROM main.chunks WHERE document_id NOT IN ({_ENDING}) UNION ALL SELECT * FROM main.next_chunks",
 }
 
@@ -100,6 +101,7 @@ def publish(
         for kind, rows in (("entity", "SELECT id FROM entities"), ("report", "SELECT community_id FROM reports")):
             db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({rows})", [kind])
         ledger.save_settings(db, **settings)
+    cut_log(db)
 
 
 def _publish_documents(db: Database) -> None:

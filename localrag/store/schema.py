@@ -3,7 +3,7 @@
 import fcntl
 import os
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,12 +12,9 @@ from sqlite_utils.migrations import Migrations
 
 from localrag.config import private_file, private_folder
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
+from localrag.store.connect import FILE_NAME, LOG_LIMIT, Patient, connect, connect_existing, hold_still
 
-FILE_NAME = "index.db"
 CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relationships is stored in 41 s, with SQLite's own 2 MB in 67
-WRITER_WAITS = 600.0  # seconds for another process that writes: what indexing has made must be kept
-ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,000 chunks
-LOG_LIMIT = 64 << 20  # bytes that the write-ahead log is cut back to
 _ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
 migrations = Migrations("localrag")
 
@@ -93,7 +90,7 @@ def m009_rows_of_full_text(db: Database) -> None:
 
 @migrations()
 def m010_generations(db: Database) -> None:
-    """What a run makes waits in tables of its own until it is whole (`generations.py`); extractions and sentences may be of waiting chunks."""
+    """What a run makes waits in tables of its own (`generations.py`); extractions and sentences may be of chunks that wait."""
     for statement in _GENERATIONS.strip().split(";\n"):
         db.execute(statement)
 
@@ -221,8 +218,10 @@ CREATE TABLE runs (
 """
 
 
-def open_index(folder: Path, *, create: bool = False) -> Database:
+def open_index(folder: Path, *, create: bool = False, still: bool = False) -> Database:
     """The database in an index folder. `create` is for the one who holds the writer's lock: it makes what is missing and opens for writing.
+
+    `still`: as it is at this moment, to read only, for a command that ends soon (see `snapshot`).
 
     An index of an older localrag is brought up to date, after a copy of it was made; without `create` the lock is taken for that moment.
 
@@ -232,11 +231,11 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
     try:
-        connection = _connect(path) if create else _connect_existing(path)
+        connection = connect(path) if create else connect_existing(path)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
         connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
-        db = _Database(connection)
+        db = Patient(connection)
         if create:
             db.enable_wal()
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -246,6 +245,8 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
             _migrate(db, path)
         elif migrations.pending(db):
             _migrate_alone(db, path)
+        if still:
+            hold_still(connection)
     except (sqlite3.OperationalError, OSError) as error:
         raise LocalragError(
             f"The index {path} cannot be opened for writing: {error}.",
@@ -254,68 +255,6 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
     except sqlite3.DatabaseError as error:
         raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
     return db
-
-
-class _Database(Database):
-    """A database whose transactions wait for each other from their beginning.
-
-    One that begins with a read and then writes would fail at once where another process wrote in between, however long it may wait.
-    """
-
-    @contextmanager
-    def atomic(self) -> Generator[Database, None, None]:
-        """As in Database: a transaction, or a savepoint inside of one."""
-        if not self.conn.in_transaction:
-            self.conn.execute("BEGIN IMMEDIATE")
-            try:
-                yield self
-            except BaseException:
-                self.rollback()
-                raise
-            try:
-                self.conn.execute("COMMIT")
-            except BaseException:
-                self.rollback()
-                raise
-            return
-        with super().atomic():
-            yield self
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """A connection for writing; SQLite gives the files beside the database (`-wal`, `-shm`) the mode that the database has."""
-    private_folder(path.parent)
-    return sqlite3.connect(private_file(path), timeout=WRITER_WAITS, isolation_level="IMMEDIATE")
-
-
-def _connect_existing(path: Path) -> sqlite3.Connection:
-    """A connection that makes no file; where the folder cannot be written to (a log beside it is needed), one that only reads."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=ASKER_WAITS, isolation_level="IMMEDIATE")
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError:
-        connection.close()
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-    return connection
-
-
-@contextmanager
-def snapshot(folder: Path) -> Iterator[Database]:
-    """The index as it is at this moment, to read and not to write, however it is written to meanwhile.
-
-    While it is open the write-ahead log can only grow: it is for one question, not for a conversation. Raises NoIndex.
-    """
-    path = folder / FILE_NAME
-    if not path.exists():
-        raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
-    connection = _connect_existing(path)
-    try:
-        connection.execute("PRAGMA query_only = ON")
-        connection.execute("BEGIN DEFERRED")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on: BEGIN alone looks at nothing
-        yield Database(connection)
-    finally:
-        connection.close()
 
 
 def _check_version(db: Database, path: Path) -> None:

@@ -2,12 +2,12 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from dataclasses import replace
+import threading
 
 import pytest
 
@@ -15,12 +15,9 @@ from localrag.engine.settings import EngineOptions
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_questions, open_for_writing
 from localrag.query import MODES, Options, answer
-from localrag.store import corpus, generations, ledger
 from localrag.store.check import check_index, wrongs
 from localrag.store.schema import open_index
 from tests.conftest import TOWN
-from tests.index.test_update import SAME
-from tests.test_cli import rows
 
 STAGES = ("documents", "search index", "sentences", "phrases", "graph", "reports", "entities", "report vectors")
 QUESTIONS = {
@@ -138,3 +135,80 @@ def checked(folder):
         return check_index(db, folder / ".localrag")
     finally:
         db.close()
+
+
+def test_added_files_are_found_while_the_rest_is_made(indexed, town):
+    """Passages of new files are found by words and meaning before the graph speaks of them; a changed file is still what it was, and a
+    question about everything gets the answer that it got before."""
+    _, before = indexed
+    edit(town)
+    (town / "docs" / "new.txt").write_text("Halvor Berg painted the ferry Skua green. Nobody had asked Halvor Berg to paint the Skua.\n")
+    seen = {}
+
+    def look():
+        with open_for_questions(town / ".localrag", engine=EngineOptions()) as project:
+            for mode in ("basic", "ss", "mix"):
+                seen[mode] = asyncio.run(answer("What did Halvor Berg paint?", project, Options(mode, style="extractive")))
+            seen["global"] = ask(project, "global")
+
+    def progress(p):
+        if p.stage == "phrases" and not seen:
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join()
+
+    index(town, progress)
+
+    for mode in ("basic", "ss", "mix"):
+        assert "docs/new.txt" in {c.path for c in seen[mode].citations}, mode
+        assert not any("Oskar Lund" in c.quote for c in seen[mode].citations), mode
+    assert (seen["global"].answer, seen["global"].citations) == before["global"][1:]
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from localrag.index.pipeline import build_index
+from localrag.project import open_for_writing
+
+folder, day = Path(sys.argv[1]), 100
+while not (folder / "stop").exists():
+    day += 1
+    for file in (folder / "docs").iterdir():
+        lines = file.read_text().splitlines()
+        file.write_text("\\n".join(line.rpartition(" day ")[0] + f" day {day}." for line in lines))
+    with open_for_writing(folder / ".localrag", extractor="phrases") as project:
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+print(day - 100)
+"""
+
+
+@pytest.mark.slow
+def test_two_hundred_questions_while_another_process_indexes_edit_after_edit(tmp_path):
+    """Every document is changed again and again: no question of any mode fails, no quote is unsupported, and all quotes of an answer are of
+    the same day."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    people = ["Lars Holm", "Ingrid Holm", "Ruth Sand", "Walter Muir", "Agnes Thorburn", "Ada Quist"]
+    for n in range(12):
+        pairs = [(people[(n + k) % 6], people[(n + 2 * k + 1) % 6]) for k in range(8)]
+        (docs / f"{n}.txt").write_text("\n".join(f"{a} wrote to {b} about the ferry Skua in letter {n} on day 100." for a, b in pairs))
+    index(tmp_path)
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    days, cited = set(), 0
+    try:
+        with open_for_questions(tmp_path / ".localrag", engine=EngineOptions()) as project:
+            for n in range(200):
+                given = ask(project, list(MODES)[n % len(MODES)])
+                of = {re.search(r" day (\d+)", c.quote)[1] for c in given.citations}
+                assert given.unsupported == 0
+                assert len(of) <= 1, given
+                days |= of
+                cited += bool(of)
+                assert writer.poll() is None
+    finally:
+        (tmp_path / "stop").touch()
+        made, errors = writer.communicate(timeout=300)
+    assert writer.returncode == 0, errors
+    assert cited > 190
+    assert len(days) > 5, made
