@@ -80,6 +80,11 @@ class ModelFile:
         """What to give to --model for it."""
         return f"{self.url}#{self.name}" if self.url else str(self.path)
 
+    @property
+    def binding(self) -> dict[str, str]:
+        """What an index keeps of a model that it is bound to."""
+        return {"name": self.name, "path": self.given, "fingerprint": self.fingerprint}
+
 
 def find_chat_model(name: str | None) -> ModelFile:
     """The chat model of that name in models.toml, the GGUF at that path, or that of servers (`_served`); the default for None.

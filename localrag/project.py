@@ -17,7 +17,8 @@ from localrag.llm.domain import read_domain
 from localrag.llm.project import Opened, Project
 from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker, known_models
 from localrag.store import corpus, ledger
-from localrag.store.schema import FILE_NAME, open_index, writer_lock
+from localrag.store.connect import FILE_NAME
+from localrag.store.schema import open_index, writer_lock
 
 
 def find_index(chosen: Path | None) -> Path:
@@ -73,15 +74,16 @@ def open_for_writing(
     fresh = not (folder / FILE_NAME).exists()
     chat = _chat_model(folder, model, engine, fresh=fresh)
     vectors = find_embedder(embedder or (None if fresh else _bound_name(folder, "embedder")))
-    files = {"chat_model": chat, "embedder": vectors}  # fingerprinted before a folder is made: a damaged one is refused here
-    models = {kind: {"name": f.name, "path": f.given, "fingerprint": f.fingerprint} for kind, f in files.items()}
+    models = {"chat_model": chat.binding, "embedder": vectors.binding}  # before a folder is made: a damaged file is refused here
     with writer_lock(folder):
         db = open_index(folder, create=True)
-        empty = not corpus.document_hashes(db)  # a first run that found nothing to read leaves the choice of models open
-        _bind(folder, ledger.settings(db), chat, vectors, rebuild=rebuild or empty)
+        bound, empty = ledger.settings(db), not corpus.document_hashes(db)
+        _bind(folder, bound, chat, vectors, rebuild=rebuild or empty)  # a first run that found nothing leaves the choice of models open
         if rebuild:
             ledger.save_settings(db, window_of={})
-        settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)
+        if not empty and bound.get("embedder", models["embedder"])["fingerprint"] != vectors.fingerprint:
+            del models["embedder"]  # questions need the one that the published vectors are of: it changes when they do
+        settings = replace(Settings.from_json(bound.get("settings", {})), **changes)
         ledger.save_settings(db, settings=settings.to_json(), **models)
         settings = settings.with_domain(read_domain(folder))
         project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(vectors))
@@ -110,7 +112,7 @@ def settings_for(
 def open_to_look(chosen: Path | None) -> Iterator[Opened]:
     """The index to look into: no model is needed, nor looked for. Raises NoIndex."""
     folder = find_index(chosen)
-    db = open_index(folder)
+    db = open_index(folder, still=True)
     try:
         yield Opened(root_of(folder), folder, db)
     finally:
@@ -125,13 +127,15 @@ def open_for_questions(
     reranker: str | None = None,
     engine: EngineOptions | None = None,
     asks: bool = True,
+    still: bool = False,
 ) -> Iterator[Project]:
     """The project to ask. `model` may be another chat model than the index was made with; without `asks` none is looked for.
 
-    Raises NoIndex, IndexMismatch, ModelError.
+    `answer` reads every question from a moment of its own; `still` holds the whole project to one, for a command that only looks, and soon
+    ends. Raises NoIndex, IndexMismatch, ModelError.
     """
     folder = find_index(chosen)
-    db = open_index(folder)
+    db = open_index(folder, still=still)
     bound = ledger.settings(db)
     if "chat_model" not in bound:
         raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")

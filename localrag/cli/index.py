@@ -192,7 +192,8 @@ def run_index(paths: list[Path], project: "Project", *, quiet: bool, prune: bool
     from localrag.index.update import Deletion
     from localrag.store import graph
 
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # at once: asyncio's own handler waits for an await, and whole stages have none
+        signal.signal(number, _as_interrupt)
     with IndexProgress(quiet=quiet) as progress:
 
         def asked(gone: int, of: int) -> bool:

@@ -21,7 +21,7 @@ def status_command(index: IndexOption = None, as_json: JsonOption = False) -> No
     from localrag.store.status import status
 
     folder = find_index(index)
-    found = status(open_index(folder), folder)
+    found = status(open_index(folder, still=True), folder)
     if as_json:
         write_json(found)
     else:
@@ -38,7 +38,7 @@ def files_command(
     from localrag.store.schema import open_index
     from localrag.store.status import files
 
-    for row in files(open_index(find_index(index))):
+    for row in files(open_index(find_index(index), still=True)):
         if skipped and row["state"] == "indexed":
             continue
         if as_json:
@@ -63,7 +63,7 @@ def search_command(
 
     if not query.strip() or len(query) > LONGEST_QUESTION:
         raise UsageError("The query is empty or too long.", 'Search for something: localrag search "the ferry"')
-    with open_for_questions(index, reranker=reranker, asks=False) as project:
+    with open_for_questions(index, reranker=reranker, asks=False, still=True) as project:
         vector = project.embedder.embed([query])[0]
         found = snippets(query, vector, search(query, vector, project, k), project)
         if as_json:
@@ -100,7 +100,7 @@ def tree_command(
     from localrag.project import find_index
     from localrag.store.schema import open_index
 
-    found = tree_json(open_index(find_index(index)), level)
+    found = tree_json(open_index(find_index(index), still=True), level)
     if as_json:
         write_json(found)
     else:

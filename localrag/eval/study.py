@@ -29,7 +29,8 @@ from localrag.models import find_chat_model
 from localrag.project import find_index, open_for_questions
 from localrag.query import Options
 from localrag.store import corpus, graph, ledger
-from localrag.store.schema import FILE_NAME, copy_database, open_index, writer_lock
+from localrag.store.connect import FILE_NAME
+from localrag.store.schema import copy_database, open_index, writer_lock
 from localrag.text import enumeration
 
 Tell = Callable[[str], None]

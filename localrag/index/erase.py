@@ -9,7 +9,7 @@ from localrag.index.load import stored_path
 from localrag.index.pipeline import Progress, rebuild_graph
 from localrag.index.traces import erase_traces
 from localrag.llm.project import Project
-from localrag.store import corpus, departed, erasure
+from localrag.store import corpus, departed, erasure, generations
 
 
 def documents_at(paths: Sequence[Path], project: Project) -> list[str]:
@@ -17,7 +17,8 @@ def documents_at(paths: Sequence[Path], project: Project) -> list[str]:
 
     Raises UsageError for a path that has none.
     """
-    known = sorted({*corpus.document_hashes(project.db), *departed.departed_paths(project.db)})
+    with generations.next_in_view(project.db):
+        known = sorted({*corpus.document_hashes(project.db), *departed.departed_paths(project.db)})
     found: dict[str, None] = {}
     for path in paths:
         given = {stored_path(p, project.root) for p in (path, Path(os.path.realpath(path)))} | {path.as_posix().rstrip("/")}
@@ -36,11 +37,13 @@ async def erase(documents: Sequence[str], project: Project, progress: Callable[[
     `rm` or `index`. Raises IndexBusy where another process reads what was.
     """
     db = project.db
-    erasure.forget(db, documents)
-    if corpus.document_hashes(db):
-        await rebuild_graph(project, progress)
-    else:
-        erasure.forget_graph(db)
+    with generations.next_in_view(db):
+        erasure.forget(db, documents)
+        if corpus.document_hashes(db):
+            await rebuild_graph(project, progress)
+        else:
+            erasure.forget_graph(db)
+            generations.publish(db)
     if not erase_traces(project):
         raise IndexBusy(
             f"Another process is reading the index in {project.folder}, so its log still holds what was removed.",

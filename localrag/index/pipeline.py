@@ -3,7 +3,7 @@
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
@@ -18,7 +18,7 @@ from localrag.index.describe import describe
 from localrag.index.extract import extract, recipe
 from localrag.index.names import Case
 from localrag.index.phrases import PHRASES, extract_phrases, weigh_by_pmi
-from localrag.index.reports import write_reports
+from localrag.index.reports import Made, Written, write_reports
 from localrag.index.resolve import resolve
 from localrag.index.similar import alike_in_meaning, ask_whether_same
 from localrag.index.traces import erase_traces
@@ -29,10 +29,12 @@ from localrag.llm.project import Project, choose_budgets, choose_style
 from localrag.llm.speeds import keep_speed
 from localrag.quotes import entity_quotes
 from localrag.records import Chunk, Failure, content_id
-from localrag.store import corpus, ledger, vectors
+from localrag.store import corpus, generations, ledger, vectors
 from localrag.store import graph as store
+from localrag.store.connect import cut_log
 
 EMBED_BATCH = 64
+CUT_EVERY = 10.0  # seconds: how often the database's log is looked at
 FIRST_PASS = 200  # chunks, some five minutes of the model in the box; from here on there is a graph without it first
 
 
@@ -74,20 +76,8 @@ async def build_index(
     state = "failed"
     tell = _recorder(project, run, progress)
     try:
-        loaded = update_documents(paths, project, tell, deletion)
-        _embed(project, "chunk", "search index", tell)
-        cases = _Cases(db)
-        _sentences(db, tell)
-        _phrases(project, cases, tell)
-        build = _build_graph if reports else _graph
-        if project.settings.extractor == "phrases":
-            await build(project, "extractive", tell)
-        else:
-            style = await choose_style(project)
-            if len(_unread(project, style)) >= FIRST_PASS and not ledger.settings(db).get("graph"):
-                await build(project, "extractive", tell)  # something to ask while the model reads
-            await _extract(project, style, cases, tell)
-            await build(project, style, tell)
+        with generations.next_in_view(db):
+            loaded = await _stages(paths, project, tell, deletion, reports=reports)
         ledger.clear_stale_failures(db)
         if not erase_traces(project):
             project.model.say("Another process reads what was removed by localrag rm; the log is emptied by the next run.")
@@ -102,23 +92,43 @@ async def build_index(
         ledger.end_run(db, run, state, project.model.report())
 
 
+async def _stages(paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion, *, reports: bool) -> Loaded:
+    loaded = update_documents(paths, project, tell, deletion)
+    _embed_chunks(project, tell)
+    cases = _Cases(project.db)
+    _sentences(project.db, tell)
+    _phrases(project, cases, tell)
+    if project.settings.extractor == "phrases":
+        await _build(project, "extractive", tell, reports=reports)
+        return loaded
+    style = await choose_style(project)
+    if len(_unread(project, style)) >= FIRST_PASS and not ledger.settings(project.db).get("graph"):
+        await _build(project, "extractive", tell, reports=reports)  # something to ask while the model reads
+    await _extract(project, style, cases, tell)
+    await _build(project, style, tell, reports=reports)
+    return loaded
+
+
 def _recorder(project: Project, run: int, progress: Callable[[Progress], None]) -> Tell:
     """Reports progress to the caller at once and to the store, where another terminal reads it, every second."""
-    written = 0.0
+    written = cut = 0.0
 
     def tell(stage: str, done: int, total: int) -> None:
-        nonlocal written
+        nonlocal written, cut
         progress(Progress(stage, done, total, project.model.computed))
         if time.monotonic() - written > 1 or done == total:
             ledger.update_run(project.db, run, stage, done, total)
             written = time.monotonic()
+        if time.monotonic() - cut > CUT_EVERY:
+            cut_log(project.db)
+            cut = time.monotonic()
 
     return tell
 
 
-def _embed(project: Project, kind: str, stage: str, tell: Tell) -> None:
-    """Give every subject of a kind a vector that has none, or one of another content."""
-    fingerprint, texts = project.embedder.file.fingerprint, vectors.texts(project.db, kind)
+def _embed(project: Project, kind: str, stage: str, tell: Tell, texts: Mapping[str, str], lasting: Set[str] = frozenset()) -> None:
+    """Give every subject of a kind (id → text) a vector that has none, or one of another text; it waits but for those of `lasting`."""
+    fingerprint = project.embedder.file.fingerprint
     hashes = {key: content_id(text) for key, text in texts.items()}
     left: defaultdict[str, list[str]] = defaultdict(list)  # text → what it is the text of: a report carried down has one with others
     for key in vectors.missing(project.db, kind, hashes, fingerprint):
@@ -129,9 +139,23 @@ def _embed(project: Project, kind: str, stage: str, tell: Tell) -> None:
         batch = distinct[at : at + EMBED_BATCH]
         keys = [(key, n) for n, text in enumerate(batch) for key in left[text]]
         found = project.embedder.embed(batch)[[n for _, n in keys]]
-        vectors.save(project.db, kind, fingerprint, [key for key, _ in keys], hashes, found)
+        subjects = [key for key, _ in keys]
+        vectors.save(project.db, kind, fingerprint, subjects, hashes, found, waits=set(subjects) - lasting)
     if distinct:
         tell(stage, len(distinct), len(distinct))
+
+
+def _embed_chunks(project: Project, tell: Tell) -> None:
+    """Vectors of published chunks are found at once, as long as they are of the embedder that questions are asked with."""
+    lasting = set() if _new_embedder(project) else generations.lasting_chunks(project.db)
+    _embed(project, "chunk", "search index", tell, vectors.texts(project.db, "chunk"), lasting)
+
+
+def _new_embedder(project: Project) -> dict[str, str] | None:
+    """The project's embedder, where the published vectors are of another."""
+    file = project.embedder.file
+    known = ledger.settings(project.db).get("embedder", file.binding)["fingerprint"] == file.fingerprint
+    return None if known else file.binding
 
 
 async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) -> None:
@@ -141,7 +165,8 @@ async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) 
         progress(Progress(stage, done, total, project.model.computed))
 
     style = "extractive" if project.settings.extractor == "phrases" else await choose_style(project)
-    await _build_graph(project, style, tell)
+    with generations.next_in_view(project.db):
+        await _build(project, style, tell)
 
 
 def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
@@ -149,9 +174,10 @@ def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
     db = project.db
     run = ledger.start_run(db, os.getpid())
     tell = _recorder(project, run, progress)
-    vectors.forget_others(db, project.embedder.file.fingerprint)
-    _embed(project, "chunk", "search index", tell)
-    _embed_graph(project, tell)
+    with generations.next_in_view(db):
+        _embed_chunks(project, tell)
+        _embed_graph(project, tell, None, None)
+        generations.publish(db, embedder=_new_embedder(project))
     ledger.end_run(db, run, "partly" if ledger.failures(db) else "complete", {})
 
 
@@ -231,20 +257,33 @@ def _in_part(key: str) -> str:
     return f"{key} in part"
 
 
-async def _build_graph(project: Project, style: str, tell: Tell) -> None:
-    """Everything that follows from what was extracted so far: graph, communities, reports and their vectors."""
-    await _graph(project, style, tell)
-    await write_reports(project, style, tell)
-    _embed_graph(project, tell)
+async def _build(project: Project, style: str, tell: Tell, *, reports: bool = True) -> None:
+    """Everything that follows from what was extracted so far: graph, communities, reports and their vectors, published together."""
+    db = project.db
+    made = await _graph(project, style, tell)
+    if made and not store.counts(db)["entities"]:  # nothing to keep apart: something to ask while reports are written
+        generations.publish(db, made.graph, made.communities, kinds=["chunk"], settings={"graph": made.state})
+    written = await write_reports(project, style, tell, made) if reports else None
+    if reports:
+        _embed_graph(project, tell, made, written)
+    states: dict[str, str | None] = {"graph": made.state, "reports": None, "coverage": None} if made else {}
+    states |= {"reports": written.state, "coverage": None} if written else {}
+    graph = (made.graph, made.communities) if made else ()
+    valid = written.reports.keys() if written else None
+    generations.publish(db, *graph, reports=valid, embedder=_new_embedder(project), settings=states)
+    if written and written.state:
+        ledger.save_settings(db, coverage=store.coverage(db))
 
 
-def _embed_graph(project: Project, tell: Tell) -> None:
-    """Give entities and reports their vectors."""
-    _embed(project, "entity", "entities", tell)
-    _embed(project, "report", "report vectors", tell)
+def _embed_graph(project: Project, tell: Tell, made: Made | None, written: Written | None) -> None:
+    """Give entities and reports their vectors: those that were made, else the stored ones."""
+    entities = {e.id: vectors.entity_text(e) for e in made.graph.entities} if made else vectors.texts(project.db, "entity")
+    _embed(project, "entity", "entities", tell, entities)
+    reports = {key: r.markdown for key, r in written.reports.items()} if written else vectors.texts(project.db, "report")
+    _embed(project, "report", "report vectors", tell, reports)
 
 
-async def _graph(project: Project, style: str, tell: Tell) -> None:
+async def _graph(project: Project, style: str, tell: Tell) -> Made | None:
     """Resolve, describe and cluster, if any extraction, decision or setting of these stages is new."""
     db, settings = project.db, project.settings
     by_model = [recipe(settings, project.model.file.fingerprint, style)] * (settings.extractor == "model")
@@ -255,7 +294,7 @@ async def _graph(project: Project, style: str, tell: Tell) -> None:
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
     state = content_id("graph 3", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
     if ledger.settings(db).get("graph") == state:
-        return
+        return None
     tell("graph", 0, 4)
     chunks = {c.id: c for c in corpus.all_chunks(db)}
     graph = resolve(extractions, chunks, decisions)
@@ -272,6 +311,6 @@ async def _graph(project: Project, style: str, tell: Tell) -> None:
     levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed, before=store.communities(db))
     failed = [*unasked, *undescribed]
     ledger.replace_failures(db, ("same entity", "description"), failed)
-    # A graph that something failed of is not yet what its input makes: the next run asks again.
-    store.replace_graph(db, graph, levels, content_id(state, *failed) if failed else state)
     tell("graph", 4, 4)
+    # A graph that something failed of is not yet what its input makes: the next run asks again.
+    return Made(graph, levels, content_id(state, *failed) if failed else state)

@@ -1,6 +1,7 @@
 """`localrag index --plan`: what a run would do and cost, without doing it. Part of the pipeline."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from localrag.index.update import find_sources, to_read
 from localrag.llm.speeds import speeds
 from localrag.models import ModelFile
 from localrag.records import Skipped
-from localrag.store import corpus, ledger
+from localrag.store import corpus, generations, ledger
 
 # The model in the box on A Christmas Carol and the demo: calls and tokens computed (read or written, none from a cache) for a chunk.
 CALLS, TOKENS = 15.0, 1200.0
@@ -40,15 +41,16 @@ class Plan:
 def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile, db: Database | None) -> Plan:
     """Read what is new below the paths and count; nothing is stored. `db` is the index as it is, if there is one."""
     options = Options(settings.text_column, settings.metadata_columns)
-    sources = find_sources(paths, root, settings, db)
-    files = {stored_path(f, root): f for f in sources.files}
-    left, skipped = to_read(files, db, settings)
+    with generations.next_in_view(db) if db else nullcontext():
+        sources = find_sources(paths, root, settings, db)
+        files = {stored_path(f, root): f for f in sources.files}
+        left, skipped = to_read(files, db, settings)
+        stored = corpus.chunk_texts(db) if db else set()
     unchanged = len(files) - len(left) - len(skipped)
     skipped += [Skipped(stored_path(p, root), why, True) for p, why in sources.closed.items()]
     skipped += [Skipped(stored_path(p, root), why, False) for p, why in sources.left_out.items()]
     counts = Tokenizer(model).counts
     chunks, size, read = 0, 0, 0
-    stored = corpus.chunk_texts(db) if db else set()
     for found in load_all(left, root, options):
         if isinstance(found, Skipped):
             skipped.append(found)

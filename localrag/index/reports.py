@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlite_utils import Database
 
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ContextTooSmall
@@ -26,17 +25,38 @@ from localrag.text import squeeze
 PORTION = 100  # extractive reports whose sentences are embedded together, and are lost if the process ends meanwhile
 
 
-async def write_reports(project: Project, style: str, tell: Tell) -> None:
-    """Write every report whose input changed; a community uses those of the level below it. A failed one is a row."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A graph with its communities, and the hash of all it was made from; not published yet."""
+
+    graph: Graph
+    communities: Sequence[Community]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The reports of a graph, by community, and the hash of what they were made from; None where some could not be written."""
+
+    reports: Mapping[str, Report]
+    state: str | None
+
+
+async def write_reports(project: Project, style: str, tell: Tell, made: Made | None = None) -> Written | None:
+    """Write every report whose input changed; a community uses those of the level below it. A failed one is a row.
+
+    Of the graph that was `made`, else of the stored one. None where the published reports are of just that. Those that are written are
+    kept, and are read once they are published.
+    """
     db = project.db
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
     recipe = writing.recipe(project.settings, project.model.file.fingerprint, style, budgets)
-    state = content_id(ledger.settings(db).get("graph"), recipe)
-    if ledger.settings(db).get("reports") == state:
-        return
-    ledger.save_settings(db, reports=None, coverage=None)  # what was said of the earlier ones holds no more
-    levels = store.communities(db)
-    writer = _writer(project, recipe, budgets, levels)
+    settings = ledger.settings(db)
+    state = content_id(made.state if made else settings.get("graph"), recipe)
+    if settings.get("reports") == state:
+        return None
+    levels = made.communities if made else store.communities(db)
+    writer = _writer(project, recipe, budgets, made.graph if made else _stored_graph(project), levels)
     done = 0
     tell("reports", done, len(levels))
 
@@ -55,24 +75,26 @@ async def write_reports(project: Project, style: str, tell: Tell) -> None:
             writer.extractive(some[at : at + PORTION])
             done += len(some[at : at + PORTION])
             tell("reports", done, len(levels))
-    if not any(f.stage == "report" for f in ledger.failures(db)):
-        ledger.save_settings(db, reports=state, coverage=store.coverage(db))
     if style == "abstractive" and project.model.calls and (await budgets_here(project)).report_context > budgets.report_context:
         project.model.say(
             "The model's window is larger now than when reports were first written. Longer ones: localrag index PATH --rebuild"
         )
+    return Written(writer.written, state if len(writer.failed) == 0 else None)
 
 
-def _writer(project: Project, recipe: str, budgets: Budgets, levels: Sequence[Community]) -> "_Writer":
+def _stored_graph(project: Project) -> Graph:
     db = project.db
-    chunks = {c.id: c for c in corpus.all_chunks(db)}
-    graph = Graph(
+    return Graph(
         tuple(store.entities(db)),
         tuple(store.relationships(db)),
         tuple(store.mentions(db)),
         tuple(store.evidence(db)),
         tuple(store.claims(db)),
     )
+
+
+def _writer(project: Project, recipe: str, budgets: Budgets, graph: Graph, levels: Sequence[Community]) -> "_Writer":
+    chunks = {c.id: c for c in corpus.all_chunks(project.db)}
     of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
     of_claim = claim_quotes(graph.claims, chunks)
     sources = writing.Sources.of(graph, of_relationship, of_entity, of_claim)
@@ -80,27 +102,19 @@ def _writer(project: Project, recipe: str, budgets: Budgets, levels: Sequence[Co
     for c in levels:
         below[c.parent_id].append(c)
     count = Tokenizer(project.model.file).count
-    known = _placed_anew(
-        db,
-        {r.community_id: r for r in store.reports(db)},
-        chunks,
-        [of_relationship, of_entity, {i: (quote,) for i, quote in of_claim.items()}],
-    )
-    return _Writer(project, recipe, budgets, sources, count, below, known)
+    found: list[Mapping[str, Sequence[Quote]]] = [of_relationship, of_entity, {i: (quote,) for i, quote in of_claim.items()}]
+    stored = store.known_reports(project.db)
+    return _Writer(project, recipe, budgets, sources, count, below, stored, _placed_anew(stored, chunks, found))
 
 
 def _placed_anew(
-    db: Database, reports: Mapping[str, Report], chunks: Mapping[str, Chunk], found: Sequence[Mapping[str, Sequence[Quote]]]
+    reports: Mapping[str, Report], chunks: Mapping[str, Chunk], found: Sequence[Mapping[str, Sequence[Quote]]]
 ) -> dict[str, Report]:
     """The stored reports, quoting the chunks there are: a renamed or edited document has others of the same sentences."""
     places: dict[str, Quote] = {}
     for quote in (q for of in found for quotes in of.values() for q in quotes):
         places.setdefault(squeeze(quote.text), quote)
-    placed = {key: writing.placed_anew(report, chunks, places) for key, report in reports.items()}
-    for key, report in placed.items():
-        if report != reports[key]:
-            store.save_report(db, report)
-    return placed
+    return {key: writing.placed_anew(report, chunks, places) for key, report in reports.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +128,7 @@ class _Draft:
 
 @dataclass
 class _Writer:
-    """Writes reports, and knows those that there are."""
+    """Writes reports. `stored` are those that there were, `known` the same with quotes of today's chunks, `written` those that hold now."""
 
     project: Project
     recipe: str
@@ -122,7 +136,10 @@ class _Writer:
     sources: writing.Sources
     count: Callable[[str], int]
     below: Mapping[str | None, Sequence[Community]]
-    known: dict[str, Report]
+    stored: Mapping[str, Report]
+    known: Mapping[str, Report]
+    written: dict[str, Report] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
     vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @cached_property
@@ -134,7 +151,7 @@ class _Writer:
     def extractive(self, communities: Sequence[Community]) -> None:
         """Reports of verbatim sentences. Only sentences of reports to be written are embedded: that is what takes the time."""
         drafts = [self.draft(c) for c in communities if not self.carried(c)]
-        stored = [(d, self.written(d)) for d in drafts]
+        stored = [(d, self.kept(d)) for d in drafts]
         left = [d for d, report in stored if report is None]
         texts = (squeeze(q.text) for d in left for e in d.elements for q in e.quotes)
         self.vectors.update(embed_texts((t for t in texts if t not in self.vectors), self.project.embedder.embed))
@@ -150,11 +167,12 @@ class _Writer:
         project = self.project
         draft = None if self.carried(community) else self.draft(community)
         try:
-            if draft is not None and self.written(draft) is None:
-                self.save(await self.asked(draft))
+            if draft is not None:
+                self.save(self.kept(draft) or await self.asked(draft))
             ledger.clear_failure(project.db, "report", community.id)
         except CALL_FAILED as error:
             ledger.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
+            self.failed.append(community.id)
 
     async def asked(self, draft: _Draft) -> Report:
         """The model's report; where its window today is smaller than the index's budgets are for, a report from less."""
@@ -170,7 +188,7 @@ class _Writer:
     def carried(self, community: Community) -> bool:
         """Give a community the report of the one below it where that is the same, carried down; whether it is, and has one."""
         below = self.below[community.id]
-        report = self.known.get(below[0].id) if len(below) == 1 and len(below[0].entity_ids) == len(community.entity_ids) else None
+        report = self.written.get(below[0].id) if len(below) == 1 and len(below[0].entity_ids) == len(community.entity_ids) else None
         if report is None:
             return False
         self.save(replace(report, community_id=community.id, input_hash=content_id("carried down", report.input_hash)))
@@ -181,18 +199,18 @@ class _Writer:
         elements = self.elements(community, self.budgets)
         return _Draft(community, elements, writing.input_hash(community, elements, self.recipe))
 
-    def written(self, draft: _Draft) -> Report | None:
-        """The stored report that came of just this."""
-        stored = self.known.get(draft.community.id)
-        return stored if stored is not None and stored.input_hash == draft.key else None
+    def kept(self, draft: _Draft) -> Report | None:
+        """The report there was, if it came of just this."""
+        report = self.known.get(draft.community.id)
+        return report if report is not None and report.input_hash == draft.key else None
 
     def elements(self, community: Community, budgets: Budgets) -> list[writing.Element]:
         """The context of a community's report."""
-        below = [(c, self.known[c.id]) for c in self.below[community.id] if c.id in self.known]
+        below = [(c, self.written[c.id]) for c in self.below[community.id] if c.id in self.written]
         return writing.report_context(community, below, self.sources, self.count, budgets.report_context)
 
     def save(self, written: Report) -> None:
         """Commit a report, unless just this one is stored."""
-        if self.known.get(written.community_id) != written:
+        if self.stored.get(written.community_id) != written:
             store.save_report(self.project.db, written)
-            self.known[written.community_id] = written
+        self.written[written.community_id] = written

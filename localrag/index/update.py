@@ -118,7 +118,7 @@ def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: 
         if isinstance(found, Skipped):
             read.skipped.append(_kept(found) if found.failed and found.path in known else found)
             read.emptied += [found.path] * (found.path in known and not found.failed)
-        elif _store(found, project):
+        elif _store(found, project, moved=found.path not in known and bool(origins.get(found.content_hash))):
             if found.path in known:
                 read.changed.append(found.path)
             elif origins.get(found.content_hash):
@@ -204,7 +204,7 @@ def _is_known(file: Path, stored: str | None, options: Options) -> bool:
         return False
 
 
-def _store(document: Document, project: Project) -> bool:
+def _store(document: Document, project: Project, *, moved: bool) -> bool:
     """Store a document; whether its text or its chunks are new."""
     settings = project.settings
     header = document.header if settings.prepend_metadata else ""
@@ -213,7 +213,7 @@ def _store(document: Document, project: Project) -> bool:
     if corpus.holds(project.db, document, chunks):
         corpus.update_document(project.db, document, chunks)
         return False
-    corpus.add_document(project.db, document, chunks)
+    corpus.add_document(project.db, document, chunks, moved=moved)
     return True
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
+from sqlite3 import OperationalError
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -139,7 +140,11 @@ class Model:
                 generation.seconds,
                 ABOUT.get() if priority == INDEXING else OF_A_QUESTION,
             )
-            save_call(self.db, call)
+            try:
+                save_call(self.db, call)
+            except OperationalError:  # an index on a read-only disk, or one that is written to for minutes
+                if priority == INDEXING:
+                    raise
         self.calls += 1
         self.prompt_tokens += call.prompt_tokens
         self.output_tokens += call.output_tokens

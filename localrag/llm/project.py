@@ -48,7 +48,7 @@ async def choose_style(project: Project) -> str:
     if fingerprint not in kept:
         kept[fingerprint] = "extractive" if await project.model.is_small() else "abstractive"
         with suppress(OperationalError):  # an index that cannot be written to answers all the same
-            ledger.save_settings(project.db, style_of=kept)
+            ledger.save_settings(project.model.db, style_of=kept)  # a question's own connection only reads
     return str(kept[fingerprint])
 
 
@@ -65,7 +65,7 @@ async def choose_budgets(project: Project) -> Budgets:
     if fingerprint not in kept:
         kept[fingerprint] = 0 if await project.model.is_small() else await project.model.window()
         with suppress(OperationalError):
-            ledger.save_settings(project.db, window_of=kept)
+            ledger.save_settings(project.model.db, window_of=kept)
     return Budgets.of(kept[fingerprint])
 
 

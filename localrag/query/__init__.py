@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm import seconds_since
@@ -20,6 +20,7 @@ from localrag.query.route import route
 from localrag.query.verify import checker
 from localrag.records import Answer
 from localrag.store import graph, ledger
+from localrag.store.connect import snapshot
 
 MODES = {
     "mix": ask_mix,
@@ -49,35 +50,56 @@ async def answer(
     `on_text` is given the answer's text while it comes: what a model writes, sentence by sentence, checked and cited as in the answer.
     `on_status` is told what is being done until then. Cancelled, it keeps what was given so far.
 
+    From first to last it is answered from the index as it is at this moment (`connect.snapshot`), whatever is written to it meanwhile.
     Where the graph is empty or still being built, or the window too small for a mode, one mode down is taken and the answer's note says
     so. `agree` is called where it may take more than a minute, after the cost was said. Raises UsageError, NoIndex, ModelError, and
     LocalragError where `agree` said no.
     """
     started, before = time.perf_counter(), _spent(project)
     _check(text, options)
+
+    def keep(made: Answer) -> Answer:
+        calls, read, written = (now - then for now, then in zip(_spent(project), before, strict=True))
+        keep_speed(project.model.file, project.model.report())
+        spent = replace(made, calls=calls, prompt_tokens=read, output_tokens=written, seconds=seconds_since(started))
+        return _keep(spent, project)
+
+    with snapshot(project.folder) as db:
+        watched = _Watched(on_text, on_status, agree)
+        done = await _answered(text, replace(project, db=db), options, watched, keep)
+    return keep(done)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """Who hears of an answer while it is made, and who is asked."""
+
+    on_text: Callable[[str], None] | None
+    on_status: Callable[[str], None] | None
+    agree: Callable[[], bool] | None
+
+
+async def _answered(text: str, project: Project, options: Options, watched: _Watched, keep: Callable[[Answer], Answer]) -> Answer:
+    """The answer, without its cost; what there is of one that is cancelled is kept."""
     budget = Budget.of(options)
     question = await _understood(text, project, options, budget)
     bullets = "list" in options.response_type.lower()
-    citer = Citer(project.db, checker(project.embedder.embed), strict=options.strict, bullets=bullets, on_text=on_text)
-    question = replace(question, on_point=citer.take, on_status=on_status, agree=agree)
+    citer = Citer(project.db, checker(project.embedder.embed), strict=options.strict, bullets=bullets, on_text=watched.on_text)
+    question = replace(question, on_point=citer.take, on_status=watched.on_status, agree=watched.agree)
     mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
 
-    def keep(mode: str, cited: Cited, level: int | None, *notes: str) -> Answer:
+    def made(mode: str, cited: Cited, level: int | None, *notes: str) -> Answer:
         said = [note, *notes, _failed(budget), _left_out(cited, strict=options.strict)]
-        calls, read, written = (now - then for now, then in zip(_spent(project), before, strict=True))
-        made = replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
-        spent = replace(made, calls=calls, prompt_tokens=read, output_tokens=written, seconds=seconds_since(started))
-        keep_speed(project.model.file, project.model.report())
-        return _keep(spent, project)
+        return replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
 
     try:
         mode, draft, smaller = await _draft(mode, question, project)
     except asyncio.CancelledError:
         if (so_far := citer.cited()).text:
-            keep(mode, so_far, None, "Stopped before its end.")
+            keep(made(mode, so_far, None, "Stopped before its end."))
         raise
-    return keep(mode, citer.cited(draft), draft.level, smaller, draft.note, _stopped(budget, options))
+    return made(mode, citer.cited(draft), draft.level, smaller, draft.note, _stopped(budget, options))
 
 
 async def _understood(text: str, project: Project, options: Options, budget: Budget) -> Question:

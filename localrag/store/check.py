@@ -12,7 +12,7 @@ import numpy as np
 from sqlite_utils import Database
 
 from localrag.records import content_id
-from localrag.store import ledger, network, vectors
+from localrag.store import generations, ledger, network, vectors
 from localrag.text import cjk_bigrams, squeeze
 
 SHOWN = 3  # of many things that are wrong in the same way
@@ -81,10 +81,14 @@ def _database(db: Database) -> tuple[str, list[Wrong]]:
     orphans: dict[tuple[str, str], list[int]] = {}
     for table, rowid, parent, _ in _rows(db, "PRAGMA foreign_key_check"):
         orphans.setdefault((table, parent), []).append(rowid)
+    for table in ("extractions", "sentences"):  # which may be of chunks that wait for the next generation
+        known = "SELECT id FROM chunks UNION ALL SELECT id FROM next_chunks"
+        if lost := [rowid for (rowid,) in _rows(db, f"SELECT rowid FROM {table} WHERE chunk_id NOT IN ({known})")]:
+            orphans[table, "chunks"] = lost
     again = _one(db, "SELECT count(*) FROM documents WHERE content_hash = ''")
     for (table, parent), rowids in orphans.items():
         keys = tuple((table, rowid) for rowid in rowids)
-        due = table == "extractions" and again > 0  # their chunks come back when the document is read
+        due = table in ("extractions", "sentences") and again > 0  # their chunks come back when the document is read
         wrong.append(Wrong(f"{len(rowids)} rows of {table} belong to {parent} that are missing", "orphans", keys, due))
     broken: list[tuple[str, int]] = []
     for table, column in JSON:
@@ -95,7 +99,7 @@ def _database(db: Database) -> tuple[str, list[Wrong]]:
 
 
 JSON = (("settings", "value"), ("extractions", "result"), ("entities", "descriptions"), ("relationships", "descriptions"),
-        ("reports", "findings"), ("answers", "result"), ("runs", "figures"))  # fmt: skip
+        ("reports", "findings"), ("next_reports", "findings"), ("answers", "result"), ("runs", "figures"))  # fmt: skip
 
 
 def _documents(db: Database) -> tuple[str, list[Wrong]]:
@@ -322,6 +326,20 @@ def _caches(db: Database, folder: Path) -> tuple[str, list[Wrong]]:
     return f"{len(files)} files", wrong
 
 
+def _waiting(db: Database) -> tuple[str, list[Wrong]]:
+    """What waits for the next generation: contents as they were read, in chunks that are slices of them."""
+    counts = generations.waiting(db)
+    documents = _rows(db, "SELECT path, text, id FROM next_documents")
+    torn = [path for path, text, key in documents if key != content_id(path, content_id(text))]
+    slices = "SELECT d.path FROM next_chunks c JOIN next_documents d ON d.id = c.document_id"
+    torn += [path for (path,) in _rows(db, f"{slices} WHERE substr(d.text, c.start + 1, c.end - c.start) <> c.text")]
+    wrong = [Wrong(f"what waits of {path} is not what was read", "waiting") for path in dict.fromkeys(torn)]
+    if any(counts.values()):
+        listed = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+        wrong.append(Wrong(f"{listed} wait for the rest of their generation", due=True))
+    return "nothing waits", wrong
+
+
 def _failures(db: Database) -> tuple[str, list[Wrong]]:
     """What could not be done, by name."""
     found = ledger.failures(db)
@@ -337,6 +355,7 @@ PARTS: dict[str, Callable[[Database], tuple[str, list[Wrong]]]] = {
     "communities": _communities,
     "reports": _reports,
     "vectors": _vectors,
+    "next generation": _waiting,
     "failures": _failures,
 }
 

@@ -3,43 +3,65 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from sqlite_utils import Database
 
 from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, Skipped, content_id
 from localrag.store.departed import note_departure
-from localrag.store.search import add_to_search
+from localrag.store.search import add_to_search, remove_from_search
 from localrag.text import SPLITTER, remember_sentences, sentence_bounds
 
 
-def add_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
+def add_document(db: Database, document: Document, chunks: Sequence[Chunk], *, moved: bool = False) -> None:
     """Store a document with its chunks, in place of an earlier content of the same path.
 
-    Where a chunk of the same text is stored already, here or in another document, its vector is taken over.
+    Beside a published graph only a new file is there at once; an earlier content, or one that `moved` here, is what readers see until the
+    next generation is published. Where a chunk of the same text is stored already, here or in another document, its vector is taken over.
     """
     hashes = {c.id: content_id(c.text) for c in chunks}
     with db.atomic():
+        waits = _cited(db) and (moved or _holds(db, "main.documents", document.path) or _holds(db, "next_documents", document.path))
         known = db.query(
-            "SELECT content_hash, embedder, vector FROM embeddings"
+            "SELECT content_hash, embedder, vector FROM (SELECT * FROM embeddings UNION ALL SELECT * FROM next_embeddings)"
             " WHERE kind = 'chunk' AND content_hash IN (SELECT value FROM json_each(?))",
             [json.dumps(list(hashes.values()))],
         )
         vectors = {row["content_hash"]: row for row in known}
         remove_document(db, document.path)
-        db.table("documents").insert(_document_row(document))
-        db.table("chunks").insert_all(asdict(c) for c in chunks)
-        add_to_search(db, ((c.id, c.text) for c in chunks))
+        prefix = "next_" if waits else "main."
+        _put(db, f"{prefix}documents", [_document_row(document)])
+        _put(db, f"{prefix}chunks", map(asdict, chunks))
+        if not waits:
+            add_to_search(db, ((c.id, c.text) for c in chunks))
         taken = ({"kind": "chunk", "subject_id": c} | vectors[h] for c, h in hashes.items() if h in vectors)
-        db.table("embeddings").insert_all(taken, replace=True)
+        db.table("next_embeddings" if waits else "embeddings").insert_all(taken, replace=True)
 
 
 def update_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
     """Store what is new of a document whose text and cuts are the stored ones: title, metadata, parts, content hash, tokens."""
     with db.atomic():
+        if _cited(db) and not _holds(db, "next_documents", document.path):
+            db.execute("INSERT OR IGNORE INTO next_gone VALUES (?)", [document.path])
+            _put(db, "next_documents", [_document_row(document)])
+            _put(db, "next_chunks", map(asdict, chunks))
+            return
+        prefix = "next_" if _holds(db, "next_documents", document.path) else "main."
         for c in chunks:
-            db.table("chunks").update(c.id, {"tokens": c.tokens})
-        db.table("documents").update(document.id, {k: v for k, v in _document_row(document).items() if k not in ("id", "text")})
+            db.execute(f"UPDATE {prefix}chunks SET tokens = ? WHERE id = ?", [c.tokens, c.id])
+        new = {k: v for k, v in _document_row(document).items() if k not in ("id", "text")}
+        db.execute(f"UPDATE {prefix}documents SET {', '.join(f'{k} = ?' for k in new)} WHERE id = ?", [*new.values(), document.id])
+
+
+def _put(db: Database, table: str, rows: Iterable[dict[str, Any]]) -> None:
+    """Insert rows of the same columns into a table, which may be one that a view hides (`main.chunks`)."""
+    rest = iter(rows)
+    first = next(rest, None)
+    if first is not None:
+        columns = ", ".join(f'"{name}"' for name in first)
+        put = f"INSERT INTO {table} ({columns}) VALUES (?{', ?' * (len(first) - 1)})"
+        db.conn.executemany(put, (tuple(row.values()) for row in chain([first], rest)))
 
 
 def _document_row(document: Document) -> dict[str, Any]:
@@ -48,15 +70,52 @@ def _document_row(document: Document) -> dict[str, Any]:
     return row | {name: json.dumps(v, ensure_ascii=False) for name, v in (("metadata", document.metadata), ("parts", parts))}
 
 
+def _cited(db: Database) -> bool:
+    """Whether there is a graph that speaks of the stored documents."""
+    return bool(db.execute("SELECT EXISTS (SELECT 1 FROM entities)").fetchone()[0])
+
+
+def _holds(db: Database, table: str, path: str) -> bool:
+    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE path = ?)", [path]).fetchone()[0])
+
+
 def remove_document(db: Database, path: str) -> None:
-    """Forget a document and everything that hangs on its chunks; a no-op for an unknown path."""
+    """Forget a document and everything that hangs on its chunks; a no-op for an unknown path.
+
+    Beside a published graph readers see it until the next generation is published.
+    """
     with db.atomic():
         note_departure(db, path)
-        ids = "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.path = ?"
-        db.execute(f"DELETE FROM chunk_search WHERE rowid IN (SELECT row FROM chunk_rows WHERE chunk_id IN ({ids}))", [path])
-        db.execute("DELETE FROM embeddings WHERE kind = 'chunk' AND subject_id IN (" + ids + ")", [path])
-        db.execute("DELETE FROM documents WHERE path = ?", [path])
-        db.execute("DELETE FROM settings WHERE key = 'coverage'")  # it was that of the documents there were
+        waiting = "SELECT c.id FROM next_chunks c JOIN next_documents d ON d.id = c.document_id WHERE d.path = ?"
+        gone = [key for (key,) in db.execute(waiting, [path])]
+        db.execute("DELETE FROM next_documents WHERE path = ?", [path])
+        db.execute(
+            "DELETE FROM next_embeddings WHERE kind = 'chunk' AND subject_id IN (SELECT value FROM json_each(?))", [json.dumps(gone)]
+        )
+        if _cited(db):
+            db.execute("INSERT OR IGNORE INTO next_gone SELECT path FROM main.documents WHERE path = ?", [path])
+        else:
+            mine = "SELECT c.id FROM main.chunks c JOIN main.documents d ON d.id = c.document_id WHERE d.path = ?"
+            gone += [key for (key,) in db.execute(mine, [path])]
+            remove_chunks(db, gone)
+            db.execute("DELETE FROM main.documents WHERE path = ?", [path])
+            db.execute("DELETE FROM settings WHERE key = 'coverage'")  # it was that of the documents there were
+        forget_parts(db, gone)
+
+
+def remove_chunks(db: Database, ids: Sequence[str]) -> None:
+    """Take chunks that readers see out of the tables, the full-text index and the vectors."""
+    remove_from_search(db, ids)
+    gone = [json.dumps(list(ids))]
+    db.execute("DELETE FROM embeddings WHERE kind = 'chunk' AND subject_id IN (SELECT value FROM json_each(?))", gone)
+    db.execute("DELETE FROM main.chunks WHERE id IN (SELECT value FROM json_each(?))", gone)
+
+
+def forget_parts(db: Database, ids: Sequence[str]) -> None:
+    """Delete sentences and extractions of those of some chunks that are stored nowhere any more."""
+    unknown = " AND ".join(f"NOT EXISTS (SELECT 1 FROM {table} WHERE id = value)" for table in ("main.chunks", "next_chunks"))
+    for table in ("sentences", "extractions"):
+        db.execute(f"DELETE FROM {table} WHERE chunk_id IN (SELECT value FROM json_each(?) WHERE {unknown})", [json.dumps(list(ids))])
 
 
 def document_hashes(db: Database) -> dict[str, str]:
@@ -70,9 +129,9 @@ def document_paths(db: Database) -> dict[str, str]:
 
 
 def document_path(db: Database, chunk_id: str) -> str:
-    """The path of the document a chunk belongs to."""
+    """The path of the document a chunk belongs to; empty where the chunk is unknown."""
     rows = db.query("SELECT d.path FROM chunks c JOIN documents d ON d.id = c.document_id WHERE c.id = ?", [chunk_id])
-    return str(next(rows)["path"])
+    return next((str(row["path"]) for row in rows), "")
 
 
 def document_by_id(db: Database, document_id: str) -> str:

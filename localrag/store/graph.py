@@ -2,43 +2,117 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from sqlite_utils import Database
 
 from localrag.records import Claim, Community, Entity, Evidence, Finding, Graph, Mention, Merge, Quote, Relationship, Report
 
-_GRAPH = ("members", "reports", "communities", "claims", "evidence", "mentions", "entity_aliases", "relationships", "entities")
+_TABLES = {  # of the graph, those that others refer to first; their columns, and how many of these are the key
+    "entities": (("id", "name", "type", "description", "degree", "descriptions"), 1),
+    "entity_aliases": (("alias", "entity_id"), 2),
+    "relationships": (("id", "source_id", "target_id", "description", "weight", "strength", "descriptions"), 1),
+    "mentions": (("entity_id", "chunk_id", "start", "end", "name"), 4),
+    "evidence": (("relationship_id", "chunk_id", "start", "end"), 4),
+    "claims": (
+        ("id", "chunk_id", "subject_id", "object_id", "type", "status", "since", "until", "description", "start", "end"), 1),
+    "communities": (("id", "level", "ordinal", "parent_id"), 1),
+    "members": (("community_id", "entity_id"), 2),
+}  # fmt: skip
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What makes another graph of the stored one: per table the keys of rows that go, and the rows that are new or other than before."""
+
+    gone: Mapping[str, list[Row]]
+    put: Mapping[str, Iterable[Row]]
+    merges: list[Row] | None
 
 
 def replace_graph(db: Database, graph: Graph, communities: Sequence[Community], input_hash: str) -> None:
-    """Put a graph and its communities in place of the stored ones, in one transaction; reports of unchanged communities stay."""
-    reports = list(db.query("SELECT * FROM reports"))
+    """Put a graph and its communities in place of the stored ones, in one transaction; reports of communities that stay, stay."""
+    changes = graph_changes(db, graph, communities)
     with db.atomic():
-        for table in _GRAPH:  # a table that nothing refers to any more is emptied at once, not row by row
-            db.execute(f"DELETE FROM {table}")
-        db.table("entities").insert_all(_described(e) for e in graph.entities)
-        db.table("entity_aliases").insert_all(({"alias": m.name, "entity_id": m.entity_id} for m in graph.mentions), ignore=True)
-        db.table("relationships").insert_all(_described(r) for r in graph.relationships)
-        db.table("mentions").insert_all(map(_flat, graph.mentions), ignore=True)
-        db.table("evidence").insert_all(map(_flat, graph.evidence), ignore=True)
-        db.table("claims").insert_all(map(_flat, graph.claims), ignore=True)
-        db.execute("DELETE FROM merges")
-        for done, some in ((True, graph.merges), (False, graph.similar)):
-            db.table("merges").insert_all(
-                {"name": m.name, "key": m.key, "into_name": m.into, "reason": m.reason, "score": m.score, "done": done} for m in some
-            )
-        db.table("communities").insert_all(
-            {"id": c.id, "level": c.level, "ordinal": c.ordinal, "parent_id": c.parent_id} for c in communities
-        )
-        db.table("members").insert_all({"community_id": c.id, "entity_id": e} for c in communities for e in c.entity_ids)
-        kept = {c.id for c in communities}
-        db.table("reports").insert_all(r for r in reports if r["community_id"] in kept)
-        db.execute("DELETE FROM embeddings WHERE kind = 'entity' AND subject_id NOT IN (SELECT id FROM entities)")
-        db.execute("DELETE FROM embeddings WHERE kind = 'report' AND subject_id NOT IN (SELECT id FROM communities)")
+        put_graph(db, changes)
         db.table("settings").insert({"key": "graph", "value": json.dumps(input_hash)}, replace=True)
+
+
+def graph_changes(db: Database, graph: Graph, communities: Sequence[Community]) -> Changes:
+    """What has to be written so that a graph is the stored one. It is exact as long as nobody else writes to the graph."""
+    rows: dict[str, Iterable[Row]] = {
+        "entities": _rows("entities", map(_described, graph.entities)),
+        "entity_aliases": sorted({(m.name, m.entity_id) for m in graph.mentions}),
+        "relationships": _rows("relationships", map(_described, graph.relationships)),
+        "mentions": _records("mentions", graph.mentions),
+        "evidence": _records("evidence", graph.evidence),
+        "claims": _records("claims", graph.claims),
+        "communities": _records("communities", communities),
+        "members": sorted((c.id, e) for c in communities for e in c.entity_ids),
+    }
+    found = {table: _difference(db, table, some) for table, some in rows.items()}
+    merges = [(m.name, m.key, m.into, m.reason, m.score, done) for done, some in ((1, graph.merges), (0, graph.similar)) for m in some]
+    same = merges == list(db.execute("SELECT name, key, into_name, reason, score, done FROM merges ORDER BY id"))
+    return Changes({t: gone for t, (gone, _) in found.items()}, {t: put for t, (_, put) in found.items()}, None if same else merges)
+
+
+def _rows(table: str, rows: Iterable[dict[str, Any]]) -> list[Row]:
+    columns, _ = _TABLES[table]
+    return sorted(tuple(row[c] for c in columns) for row in rows)
+
+
+def _records(table: str, records: Iterable[Any]) -> Iterator[Row]:
+    """Rows of records that hold no others, by key; made one by one, for there may be millions."""
+    columns, n = _TABLES[table]
+    return map(attrgetter(*columns), sorted(records, key=attrgetter(*columns[:n])))
+
+
+def _difference(db: Database, table: str, rows: Iterable[Row]) -> tuple[list[Row], Iterable[Row]]:
+    """The keys of stored rows that are not among `rows`, and those of `rows` (by key, of equal keys the first) that are not stored so."""
+    columns, n = _TABLES[table]
+    listed, keys = (", ".join(f'"{c}"' for c in some) for some in (columns, columns[:n]))
+    new = (next(some) for _, some in groupby(rows, key=lambda row: row[:n]))
+    stored = iter(db.execute(f"SELECT {listed} FROM {table} ORDER BY {keys}"))
+    old = next(stored, None)
+    if old is None:
+        return [], new
+    gone, put = [], []
+    for row in new:
+        while old is not None and old[:n] < row[:n]:
+            gone.append(old[:n])
+            old = next(stored, None)
+        if old is not None and old[:n] == row[:n]:
+            put += [row] * (old != row)
+            old = next(stored, None)
+        else:
+            put.append(row)
+    gone += [row[:n] for row in ([old] if old else [])] + [row[:n] for row in stored]
+    return gone, put
+
+
+def put_graph(db: Database, changes: Changes) -> None:
+    """Write what makes another graph of the stored one. The caller's transaction must hold it together."""
+    for table in reversed(_TABLES):  # what refers to others goes before them
+        columns, n = _TABLES[table]
+        where = " AND ".join(f'"{c}" = ?' for c in columns[:n])
+        db.conn.executemany(f"DELETE FROM {table} WHERE {where}", changes.gone[table])
+    for table, (columns, n) in _TABLES.items():
+        put = changes.put[table]
+        if table == "communities":  # level and number are unique: those that change places must not meet
+            put = list(put)
+            db.conn.executemany("UPDATE communities SET ordinal = -1 - ordinal WHERE id = ?", ((row[0],) for row in put))
+        listed, keys = (", ".join(f'"{c}"' for c in some) for some in (columns, columns[:n]))
+        update = ", ".join(f'"{c}" = excluded."{c}"' for c in columns[n:])
+        mend = f"UPDATE SET {update}" if update else "NOTHING"
+        db.conn.executemany(f"INSERT INTO {table} ({listed}) VALUES (?{', ?' * (len(columns) - 1)}) ON CONFLICT ({keys}) DO {mend}", put)
+    if changes.merges is not None:
+        db.execute("DELETE FROM merges")
+        db.conn.executemany("INSERT INTO merges (name, key, into_name, reason, score, done) VALUES (?, ?, ?, ?, ?, ?)", changes.merges)
 
 
 def _flat(record: Any) -> dict[str, Any]:
@@ -153,11 +227,17 @@ def communities(db: Database, level: int | None = None) -> list[Community]:
 
 
 def save_report(db: Database, report: Report) -> None:
-    """Commit a report."""
+    """Commit a report of the next generation; `reports` gives it once that is published."""
     with db.atomic():
         findings = json.dumps([asdict(f) for f in report.findings], ensure_ascii=False)
         row = _flat(report) | {"rating": report.rating or 0.0, "findings": findings, "markdown": report.markdown}
-        db.table("reports").insert(row, replace=True)
+        db.table("next_reports").insert(row, replace=True)
+
+
+def known_reports(db: Database) -> dict[str, Report]:
+    """Community id → its report: of the next generation where one waits, else the published one."""
+    rows = [*db.query("SELECT * FROM reports"), *db.query("SELECT * FROM next_reports")]
+    return {row["community_id"]: _report(row) for row in rows}
 
 
 def reports(db: Database, level: int | None = None) -> list[Report]:

@@ -1,12 +1,13 @@
 """The network of entities and chunks that questions walk over, read from the tables and kept beside the database as a cache."""
 
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from scipy.sparse import load_npz, save_npz
 from sqlite_utils import Database
 
-from localrag.config import new_file, private_file
+from localrag.config import new_file
 from localrag.records import content_id
 from localrag.store import ledger
 from localrag.store.vectors import state_of
@@ -77,16 +78,17 @@ def _read(files: dict[str, Path]) -> Network | None:
         with np.load(files["nodes"]) as nodes:
             entities, chunks, rarity = tuple(nodes["entities"].tolist()), tuple(nodes["chunks"].tolist()), nodes["rarity"]
         return Network(entities, chunks, **{name: load_npz(files[name]) for name in _MATRICES}, rarity=rarity)
-    except (OSError, ValueError, KeyError, EOFError):  # missing or torn: the tables have it all
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # missing or torn: the tables have it all
         return None
 
 
 def _write(net: Network, files: dict[str, Path], folder: Path) -> None:
     try:
-        for old in folder.glob("network.*"):
+        for old in set(folder.glob("network.*.npz")) - set(files.values()):
             old.unlink(missing_ok=True)
         for name in _MATRICES:
-            save_npz(private_file(files[name]), getattr(net, name), compressed=False)
+            with new_file(files[name]) as part, part.open("wb") as f:
+                save_npz(f, getattr(net, name), compressed=False)
         with new_file(files["nodes"]) as part, part.open("wb") as f:  # last: with it the files are whole
             np.savez(f, entities=np.array(net.entities, "U20"), chunks=np.array(net.chunks, "U20"), rarity=net.rarity)
     except OSError:  # a folder that cannot be written to: the network in memory serves as well

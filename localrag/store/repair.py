@@ -10,12 +10,13 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.store import ledger
+from localrag.store import generations, ledger
 from localrag.store.check import Wrong, check_index, wrongs
-from localrag.store.schema import FILE_NAME, back_up, migrations
+from localrag.store.connect import FILE_NAME
+from localrag.store.schema import back_up, migrations
 from localrag.store.search import add_to_search
 
-REDONE = frozenset({"read again", "unreadable", "graph", "report", "vector"})  # by the next `localrag index`
+REDONE = frozenset({"read again", "unreadable", "graph", "report", "vector", "waiting"})  # by the next `localrag index`
 _OF_GRAPH = frozenset({"entities", "entity_aliases", "mentions", "relationships", "evidence", "claims", "communities", "members"})
 
 
@@ -125,6 +126,10 @@ def _vector(db: Database, keys: list[Any]) -> None:
             db.execute("DELETE FROM embeddings WHERE kind = ? AND subject_id = ?", [kind, key])
 
 
+def _waiting(db: Database, _: list[Any]) -> None:
+    generations.forget_waiting(db)
+
+
 def _cache(_db: Database, _: list[Any]) -> None:
     """All caches go with every repair."""
 
@@ -141,6 +146,7 @@ MENDS: dict[str, Callable[[Database, list[Any]], None]] = {
     "read again": _read_again,  # before orphans: extractions of chunks that come back stay
     "orphans": _orphans,
     "chunk text": _chunk_text,
+    "waiting": _waiting,
     "full text": _full_text,
     "graph": _graph,
     "report": _report,

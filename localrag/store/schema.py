@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from sqlite_utils.migrations import Migrations
 
 from localrag.config import check_system, private_file, private_folder
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
+from localrag.store.connect import FILE_NAME, LOG_LIMIT, Patient, connect, connect_existing, hold_still
 
-FILE_NAME = "index.db"
 CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relationships is stored in 41 s, with SQLite's own 2 MB in 67
 _ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
 migrations = Migrations("localrag")
@@ -95,6 +95,41 @@ def m010_answers_about_chunks(db: Database) -> None:
     db.execute("CREATE TABLE departed (path TEXT PRIMARY KEY)")
     db.execute("CREATE TABLE departed_words (word INTEGER PRIMARY KEY)")
 
+
+@migrations()
+def m011_generations(db: Database) -> None:
+    """What a run makes waits in tables of its own (`generations.py`); extractions and sentences may be of chunks that wait."""
+    for statement in _GENERATIONS.strip().split(";\n"):
+        db.execute(statement)
+
+
+_GENERATIONS = """
+CREATE TABLE next_documents (
+    id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,
+    added_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, metadata TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]');
+CREATE TABLE next_chunks (
+    id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES next_documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
+    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL);
+CREATE INDEX next_chunks_by_document ON next_chunks(document_id, ordinal);
+CREATE TABLE next_gone (path TEXT PRIMARY KEY);
+CREATE TABLE next_reports (
+    community_id TEXT PRIMARY KEY, input_hash TEXT NOT NULL, title TEXT NOT NULL, summary TEXT NOT NULL, rating REAL NOT NULL,
+    rating_explanation TEXT NOT NULL, findings TEXT NOT NULL, markdown TEXT NOT NULL);
+CREATE TABLE next_embeddings (
+    kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL, embedder TEXT NOT NULL, vector BLOB NOT NULL,
+    PRIMARY KEY (kind, subject_id));
+CREATE INDEX next_embeddings_by_content ON next_embeddings(kind, content_hash);
+CREATE TABLE extractions_of_any (chunk_id TEXT NOT NULL, recipe TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (chunk_id, recipe));
+INSERT INTO extractions_of_any SELECT chunk_id, recipe, result FROM extractions;
+DROP TABLE extractions;
+ALTER TABLE extractions_of_any RENAME TO extractions;
+CREATE TABLE sentences_of_any (chunk_id TEXT PRIMARY KEY, splitter INTEGER NOT NULL, bounds BLOB NOT NULL);
+INSERT INTO sentences_of_any SELECT chunk_id, splitter, bounds FROM sentences;
+DROP TABLE sentences;
+ALTER TABLE sentences_of_any RENAME TO sentences;
+CREATE INDEX IF NOT EXISTS claims_by_chunk ON claims(chunk_id);
+CREATE INDEX IF NOT EXISTS claims_by_object ON claims(object_id)
+"""
 
 _QUESTIONS = """
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
@@ -191,8 +226,10 @@ CREATE TABLE runs (
 """
 
 
-def open_index(folder: Path, *, create: bool = False) -> Database:
+def open_index(folder: Path, *, create: bool = False, still: bool = False) -> Database:
     """The database in an index folder. `create` is for the one who holds the writer's lock: it makes what is missing and opens for writing.
+
+    `still`: as it is at this moment, to read only, for a command that ends soon (see `snapshot`).
 
     An index of an older localrag is brought up to date, after a copy of it was made; without `create` the lock is taken for that moment.
 
@@ -202,10 +239,11 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
     try:
-        connection = _connect(path) if create else _connect_existing(path)
+        connection = connect(path) if create else connect_existing(path)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
-        db = _Database(connection)
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
+        db = Patient(connection)
         if create:
             db.enable_wal()
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -215,6 +253,8 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
             _migrate(db, path)
         elif migrations.pending(db):
             _migrate_alone(db, path)
+        if still:
+            hold_still(connection)
     except (sqlite3.OperationalError, OSError) as error:
         raise LocalragError(
             f"The index {path} cannot be opened for writing: {error}.",
@@ -223,49 +263,6 @@ def open_index(folder: Path, *, create: bool = False) -> Database:
     except sqlite3.DatabaseError as error:
         raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
     return db
-
-
-class _Database(Database):
-    """A database whose transactions wait for each other from their beginning.
-
-    One that begins with a read and then writes would fail at once where another process wrote in between, however long it may wait.
-    """
-
-    @contextmanager
-    def atomic(self) -> Generator[Database, None, None]:
-        """As in Database: a transaction, or a savepoint inside of one."""
-        if not self.conn.in_transaction:
-            self.conn.execute("BEGIN IMMEDIATE")
-            try:
-                yield self
-            except BaseException:
-                self.rollback()
-                raise
-            try:
-                self.conn.execute("COMMIT")
-            except BaseException:
-                self.rollback()
-                raise
-            return
-        with super().atomic():
-            yield self
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """A connection for writing; SQLite gives the files beside the database (`-wal`, `-shm`) the mode that the database has."""
-    private_folder(path.parent)
-    return sqlite3.connect(private_file(path), timeout=30)
-
-
-def _connect_existing(path: Path) -> sqlite3.Connection:
-    """A connection that makes no file; where the folder cannot be written to (a log beside it is needed), one that only reads."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError:
-        connection.close()
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-    return connection
 
 
 def _check_version(db: Database, path: Path) -> None:

@@ -41,6 +41,15 @@ def add_to_search(db: Database, texts: Iterable[tuple[str, str]]) -> None:
             db.execute("INSERT INTO chunk_rows VALUES (?, ?)", [row, key])
 
 
+def remove_from_search(db: Database, ids: Sequence[str]) -> None:
+    """Make chunks no longer findable."""
+    gone = [json.dumps(list(ids))]
+    mine = "(SELECT row FROM chunk_rows WHERE chunk_id IN (SELECT value FROM json_each(?)))"
+    with db.atomic():
+        db.execute(f"DELETE FROM chunk_search WHERE rowid IN {mine}", gone)
+        db.execute(f"DELETE FROM chunk_rows WHERE row IN {mine}", gone)
+
+
 def sqlite_version() -> tuple[str, bool]:
     """The version of SQLite, and whether it has FTS5."""
     db = Database(memory=True)

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from localrag.config import new_file
+from localrag.records import Entity
 from localrag.store import corpus, ledger
 
 FLAT_LIMIT = 250_000  # exact search up to here, HNSW above: 61 ms a query at 250k x 384
@@ -18,9 +19,14 @@ FLAT_LIMIT = 250_000  # exact search up to here, HNSW above: 61 ms a query at 25
 
 KINDS = {  # what has a vector, and the text it is the vector of
     "chunk": "SELECT id, text FROM chunks",
-    "entity": "SELECT id, name || ': ' || description AS text FROM entities ORDER BY degree DESC, name",
+    "entity": "SELECT id, name || ': ' || description AS text FROM entities ORDER BY degree DESC, name",  # as entity_text
     "report": "SELECT community_id AS id, markdown AS text FROM reports",
 }
+
+
+def entity_text(entity: Entity) -> str:
+    """What the vector of an entity is made of."""
+    return f"{entity.name}: {entity.description}"
 
 
 def texts(db: Database, kind: str) -> dict[str, str]:
@@ -33,26 +39,40 @@ def texts(db: Database, kind: str) -> dict[str, str]:
 
 
 def missing(db: Database, kind: str, hashes: Mapping[str, str], embedder: str) -> list[str]:
-    """The subjects whose content (subject id → content hash) has no vector of this embedder yet."""
+    """The subjects whose content (subject id → content hash) has no vector of this embedder yet, published or waiting.
+
+    Vectors that wait and are of another content, or another embedder's, are dropped.
+    """
+    rows = db.query("SELECT subject_id, content_hash, embedder FROM next_embeddings WHERE kind = ?", [kind])
+    waiting = {row["subject_id"]: (row["content_hash"], row["embedder"]) for row in rows}
+    stale = [subject for subject, found in waiting.items() if found != (hashes.get(subject), embedder)]
+    with db.atomic():
+        db.execute(
+            "DELETE FROM next_embeddings WHERE kind = ? AND subject_id IN (SELECT value FROM json_each(?))", [kind, json.dumps(stale)]
+        )
     rows = db.query("SELECT subject_id, content_hash FROM embeddings WHERE kind = ? AND embedder = ?", [kind, embedder])
-    have = {row["subject_id"]: row["content_hash"] for row in rows}
+    have = {row["subject_id"]: row["content_hash"] for row in rows} | {s: waiting[s][0] for s in waiting.keys() - set(stale)}
     return [subject for subject, content_hash in hashes.items() if have.get(subject) != content_hash]
 
 
-def save(db: Database, kind: str, embedder: str, subjects: Sequence[str], hashes: Mapping[str, str], vectors: NDArray[np.float32]) -> None:
-    """Commit vectors, (n, d) float32, one per subject."""
-    rows = (
-        {"kind": kind, "subject_id": s, "content_hash": hashes[s], "embedder": embedder, "vector": v.astype("<f4").tobytes()}
-        for s, v in zip(subjects, vectors, strict=True)
-    )
+def save(
+    db: Database,
+    kind: str,
+    embedder: str,
+    subjects: Sequence[str],
+    hashes: Mapping[str, str],
+    vectors: NDArray[np.float32],
+    *,
+    waits: Container[str] = (),
+) -> None:
+    """Commit vectors, (n, d) float32, one per subject; those of `waits` for the next generation."""
+    published, waiting = list[dict[str, Any]](), list[dict[str, Any]]()
+    for s, v in zip(subjects, vectors, strict=True):
+        row = {"kind": kind, "subject_id": s, "content_hash": hashes[s], "embedder": embedder, "vector": v.astype("<f4").tobytes()}
+        (waiting if s in waits else published).append(row)
     with db.atomic():
-        db.table("embeddings").insert_all(rows, replace=True)
-
-
-def forget_others(db: Database, embedder: str) -> None:
-    """Remove the vectors of every other embedder: vectors of two are never compared."""
-    with db.atomic():
-        db.execute("DELETE FROM embeddings WHERE embedder <> ?", [embedder])
+        db.table("embeddings").insert_all(published, replace=True)
+        db.table("next_embeddings").insert_all(waiting, replace=True)
 
 
 def load(db: Database, kind: str, ids: Sequence[str] | None = None) -> tuple[list[str], NDArray[np.float32]]:

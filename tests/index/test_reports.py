@@ -18,7 +18,7 @@ from localrag.query import Options
 from localrag.query.question import Question
 from localrag.query.reading import bearing
 from localrag.records import ExtractedClaim
-from localrag.store import corpus, graph, ledger
+from localrag.store import corpus, generations, graph, ledger
 from localrag.text import chunk_sentences, sentences
 
 
@@ -85,6 +85,7 @@ def test_sentences_of_another_splitter_and_coverage_of_other_documents_are_not_u
         project.db.execute("UPDATE sentences SET splitter = 0")
         assert corpus.chunks_without_sentences(project.db) == corpus.all_chunks(project.db) != []
         corpus.remove_document(project.db, corpus.document_path(project.db, corpus.all_chunks(project.db)[0].id))
+        generations.publish(project.db)
         assert "coverage" not in ledger.settings(project.db)
 
 

@@ -1,0 +1,100 @@
+"""Connections to `index.db`: how long they wait for each other, what one question reads from, and a log that stays short."""
+
+import sqlite3
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from localrag.config import private_file, private_folder
+from localrag.errors import NoIndex
+
+FILE_NAME = "index.db"
+WRITER_WAITS = 600.0  # seconds for another process that writes: what indexing has made must be kept
+ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,000 chunks
+LOG_LIMIT = 64 << 20  # bytes of the write-ahead log
+LOG_WAITS = 2.0  # seconds for readers, when it is cut; others that write wait meanwhile
+
+
+class Patient(Database):
+    """A database whose transactions wait for each other from their beginning.
+
+    One that begins with a read and then writes would fail at once where another process wrote in between, however long it may wait.
+    """
+
+    @contextmanager
+    def atomic(self) -> Generator[Database, None, None]:
+        """As in Database: a transaction, or a savepoint inside of one."""
+        if not self.conn.in_transaction:
+            self.conn.execute("BEGIN IMMEDIATE")
+            try:
+                yield self
+            except BaseException:
+                self.rollback()
+                raise
+            try:
+                self.conn.execute("COMMIT")
+            except BaseException:
+                self.rollback()
+                raise
+            return
+        with super().atomic():
+            yield self
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection for writing; SQLite gives the files beside the database (`-wal`, `-shm`) the mode that the database has."""
+    private_folder(path.parent)
+    return sqlite3.connect(private_file(path), timeout=WRITER_WAITS, isolation_level="IMMEDIATE")
+
+
+def connect_existing(path: Path) -> sqlite3.Connection:
+    """A connection that makes no file; where the folder cannot be written to (a log beside it is needed), one that only reads."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=ASKER_WAITS, isolation_level="IMMEDIATE")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError:
+        connection.close()
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    return connection
+
+
+@contextmanager
+def snapshot(folder: Path) -> Iterator[Database]:
+    """The index as it is at this moment, to read and not to write, however it is written to meanwhile.
+
+    While it is open the write-ahead log can only grow: it is for one question, not for a conversation. Raises NoIndex.
+    """
+    path = folder / FILE_NAME
+    if not path.exists():
+        raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
+    connection = connect_existing(path)
+    try:
+        hold_still(connection)
+        yield Database(connection)
+    finally:
+        connection.close()
+
+
+def hold_still(connection: sqlite3.Connection) -> None:
+    """Let a connection see the database as it is now for as long as it lives, and not write to it."""
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("BEGIN DEFERRED")
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on: BEGIN alone looks at nothing
+
+
+def cut_log(db: Database) -> None:
+    """Write a log that is longer than LOG_LIMIT back into the database, and cut it; readers that hold it are waited for, not for long.
+
+    SQLite by itself begins its write-ahead log anew only at a moment without readers, which may never come.
+    """
+    (path,) = [file for _, name, file in db.execute("PRAGMA database_list") if name == "main"]
+    log = Path(f"{path}-wal")
+    if not log.exists() or log.stat().st_size <= LOG_LIMIT:
+        return
+    db.execute(f"PRAGMA busy_timeout = {LOG_WAITS * 1000:.0f}")
+    try:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {WRITER_WAITS * 1000:.0f}")

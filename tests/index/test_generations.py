@@ -1,0 +1,214 @@
+"""Readers see one generation: until the next one is whole, every answer is that of the last, whatever became of the run that makes it."""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from localrag.engine.settings import EngineOptions
+from localrag.index.pipeline import build_index
+from localrag.project import open_for_questions, open_for_writing
+from localrag.query import MODES, Options, answer
+from localrag.store.check import check_index, wrongs
+from localrag.store.schema import open_index
+from tests.conftest import TOWN
+
+STAGES = ("documents", "search index", "sentences", "phrases", "graph", "reports", "entities", "report vectors")
+QUESTIONS = {
+    "global": "What are the main themes?",
+    "drift": "What is wrong with the Skua?",
+    "ts": "What are the main themes?",
+} | {mode: "Who is Lars Holm?" for mode in ("local", "mix", "basic", "ss")}
+OLD = TOWN | {
+    "d.txt": "Agnes Thorburn keeps the lighthouse of Gannet Head. Agnes Thorburn wrote to Mayor Ruth Sand about the Skua.\n",
+    "e.txt": "Walter Muir paid Agnes Thorburn for the lamp oil. Walter Muir owns the Northern Line.\n",
+}
+SCRIPT = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from localrag.index.pipeline import build_index
+from localrag.project import open_for_writing
+
+def progress(p):
+    if p.stage == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with open_for_writing(Path(sys.argv[1]) / ".localrag", extractor="phrases") as project:
+    asyncio.run(build_index([Path(sys.argv[1]) / "docs"], project, progress))
+"""
+
+
+def index(folder, progress=lambda _: None, **options):
+    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions(), **options) as project:
+        return asyncio.run(build_index([folder / "docs"], project, progress))
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory):
+    """Five documents and their index; what every mode answers from it."""
+    folder = tmp_path_factory.mktemp("generations")
+    (folder / "docs").mkdir()
+    for name, text in OLD.items():
+        (folder / "docs" / name).write_text(text, encoding="utf-8")
+    index(folder)
+    return folder, answers(folder)
+
+
+@pytest.fixture
+def town(indexed, tmp_path):
+    """A copy of them, to be changed."""
+    shutil.copytree(indexed[0], tmp_path / "town")
+    return tmp_path / "town"
+
+
+def edit(folder):
+    """One document says something else, one is gone, one has another name."""
+    docs = folder / "docs"
+    (docs / "b.txt").write_text("Oskar Lund says that the Skua was sold. Oskar Lund never met Lars Holm. Ruth Sand met Oskar Lund.\n")
+    (docs / "d.txt").unlink()
+    (docs / "e.txt").rename(docs / "moved.txt")
+
+
+def ask(project, mode):
+    options = Options(mode, style="extractive")
+    return asyncio.run(answer(QUESTIONS[mode], project, options))
+
+
+def answers(folder):
+    """What every mode answers: mode → (mode taken, text, citations)."""
+    with open_for_questions(folder / ".localrag", engine=EngineOptions()) as project:
+        given = {mode: ask(project, mode) for mode in MODES}
+    return {mode: (a.mode, a.answer, a.citations) for mode, a in given.items()}
+
+
+def of_the_old_documents(found):
+    """Whether every quote stands where it says in the documents as they were."""
+    citations = [c for *_, some in found.values() for c in some]
+    return citations and all(OLD[c.path.removeprefix("docs/")][c.start : c.end] == c.quote for c in citations)
+
+
+def interrupt(folder, stage, how):
+    """Index until a stage reports, then be interrupted or killed there."""
+    if how == "SIGKILL":
+        done = subprocess.run([sys.executable, "-c", SCRIPT, folder, stage], check=False, capture_output=True, text=True, env=os.environ)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        return
+
+    def progress(p):
+        if p.stage == stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index(folder, progress)
+
+
+KILLED = [pytest.param(s, "SIGKILL", marks=[] if s in ("search index", "reports") else [pytest.mark.slow]) for s in STAGES]
+
+
+@pytest.mark.parametrize(("stage", "how"), [*((s, "SIGINT") for s in STAGES), *KILLED])
+def test_after_an_interrupt_in_any_stage_every_mode_answers_as_before(indexed, town, stage, how):
+    """Stopped or killed in whichever stage of an update, each mode gives the answer it gave before, every quote of the old documents; the
+    same command then ends with an index in which nothing is wrong and nothing due."""
+    _, before = indexed
+    assert of_the_old_documents(before)
+    edit(town)
+    interrupt(town, stage, how)
+
+    assert answers(town) == before
+    assert not list(wrongs(checked(town)))
+    index(town)
+    assert not any(part.wrong for part in checked(town))
+    after = answers(town)
+    assert "Oskar Lund" in after["basic"][1] + after["ss"][1] + after["mix"][1]
+    assert not any(c.path in ("docs/d.txt", "docs/e.txt") for *_, some in after.values() for c in some)
+
+
+def checked(folder):
+    db = open_index(folder / ".localrag")
+    try:
+        return check_index(db, folder / ".localrag")
+    finally:
+        db.close()
+
+
+def test_added_files_are_found_while_the_rest_is_made(indexed, town):
+    """Passages of new files are found by words and meaning before the graph speaks of them; a changed file is still what it was, and a
+    question about everything gets the answer that it got before."""
+    _, before = indexed
+    edit(town)
+    (town / "docs" / "new.txt").write_text("Halvor Berg painted the ferry Skua green. Nobody had asked Halvor Berg to paint the Skua.\n")
+    seen = {}
+
+    def look():
+        with open_for_questions(town / ".localrag", engine=EngineOptions()) as project:
+            for mode in ("basic", "ss", "mix"):
+                seen[mode] = asyncio.run(answer("What did Halvor Berg paint?", project, Options(mode, style="extractive")))
+            seen["global"] = ask(project, "global")
+
+    def progress(p):
+        if p.stage == "phrases" and not seen:
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join()
+
+    index(town, progress)
+
+    for mode in ("basic", "ss", "mix"):
+        assert "docs/new.txt" in {c.path for c in seen[mode].citations}, mode
+        assert not any("Oskar Lund" in c.quote for c in seen[mode].citations), mode
+    assert (seen["global"].answer, seen["global"].citations) == before["global"][1:]
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from localrag.index.pipeline import build_index
+from localrag.project import open_for_writing
+
+folder, day = Path(sys.argv[1]), 100
+while not (folder / "stop").exists():
+    day += 1
+    for file in (folder / "docs").iterdir():
+        lines = file.read_text().splitlines()
+        file.write_text("\\n".join(line.rpartition(" day ")[0] + f" day {day}." for line in lines))
+    with open_for_writing(folder / ".localrag", extractor="phrases") as project:
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+print(day - 100)
+"""
+
+
+@pytest.mark.slow
+def test_two_hundred_questions_while_another_process_indexes_edit_after_edit(tmp_path):
+    """Every document is changed again and again: no question of any mode fails, no quote is unsupported, and all quotes of an answer are of
+    the same day."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    people = ["Lars Holm", "Ingrid Holm", "Ruth Sand", "Walter Muir", "Agnes Thorburn", "Ada Quist"]
+    for n in range(12):
+        pairs = [(people[(n + k) % 6], people[(n + 2 * k + 1) % 6]) for k in range(8)]
+        (docs / f"{n}.txt").write_text("\n".join(f"{a} wrote to {b} about the ferry Skua in letter {n} on day 100." for a, b in pairs))
+    index(tmp_path)
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    days, cited = set(), 0
+    try:
+        with open_for_questions(tmp_path / ".localrag", engine=EngineOptions()) as project:
+            for n in range(200):
+                given = ask(project, list(MODES)[n % len(MODES)])
+                of = {re.search(r" day (\d+)", c.quote)[1] for c in given.citations}
+                assert given.unsupported == 0
+                assert len(of) <= 1, given
+                days |= of
+                cited += bool(of)
+                assert writer.poll() is None
+    finally:
+        (tmp_path / "stop").touch()
+        made, errors = writer.communicate(timeout=300)
+    assert writer.returncode == 0, errors
+    assert cited > 190
+    assert len(days) > 5, made
