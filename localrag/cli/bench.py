@@ -16,7 +16,7 @@ from localrag.cli.index import (
     RetuneOption,
     engine_options,
 )
-from localrag.cli.terminal import write_json, write_text
+from localrag.cli.terminal import write_json, write_out
 
 FORMATS = ("md", "csv", "json", "jsonl", "html", "sqlite")
 bench_app = typer.Typer(invoke_without_command=True, help="Measure models on this machine: which one should you use?")
@@ -84,7 +84,7 @@ def _show_run(run: dict[str, Any], form: str, out: Path | None) -> None:
     elif out:
         write_file(as_text(run, form or "md"), out)
     elif form:
-        write_text(as_text(run, form))
+        write_out(as_text(run, form))
     else:
         print_run(run)
     if out:

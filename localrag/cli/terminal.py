@@ -33,13 +33,13 @@ def _sign(found: re.Match[str]) -> str:
     return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"
 
 
-def write_text(text: str) -> None:
+def write_out(text: str) -> None:
     """Text on stdout, as it is; on a terminal nothing in it is obeyed."""
     sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
 
 
 def write_line(text: str) -> None:
-    """As `write_text`, a line."""
+    """As `write_out`, a line."""
     sys.stdout.write((in_line(text) if sys.stdout.isatty() else text) + "\n")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localrag.cli.index import AllowHostOption, AtOnceOption, EngineOption, IndexOption, QuietOption, engine_options
-from localrag.cli.terminal import write_text
+from localrag.cli.terminal import write_out
 
 if TYPE_CHECKING:
     from localrag.config import Domain
@@ -46,8 +46,8 @@ def tune_command(
         write_domain(project.folder, domain)
         path = project.folder / FILE_NAME
     _show(domain, compared)
-    write_text(f"\nWritten to {path}: edit it as you like, then extract anew with `localrag index PATH`.\n")
-    write_text("Take it back: localrag tune --undo\n")
+    write_out(f"\nWritten to {path}: edit it as you like, then extract anew with `localrag index PATH`.\n")
+    write_out("Take it back: localrag tune --undo\n")
 
 
 async def _tune(project: "Project", passages: int, selection: str, types: tuple[str, ...], seed: int) -> "tuple[Domain, list[Compared]]":

@@ -74,14 +74,14 @@ class Citer:
         self._verified = _verifier(db)
         self._numbers: dict[Quote, int] = {}
         self._citations: list[Citation] = []
-        self._paragraphs: list[str] = []
+        self._text = ""
         self._said = Said()
         self._taken = self._unsupported = self._repeated = 0
 
     def take(self, point: Point) -> None:
         """The next point of the answer."""
         self._taken += 1
-        title = f"**{point.title}**\n" if point.title else ""
+        before = "\n\n" * bool(self._text) + (f"**{point.title}**\n" if point.title else "") + "- " * self._bullets
         for text in _sentences(point.text) if point.written else [point.text]:
             if point.written and not self._said.is_new(text):
                 self._repeated += 1
@@ -91,8 +91,8 @@ class Citer:
                 self._unsupported += 1
                 if self._strict:
                     continue
-            self._say(f"{title}{'- ' * self._bullets}{text} {marks or UNSUPPORTED}".rstrip())
-            title = ""
+            self._say(f"{before}{text} {marks or UNSUPPORTED}")
+            before = " "  # the sentences of a point are one paragraph
 
     def cited(self, draft: Draft | None = None) -> Cited:
         """The answer, when the points of its draft that were not taken yet are; without a draft, as far as it has come."""
@@ -101,7 +101,7 @@ class Citer:
                 self._say(draft.opening)
             for point in draft.points[self._taken :]:
                 self.take(point)
-        return Cited("\n\n".join(self._paragraphs), tuple(self._citations), self._unsupported, self._repeated)
+        return Cited(self._text, tuple(self._citations), self._unsupported, self._repeated)
 
     def _marks(self, quotes: Sequence[Quote]) -> str:
         marks = []
@@ -113,10 +113,10 @@ class Citer:
                 marks.append(f"[{self._numbers[quote]}]")
         return "".join(marks)
 
-    def _say(self, paragraph: str) -> None:
+    def _say(self, new: str) -> None:
+        self._text += new
         if self._on_text:
-            self._on_text("\n\n" * bool(self._paragraphs) + paragraph)
-        self._paragraphs.append(paragraph)
+            self._on_text(new)
 
 
 def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bullets: bool = False) -> Cited:
