@@ -125,6 +125,16 @@ def test_the_user_may_set_another_limit(ask):
     assert f" of {MANY} reports read in 4 calls" in given.note
 
 
+def test_drift_keeps_a_call_for_putting_together(ask):
+    """With few calls there are fewer reports and follow-ups, and what they say is still put together."""
+    for most, asked in ((1, ["primer"]), (4, ["primer"] * 3 + ["reduce"]), (7, ["primer"] * 5 + ["answer", "reduce"])):
+        given, engine, _ = ask("drift", max_calls=most)
+
+        assert engine.tasks == asked
+        assert given.mode == "drift"
+        assert f"Stopped at the limit of {most} calls" in given.note
+
+
 def test_where_nothing_is_limited_everything_is_read(ask):
     """The paper's comparisons read every report."""
     given, engine, _ = ask("global", max_calls=UNBOUNDED)
@@ -233,7 +243,7 @@ def test_a_person_at_a_terminal_is_asked(index, monkeypatch, tmp_path, typed, ye
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    with open_for_questions(index, engine=EngineOptions(say=lambda line: stderr.write(line))) as project:
+    with open_for_questions(index, engine=EngineOptions(say=stderr.write)) as project:
         project.db.execute("DELETE FROM llm_calls")
         project.model._engine = engine = Scripted(well, window=4096)
         if typed == "n\n":
