@@ -15,6 +15,7 @@ from localrag.query.drift import ask_drift
 from localrag.query.global_ import ask_global, ask_ts
 from localrag.query.local import ask_local
 from localrag.query.question import CALLS, UNBOUNDED, Budget, Options, Question
+from localrag.query.reading import MANY
 from localrag.query.route import route
 from localrag.query.verify import checker
 from localrag.records import Answer
@@ -80,7 +81,8 @@ async def answer(
         cited.unsupported,
         options.conversation or 0,
     )
-    keep_speed(model.file, model.report())
+    if done.calls >= MANY:  # a few calls do not fill the engine: their speed would say nothing of many
+        keep_speed(model.file, model.report())
     try:
         return ledger.save_answer(project.db, done)
     except Exception as error:  # noqa: BLE001 — an index on a read-only disk still answers
