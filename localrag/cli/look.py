@@ -95,7 +95,7 @@ def tree_command(
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the communities, level below level, with the titles of their reports."""
+    """Show the communities, level below level, with the titles of their reports and how much of the documents they cover."""
     from localrag.cli.show import print_tree, tree_json
     from localrag.project import find_index
     from localrag.store.schema import open_index

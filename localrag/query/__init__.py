@@ -16,6 +16,7 @@ from localrag.query.drift import ask_drift
 from localrag.query.global_ import ask_global, ask_ts
 from localrag.query.local import ask_local
 from localrag.query.question import CALLS, UNBOUNDED, Budget, Options, Question
+from localrag.query.reading import MANY
 from localrag.query.route import route
 from localrag.query.verify import checker
 from localrag.records import Answer
@@ -60,7 +61,8 @@ async def answer(
 
     def keep(made: Answer) -> Answer:
         calls, read, written = (now - then for now, then in zip(_spent(project), before, strict=True))
-        keep_speed(project.model.file, project.model.report())
+        if calls >= MANY:  # a few calls do not fill the engine: their speed would say nothing of many
+            keep_speed(project.model.file, project.model.report())
         spent = replace(made, calls=calls, prompt_tokens=read, output_tokens=written, seconds=seconds_since(started))
         return _keep(spent, project)
 

@@ -39,19 +39,23 @@ async def ask_drift(question: Question, project: Project) -> Draft:
     near = [i for i, _ in vectors.nearest(project.db, project.folder, "report", question.vector, PRIMERS)]
     if question.extractive:
         return _extractive(question, near, project)
-    reports = graph.reports_of(project.db, near)
+    reports, budget = graph.reports_of(project.db, near), question.budget
     if question.options.context_only:
         return Draft(tuple(await write_prose(question, project, [report_source(r) for r in reports], "reduce")))
     await _agree(question, project, reports)
     asked: set[str] = {question.text}
     found: list[tuple[float, Point]] = []
-    question.tell(f"reading {len(reports)} reports …")
-    waiting = await asyncio.gather(*(_prime(question, r, project) for r in reports))
+    primers = reports if budget.calls is None else reports[: max(1, budget.calls - 1)]  # one call is for putting together
+    budget.stopped |= len(primers) < len(reports)
+    question.tell(f"reading {len(primers)} reports …")
+    waiting = await asyncio.gather(*(_prime(question, r, project) for r in primers))
     found += [(score, p) for score, p, _ in waiting if p is not None]
     open_questions = [q for *_, follow in sorted(waiting, key=lambda w: -w[0]) for q in follow]
     for _ in range(ROUNDS):
-        chosen = [q for q in dict.fromkeys(open_questions) if q not in asked][:FOLLOW_UPS]
-        if not chosen or question.budget.stopped:
+        left = FOLLOW_UPS if budget.calls is None else min(FOLLOW_UPS, budget.calls - 1)
+        chosen = [q for q in dict.fromkeys(open_questions) if q not in asked][: max(0, left)]
+        if not chosen or budget.stopped:
+            budget.stopped |= left < 1
             break
         asked.update(chosen)
         question.tell(f"following up {len(chosen)} questions …")
@@ -70,8 +74,9 @@ async def _agree(question: Question, project: Project, reports: Sequence[Report]
     budgets, count = await budgets_of(question, project), project.model.count
     primers = sum([await count(r.markdown) + ANSWER for r in reports])
     follow_ups = ROUNDS * FOLLOW_UPS
-    calls = min(len(reports) + follow_ups + 1, question.budget.calls or 0)
-    agree_on(question, project, calls, primers + follow_ups * budgets.sources + budgets.reduce)
+    calls, most = len(reports) + follow_ups + 1, question.budget.calls
+    tokens = primers + follow_ups * budgets.sources + budgets.reduce
+    agree_on(question, project, calls if most is None else min(calls, most), tokens)
 
 
 def _extractive(question: Question, near: Sequence[str], project: Project) -> Draft:

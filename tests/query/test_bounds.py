@@ -1,12 +1,15 @@
 """What a question costs is bounded, said beforehand and agreed on: on a made index of thousands of reports and passages."""
 
 import asyncio
+import io
 import re
+import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 
+from localrag.cli.ask import ask_and_print
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineFailed, LocalragError
@@ -122,6 +125,16 @@ def test_the_user_may_set_another_limit(ask):
     assert f" of {MANY} reports read in 4 calls" in given.note
 
 
+def test_drift_keeps_a_call_for_putting_together(ask):
+    """With few calls there are fewer reports and follow-ups, and what they say is still put together."""
+    for most, asked in ((1, ["primer"]), (4, ["primer"] * 3 + ["reduce"]), (7, ["primer"] * 5 + ["answer", "reduce"])):
+        given, engine, _ = ask("drift", max_calls=most)
+
+        assert engine.tasks == asked
+        assert given.mode == "drift"
+        assert f"Stopped at the limit of {most} calls" in given.note
+
+
 def test_where_nothing_is_limited_everything_is_read(ask):
     """The paper's comparisons read every report."""
     given, engine, _ = ask("global", max_calls=UNBOUNDED)
@@ -212,3 +225,33 @@ def test_extractive_answers_hold_little_in_memory(ask, mode, options):
     assert given.citations
     assert mode == "ts" or all("ferry" in c.quote for c in given.citations)
     assert peak < (22e6 if mode == "ts" else 12e6), peak  # ts compares the sentences of a hundred passages
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("typed", "yes"), [("n\n", False), ("y\n", False), ("", True)])
+def test_a_person_at_a_terminal_is_asked(index, monkeypatch, tmp_path, typed, yes):
+    """On a terminal a long answer waits for a yes; `--yes` stands for it; a no asks nothing of the model and is an error with a hint."""
+    monkeypatch.setattr(speeds, "cache_dir", lambda: tmp_path)
+    speeds.keep_speed(find_chat_model(None), {"rows": 2000, "seconds": 20.0})
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    with open_for_questions(index, engine=EngineOptions(say=stderr.write)) as project:
+        project.db.execute("DELETE FROM llm_calls")
+        project.model._engine = engine = Scripted(well, window=4096)
+        if typed == "n\n":
+            with pytest.raises(LocalragError, match="was not asked"):
+                ask_and_print(QUESTION, project, Options("global", style="abstractive"), asks=not yes)
+        else:
+            ask_and_print(QUESTION, project, Options("global", style="abstractive"), asks=not yes)
+
+    assert ("Go on?" in stderr.getvalue()) != yes
+    assert re.search(r"takes \d+ calls to the model, about [\d,]+ tokens, about \d+ minutes", stderr.getvalue())
+    assert ("reduce" in engine.tasks) == (typed != "n\n")

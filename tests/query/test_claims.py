@@ -9,14 +9,14 @@ from localrag.engine.settings import EngineOptions
 from localrag.index.phrases import PHRASES
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_questions, open_for_writing
-from localrag.query import Options, answer
+from localrag.query import Options, answer, local
 from localrag.records import ExtractedClaim
 from localrag.store import corpus, ledger
 from tests.fakes import Scripted, example
 
-WEATHER = "The wind turned to the north and it rained on the roofs of the upper street until the morning. " * 20
-SAID = "Lars Holm swears that Ruth Sand took money for the quay."
-QUESTION = "Of what is Ruth Sand suspected?"
+WEATHER = "The wind turned to the north and it rained on the roofs of the upper street until the morning. " * 12
+SAID = "It is said that Ruth Sand took money for the quay."
+QUESTION = "Was Ruth Sand corrupt?"
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,15 @@ def test_a_written_local_answer_is_shown_the_claims(index):
     assert "Ruth Sand (bribery, SUSPECTED, 1953-02-01): She took money." in shown[-1]
 
 
-def test_an_extractive_local_answer_may_quote_a_claim(index):
-    """The sentence of a claim is quoted although nothing else of its passage bears on the question."""
+def test_an_extractive_local_answer_may_quote_a_claim(index, monkeypatch):
+    """The sentence of a claim is quoted also where none of the passages found holds it."""
+    monkeypatch.setattr(local, "passages_about", without_the_claim(local.passages_about))
     with open_for_questions(index) as project:
         given = asyncio.run(answer(QUESTION, project, Options("local", style="extractive")))
 
     assert SAID in [c.quote for c in given.citations]
+
+
+def without_the_claim(search):
+    """A search that does not find the passage with the claim."""
+    return lambda *args: [c for c in search(*args) if SAID not in c.text]
