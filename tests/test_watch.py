@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from tests.conftest import TOWN
 
@@ -24,6 +24,7 @@ def watching(folder, *args):
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
+        sys.stdout.writelines(said)
     assert process.returncode == 0, "".join(said)
 
 
@@ -36,13 +37,15 @@ def until(holds, seconds=120):
 
 
 def query(folder, sql, index=".localrag"):
-    db = sqlite3.connect(folder / index / "index.db", timeout=30)
     try:
-        return db.execute(sql).fetchall()
+        with closing(sqlite3.connect(f"{(folder / index / 'index.db').as_uri()}?mode=rw", timeout=30, uri=True)) as db:
+            return db.execute(sql).fetchall()
     except sqlite3.OperationalError:  # not made yet
         return []
-    finally:
-        db.close()
+
+
+def idle(folder, index=".localrag"):
+    return not query(folder, "SELECT 1 FROM runs WHERE ended_at IS NULL", index)
 
 
 def is_known(folder, name, index=".localrag"):
@@ -64,7 +67,7 @@ def test_an_index_among_the_files_is_no_change(tmp_path):
         time.sleep(6)
         runs = query(tmp_path, "SELECT count(*) FROM runs", "docs/other")
         (docs / "new.txt").write_text("Agnes Thorburn met Ruth Sand at Castlemere.")
-        until(lambda: is_known(tmp_path, "Agnes Thorburn", "docs/other"))
+        until(lambda: is_known(tmp_path, "Agnes Thorburn", "docs/other") and idle(tmp_path, "docs/other"))
 
     assert runs == [(2,)]
 
@@ -89,6 +92,6 @@ def test_no_error_ends_it(tmp_path):
         (docs / "d.txt").write_text("Chen Guoliang sailed to Brannock Harbour.")
         until(lambda: is_known(tmp_path, "Chen Guoliang"))
         (docs / "e.txt").write_text("Ingrid Holm sailed to Carrow Island with Zebulon Quarrick.")
-        until(lambda: is_known(tmp_path, "Zebulon Quarrick"))
+        until(lambda: is_known(tmp_path, "Zebulon Quarrick") and idle(tmp_path))
 
     assert query(tmp_path, "SELECT count(*) FROM documents") == [(5,)]

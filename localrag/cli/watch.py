@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import typer
@@ -59,24 +58,27 @@ def _changes(paths: Sequence[Path]) -> Iterator[bool]:
     """Whether something changed since the last time, without end; a path that is taken away, comes back or is another now is a change."""
     from watchfiles import watch
 
-    seen, said = _identities(paths), ""
+    seen, again, said = _identities(paths), False, ""
     while True:
         tops = [Path(os.path.realpath(p)) for p in paths if is_there(p)]
-        relevant = partial(_is_relevant, tops)
         try:
-            for changes in watch(*tops, watch_filter=relevant, debounce=PAUSE, rust_timeout=TICK, yield_on_timeout=True) if tops else [()]:
-                now = _identities(paths)
-                yield bool(changes) or now != seen
-                if now != seen:
+            # No filter of its own: while what it leaves out changes all the time, nothing at all would be yielded.
+            for changes in watch(*tops, watch_filter=None, debounce=PAUSE, rust_timeout=TICK, yield_on_timeout=True) if tops else [()]:
+                if _identities(paths) != seen:
                     break
-            said = ""
-        except OSError as error:  # taken away at this moment, or more folders than the system watches
-            problem = f"The files cannot be watched at the moment: {error.strerror or error}. Still trying."
+                yield again or any(_is_relevant(tops, Path(path)) for _, path in changes)
+                again = False
+        except FileNotFoundError:  # taken away at this moment
+            pass
+        except OSError as error:  # more folders than the system watches
+            problem = f"The files cannot be watched: {error.strerror or error}. They are looked through every minute."
             if problem != said:
                 say(problem)
-            said = problem
-        seen = _identities(paths)
+            said, again = problem, True
+            time.sleep(RETRY)
         time.sleep(TICK / 1000)
+        seen, before = _identities(paths), seen
+        again = again or seen != before  # told once they are watched, so that nothing is missed in between
 
 
 def _identities(paths: Sequence[Path]) -> list[tuple[int, int] | None]:
@@ -84,8 +86,8 @@ def _identities(paths: Sequence[Path]) -> list[tuple[int, int] | None]:
     return [(found.st_dev, found.st_ino) if is_there(p) and (found := p.stat()) else None for p in paths]
 
 
-def _is_relevant(tops: Sequence[Path], _: object, path: str) -> bool:
+def _is_relevant(tops: Sequence[Path], path: Path) -> bool:
     """Whether a changed file may be a document: those of an index, under whatever name it lies, change with every run."""
-    top = next((t for t in tops if Path(path).is_relative_to(t)), Path("/"))
-    folders = [f for f in Path(path).parents if f.is_relative_to(top)]
-    return INDEX_FOLDER not in Path(path).relative_to(top).parts and not any(map(is_index, folders))
+    top = next((t for t in tops if path.is_relative_to(t)), Path("/"))
+    folders = [f for f in path.parents if f.is_relative_to(top)]
+    return INDEX_FOLDER not in path.relative_to(top).parts and not any(map(is_index, folders))
