@@ -38,4 +38,5 @@ async def erase(documents: Sequence[str], project: Project, progress: Callable[[
         else:
             erasure.forget_graph(db)
             generations.publish(db)
+            generations.forget_waiting(db)
     erasure.finish(db, project.folder)
