@@ -40,7 +40,7 @@ from localrag.index.resolve import resolve
 from localrag.models import find_chat_model, find_embedder
 from localrag.query.retrieve import nearest_chunks
 from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction
-from localrag.store import corpus, ledger, vectors
+from localrag.store import corpus, generations, ledger, vectors
 from localrag.store import graph as store
 from localrag.store.network import load_network
 from localrag.store.schema import open_index
@@ -255,7 +255,7 @@ def run_graph(db: Any, meter: Meter) -> None:
     graph = replace(graph, entities=tuple(replace(e, description=f"{e.name} is a {e.type}.") for e in graph.entities))
     levels = meter("communities", lambda: communities(graph, max_size=10, seed=0))
     meter("graph stored", lambda: store.replace_graph(db, graph, levels, "first"))
-    meter("graph replaced", lambda: store.replace_graph(db, graph, levels, "second"))
+    meter("the same graph again", lambda: store.replace_graph(db, graph, levels, "second"))
 
 
 def unit_vectors(n: int, seed: int) -> Any:
@@ -272,7 +272,8 @@ def run_reports(db: Any, meter: Meter) -> None:
         model=SimpleNamespace(file=find_chat_model(None)),
         embedder=SimpleNamespace(embed=lambda texts: unit_vectors(len(texts), 1)),
     )
-    meter("report contexts and extractive reports", lambda: asyncio.run(write_reports(project, "extractive", lambda *_: None)))
+    written = meter("report contexts and extractive reports", lambda: asyncio.run(write_reports(project, "extractive", lambda *_: None)))
+    meter("reports published", lambda: generations.publish(db, reports=written.reports.keys()))
 
 
 def run_questions(db: Any, folder: Path, meter: Meter) -> None:

@@ -44,6 +44,7 @@ async def erase(documents: Sequence[str], project: Project, progress: Callable[[
         else:
             erasure.forget_graph(db)
             generations.publish(db)
+            generations.forget_waiting(db)
     if not erase_traces(project):
         raise IndexBusy(
             f"Another process is reading the index in {project.folder}, so its log still holds what was removed.",

@@ -261,14 +261,15 @@ async def _build(project: Project, style: str, tell: Tell, *, reports: bool = Tr
     """Everything that follows from what was extracted so far: graph, communities, reports and their vectors, published together."""
     db = project.db
     made = await _graph(project, style, tell)
+    graph = (made.graph, made.communities) if made else ()
     if made and not store.counts(db)["entities"]:  # nothing to keep apart: something to ask while reports are written
-        generations.publish(db, made.graph, made.communities, kinds=["chunk"], settings={"graph": made.state})
+        generations.publish(db, *graph, kinds=["chunk"], embedder=_new_embedder(project), settings={"graph": made.state})
+        graph = ()
     written = await write_reports(project, style, tell, made) if reports else None
     if reports:
         _embed_graph(project, tell, made, written)
     states: dict[str, str | None] = {"graph": made.state, "reports": None, "coverage": None} if made else {}
     states |= {"reports": written.state, "coverage": None} if written else {}
-    graph = (made.graph, made.communities) if made else ()
     valid = written.reports.keys() if written else None
     generations.publish(db, *graph, reports=valid, embedder=_new_embedder(project), settings=states)
     if written and written.state:

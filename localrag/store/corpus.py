@@ -23,12 +23,11 @@ def add_document(db: Database, document: Document, chunks: Sequence[Chunk], *, m
     hashes = {c.id: content_id(c.text) for c in chunks}
     with db.atomic():
         waits = _cited(db) and (moved or _holds(db, "main.documents", document.path) or _holds(db, "next_documents", document.path))
-        known = db.query(
-            "SELECT content_hash, embedder, vector FROM (SELECT * FROM embeddings UNION ALL SELECT * FROM next_embeddings)"
-            " WHERE kind = 'chunk' AND content_hash IN (SELECT value FROM json_each(?))",
-            [json.dumps(list(hashes.values()))],
-        )
-        vectors = {row["content_hash"]: row for row in known}
+        vectors: dict[str, dict[str, Any]] = {}
+        for table in ("embeddings", "next_embeddings")[: 1 + waits]:  # what waits may be another embedder's
+            known = f"SELECT content_hash, embedder, vector FROM {table} WHERE kind = 'chunk' AND content_hash IN"
+            found = db.query(f"{known} (SELECT value FROM json_each(?))", [json.dumps(list(hashes.values()))])
+            vectors |= {row["content_hash"]: row for row in found}
         remove_document(db, document.path)
         prefix = "next_" if waits else "main."
         _put(db, f"{prefix}documents", [_document_row(document)])
