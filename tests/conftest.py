@@ -77,6 +77,7 @@ def run_localrag(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProce
 
     said, told, code = io.StringIO(), io.StringIO(), 0
     hook, level = threading.excepthook, logging.getLogger("asyncio").level
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with (
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, env),
@@ -91,6 +92,8 @@ def run_localrag(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProce
         finally:
             threading.excepthook = hook
             logging.getLogger("asyncio").setLevel(level)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
     return subprocess.CompletedProcess(args, code, said.getvalue(), told.getvalue())
 
 
