@@ -1,4 +1,4 @@
-"""A terminal for tests: a process on pseudo-terminals of its own, what it writes to each, and keys typed to it."""
+"""Commands in this process, and a terminal for tests: a process on pseudo-terminals of its own, what it writes, and keys typed to it."""
 
 import os
 import pty
@@ -11,7 +11,23 @@ import termios
 import time
 from pathlib import Path
 
+from typer.testing import CliRunner, Result
+
+from localrag.cli import app
+
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def invoke(*args: str) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(app, list(args))
+
+
+def out(*args: str) -> str:
+    """What a command that succeeds prints."""
+    done = invoke(*args)
+    assert done.exit_code == 0, (args, done.output, done.exception)
+    return done.stdout
 
 
 class Terminal:

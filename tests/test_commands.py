@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from localrag.bench.output import FORMATS
 from localrag.cli import app, bench, choices, evaluate
@@ -15,17 +14,7 @@ from localrag.eval.retrieval import RETRIEVERS
 from localrag.query import MODES
 from localrag.store import ledger
 from localrag.store.schema import open_index
-
-
-def invoke(*args):
-    return CliRunner().invoke(app, list(args))
-
-
-def out(*args):
-    """What a command that succeeds prints."""
-    done = invoke(*args)
-    assert done.exit_code == 0, (args, done.output, done.exception)
-    return done.stdout
+from tests.terminals import invoke, out
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from localrag.cli.terminal import in_line, visible
 from tests.conftest import run_localrag
-from tests.terminals import STYLE, Terminal, in_terminal
+from tests.terminals import STYLE, Terminal, in_terminal, out
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x1b[2J\x9b5A\x08\x7f\u202e:smile:"
 NAME = "b\x1b[31m:smile:\u202e\n.txt"
@@ -57,10 +57,11 @@ def assert_obeyed_nothing(shown):
     ],
     ids=lambda v: v[0] if isinstance(v, list) else "",
 )
-def test_a_document_cannot_give_orders_to_a_terminal(evil, args, words):
+def test_a_document_cannot_give_orders_to_a_terminal(evil, monkeypatch, args, words):
     """Escapes are shown as signs and emoji codes as they are written, in every command that shows documents and file names."""
     if args[0] in ("logs", "source"):
-        run_localrag("ask", "What did Ingrid Holm buy?", "--style", "extractive", cwd=evil)
+        monkeypatch.chdir(evil)
+        out("ask", "What did Ingrid Holm buy?", "--style", "extractive")
     shown = in_terminal(*args, cwd=evil)
 
     assert_obeyed_nothing(shown)
@@ -68,14 +69,14 @@ def test_a_document_cannot_give_orders_to_a_terminal(evil, args, words):
         assert word in STYLE.sub("", shown.text("out")), shown.text("out")
 
 
-def test_json_escapes_what_a_terminal_would_obey(evil):
+def test_json_escapes_what_a_terminal_would_obey(evil, monkeypatch):
     """`--json` has the text as it is, written in ASCII wherever a terminal would obey it; so it may be shown anywhere."""
+    monkeypatch.chdir(evil)
     for args in (["ask", "What did Ingrid Holm buy?", "--style", "extractive"], ["search", "ferry"], ["files"], ["logs"]):
-        done = run_localrag(*args, "--json", cwd=evil)
+        printed = out(*args, "--json")
 
-        assert done.returncode == 0, done.stderr
-        assert not [c for c in done.stdout if unicodedata.category(c) in ("Cc", "Cf") and c != "\n"]
-        values = [json.loads(line) for line in done.stdout.splitlines()]
+        assert not [c for c in printed if unicodedata.category(c) in ("Cc", "Cf") and c != "\n"]
+        values = [json.loads(line) for line in printed.splitlines()]
         assert "\x1b" in json.dumps(values, ensure_ascii=False).replace("\\u001b", "\x1b")
 
 
@@ -109,11 +110,11 @@ QUESTION = ["What is wrong with the Skua?", "--style", "abstractive", "--mode"]
 
 
 @pytest.mark.parametrize("options", [["basic"], ["basic", "--strict"], ["global"]], ids=" ".join)
-def test_the_terminal_shows_the_answer_that_is_kept(town, options):
+def test_the_terminal_shows_the_answer_that_is_kept(town, monkeypatch, options):
     """Prose on a terminal, in `--json` and in `logs` is the same text: checked, marked, with the numbers of the list below it."""
     shown = in_terminal("ask", *QUESTION, *options, cwd=town)
-    answer = json.loads(run_localrag("ask", *QUESTION, *options, "--json", cwd=town).stdout)
-    kept = json.loads(run_localrag("logs", "-n", "2", "--json", cwd=town).stdout)
+    monkeypatch.chdir(town)
+    answer, kept = json.loads(out("ask", *QUESTION, *options, "--json")), json.loads(out("logs", "-n", "2", "--json"))
 
     text = STYLE.sub("", shown.text("out")).replace("**", "")
     assert text.startswith(answer["answer"] + "\n")
@@ -129,17 +130,18 @@ def test_the_terminal_shows_the_answer_that_is_kept(town, options):
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["before the first sentence", "after it"])
-def test_ctrl_c_says_what_is_kept_of_an_answer(town, tmp_path, begun):
+def test_ctrl_c_says_what_is_kept_of_an_answer(town, tmp_path, monkeypatch, begun):
     """Ctrl-C ends a question in 130 and says what is kept: the sentences written so far, which `logs` and `source` then have."""
     shutil.copytree(town, tmp_path / "town")
     here = tmp_path / "town"
-    before = json.loads(run_localrag("logs", "-n", "99", "--json", cwd=here).stdout)
+    monkeypatch.chdir(here)
+    before = json.loads(out("logs", "-n", "99", "--json"))
     shown = Terminal("ask", "Tell all about the Skua and Lars Holm.", *QUESTION[1:], "mix", cwd=here)
     written = shown.wait_for(*(("out", r"\]") if begun else ("err", "reading")))
     shown.interrupt()
 
     assert shown.end() == 130
-    logs = json.loads(run_localrag("logs", "-n", "99", "--json", cwd=here).stdout)
+    logs = json.loads(out("logs", "-n", "99", "--json"))
     assert "Stopped." in shown.text("err")
     assert len(logs) == len(before) + begun
     if begun:
@@ -151,10 +153,11 @@ def test_ctrl_c_says_what_is_kept_of_an_answer(town, tmp_path, begun):
         assert "No sentence was written yet." in shown.text("err")
 
 
-def test_ctrl_c_in_chat_stops_the_answer_only(town, tmp_path):
+def test_ctrl_c_in_chat_stops_the_answer_only(town, tmp_path, monkeypatch):
     """The prompt is there again, and earlier questions, by the arrow key; what is no command is answered with those there are."""
     shutil.copytree(town, tmp_path / "town")
-    run_localrag("ask", "Who is Lars Holm?", "--style", "extractive", cwd=tmp_path / "town")
+    monkeypatch.chdir(tmp_path / "town")
+    out("ask", "Who is Lars Holm?", "--style", "extractive")
     chat = Terminal("chat", "--style", "abstractive", "--mode", "basic", cwd=tmp_path / "town")
     chat.wait_for("out", "> ")
     chat.type("Tell all about Lars Holm.\n")
@@ -173,7 +176,7 @@ def test_ctrl_c_in_chat_stops_the_answer_only(town, tmp_path):
     chat.type("\x04")
 
     assert chat.end() == 0
-    logs = json.loads(run_localrag("logs", "-n", "9", "--json", cwd=tmp_path / "town").stdout)
+    logs = json.loads(out("logs", "-n", "9", "--json"))
     assert logs[0]["question"] == "Who is Lars Holm?"
 
 
