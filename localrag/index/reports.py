@@ -30,7 +30,7 @@ async def write_reports(project: Project, style: str, tell: Tell) -> None:
     db = project.db
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
     recipe = writing.recipe(project.settings, project.model.file.fingerprint, style, budgets)
-    state = content_id(ledger.settings(db).get("graph"), recipe)
+    state = content_id("titles of today", ledger.settings(db).get("graph"), recipe)
     if ledger.settings(db).get("reports") == state:
         return
     ledger.save_settings(db, reports=None, coverage=None)  # what was said of the earlier ones holds no more
