@@ -26,7 +26,7 @@ def add_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> N
             [json.dumps(list(hashes.values()))],
         )
         vectors = {row["content_hash"]: row for row in known}
-        remove_document(db, document.path)
+        remove_document(db, document.path, edited=True)
         db.table("documents").insert(_document_row(document))
         db.table("chunks").insert_all(asdict(c) for c in chunks)
         add_to_search(db, ((c.id, c.text) for c in chunks))
@@ -48,10 +48,10 @@ def _document_row(document: Document) -> dict[str, Any]:
     return row | {name: json.dumps(v, ensure_ascii=False) for name, v in (("metadata", document.metadata), ("parts", parts))}
 
 
-def remove_document(db: Database, path: str) -> None:
-    """Forget a document and everything that hangs on its chunks; a no-op for an unknown path."""
+def remove_document(db: Database, path: str, *, edited: bool = False) -> None:
+    """Forget a document and everything that hangs on its chunks; a no-op for an unknown path. `edited`: another content follows."""
     with db.atomic():
-        note_departure(db, path)
+        note_departure(db, path, edited=edited)
         ids = "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.path = ?"
         db.execute(f"DELETE FROM chunk_search WHERE rowid IN (SELECT row FROM chunk_rows WHERE chunk_id IN ({ids}))", [path])
         db.execute("DELETE FROM embeddings WHERE kind = 'chunk' AND subject_id IN (" + ids + ")", [path])
