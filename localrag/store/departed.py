@@ -87,5 +87,6 @@ def _matching(db: Database, phrase: str) -> Iterator[str]:
         rows = db.execute("SELECT text FROM chunks WHERE instr(text, ?)", [phrase])
     else:
         quoted = phrase.replace('"', '""')
-        rows = db.execute("SELECT text FROM chunk_search WHERE chunk_search MATCH ?", [f'text : "{quoted}"'])
+        stored = "JOIN chunk_rows r ON r.row = chunk_search.rowid JOIN chunks c ON c.id = r.chunk_id"  # and not on its way out
+        rows = db.execute(f"SELECT c.text FROM chunk_search {stored} WHERE chunk_search MATCH ?", [f'text : "{quoted}"'])
     return (text for (text,) in rows)
