@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from localrag.index.load import Sources, stored_path
+from localrag.index.load import Sources, is_there, stored_path
 from localrag.records import Skipped
 
 
@@ -42,7 +42,7 @@ def out_of_reach(documents: Iterable[str], tops: Sequence[Path], root: Path, sou
         top = next((t for t in outermost if full.is_relative_to(t)), full.parent)
         for place in _from(top, full):
             if place not in known:
-                known[place] = _state(place, place == full and (place != top or place.is_file()), root, sources)
+                known[place] = _state(place, place == full and (place != top or is_there(place)), root, sources)
             if state := known[place]:
                 states[state.path] = state
                 found.setdefault(state.path, []).append(document)

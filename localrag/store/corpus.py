@@ -28,7 +28,7 @@ def add_document(db: Database, document: Document, chunks: Sequence[Chunk], *, m
             known = f"SELECT content_hash, embedder, vector FROM {table} WHERE kind = 'chunk' AND content_hash IN"
             found = db.query(f"{known} (SELECT value FROM json_each(?))", [json.dumps(list(hashes.values()))])
             vectors |= {row["content_hash"]: row for row in found}
-        remove_document(db, document.path)
+        remove_document(db, document.path, edited=True)
         prefix = "next_" if waits else "main."
         _put(db, f"{prefix}documents", [_document_row(document)])
         _put(db, f"{prefix}chunks", map(asdict, chunks))
@@ -78,13 +78,13 @@ def _holds(db: Database, table: str, path: str) -> bool:
     return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE path = ?)", [path]).fetchone()[0])
 
 
-def remove_document(db: Database, path: str) -> None:
-    """Forget a document and everything that hangs on its chunks; a no-op for an unknown path.
+def remove_document(db: Database, path: str, *, edited: bool = False) -> None:
+    """Forget a document and everything that hangs on its chunks; a no-op for an unknown path. `edited`: another content follows.
 
     Beside a published graph readers see it until the next generation is published.
     """
     with db.atomic():
-        note_departure(db, path)
+        note_departure(db, path, edited=edited)
         waiting = "SELECT c.id FROM next_chunks c JOIN next_documents d ON d.id = c.document_id WHERE d.path = ?"
         gone = [key for (key,) in db.execute(waiting, [path])]
         db.execute("DELETE FROM next_documents WHERE path = ?", [path])

@@ -1,7 +1,7 @@
 """What left the index since the last erasure: the paths, and the words as numbers, of contents that were removed or replaced.
 
 `localrag rm` finds with them what was made of texts that are not stored any more, whichever path those had. Nobody can read a text in
-them, and an erasure deletes them.
+them, and an erasure deletes them. `edited`, of a path: an earlier content of it was replaced; of a word: it left only in that way.
 """
 
 import json
@@ -15,35 +15,42 @@ from sqlite_utils import Database
 
 from localrag.text import FUNCTION_WORDS, cjk_bigrams
 
+_EDITS = "SELECT coalesce(max(edited), 0) FROM departed WHERE path NOT IN (SELECT path FROM documents)"  # 1: they count
 _WORD = re.compile(r"[^\W_]{2,}")
 
 
-def note_departure(db: Database, path: str) -> None:
-    """Remember that the stored content of a path is about to leave; a no-op for an unknown path."""
+def note_departure(db: Database, path: str, *, edited: bool) -> None:
+    """Remember that the stored content of a path is about to leave, or to be replaced; a no-op for an unknown path."""
     rows = db.query("SELECT title, text, metadata, parts FROM documents WHERE path = ?", [path])
     for row in rows:
         title = row["title"] if row["title"] != Path(path).stem else ""
         said = [title, row["text"], *(value for _, value in json.loads(row["metadata"])), *(p[0] for p in json.loads(row["parts"]))]
         numbers = {_number(word) for text in said for word in words_of(text)}
-        db.execute("INSERT OR IGNORE INTO departed VALUES (?)", [path])
-        db.execute("INSERT OR IGNORE INTO departed_words SELECT value FROM json_each(?)", [json.dumps(sorted(numbers))])
+        put = "INSERT INTO departed VALUES (?, ?) ON CONFLICT DO UPDATE SET edited = max(edited, excluded.edited)"
+        db.execute(put, [path, edited])
+        put = "INSERT INTO departed_words SELECT value, ? FROM json_each(?) WHERE true"
+        put += " ON CONFLICT DO UPDATE SET edited = min(edited, excluded.edited)"
+        db.execute(put, [edited, json.dumps(sorted(numbers))])
 
 
-def departed_paths(db: Database) -> list[str]:
-    """The paths that documents were removed from or changed at since the last erasure."""
-    return [row["path"] for row in db.query("SELECT path FROM departed ORDER BY path")]
+def departed_paths(db: Database) -> set[str]:
+    """The paths of documents that were removed since the last erasure, by it or before."""
+    return {row["path"] for row in db.query("SELECT path FROM departed WHERE path NOT IN (SELECT path FROM documents)")}
 
 
 def forget_departures(db: Database) -> None:
-    """An erasure has taken care of them."""
+    """An erasure has taken care of them; of edits only if `leftovers` counted them."""
     with db.atomic():
-        db.execute("DELETE FROM departed")
-        db.execute("DELETE FROM departed_words")
+        db.execute(f"DELETE FROM departed_words WHERE edited <= ({_EDITS})")
+        db.execute(f"DELETE FROM departed WHERE edited <= ({_EDITS}) OR path NOT IN (SELECT path FROM documents)")
 
 
 def leftovers(db: Database) -> Callable[[str], bool]:
-    """A function that says of a text whether it has a word that left with some content and that no stored document has."""
-    gone = {number for (number,) in db.execute("SELECT word FROM departed_words")}
+    """A function that says of a text whether it has a word that left with a document and that no stored document has.
+
+    Words that left by edits count where one of the removed documents was edited before; else those were of documents that stay.
+    """
+    gone = {number for (number,) in db.execute(f"SELECT word FROM departed_words WHERE edited <= ({_EDITS})")}
 
     @cache
     def left_over(word: str) -> bool:
@@ -80,5 +87,6 @@ def _matching(db: Database, phrase: str) -> Iterator[str]:
         rows = db.execute("SELECT text FROM chunks WHERE instr(text, ?)", [phrase])
     else:
         quoted = phrase.replace('"', '""')
-        rows = db.execute("SELECT text FROM chunk_search WHERE chunk_search MATCH ?", [f'text : "{quoted}"'])
+        stored = "JOIN chunk_rows r ON r.row = chunk_search.rowid JOIN chunks c ON c.id = r.chunk_id"  # and not on its way out
+        rows = db.execute(f"SELECT c.text FROM chunk_search {stored} WHERE chunk_search MATCH ?", [f'text : "{quoted}"'])
     return (text for (text,) in rows)

@@ -7,7 +7,8 @@ their words, summaries that the rebuilt graph asks for again, conversations whos
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,21 @@ from localrag.store.ledger import OF_A_QUESTION, UNSURE
 CACHES = ("*.faiss*", "*.npz", "index.db.before-*", "*.part")
 STUDY = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "study.json", "report.html")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_SENTENCE = re.compile(r"[^.!?。！？\n]{12,}")
 _OWN_WORDS = {"name", "type", "items", "answer", "yes", "no", "source", "target", "thing", ""}  # that answers have from us
 
 
 def forget(db: Database, paths: Sequence[str]) -> None:
     """Delete documents; what models said is in doubt from now on until `finish`. Nothing is rebuilt here."""
+    texts = [corpus.document_text(db, path) or "" for path in paths]
     with db.atomic():
         for path in paths:
             corpus.remove_document(db, path)
+        _note_studies(db, texts)
         db.execute("UPDATE llm_calls SET about = ? WHERE about = ''", [UNSURE])  # those that the graph is built from are asked for again
         db.execute("DELETE FROM failures")
+        below = "d.value = skipped.path OR substr(d.value, 1, length(skipped.path) + 1) = skipped.path || '/'"
+        db.execute(f"DELETE FROM skipped WHERE EXISTS (SELECT 1 FROM json_each(?) AS d WHERE {below})", [json.dumps(list(paths))])
         ledger.save_settings(db, erasing=True)
         db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports', 'coverage')")
 
@@ -55,7 +61,7 @@ def forget_traces(db: Database, kinds: Sequence[str]) -> None:
 
     `kinds` are words of ours that answers of models may hold: the entity types.
     """
-    is_left_over, gone = leftovers(db), set(departed_paths(db)) - set(corpus.document_hashes(db))
+    is_left_over, gone = leftovers(db), departed_paths(db)
     with db.atomic():
         _forget_calls(db, _OWN_WORDS | set(kinds))
         told = [(n, talk) for n, talk, result in _answers(db) if not _rests_on_what_is_left(db, json.loads(result), gone, is_left_over)]
@@ -98,29 +104,40 @@ def _stands(db: Database, quote: str) -> bool:
 
 def forget_studies(db: Database) -> list[Path]:
     """Delete the studies whose copy of the index holds what is gone, all of them that localrag wrote; returns their folders."""
-    is_left_over, gone = leftovers(db), set(departed_paths(db)) - set(corpus.document_hashes(db))
-    known = [Path(p) for p in ledger.settings(db).get("studies", [])]
-    lost = [folder for folder in known if (folder / "index").is_dir() and _copies(folder / "index" / "index.db", gone, is_left_over)]
+    settings, documents = ledger.settings(db), set(corpus.document_hashes(db))
+    known, with_text = [Path(p) for p in settings.get("studies", [])], set(settings.get("studies_with_text", []))
+    lost = [p for p in known if str(p) in with_text or any(path not in documents for path, _ in _copied(p))]
     for folder in lost:
-        shutil.rmtree(folder / "index")
+        shutil.rmtree(folder / "index", ignore_errors=True)
         for name in STUDY:
             (folder / name).unlink(missing_ok=True)
         with suppress(OSError):  # something of the user's is in it
             folder.rmdir()
-    ledger.save_settings(db, studies=[str(p) for p in known if p not in lost and p.exists()])
+    ledger.save_settings(db, studies=[str(p) for p in known if p not in lost and p.exists()], studies_with_text=[])
     return lost
 
 
-def _copies(copy: Path, gone: set[str], is_left_over: Callable[[str], bool]) -> bool:
-    """Whether a study's copy of an index holds something of what is gone; one that cannot be read might."""
+def _note_studies(db: Database, texts: Iterable[str]) -> None:
+    """Remember the studies that hold a sentence of these texts which no stored document has, under whatever path they have it."""
+    sentences = {s for text in texts for part in _SENTENCE.findall(text) if (s := part.strip()) and not holds_text(db, s)}
+    settings = ledger.settings(db)
+    holding = [p for p in settings.get("studies", []) if any(s in text for _, text in _copied(Path(p)) for s in sentences)]
+    ledger.save_settings(db, studies_with_text=sorted({*settings.get("studies_with_text", []), *holding}))
+
+
+def _copied(study: Path) -> list[tuple[str, str]]:
+    """The documents of a study's copy of the index, as (path, text); of one that cannot be read, one without a path."""
+    copy = study / "index" / "index.db"
+    if not copy.exists():
+        return []
     try:
         db = Database(copy)
         try:
-            return any(path in gone or is_left_over(text) for path, text in db.execute("SELECT path, text FROM documents"))
+            return db.execute("SELECT path, text FROM documents").fetchall()
         finally:
             db.close()
-    except Exception:  # noqa: BLE001 — cut off, damaged, not a database
-        return True
+    except sqlite3.DatabaseError:  # cut off or damaged
+        return [("", "")]
 
 
 def finish(db: Database, folder: Path) -> bool:

@@ -92,8 +92,8 @@ def m010_answers_about_chunks(db: Database) -> None:
     """Model answers say which chunk's text they are about, whatever path it had; what left the index is remembered until an erasure."""
     db.execute("DROP INDEX llm_calls_by_path")
     db.execute("ALTER TABLE llm_calls RENAME COLUMN path TO about")
-    db.execute("CREATE TABLE departed (path TEXT PRIMARY KEY)")
-    db.execute("CREATE TABLE departed_words (word INTEGER PRIMARY KEY)")
+    db.execute("CREATE TABLE departed (path TEXT PRIMARY KEY, edited INTEGER NOT NULL)")
+    db.execute("CREATE TABLE departed_words (word INTEGER PRIMARY KEY, edited INTEGER NOT NULL)")
 
 
 @migrations()
