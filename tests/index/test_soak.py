@@ -82,7 +82,7 @@ def test_a_writer_a_watcher_removals_and_four_askers_get_along(tmp_path):
 
     assert len(refused) == len(gone), refused  # removed twice
     assert [a.returncode for a in askers] == [0] * ASKERS, ended
-    assert watcher.returncode == 0, said
+    assert watcher.returncode in (0, 130), said  # interrupted while it waited, or in a run
     assert sum(done.returncode == 0 for _, done in ran) > SECONDS / 60
     assert longest < 80 << 20
     assert run_localrag("index", "docs", "-q", cwd=tmp_path).returncode == 0
