@@ -5,13 +5,13 @@ A dictionary (TextBlob's, 94,000 words, in its package) tells a sentence's first
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from localrag.index.noise import Furniture, is_noise
 from localrag.index.nouns import noun_phrases, word_tag
 from localrag.index.spelling import TITLES
-from localrag.text import FUNCTION_WORDS, sentences, squeeze
+from localrag.text import FUNCTION_WORDS, sentences, squeeze, stretches
 
 _UPPER = "".join(c for c in map(chr, range(0x2000)) if c.isupper())
 _SHORT = r"(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Capt|Gen|Col|Lt|Sen|Gov|Rep|Mt|Ft|No|[A-Z])"
@@ -20,6 +20,7 @@ _DOT = r"(?:(?<![^\s(\[“\"'])\.(?=[A-Z]{2}))?"  # of .NET
 _WORD = rf"(?:{_ABBREVIATED}|{_DOT}(?<![\w])(?<![\w][’'])[a-z]?[{_UPPER}](?:[^\W_]++|[’'–-](?=\w))*+)"
 _LINK = r"(?:of|de|del|des|la|le|les|do|dos|das|el|y|von|van|der|den|di|da|du|al|bin|&)"
 _NUMBER = r"(?:(?<=\w{3})[ \n]\d{1,3}(?![\w:%]|[.,]\d|[ \n][A-Z]))?"  # Apollo 11
+_LINES = 1_000_000  # characters whose lines are looked at together
 _MOST = 200  # words of a run: text in capitals alone has no names that long, and would be one run from end to end
 _RUN = re.compile(rf"(?:(?<!\w)\d{{1,3}}(?:st|nd|rd|th)[ \n])?{_WORD}(?:[ \n](?:{_LINK}[ \n]){{0,2}}{_WORD}){{0,{_MOST}}}{_NUMBER}")
 _JOIN = re.compile(r"[ \n](?:(?:of|for|on|in|against)[ \n]the|for|on|and(?:[ \n]the)?)[ \n]")  # within one name or between two
@@ -43,7 +44,18 @@ _BODIES = frozenset(  # what a name like "Association for the Advancement of …
 
 def _broken(text: str) -> str:
     """The text with a vertical tab for the end of each short line, which no name goes across; all offsets stay."""
-    return _SHORT_LINE.sub("\\1\v", text)
+    return _replaced(_SHORT_LINE, "\\1\v", text)
+
+
+def _replaced(pattern: re.Pattern[str], by: str | Callable[[re.Match[str]], str], text: str) -> str:
+    """What `pattern.sub` makes of lines, some at a time: it would keep all the pieces of a text of millions of them."""
+    return "".join(pattern.sub(by, text[a:b]) for a, b in stretches(text, _LINES))
+
+
+def _blank_line(heading: re.Match[str]) -> str:
+    """As long as the heading, an end of a line at either end."""
+    length = len(heading.group())
+    return "\n" + " " * (length - 2) + "\n" if length > 1 else "\n" * length
 
 
 def _before(text: str, at: int) -> str:
@@ -63,7 +75,7 @@ class Case:
     def __init__(self, text: str) -> None:
         self.furniture = Furniture(text)
         text = self._text = self.furniture.blank(text)
-        text = _HEADING.sub(lambda m: "\n" * len(m.group()), text)
+        text = _replaced(_HEADING, _blank_line, text)
         starts = {s.start for s in sentences(text)}
         self.lower = {m.group().lower() for m in _LOWER.finditer(text)}
         self.inside: set[str] = set()

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from localrag.text import FUNCTION_WORDS
+from localrag.text import FUNCTION_WORDS, stretches
 
 _NOISE = frozenset(
     """
@@ -21,6 +21,7 @@ _LICENCE = re.compile(
 _MARK = re.compile(r"^\*\*\* ?(START|END) OF (?:THE|THIS) PROJECT GUTENBERG", re.MULTILINE)
 _REPEATED = 3  # times a line stands in a document before it is taken for a page's head or foot
 _LONGEST_LINE = 100
+_AT_ONCE = 1_000_000  # characters whose lines are looked at together
 _LOOKED_IN = 100_000  # characters of licences that the ends of chunks are looked for in: more than any licence has
 
 
@@ -34,14 +35,17 @@ class Furniture:
     """The lines of a document that carry no content: heads and feet repeated on every page, licence texts."""
 
     def __init__(self, text: str) -> None:
-        shapes = Counter(map(_shape, text.splitlines()))
+        shapes = Counter(_shape(line) for a, b in stretches(text, _AT_ONCE) for line in text[a:b].splitlines())
         self._shapes = {s for s, n in shapes.items() if n >= _REPEATED and any(c.isalpha() for c in s)}
-        licences = [*_outside(text), *(p for p in re.split(r"\n\s*\n", text) if len(_LICENCE.findall(p)) > 1)]
+        licences = [*_outside(text), *(p for p in _paragraphs(text) if len(_LICENCE.findall(p)) > 1)]
         self._lines = dict.fromkeys(line.strip() for part in licences for line in part.splitlines() if line.strip())
         self._joined = "\n".join(self._lines)[:_LOOKED_IN]
 
     def blank(self, text: str) -> str:
         """`text`, a stretch of the document, with such lines turned into spaces: as long as before."""
+        return "".join(self._blank(text[a:b]) for a, b in stretches(text, _AT_ONCE))
+
+    def _blank(self, text: str) -> str:
         lines = text.splitlines(keepends=True)
         cut = {0, len(lines) - 1}  # a chunk begins and ends within lines
         gone = [self._is_furniture(line) or (n in cut and self._is_part(line)) for n, line in enumerate(lines)]
@@ -53,6 +57,14 @@ class Furniture:
     def _is_part(self, line: str) -> bool:
         part = line.strip()
         return len(part) > 10 and part in self._joined
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    start = 0
+    for gap in re.finditer(r"\n\s*\n", text):
+        yield text[start : gap.start()]
+        start = gap.end()
+    yield text[start:]
 
 
 def _outside(text: str) -> Iterator[str]:

@@ -5,10 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineFailed
+from localrag.index.describe import describe
 from localrag.index.pipeline import build_index
+from localrag.llm import Model
 from localrag.project import open_for_writing
+from localrag.records import Entity, Graph
 from localrag.store import graph, ledger
+from localrag.store.schema import open_index
 from tests.conftest import TOWN
 from tests.fakes import CutOff, Scripted, example
 
@@ -68,6 +73,25 @@ def test_a_summary_that_fails_is_asked_again_by_the_next_run(index, how):
     assert engine.tasks.count("describe") == 1
     assert all(e.description not in e.descriptions for e in entities if len(e.descriptions) > 1)
     assert index(well)[1].tasks == []
+
+
+def test_a_summary_that_a_real_model_has_no_room_for_is_a_failure_and_succeeds_with_room(tmp_path, chat_file):
+    """In a window that the descriptions do not fit, the subject keeps its longest one and is noted; in a larger one it is summarised."""
+    said = tuple(f"Ingrid Holm {what} the ferry Skua " + "in the harbour of Vardby " * 30 for what in ("bought", "sold again"))
+    whole = Graph((Entity("e", "Ingrid Holm", "person", said), Entity("f", "Lars Holm", "person", ("the mate",))), ())
+    found = {}
+    for window in (256, 2048):
+        model = Model(open_index(tmp_path / str(window), create=True), chat_file, EngineOptions(f"context={window}"))
+        try:
+            found[window] = asyncio.run(describe(whole, {}, model, "abstractive"))
+        finally:
+            model.close()
+    (small, failed), (large, none) = found[256], found[2048]
+
+    assert [(f.stage, f.subject, f.kind) for f in failed] == [("description", "e", "too long for the model's window")]
+    assert [e.description for e in small.entities] == [max(said, key=len), "the mate"]
+    assert none == []
+    assert large.entities[0].description not in said
 
 
 def test_a_same_entity_call_that_fails_leaves_the_pair_open(index, tmp_path):

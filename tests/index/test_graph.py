@@ -1,7 +1,9 @@
 """Extractions to graph to communities to report contexts: pure functions with worked examples."""
 
 import re
+import tracemalloc
 from dataclasses import replace
+from itertools import pairwise
 
 import igraph
 import pytest
@@ -143,6 +145,20 @@ def test_an_entity_without_relationships_joins_those_it_is_mentioned_with():
     found = communities(Graph(base.entities, base.relationships, mentions), max_size=10, seed=0)
 
     assert [c.entity_ids for c in found] == [("a", "b", "c", "x")]
+
+
+def test_only_entities_without_relationships_are_compared_with_those_mentioned_beside_them():
+    """Two thousand related entities of one chunk take no memory for their two million pairs."""
+    names = [f"n{n:04}" for n in range(2000)]
+    base = graph_of(list(pairwise(names)), extra=["x"])
+    mentions = tuple(Mention(e.id, "c1", e.id, 0, 1) for e in base.entities)
+    tracemalloc.start()
+    found = communities(Graph(base.entities, base.relationships, mentions), max_size=10, seed=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 50e6
+    assert any({"x", "n0001"} <= set(c.entity_ids) for c in found)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the gold graphs are not here")

@@ -1,11 +1,18 @@
 """Which stretches of a text are offered as names, and which are noise."""
 
+import gc
+import weakref
+
 import pytest
 
 from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case
 from localrag.index.noise import Furniture, is_noise
+from localrag.index.pipeline import _Cases
 from localrag.index.places import find_name
+from localrag.records import Chunk, Document
+from localrag.store import corpus
+from localrag.store.schema import open_index
 
 
 def names(text):
@@ -71,3 +78,21 @@ def test_chinese_noun_phrases_are_found_by_dictionary():
     text = "灯塔建在码头旁边。灯塔的看守人每天检查码头。"
 
     assert {"灯塔", "码头"} <= {*concepts(text, [], Case(text)), *candidates(text, Case(text))}
+
+
+def test_how_a_document_writes_its_words_is_kept_while_its_chunks_are_read(tmp_path):
+    """Chunks of one document share what is known of it; at the next document it is let go, or a corpus would be in memory twice."""
+    db = open_index(tmp_path, create=True)
+    chunks = {}
+    for name in ("a", "b"):
+        text = f"Ruth Sand wrote {name}."
+        chunks[name] = Chunk(f"chunk {name}", name, 0, 0, len(text), text, 6)
+        corpus.add_document(db, Document(name, f"{name}.txt", name, text, name), [chunks[name]])
+    cases = _Cases(db)
+    first = weakref.ref(cases.of(chunks["a"]))
+    assert cases.of(chunks["a"]) is first()
+    cases.of(chunks["b"])
+    gc.collect()
+
+    assert first() is None
+    db.close()

@@ -176,7 +176,7 @@ def rewritten(folder, before):
     for quote in (q for r in after.values() for f in r.findings for q in f.quotes):
         chunk = chunks[quote.chunk_id]
         assert chunk.text[quote.start - chunk.start : quote.end - chunk.start] == quote.text
-    said = {f.explanation for r in before.values() for f in r.findings}
+    said = {f.explanation for r in before.values() for f in r.findings if f.explanation.endswith(".")}  # headings are names as well
     return said & set(seen), {i: (r.summary, r.input_hash) for i, r in after.items()}
 
 
