@@ -164,8 +164,9 @@ async def _draft(mode: str, question: Question, project: Project) -> tuple[str, 
     down = {"global": "mix", "drift": "local", "local": "mix", "mix": "basic", "ts": "basic"}.get(mode)
     if draft.points or down is None:
         return mode, draft, ""
+    tried = draft.note
     mode, draft, _ = await _draft(down, question, project)
-    return mode, draft, f"{why}, so this is answered in mode {mode}."
+    return mode, draft, f"{why}, so this is answered in mode {mode}. {tried}".strip()
 
 
 def _stopped(budget: Budget, options: Options) -> str:
