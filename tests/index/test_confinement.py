@@ -54,7 +54,7 @@ def read_with(module, tmp_path, monkeypatch):
     docs.mkdir()
     (docs / "a.pdf").write_bytes(b"%PDF-1.4 hostile")
     (docs / "b.txt").write_text("Ruth Sand sailed.")
-    return list(load_all(find_files([docs]), docs))
+    return list(load_all(find_files([docs]).files, docs))
 
 
 @linux

@@ -25,7 +25,7 @@ from localrag.records import (
     Quote,
     Report,
 )
-from localrag.store import corpus, graph, ledger, vectors
+from localrag.store import corpus, generations, graph, ledger, vectors
 from localrag.store.schema import open_index, writer_lock
 from localrag.store.search import search_chunks
 
@@ -298,6 +298,7 @@ def reported(db):
     for key in ("both", "one"):
         quotes = (Quote("a.txt-0", 0, 13, "Ann met Bert."),)
         graph.save_report(db, Report(key, "h", key, "so it is", None, "", (Finding("s", "e", quotes),)))
+    generations.publish(db, reports=["both", "one"])
     return db
 
 
