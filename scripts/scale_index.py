@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -197,15 +197,17 @@ class Meter:
         return result
 
     def process(self, stage: str, call: list[str]) -> None:
-        """Run a command several times; the fastest counts, and the most memory that one of them took."""
-        spent, peaks = [], []
+        """Run a command several times; the fastest counts, and the most memory that one of them was seen to take."""
+        spent, peaks = [], [0]
         for _ in range(PROCESS_RUNS):
             begun = time.perf_counter()
             child = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            _, status, used = os.wait4(child.pid, 0)
+            while child.poll() is None:  # the figure that wait4 gives counts this process too, of which the child is a copy at first
+                with suppress(OSError, IndexError):
+                    peaks.append(peak_of(child.pid))
+                time.sleep(0.02)
             spent.append(time.perf_counter() - begun)
-            peaks.append(used.ru_maxrss // 1024)
-            if status:
+            if child.returncode:
                 raise SystemExit(f"failed: {' '.join(call)}")
         self._print(stage, min(spent), max(peaks))
 
@@ -224,11 +226,16 @@ def reset_peak() -> None:
 def peak_mib() -> int:
     """The highest memory since then; without /proc, of the whole process."""
     try:
-        return int(re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))[0]) // 1024
+        return peak_of("self")
     except OSError:
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def peak_of(process: int | str) -> int:
+    """The highest memory of a process so far, in MiB (Linux). Raises OSError, IndexError where it has ended."""
+    return int(re.findall(r"VmHWM:\s+(\d+)", Path(f"/proc/{process}/status").read_text(encoding="utf-8"))[0]) // 1024
 
 
 def run_share(share: float, folder: Path) -> None:
