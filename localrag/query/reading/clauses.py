@@ -1,0 +1,282 @@
+"""An English sentence as clauses: each verb with its subject, its objects and what else stands by it."""
+
+from dataclasses import dataclass, field, replace
+
+from localrag.query.reading.english import (
+    _REFUSALS,
+    BE,
+    CONJUNCTIONS,
+    HAVE,
+    MONTHS,
+    NEGATORS,
+    PREPOSITIONS,
+    RELATIVE,
+    SOFT,
+    TITLES,
+    UNREAL,
+    Group,
+    Token,
+    content,
+    quantifier,
+    tokens,
+)
+from localrag.query.reading.record import Clause, Reading, Word
+from localrag.query.reading.verbs import verb_groups
+
+_HEADLESS = frozenset("most half all some none part one many several few each any both majority number group party team crew members".split())
+_PRONOUNS = frozenset("he she it they".split())
+
+
+@dataclass
+class _Part:
+    """A clause while it is built; the numbers are those of tokens."""
+
+    group: Group
+    before: list[int] = field(default_factory=list)  # the subject as it is written
+    after: list[int] = field(default_factory=list)  # objects without a preposition
+    agent: list[int] = field(default_factory=list)  # behind "by"
+    region: list[int] = field(default_factory=list)
+    within: int | None = None
+    opened_by: str = ""
+    relative: bool = False
+
+
+def read(text: str) -> Reading:
+    """The reading of an English sentence."""
+    toks = tokens(text)
+    governed = _prepositions(toks)
+    parts = _parts(toks, governed)
+    places = {k: n for n, part in enumerate(parts) for k in part.region}
+    words: list[Word] = []
+    number_of: dict[int, int] = {}
+    roles = _roles(parts)
+    for k, token in enumerate(toks):
+        if content(token) or (parts and any(k == p.group.main for p in parts)):
+            number_of[k] = len(words)
+            words.append(_word(toks, k, places.get(k, 0), roles.get(k, "other"), governed.get(k, "")))
+    clauses = tuple(_clause(toks, part, parts, number_of) for part in parts) or (Clause(None, negated=any(t.low in NEGATORS for t in toks)),)
+    quantifiers = frozenset(q for t in toks if (q := quantifier(t)))
+    return Reading(text, tuple(words), clauses, quantifiers)
+
+
+def _word(toks: list[Token], k: int, clause: int, role: str, before: str) -> Word:
+    token = toks[k]
+    if token.amount:
+        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, role, before, unit=token.amount.unit or "")
+    kind = "name" if _is_name(toks, k) else "word"
+    soft = (token.low in SOFT or bool(token.keys & SOFT) or token.low.strip(".") in TITLES) and (kind == "word" or token.low in TITLES)
+    return Word(token.low, token.keys or frozenset({token.low}), kind, k, clause, role, before, soft)
+
+
+def _is_name(toks: list[Token], k: int) -> bool:
+    token = toks[k]
+    if not token.text[:1].isupper() or token.low in TITLES or token.low in MONTHS:
+        return False
+    if k and toks[k - 1].text not in ('"', "“", ".", ":", "?", "!"):
+        return True
+    if k + 1 < len(toks) and toks[k + 1].text[:1].isupper() and not toks[k + 1].amount and token.tag.startswith("NN"):
+        return True
+    return token.tag.startswith("NNP") and not _known(token)
+
+
+def _known(token: Token) -> bool:
+    """Whether the tagger's dictionary has the word in lower case: then a capital at the head of a sentence says nothing."""
+    from localrag.index.nouns import word_tag
+
+    return any(not (tag := word_tag(k)).startswith("NNP") and tag for k in token.keys if not k.startswith("~")) or "_" in token.low
+
+
+def _prepositions(toks: list[Token]) -> dict[int, str]:
+    """Token → the preposition that governs it: those behind one up to the end of its noun phrase."""
+    found: dict[int, str] = {}
+    current, filled, number = "", False, False
+    for k, token in enumerate(toks):
+        if token.low in PREPOSITIONS and not (token.low in ("before", "after", "until", "since", "as", "like") and _clause_follows(toks, k)):
+            current, filled, number = token.low, False, False
+            continue
+        opens = token.tag.startswith(("DT", "PRP")) or (number and token.text[:1].isupper() and toks[k - 1].low not in MONTHS)
+        stops = token.tag.startswith(("VB", "MD", "WP", "WDT", "TO")) or token.low in ",;:()—" or token.low in CONJUNCTIONS - {"and", "or"}
+        if token.tag in ("VBG", "VBN") and not filled:
+            stops = False
+        if current and (stops or (opens and filled)) and not token.amount:
+            current = "" if token.low not in ("and", "or") else current
+        if current:
+            found[k] = current
+            filled = filled or content(token) or token.low in _HEADLESS
+            number = token.amount is not None
+    return found
+
+
+def _clause_follows(toks: list[Token], k: int) -> bool:
+    """Whether "before", "after" and the like open a clause with a verb of its own, not a noun phrase."""
+    for token in toks[k + 1 : k + 9]:
+        if token.low in ",;." or token.low in PREPOSITIONS:
+            return False
+        if token.tag.startswith(("VBD", "VBZ", "VBP", "MD")):
+            return True
+    return False
+
+
+def _parts(toks: list[Token], governed: dict[int, str]) -> list[_Part]:
+    parts: list[_Part] = []
+    groups = verb_groups(toks)
+    end_of_last = -1
+    for n, group in enumerate(groups):
+        part = _Part(group)
+        gap = list(range(end_of_last + 1, group.start))
+        head = _subject(toks, gap, part, parts, governed)
+        if parts:
+            parts[-1].region += [k for k in gap if k not in set(head)]
+        part.region = [*head, *range(group.start, group.main + 1)]
+        if not parts:
+            part.region = [*gap, *range(group.start, group.main + 1)]
+        parts.append(part)
+        end_of_last = group.main
+    if parts:
+        parts[-1].region += range(end_of_last + 1, len(toks))
+    for part in parts:
+        _objects(toks, part, governed)
+    _share(toks, parts)
+    return parts
+
+
+def _subject(toks: list[Token], gap: list[int], part: _Part, parts: list[_Part], governed: dict[int, str]) -> list[int]:
+    """Finds what stands before a verb as its subject; returns the tokens of the gap that belong to this clause."""
+    breaks = [k for k in gap if _breaks(toks, k)]
+    last = breaks[-1] if breaks else gap[0] - 1 if gap else -1
+    head = [k for k in gap if k > last]
+    nouns = [k for k in head if (content(toks[k]) or toks[k].low in _PRONOUNS or toks[k].low in _HEADLESS) and not toks[k].owner]
+    free = [k for k in nouns if k not in governed or any(toks[j].low in _HEADLESS for j in head if j < k and governed.get(k) == "of")]
+    part.opened_by = toks[breaks[-1]].low if breaks else ""
+    group = part.group
+    if group.form in ("infinitive", "gerund"):
+        part.within = len(parts) - 1 if parts else None
+        before = [k for k in gap if content(toks[k]) and k not in governed]
+        if group.form == "gerund" and before and gap and toks[gap[-1]].low not in PREPOSITIONS | {","}:
+            part.before = before[-3:]
+        return []
+    if part.opened_by in ("who", "which", "that") and not [k for k in free if toks[k].low not in _HEADLESS]:
+        part.relative = toks[breaks[-1]].tag.startswith("W") or _noun_before(toks, breaks[-1], governed) != []
+        part.before = _noun_before(toks, breaks[-1], governed) if part.relative else []
+        part.within = len(parts) - 1 if parts else None
+        return head
+    if group.form == "participle":
+        part.before = _noun_before(toks, group.start, governed, bare=True)
+        part.within = len(parts) - 1 if parts else None
+        return head if not parts else []
+    part.before = free
+    if part.opened_by in ("which", "whom", "that") and free and _noun_before(toks, breaks[-1], governed) and toks[breaks[-1]].tag.startswith("W"):
+        part.after = _noun_before(toks, breaks[-1], governed)
+    return head
+
+
+def _breaks(toks: list[Token], k: int) -> bool:
+    """Whether a clause can begin behind this token."""
+    token = toks[k]
+    if token.low in RELATIVE - {"that"} or token.low in ";:—.":
+        return True
+    if token.low in ("and", "or", "nor"):
+        return not (k and k + 1 < len(toks) and _joins_nouns(toks, k))
+    return token.low in CONJUNCTIONS and (token.low not in PREPOSITIONS or _clause_follows(toks, k))
+
+
+def _joins_nouns(toks: list[Token], k: int) -> bool:
+    """Whether "and" stands between two nouns of which the second is followed by no verb: "boys and girls", "Hobbs nor Carter knew"."""
+    left, right = toks[k - 1], toks[k + 1]
+    if left.low == ",":
+        return False
+    nouns = left.tag.startswith(("NN", "PRP", "CD", "JJ")) and right.tag.startswith(("NN", "PRP$", "CD", "JJ", "DT"))
+    if not nouns:
+        return False
+    for j in range(k - 1, -1, -1):  # a verb before it: a clause may follow; none: two subjects
+        if toks[j].tag.startswith(("VB", "MD")):
+            following = next((t for t in toks[k + 1 :] if t.tag.startswith(("VB", "MD")) or t.low in ",;"), None)
+            return following is None or not following.tag.startswith(("VB", "MD")) or following.tag in ("VBG", "VBN")
+    return True
+
+
+def _noun_before(toks: list[Token], k: int, governed: dict[int, str], *, bare: bool = False) -> list[int]:
+    """The noun phrase that ends right before a token, a comma between them or not."""
+    j = k - 1
+    while j >= 0 and toks[j].low in (",", "to", "of", "in", "from", "with", "for"):
+        j -= 1
+    found: list[int] = []
+    while j >= 0 and (toks[j].tag.startswith(("NN", "JJ", "CD")) or toks[j].text[:1].isupper() or toks[j].owner) and toks[j].low not in ",;":
+        found.insert(0, j)
+        j -= 1
+    return [k for k in found if content(toks[k])]
+
+
+def _objects(toks: list[Token], part: _Part, governed: dict[int, str]) -> None:
+    group = part.group
+    open_ = True
+    for k in sorted(k for k in part.region if k > group.main):
+        token = toks[k]
+        if governed.get(k) == "by" and group.passive and content(token):
+            if token.amount is None and not (k and toks[k - 1].amount):
+                part.agent.append(k)
+        elif token.low in ",;:(" or token.low in CONJUNCTIONS - {"and", "or", "nor"}:
+            open_ = open_ and token.low == ","
+        elif open_ and k not in governed and content(token) and not token.tag.startswith("RB"):
+            part.after.append(k)
+
+
+def _share(toks: list[Token], parts: list[_Part]) -> None:
+    """Subjects that a verb takes from another: joined verbs, infinitives, and verbs behind a bracketed clause."""
+    for n, part in enumerate(parts):
+        if part.before or part.relative:
+            continue
+        if n and part.group.form == "infinitive":
+            matrix = parts[n - 1]
+            part.before = list(matrix.after or _surface(matrix)) if toks[matrix.group.main].verb in UNREAL else list(_surface(matrix))
+        elif n and part.group.form in ("finite", "gerund"):
+            part.before = list(_surface(next((p for p in reversed(parts[:n]) if not p.relative and p.group.form == "finite"), parts[n - 1])))
+
+
+def _surface(part: _Part) -> list[int]:
+    return part.before
+
+
+def _roles(parts: list[_Part]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for part in parts:
+        subject, objects = (part.agent, part.before + part.after) if part.group.passive else (part.before, part.after)
+        for k in objects:
+            found.setdefault(k, "object")
+        for k in subject:
+            found.setdefault(k, "subject")
+        found[part.group.main] = "verb"
+    return found
+
+
+def _clause(toks: list[Token], part: _Part, parts: list[_Part], number_of: dict[int, int]) -> Clause:
+    group = part.group
+    subject, objects = (part.agent, part.before + part.after) if group.passive else (part.before, part.after)
+    modes = set(group.modes)
+    n = parts.index(part)
+    matrix = parts[part.within] if part.within is not None else parts[n - 1] if n and part.opened_by in ("that", "") else None
+    negated = group.negated
+    if matrix is not None and matrix is not part:
+        verb = toks[matrix.group.main].verb
+        adjective = {toks[k].low for k in matrix.region} & {"unable", "forbidden", "unwilling"}
+        if group.form == "infinitive" and (verb in _REFUSALS or adjective) and not part.relative:
+            negated = negated != True  # noqa: E712 — "failed to pay": not paid; "did not fail to pay" stands on its own
+        elif verb in UNREAL and (group.form == "infinitive" or part.opened_by == "that" or _bare_that(toks, matrix, part)):
+            modes.add("possible")
+    if part.opened_by in ("if", "unless", "until", "till", "whether"):
+        modes.add("possible")
+    verb_number = number_of.get(group.main)
+    return Clause(
+        verb_number,
+        frozenset(number_of[k] for k in subject if k in number_of),
+        frozenset(number_of[k] for k in objects if k in number_of),
+        negated,
+        frozenset(modes),
+        part.within,
+        group.passive,
+    )
+
+
+def _bare_that(toks: list[Token], matrix: _Part, part: _Part) -> bool:
+    """ "Some believe the tower is old": no "that" between."""
+    return part.opened_by == "" and part.group.form == "finite" and not matrix.after and matrix.group.main < part.group.start
