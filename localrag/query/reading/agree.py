@@ -1,9 +1,10 @@
 """Does one sentence say what another says? Every word of the claim needs a counterpart in the source, doing the same in the same clause."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from localrag.query.reading.lexicon import opposed, synonymous
+from localrag.query.reading import chinese
+from localrag.query.reading.lexicon import converse, opposed, synonymous
 from localrag.query.reading.record import Clause, Reading, Word
 
 # Prepositions that exclude each other.
@@ -15,8 +16,12 @@ _EXCLUDE = (
     ({"above", "over"}, {"below", "under", "beneath", "underneath"}),
     ({"inside", "in"}, {"outside", "into"}),
 )
+_PARTICLES = (("for", "against"), ("with", "without"), ("up", "down"), ("on", "off"), ("in", "out"))
 _MODES = ("possible", "duty")
 SAME, ALIKE, OPPOSITE = 3, 2, -1
+# Verbs that leave the saying to their object: "imposed a fine" fined, "received a fine" was fined.
+_GIVING = frozenset("impose make give take hold carry_out issue do have levy launch conduct raise put provide perform show begin start".split())
+_TAKING = frozenset("receive get undergo suffer pay obtain see".split())
 
 
 @dataclass(frozen=True)
@@ -25,10 +30,15 @@ class Match:
 
     alike: dict[int, dict[int, int]]
     opposite: dict[int, set[int]]
+    converse: dict[int, set[int]] = field(default_factory=dict)
 
     def of(self, numbers: Iterable[int]) -> set[int]:
         """The source's counterparts of some words of the claim."""
         return {s for n in numbers for s in self.alike.get(n, ())}
+
+    def verbs(self, number: int | None) -> set[int]:
+        """The source's words that can be the verb of a clause whose verb is this word."""
+        return set() if number is None else {*self.alike.get(number, ()), *self.opposite.get(number, ()), *self.converse.get(number, ())}
 
 
 def objection(claim: Reading, source: Reading) -> str:
@@ -36,27 +46,43 @@ def objection(claim: Reading, source: Reading) -> str:
     match = _match(claim, source)
     return (
         _missing(claim, source, match)
-        or _quantifiers(claim, source, match)
+        or _quantifiers(claim, source)
         or _amounts(claim, source, match)
+        or _apart(claim, source, match)
         or next((why for clause in range(len(claim.clauses)) if (why := _clause(claim, clause, source, match))), "")
     )
 
 
 def _match(claim: Reading, source: Reading) -> Match:
-    language = "zh" if claim.chinese else "en"
+    if claim.chinese:
+        return _match_chinese(claim, source)
+    match = Match({}, {})
+    for i, word in enumerate(claim.words):
+        for j, other in enumerate(source.words):
+            how = _compare(word, other)
+            if how > 0:
+                match.alike.setdefault(i, {})[j] = how
+            elif how < 0:
+                match.opposite.setdefault(i, set()).add(j)
+            if how <= 0 and {word.kind, other.kind} == {"word"} and converse(word.keys, other.keys):
+                match.converse.setdefault(i, set()).add(j)
+    _light(claim, source, match)
+    _narrow(claim, source, match)
+    return match
+
+
+def _match_chinese(claim: Reading, source: Reading) -> Match:
     alike: dict[int, dict[int, int]] = {}
     opposite: dict[int, set[int]] = {}
     for i, word in enumerate(claim.words):
-        for j, other in enumerate(source.words):
-            how = _compare(word, other, language)
-            if how > 0:
-                alike.setdefault(i, {})[j] = how
-            elif how < 0:
-                opposite.setdefault(i, set()).add(j)
-    return Match(alike, opposite)
+        if word.kind == "number":
+            alike[i] = {j: SAME for j, other in enumerate(source.words) if _compare(word, other)}
+        else:
+            alike[i], opposite[i] = chinese.counterparts(word, source, source.spans)
+    return Match({i: m for i, m in alike.items() if m}, {i: m for i, m in opposite.items() if m})
 
 
-def _compare(word: Word, other: Word, language: str) -> int:
+def _compare(word: Word, other: Word) -> int:
     if "number" in (word.kind, other.kind):
         if word.kind != other.kind or word.keys.isdisjoint(other.keys):
             return 0
@@ -64,22 +90,48 @@ def _compare(word: Word, other: Word, language: str) -> int:
     if word.text == other.text:
         return SAME
     if "name" in (word.kind, other.kind):
-        return ALIKE if word.kind == other.kind == "name" and synonymous(frozenset({word.text}), frozenset({other.text}), language) else 0
-    if opposed(word.keys, other.keys, language) and not _plain(word.keys) & _plain(other.keys):
+        return ALIKE if word.kind == other.kind == "name" and synonymous(frozenset({word.text}), frozenset({other.text}), "en") else 0
+    if opposed(word.keys, other.keys, "en") and not _plain(word.keys) & _plain(other.keys):
         return OPPOSITE
     if word.keys & other.keys:
         return SAME
-    return ALIKE if synonymous(word.keys, other.keys, language) else 0
+    return ALIKE if synonymous(word.keys, other.keys, "en") else 0
 
 
 def _plain(keys: frozenset[str]) -> set[str]:
     return {k for k in keys if not k.startswith("~")}
 
 
+def _light(claim: Reading, source: Reading, match: Match) -> None:
+    """A verb that only carries its object ("imposed a fine") answers to what the object answers to."""
+    verbs = {c.verb for c in source.clauses}
+    for clause in claim.clauses:
+        verb = clause.verb
+        if verb is None or match.alike.get(verb) or not claim.words[verb].keys & (_GIVING | _TAKING):
+            continue
+        carried = {s for o in clause.objects for s in match.alike.get(o, ()) if s in verbs}
+        if carried and claim.words[verb].keys & _TAKING:
+            match.converse[verb] = carried
+        elif carried:
+            match.alike[verb] = dict.fromkeys(carried, ALIKE)
+
+
+def _narrow(claim: Reading, source: Reading, match: Match) -> None:
+    """Of several counterparts, those that stand together as the claim's words do: "chemical energy" is not the energy of "light energy"."""
+    for i in range(len(claim.words) - 1):
+        mine, other = match.alike.get(i), match.alike.get(i + 1)
+        if not mine or not other or claim.words[i + 1].at != claim.words[i].at + 1:
+            continue
+        near = [(s, t) for s in mine for t in other if abs(source.words[s].at - source.words[t].at) == 1]
+        if near:
+            match.alike[i] = {s: mine[s] for s, _ in near}
+            match.alike[i + 1] = {t: other[t] for _, t in near}
+
+
 def _missing(claim: Reading, source: Reading, match: Match) -> str:
     """The first word of the claim without a counterpart."""
     for i, word in enumerate(claim.words):
-        if i in match.alike or word.soft:
+        if i in match.alike or word.soft or i in match.converse:
             continue
         if i in match.opposite and _turned(claim, source, i, match):
             continue
@@ -96,10 +148,10 @@ def _turned(claim: Reading, source: Reading, i: int, match: Match) -> bool:
 _NEEDED = ("all", "none", "only", "most", "least", "half")
 
 
-def _quantifiers(claim: Reading, source: Reading, match: Match) -> str:
-    """All, most, only and none need their like; "most", "almost" and "half" of the source must not be dropped."""
+def _quantifiers(claim: Reading, source: Reading) -> str:
+    """All, most, only and none need their like."""
     for kind in _NEEDED:
-        if kind in claim.quantifiers and kind not in source.quantifiers:
+        if kind in claim.quantifiers and kind not in source.quantifiers and not (kind == "none" and any(c.negated for c in source.clauses)):
             return f"quantifier:{kind}"
     return ""
 
@@ -115,6 +167,24 @@ def _amounts(claim: Reading, source: Reading, match: Match) -> str:
         near = any(abs(source.words[s].at - source.words[t].at) <= 5 for s in match.alike[i] for t in match.alike[i + 1])
         if not near:
             return f"counted:{word.text}"
+    return ""
+
+
+def _apart(claim: Reading, source: Reading, match: Match) -> str:
+    """Words that stand side by side in the claim stand near each other in the source: first and last name, adjective and noun."""
+    if claim.chinese:
+        return ""
+    for i in range(len(claim.words) - 1):
+        a, b = claim.words[i], claim.words[i + 1]
+        if b.at != a.at + 1 or a.soft or b.soft or "number" in (a.kind, b.kind) or "verb" in (a.role, b.role):
+            continue
+        if i not in match.alike or i + 1 not in match.alike or a.before != b.before or a.clause != b.clause:
+            continue
+        most = 2 if a.kind == b.kind == "name" and not a.owner else 6
+        if a.owner and any(source.clauses[source.words[t].clause].leans for t in match.alike[i + 1]):
+            continue
+        if not any(abs(source.words[s].at - source.words[t].at) <= most for s in match.alike[i] for t in match.alike[i + 1]):
+            return f"apart:{a.text} {b.text}"
     return ""
 
 
@@ -134,7 +204,7 @@ def _clause(claim: Reading, n: int, source: Reading, match: Match) -> str:
 
 def _candidates(clause: Clause, members: Sequence[int], source: Reading, match: Match) -> list[int]:
     """The source's clauses that a clause of the claim may restate, likeliest first."""
-    verbs = set(match.alike.get(clause.verb, ())) | match.opposite.get(clause.verb, set()) if clause.verb is not None else set()
+    verbs = match.verbs(clause.verb)
     counterparts = match.of(members)
     scores = []
     for n, other in enumerate(source.clauses):
@@ -148,29 +218,51 @@ def _candidates(clause: Clause, members: Sequence[int], source: Reading, match: 
 def _against(claim: Reading, clause: Clause, members: Sequence[int], source: Reading, m: int, match: Match) -> str:
     """Why a clause of the claim does not restate clause `m` of the source; empty where it does."""
     other = source.clauses[m]
-    aligned = clause.verb is not None and (other.verb in match.alike.get(clause.verb, ()) or other.verb in match.opposite.get(clause.verb, ()))
-    turned = aligned and other.verb in match.opposite.get(clause.verb, ()) and other.verb not in match.alike.get(clause.verb, ())
+    how = "" if clause.verb is None or other.verb is None else _verb_match(match, clause.verb, other.verb)
     predicate = any(match.opposite.get(i, set()) and i not in match.alike for i in members if i != clause.verb)
-    if (clause.negated != other.negated) != (turned or predicate):
+    if (clause.negated != other.negated) != (how == "opposite" or predicate):
         return "negation"
     for mode in _MODES:
-        if (mode in clause.modes) != (mode in other.modes):
+        if (mode in clause.modes) != (mode in other.modes) and not (mode in clause.modes and other.modes):
             return f"mode:{mode}"
-    return _roles(claim, clause, source, other, match, aligned=aligned) or _elsewhere(claim, clause, members, source, m, match)
+    if how:
+        for a, b in _PARTICLES:
+            for x, y in ((a, b), (b, a)):
+                if x in clause.particles and y in other.particles and x not in other.particles:
+                    return f"particle:{x}"
+    return _roles(claim, clause, source, other, match, how) or _elsewhere(claim, clause, members, source, m, match)
 
 
-def _roles(claim: Reading, clause: Clause, source: Reading, other: Clause, match: Match, *, aligned: bool) -> str:
+def _verb_match(match: Match, verb: int, other: int) -> str:
+    if other in match.alike.get(verb, ()):
+        return "same"
+    if other in match.converse.get(verb, ()):
+        return "converse"
+    return "opposite" if other in match.opposite.get(verb, ()) else ""
+
+
+def _roles(claim: Reading, clause: Clause, source: Reading, other: Clause, match: Match, how: str) -> str:
     """Whether who does it and to whom are the same."""
-    subject, objects = _heads(claim, clause.subject), _heads(claim, clause.objects)
-    if not aligned:
+    if not how:
         return ""
+    subject, objects = _heads(claim, clause.subject), _heads(claim, clause.objects)
     doer, done = match.of(subject), match.of(objects)
-    if subject and other.subject and doer and not doer & other.subject and not _pronoun(source, other.subject):
+    if how == "converse":
+        return "role:converse" if doer & other.subject else ""
+    known = other.subject and not _pronoun(source, other.subject)
+    if doer and known and not doer & other.subject:
         return "role:subject"
-    if doer and doer & other.objects and not doer & other.subject:
+    if doer and doer & other.objects and not doer & other.subject and (objects or other.subject):
         return "role:swapped"
     if done and done & other.subject and not done & other.objects:
         return "role:object"
+    if done and other.objects and not done & other.objects and not _pronoun(source, other.objects):
+        number = source.clauses.index(other)
+        clause_words = {j for j, w in enumerate(source.words) if w.clause == number or source.clauses[w.clause].within == number}
+        if not done & clause_words:
+            return "role:other object"
+        if all(source.words[j].before in ("into", "from", "against", "without", "by") for j in done & clause_words):
+            return "role:object behind a preposition"
     return ""
 
 
@@ -184,15 +276,21 @@ def _pronoun(reading: Reading, numbers: frozenset[int]) -> bool:
 
 def _elsewhere(claim: Reading, clause: Clause, members: Sequence[int], source: Reading, m: int, match: Match) -> str:
     """Whether the words of the claim's clause stand in the source's clause, in one within it, or are its subject."""
-    inside = {m} | {n for n, c in enumerate(source.clauses) if c.within == m} | ({source.clauses[m].within} if source.clauses[m].within is not None else set())
     other = source.clauses[m]
+    inside = {m} | {n for n, c in enumerate(source.clauses) if c.within == m} | ({other.within} if other.within is not None else set())
     home = {j for j, w in enumerate(source.words) if w.clause in inside} | other.subject | other.objects
+    if source.chinese and not any(source.words[j].kind == "name" for j in other.subject):
+        home |= source.clauses[0].subject  # the topic of what follows
     for i in members:
         word = claim.words[i]
         if word.soft or i not in match.alike or i == clause.verb:
             continue
         mine = set(match.alike[i])
-        if not mine & home and word.kind in ("name", "number"):
+        if word.before == "according_to":
+            continue
+        if other.leans and i in clause.objects:
+            continue
+        if not mine & home and (word.kind in ("name", "number") or i in clause.subject | clause.objects):
             return f"elsewhere:{word.text}"
         if word.before and all(_excluded(word.before, source.words[j].before) for j in mine):
             return f"preposition:{word.text}"

@@ -12,6 +12,7 @@ from localrag.query.reading.english import (
     PREPOSITIONS,
     RELATIVE,
     SOFT,
+    TIMES,
     TITLES,
     UNREAL,
     Group,
@@ -21,10 +22,12 @@ from localrag.query.reading.english import (
     tokens,
 )
 from localrag.query.reading.record import Clause, Reading, Word
-from localrag.query.reading.verbs import verb_groups
+from localrag.query.reading.verbs import AUXILIARY, verb_groups
 
 _HEADLESS = frozenset("most half all some none part one many several few each any both majority number group party team crew members".split())
 _PRONOUNS = frozenset("he she it they".split())
+_LEANS = frozenset("it him her them his its their this that these those he she they one ones".split())
+_ABLE = frozenset("able able_to be_able_to unable".split())
 
 
 @dataclass
@@ -56,7 +59,8 @@ def read(text: str) -> Reading:
             words.append(_word(toks, k, places.get(k, 0), roles.get(k, "other"), governed.get(k, "")))
     clauses = tuple(_clause(toks, part, parts, number_of) for part in parts) or (Clause(None, negated=any(t.low in NEGATORS for t in toks)),)
     quantifiers = frozenset(q for t in toks if (q := quantifier(t)))
-    return Reading(text, tuple(words), clauses, quantifiers)
+    first = next((p for p in parts if _noun(toks, p.before) and p.group.form == "finite"), None)
+    return Reading(text, tuple(words), clauses, quantifiers, subject=" ".join(toks[k].text for k in first.before) if first else "")
 
 
 def _word(toks: list[Token], k: int, clause: int, role: str, before: str) -> Word:
@@ -64,8 +68,9 @@ def _word(toks: list[Token], k: int, clause: int, role: str, before: str) -> Wor
     if token.amount:
         return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, role, before, unit=token.amount.unit or "")
     kind = "name" if _is_name(toks, k) else "word"
-    soft = (token.low in SOFT or bool(token.keys & SOFT) or token.low.strip(".") in TITLES) and (kind == "word" or token.low in TITLES)
-    return Word(token.low, token.keys or frozenset({token.low}), kind, k, clause, role, before, soft)
+    month = token.low in MONTHS and token.text[0].isupper()
+    soft = not month and (token.low in SOFT | AUXILIARY or bool(token.keys & SOFT) or token.low.strip(".") in TITLES) and (kind == "word" or token.low in TITLES)
+    return Word(token.low, token.keys or frozenset({token.low}), kind, k, clause, role, before, soft, owner=token.owner)
 
 
 def _is_name(toks: list[Token], k: int) -> bool:
@@ -142,32 +147,56 @@ def _parts(toks: list[Token], governed: dict[int, str]) -> list[_Part]:
 
 def _subject(toks: list[Token], gap: list[int], part: _Part, parts: list[_Part], governed: dict[int, str]) -> list[int]:
     """Finds what stands before a verb as its subject; returns the tokens of the gap that belong to this clause."""
-    breaks = [k for k in gap if _breaks(toks, k)]
-    last = breaks[-1] if breaks else gap[0] - 1 if gap else -1
-    head = [k for k in gap if k > last]
-    nouns = [k for k in head if (content(toks[k]) or toks[k].low in _PRONOUNS or toks[k].low in _HEADLESS) and not toks[k].owner]
-    free = [k for k in nouns if k not in governed or any(toks[j].low in _HEADLESS for j in head if j < k and governed.get(k) == "of")]
-    part.opened_by = toks[breaks[-1]].low if breaks else ""
     group = part.group
+    breaks = [k for k in gap if _breaks(toks, k)]
+    part.opened_by = toks[breaks[-1]].low if breaks else ""
     if group.form in ("infinitive", "gerund"):
         part.within = len(parts) - 1 if parts else None
-        before = [k for k in gap if content(toks[k]) and k not in governed]
-        if group.form == "gerund" and before and gap and toks[gap[-1]].low not in PREPOSITIONS | {","}:
-            part.before = before[-3:]
+        before = [k for k in gap if content(toks[k])]
+        if group.form == "gerund" and before and toks[gap[-1]].low not in PREPOSITIONS | {","}:
+            part.before = _noun_before(toks, group.start, governed)
         return []
+    if group.form == "participle":
+        part.before = _noun_before(toks, group.start, governed)
+        part.within = len(parts) - 1 if parts else None
+        return list(gap) if not parts else []
+    head = [k for k in gap if not breaks or k > breaks[-1]]
+    if not breaks and parts:
+        head = _last_phrase(toks, head, governed)
+    free = _free(toks, head, governed)
     if part.opened_by in ("who", "which", "that") and not [k for k in free if toks[k].low not in _HEADLESS]:
-        part.relative = toks[breaks[-1]].tag.startswith("W") or _noun_before(toks, breaks[-1], governed) != []
-        part.before = _noun_before(toks, breaks[-1], governed) if part.relative else []
+        antecedent = _noun_before(toks, breaks[-1], governed)
+        part.relative = toks[breaks[-1]].tag.startswith("W") or bool(antecedent)
+        part.before = antecedent if part.relative else []
         part.within = len(parts) - 1 if parts else None
         return head
-    if group.form == "participle":
-        part.before = _noun_before(toks, group.start, governed, bare=True)
-        part.within = len(parts) - 1 if parts else None
-        return head if not parts else []
     part.before = free
-    if part.opened_by in ("which", "whom", "that") and free and _noun_before(toks, breaks[-1], governed) and toks[breaks[-1]].tag.startswith("W"):
+    if part.opened_by in ("which", "whom", "that") and free and toks[breaks[-1]].tag.startswith("W"):
         part.after = _noun_before(toks, breaks[-1], governed)
     return head
+
+
+def _free(toks: list[Token], head: list[int], governed: dict[int, str]) -> list[int]:
+    """The words of a subject: what no preposition governs, or "of" behind a word of quantity."""
+    nouns = [k for k in head if (content(toks[k]) or toks[k].low in _PRONOUNS or toks[k].low in _HEADLESS) and not toks[k].owner]
+    counted = [j for j in head if toks[j].low in _HEADLESS]
+    timeless = [k for k in nouns if not toks[k].keys & TIMES and toks[k].low not in ("every", "each", "last", "next", "same", "that")]
+    nouns = timeless or nouns
+    return [k for k in nouns if k not in governed or (governed[k] == "of" and any(j < k for j in counted))]
+
+
+def _last_phrase(toks: list[Token], gap: list[int], governed: dict[int, str]) -> list[int]:
+    """What stands behind the last comma, or the last words that no preposition governs."""
+    commas = [k for k in gap if toks[k].low == ","]
+    tail = [k for k in gap if not commas or k > commas[-1]]
+    if commas:
+        return tail
+    found: list[int] = []
+    for k in reversed(tail):
+        if k in governed or toks[k].low in PREPOSITIONS:
+            break
+        found.insert(0, k)
+    return found
 
 
 def _breaks(toks: list[Token], k: int) -> bool:
@@ -195,7 +224,7 @@ def _joins_nouns(toks: list[Token], k: int) -> bool:
     return True
 
 
-def _noun_before(toks: list[Token], k: int, governed: dict[int, str], *, bare: bool = False) -> list[int]:
+def _noun_before(toks: list[Token], k: int, governed: dict[int, str]) -> list[int]:
     """The noun phrase that ends right before a token, a comma between them or not."""
     j = k - 1
     while j >= 0 and toks[j].low in (",", "to", "of", "in", "from", "with", "for"):
@@ -224,17 +253,18 @@ def _objects(toks: list[Token], part: _Part, governed: dict[int, str]) -> None:
 def _share(toks: list[Token], parts: list[_Part]) -> None:
     """Subjects that a verb takes from another: joined verbs, infinitives, and verbs behind a bracketed clause."""
     for n, part in enumerate(parts):
-        if part.before or part.relative:
+        if _noun(toks, part.before) or part.relative:
             continue
         if n and part.group.form == "infinitive":
             matrix = parts[n - 1]
-            part.before = list(matrix.after or _surface(matrix)) if toks[matrix.group.main].verb in UNREAL else list(_surface(matrix))
+            part.before = list(matrix.after or matrix.before) if toks[matrix.group.main].verb in UNREAL else list(matrix.before)
         elif n and part.group.form in ("finite", "gerund"):
-            part.before = list(_surface(next((p for p in reversed(parts[:n]) if not p.relative and p.group.form == "finite"), parts[n - 1])))
+            earlier = next((p for p in reversed(parts[:n]) if not p.relative and p.group.form == "finite" and _noun(toks, p.before)), parts[n - 1])
+            part.before = [*part.before, *earlier.before]
 
 
-def _surface(part: _Part) -> list[int]:
-    return part.before
+def _noun(toks: list[Token], numbers: list[int]) -> bool:
+    return any(toks[k].low not in _PRONOUNS for k in numbers)
 
 
 def _roles(parts: list[_Part]) -> dict[int, str]:
@@ -252,7 +282,7 @@ def _roles(parts: list[_Part]) -> dict[int, str]:
 def _clause(toks: list[Token], part: _Part, parts: list[_Part], number_of: dict[int, int]) -> Clause:
     group = part.group
     subject, objects = (part.agent, part.before + part.after) if group.passive else (part.before, part.after)
-    modes = set(group.modes)
+    modes = set(group.modes) | ({"possible"} if any(toks[k].low in _ABLE or toks[k].keys & _ABLE for k in part.region) else set())
     n = parts.index(part)
     matrix = parts[part.within] if part.within is not None else parts[n - 1] if n and part.opened_by in ("that", "") else None
     negated = group.negated
@@ -263,9 +293,10 @@ def _clause(toks: list[Token], part: _Part, parts: list[_Part], number_of: dict[
             negated = negated != True  # noqa: E712 — "failed to pay": not paid; "did not fail to pay" stands on its own
         elif verb in UNREAL and (group.form == "infinitive" or part.opened_by == "that" or _bare_that(toks, matrix, part)):
             modes.add("possible")
-    if part.opened_by in ("if", "unless", "until", "till", "whether"):
+    if part.opened_by in ("if", "unless", "whether") or (part.opened_by in ("until", "till") and matrix_waits(toks, parts, n)):
         modes.add("possible")
     verb_number = number_of.get(group.main)
+    particles = frozenset(particle for k in part.region for particle in (toks[k].low, toks[k].particle) if particle in ("for", "against", "with", "without", "up", "down", "on", "off", "in", "out"))
     return Clause(
         verb_number,
         frozenset(number_of[k] for k in subject if k in number_of),
@@ -274,7 +305,14 @@ def _clause(toks: list[Token], part: _Part, parts: list[_Part], number_of: dict[
         frozenset(modes),
         part.within,
         group.passive,
+        particles,
+        any(toks[k].low in _LEANS for k in part.region if k > group.main),
     )
+
+
+def matrix_waits(toks: list[Token], parts: list[_Part], n: int) -> bool:
+    """Whether what comes before "until" is a wait for it, so that it need not have come."""
+    return any(toks[p.group.main].verb in ("defer", "postpone", "wait", "suspend", "delay", "refuse") for p in parts[:n])
 
 
 def _bare_that(toks: list[Token], matrix: _Part, part: _Part) -> bool:

@@ -20,7 +20,7 @@ PREPOSITIONS = frozenset(
     of in on at by with from to into onto for about against between through during under over above below across among around as
     behind beneath beside beyond despite down inside near off out outside per since than through throughout till toward towards
     underneath until up upon via within without after before ahead along amid like except including according because_of due_to
-    owing_to next_to along_with together_with in_addition_to instead apart_from in_front_of in_spite_of on_account_of as_well_as
+    owing_to according_to next_to along_with together_with in_addition_to instead apart_from in_front_of in_spite_of on_account_of as_well_as
     """.split()
 )
 RELATIVE = frozenset("who which whom whose that where when".split())
@@ -30,6 +30,11 @@ CONJUNCTIONS = frozenset(
 )
 MONTHS = frozenset("january february march april may june july august september october november december".split())
 DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
+# What says when and is neither subject nor object.
+TIMES = MONTHS | DAYS | frozenset(
+    "spring summer autumn winter morning evening night afternoon noon midnight day week month year decade century today yesterday tomorrow"
+    " tonight weekend time moment hour minute season dawn dusk".split()
+)
 # Function words whose exchange turns the meaning: they need a counterpart like any other word.
 TELLING = frozenset(
     """
@@ -61,7 +66,7 @@ QUANTIFIERS = {
     "half": "half",
 }
 _QUANTIFIER = {word: kind for kind, words in QUANTIFIERS.items() for word in words.split()}
-POSSIBLE = frozenset("may might could perhaps possibly probably likely maybe allegedly reportedly supposedly apparently planned".split())
+POSSIBLE = frozenset("may might can could able be_able_to perhaps possibly probably likely maybe allegedly reportedly supposedly apparently planned".split())
 DUTY = frozenset("should must ought shall".split())
 # What stands in their complement did not happen by that: proposed, feared, tried.
 UNREAL = frozenset(
@@ -87,6 +92,7 @@ class Token:
     amount: Amount | None = None
     owner: bool = False  # stands in the possessive
     verb: str = ""  # dictionary form, if it can be a verb
+    particle: str = ""  # that the verb is put together with
 
 
 @dataclass
@@ -189,6 +195,7 @@ def _joined(made: list[Token]) -> list[Token]:
         first = made[i]
         if length > 1:
             phrase = "_".join(_phrase(made[i : i + length], length))
+            first.particle = made[i + length - 1].low
             first.keys = first.keys | {phrase} if first.verb and first.tag.startswith(("V", "N", "J")) else frozenset({phrase})
             if not (first.verb and first.tag.startswith("V")):
                 first.text = first.low = phrase

@@ -20,6 +20,7 @@ class Word:
     before: str = ""
     soft: bool = False
     unit: str = ""
+    owner: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Clause:
     modes: frozenset[str] = frozenset()
     within: int | None = None
     passive: bool = False
+    particles: frozenset[str] = frozenset()
+    leans: bool = False  # its object is a pronoun, or an owner is: what that means stands elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +50,5 @@ class Reading:
     clauses: tuple[Clause, ...]
     quantifiers: frozenset[str] = field(default_factory=frozenset)
     chinese: bool = False
+    subject: str = ""  # of the first clause, as it is written
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict, compare=False)  # where Chinese words stand in the text

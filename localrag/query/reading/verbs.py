@@ -18,7 +18,7 @@ from localrag.query.reading.english import (
 )
 
 _ADVERB = re.compile(r"RB")
-_AUXILIARY = BE | HAVE | DO | MODALS
+AUXILIARY = BE | HAVE | DO | MODALS
 _ADVERBS = frozenset("not never also still already only just ever often always hardly barely scarcely n't now then soon later".split())
 
 
@@ -43,7 +43,7 @@ def _group_at(toks: list[Token], i: int) -> Group | None:
         if k < len(toks) and _is_base(toks, k):
             return _chain(toks, i, k, "infinitive")
         return None
-    if token.low in _AUXILIARY and token.tag != "NNP" and not (token.low == "may" and token.text == "May"):
+    if token.low in AUXILIARY and token.tag != "NNP" and not (token.low == "may" and token.text == "May"):
         return _chain(toks, i, i, "finite")
     if _is_verb(toks, i):
         form = "finite"
@@ -61,7 +61,7 @@ def _chain(toks: list[Token], start: int, at: int, form: str) -> Group:
     k = at
     while k < len(toks):
         low = toks[k].low
-        if low in _AUXILIARY:
+        if low in AUXILIARY:
             seen.append(low)
             last_aux, main = low, k
         elif low == "to" and last_aux in HAVE | BE | {"ought", "need"} and _is_base(toks, k + 1):
@@ -74,7 +74,7 @@ def _chain(toks: list[Token], start: int, at: int, form: str) -> Group:
         else:
             break
         k += 1
-    passive = last_aux in BE and toks[main].low not in _AUXILIARY and not toks[main].low.endswith("ing")
+    passive = last_aux in BE and toks[main].low not in AUXILIARY and not toks[main].low.endswith("ing")
     passive = passive or (last_aux in ("get", "gets", "got") and toks[main].tag == "VBN")
     modes = {"possible"} if set(seen) & POSSIBLE else set()
     modes |= {"duty"} if set(seen) & DUTY or ("to" in seen and set(seen) & HAVE) else set()
@@ -131,12 +131,16 @@ def _opens_phrase(token: Token) -> bool:
 
 def _is_verb(toks: list[Token], i: int) -> bool:
     token = toks[i]
+    if token.verb and i and toks[i - 1].low in ("he", "she", "it", "they", "we", "i", "who") and token.tag.startswith(("NN", "JJ")):
+        return not token.text[:1].isupper() and (i + 1 < len(toks) and not toks[i + 1].tag.startswith(("VB", "MD")))
     if not token.verb or not token.tag.startswith("VB") or token.owner or (token.text[:1].isupper() and i and token.tag != "VBG"):
         return False
     previous = toks[i - 1] if i else None
     following = toks[i + 1] if i + 1 < len(toks) else None
     if previous and previous.tag.startswith(("DT", "PRP$", "JJ", "CD")) and token.tag in ("VBN", "VBG", "VB", "VBD"):
         return not (following is None or following.tag.startswith(("NN", "JJ", ".", ",", "IN", "VB"))) and previous.tag != "PRP"
+    if token.tag == "VBZ" and following and following.tag.startswith(("VB", "MD")):
+        return False  # "Corvex shares climbed"
     if token.tag == "VB" and previous and previous.low in PREPOSITIONS:
         return False
     # "newly discovered lands", "quarterly adjusted profit"
@@ -155,6 +159,8 @@ def _reduced(toks: list[Token], i: int) -> bool:
     previous = toks[i - 1] if i else None
     if following is None or (following.low not in PREPOSITIONS and following.tag not in ("IN", "TO", ",")):
         return False
+    if following.low == "by" and i + 2 < len(toks) and toks[i + 2].amount:
+        return False  # "climbed by 12 %"
     after_noun = previous is not None and (previous.tag.startswith("NN") or previous.low == ",")
     return following.low == "by" and after_noun or (previous is None or previous.low == ",") and token.low.endswith(("ed", "en", "rn"))
 
