@@ -64,7 +64,7 @@ def _match(claim: Reading, source: Reading) -> Match:
                 match.alike.setdefault(i, {})[j] = how
             elif how < 0:
                 match.opposite.setdefault(i, set()).add(j)
-            if how <= 0 and {word.kind, other.kind} == {"word"} and converse(word.keys, other.keys):
+            if how <= 0 and {word.kind, other.kind} == {"word"} and converse(word.keys, other.keys, "en"):
                 match.converse.setdefault(i, set()).add(j)
     _light(claim, source, match)
     _narrow(claim, source, match)
@@ -74,12 +74,15 @@ def _match(claim: Reading, source: Reading) -> Match:
 def _match_chinese(claim: Reading, source: Reading) -> Match:
     alike: dict[int, dict[int, int]] = {}
     opposite: dict[int, set[int]] = {}
+    turned: dict[int, set[int]] = {}
     for i, word in enumerate(claim.words):
         if word.kind == "number":
             alike[i] = {j: SAME for j, other in enumerate(source.words) if _compare(word, other)}
-        else:
-            alike[i], opposite[i] = chinese.counterparts(word, source, source.spans)
-    return Match({i: m for i, m in alike.items() if m}, {i: m for i, m in opposite.items() if m})
+            continue
+        alike[i], opposite[i] = chinese.counterparts(word, source, source.spans)
+        turned[i] = {j for j, other in enumerate(source.words) if j not in alike[i] and converse(word.keys, other.keys, "zh")}
+        opposite[i] -= turned[i]
+    return Match(*({i: m for i, m in found.items() if m} for found in (alike, opposite, turned)))
 
 
 def _compare(word: Word, other: Word) -> int:
@@ -153,6 +156,8 @@ def _quantifiers(claim: Reading, source: Reading) -> str:
     for kind in _NEEDED:
         if kind in claim.quantifiers and kind not in source.quantifiers and not (kind == "none" and any(c.negated for c in source.clauses)):
             return f"quantifier:{kind}"
+    if "some" in claim.quantifiers - source.quantifiers and source.quantifiers & {"all", "most", "none"}:
+        return "quantifier:some"
     return ""
 
 
@@ -167,16 +172,19 @@ def _amounts(claim: Reading, source: Reading, match: Match) -> str:
         near = any(abs(source.words[s].at - source.words[t].at) <= 5 for s in match.alike[i] for t in match.alike[i + 1])
         if not near:
             return f"counted:{word.text}"
+    for i, word in enumerate(claim.words):
+        if word.part and i in match.alike and not any(source.words[s].part for s in match.alike[i]):
+            return f"part:{word.text}"
     return ""
 
 
 def _apart(claim: Reading, source: Reading, match: Match) -> str:
     """Words that stand side by side in the claim stand near each other in the source: first and last name, adjective and noun."""
-    if claim.chinese:
-        return ""
     for i in range(len(claim.words) - 1):
         a, b = claim.words[i], claim.words[i + 1]
-        if b.at != a.at + 1 or a.soft or b.soft or "number" in (a.kind, b.kind) or "verb" in (a.role, b.role):
+        if claim.chinese and not a.owner:
+            continue
+        if not claim.chinese and b.at != a.at + 1 or a.soft or b.soft or "number" in (a.kind, b.kind) or "verb" in (a.role, b.role):
             continue
         if i not in match.alike or i + 1 not in match.alike or a.before != b.before or a.clause != b.clause:
             continue
@@ -219,7 +227,7 @@ def _against(claim: Reading, clause: Clause, members: Sequence[int], source: Rea
     """Why a clause of the claim does not restate clause `m` of the source; empty where it does."""
     other = source.clauses[m]
     how = "" if clause.verb is None or other.verb is None else _verb_match(match, clause.verb, other.verb)
-    predicate = any(match.opposite.get(i, set()) and i not in match.alike for i in members if i != clause.verb)
+    predicate = any(match.opposite.get(i) and i not in match.alike and not claim.words[i].soft for i in members if i != clause.verb)
     if (clause.negated != other.negated) != (how == "opposite" or predicate):
         return "negation"
     for mode in _MODES:
@@ -250,12 +258,18 @@ def _roles(claim: Reading, clause: Clause, source: Reading, other: Clause, match
     if how == "converse":
         return "role:converse" if doer & other.subject else ""
     known = other.subject and not _pronoun(source, other.subject)
+    if clause.verb is not None and claim.words[clause.verb].keys & {"be", "是"}:
+        return ""  # "the lake is the largest" says the same either way round
     if doer and known and not doer & other.subject:
         return "role:subject"
     if doer and doer & other.objects and not doer & other.subject and (objects or other.subject):
         return "role:swapped"
     if done and done & other.subject and not done & other.objects:
         return "role:object"
+    at = source.words[other.verb].at if other.verb is not None else 0
+    if source.chinese and done and not other.leans and not clause.passive and not other.passive and not done & other.objects:
+        if all(source.words[j].at < at for j in done) and all(claim.words[i].at > claim.words[clause.verb].at for i in objects):
+            return "role:before the verb"
     if done and other.objects and not done & other.objects and not _pronoun(source, other.objects):
         number = source.clauses.index(other)
         clause_words = {j for j, w in enumerate(source.words) if w.clause == number or source.clauses[w.clause].within == number}
@@ -280,7 +294,7 @@ def _elsewhere(claim: Reading, clause: Clause, members: Sequence[int], source: R
     inside = {m} | {n for n, c in enumerate(source.clauses) if c.within == m} | ({other.within} if other.within is not None else set())
     home = {j for j, w in enumerate(source.words) if w.clause in inside} | other.subject | other.objects
     if source.chinese and not any(source.words[j].kind == "name" for j in other.subject):
-        home |= source.clauses[0].subject  # the topic of what follows
+        home |= source.clauses[0].subject | _topic(source, m)
     for i in members:
         word = claim.words[i]
         if word.soft or i not in match.alike or i == clause.verb:
@@ -290,11 +304,20 @@ def _elsewhere(claim: Reading, clause: Clause, members: Sequence[int], source: R
             continue
         if other.leans and i in clause.objects:
             continue
-        if not mine & home and (word.kind in ("name", "number") or i in clause.subject | clause.objects):
+        if not mine & home and (source.chinese or word.kind in ("name", "number") or i in clause.subject | clause.objects or word.when):
             return f"elsewhere:{word.text}"
         if word.before and all(_excluded(word.before, source.words[j].before) for j in mine):
             return f"preposition:{word.text}"
     return ""
+
+
+def _topic(source: Reading, m: int) -> set[int]:
+    """What stands before the verb of an earlier clause with a subject: it goes on being what is talked about."""
+    earlier = next((c for c in reversed(source.clauses[:m]) if c.subject and c.verb is not None), None)
+    if earlier is None or earlier.verb is None:
+        return set()
+    clause, at = source.words[earlier.verb].clause, source.words[earlier.verb].at
+    return {j for j, w in enumerate(source.words) if w.clause == clause and w.at < at}
 
 
 def _excluded(a: str, b: str) -> bool:

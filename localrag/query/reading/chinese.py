@@ -8,9 +8,10 @@ from localrag.query.reading.amounts import Amount, chinese_amounts
 from localrag.query.reading.lexicon import chinese_words_known, opposed, synonyms_of
 from localrag.query.reading.record import Clause, Reading, Word
 
-NEGATORS = frozenset("不 没 没有 未 无 非 勿 别 莫 尚未 并未 从未 未曾 不曾 从不 从没 并非 绝非 毫无 不再 不是 并不 并没有 未能 没能 决不 绝不 不必 还没有 还没 并没 还未 尚没有 没能够 无法".split())
+NEGATORS = frozenset("不 没 没有 未 无 非 勿 别 莫 尚未 并未 从未 未曾 不曾 从不 从没 并非 绝非 毫无 不再 不是 并不 并没有 未能 没能 决不 绝不 不必 还没有 还没 并没 还未 尚没有 没能够 无法 不能 不可 不可以 不得 不要 不许 不准 不应 不应该 不会 不须 禁止 严禁 不能够 无权".split())
 _FUNCTION = frozenset(
     """
+    书中 文中 会上 信中 仍然 仍 依然 至今 
     的 了 着 过 地 得 之 所 而 且 并 并且 而且 但 但是 却 也 又 还 就 便 才 再 已 已经 曾 曾经 将 会 要 在 于 从 自 到 向 往 对 对于 与 和 同 跟 及 以及 或
     或者 以 为 被 把 将 由 让 给 比 按 因 因为 由于 所以 因此 如果 若 虽然 尽管 即使 当 时 是 有 这 那 这些 那些 其 其中 此 该 本 各 某 们 呢 吗 吧 啊 等 等等
     很 非常 十分 极 最 更 较 比较 太 都 均 只 仅 正 正在 一直 始终 后 前 中 里 内 上 下 间 来 去 起 起来 出来 下来 上来 下去 出 进 入 能 能够 可 可以 应 应该
@@ -107,6 +108,11 @@ def _joined(made: list[Token]) -> list[Token]:
     while i < len(made):
         length = next((n for n in (4, 3, 2) if _known(made[i : i + n], n)), 1)
         first = made[i]
+        run = next((n for n in range(0, 5) if i + n >= len(made) or len(made[i + n].text) != 1 or made[i + n].amount or made[i + n].flag in ("x", "uj", "ul")), 5)
+        if run == 4 and not any(t.text in NEGATORS or t.text in _PREPOSITIONS - {"从"} for t in made[i : i + 4]):
+            out.append(Token("".join(t.text for t in made[i : i + 4]), "l", first.start))
+            i += 4
+            continue
         if length == 1 and first.text in ("小", "老", "阿") and i + 1 < len(made) and made[i + 1].flag == "nr" and len(made[i + 1].text) == 1:
             out.append(Token(first.text + made[i + 1].text, "nr", first.start))
             i += 2
@@ -147,6 +153,7 @@ def read(text: str) -> Reading:
             frozenset(p.modes),
             p.within,
             p.passive,
+            leans=any(toks[k].text in _LEANS for k in p.region if p.verb is not None and k > p.verb),
         )
         for p in parts
     )
@@ -160,7 +167,7 @@ def _word(toks: list[Token], k: int, clause: int) -> Word:
         return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, unit=token.amount.unit)
     soft = token.text in _FUNCTION - _TELLING or _QUANTIFIER.get(token.text) is not None
     kind = "name" if token.flag in ("nr", "ns", "nt", "nz", "nrt") and len(token.text) > 1 else "word"
-    return Word(token.text, frozenset({token.text, root(token.text, token.flag)}), kind, k, clause, soft=soft)
+    return Word(token.text, frozenset({token.text, root(token.text, token.flag)}), kind, k, clause, soft=soft, owner=kind == "name" and k + 1 < len(toks) and toks[k + 1].text in ("的", "之"))
 
 
 def root(word: str, flag: str = "v") -> str:
@@ -181,11 +188,14 @@ def _is_verb(toks: list[Token], k: int) -> bool:
     token = toks[k]
     if token.text in NEGATORS or token.text in _MODALS or token.amount or token.text in _NOUNS:
         return False
+    after = toks[k + 1].text if k + 1 < len(toks) else "。"
+    known = token.text in _CAUSES | _UNREAL | _REPORTS and token.text not in ("说明", "担心") or (after in ("了", "过", "着") and token.flag != "nr")
+    if known and not (k and toks[k - 1].text in ("的", "之")) and after not in ("的", "之", "是", "为"):
+        return True
     if not (token.flag in ("v", "vn", "vg", "vi", "vd", "vq", "zg") or token.text in _VERBS or (token.flag in "na" and _verbal(token.text))):
         return False
     if len(token.text) > 1 and token.text[-1] in "上里中边" and token.text not in chinese_words_known() and token.text[0] in "镇村街路船岛山河海桌墙地车":
         return False
-    after = toks[k + 1].text if k + 1 < len(toks) else "。"
     if k and toks[k - 1].text in ("的", "之"):  # 修缮码头的提案
         return not (after in _STOP or after in ("是", "为", "由", "被", "和", "与", "，") or (k + 1 < len(toks) and toks[k + 1].flag[:1] == "v"))
     return not (after in ("是", "为") and token.flag in ("v", "vn") and token.text not in _VERBS)  # 预算为三十万元
@@ -202,8 +212,8 @@ def _verbal(word: str) -> bool:
 
 
 # Verbs that jieba takes for something else, and nouns it takes for verbs.
-_VERBS = frozenset("通过 称帝 登基 即位 连任 兼任 驳回 注入 发源 发源于 获胜 战胜 击败 否决 教 学过 退休 去世 出生 生于 叫做 攻破".split())
-_NOUNS = frozenset("有关 提案 预算 判决 报告 申请费 工作 活动 影响 研究 建议 任期 设计 规定 调查 投资 贸易 教育 执照 位于".split())
+_VERBS = frozenset("新建 改建 扩建 重建 通过 称帝 登基 即位 连任 兼任 驳回 注入 发源 发源于 获胜 战胜 击败 否决 教 学过 退休 去世 出生 生于 叫做 攻破".split())
+_NOUNS = frozenset("有关 提案 预算 判决 报告 申请费 工作 活动 影响 研究 建议 任期 设计 规定 调查 投资 贸易 教育 执照 位于 直到 出来 起来 下来 下去 上来 符咒 有".split())
 
 
 def _is_noun(token: Token) -> bool:
@@ -258,7 +268,9 @@ def _segment(toks: list[Token], start: int, end: int, parts: list[_Part]) -> Non
         part.modes |= {"possible"} if set(zone) & _POSSIBLE else set()
         parts.append(part)
         last = verb + 1
-    parts[-1].region += [k for k in range(last, end) if k not in parts[-1].region]
+    tail = [k for k in range(last, end) if k not in parts[-1].region]
+    parts[-1].region += tail
+    parts[-1].negations += sum(toks[k].text in NEGATORS for k in tail if main)
     _add_relatives(toks, spans, parts, len(parts) - 1)
 
 
@@ -320,8 +332,12 @@ def _arguments(toks: list[Token], part: _Part, before: list[int], after: list[in
 def _argument(token: Token, marker: str) -> bool:
     """Whether a word can be subject or object; behind a marker any word that says something is."""
     if marker in ("把", "被", "由", "将"):
-        return _content(token) and token.amount is None and token.flag not in ("d", "t")
-    return _is_noun(token) and token.flag != "t"
+        return _content(token) and token.amount is None and (token.flag not in ("d", "t") or len(token.text) > 2)
+    return _is_noun(token) and token.flag != "t" and token.text not in "年月日内外中前后里天"
+
+
+_FROM = frozenset("向 跟 从".split())
+_TAKES = frozenset("借 买 学 租 讨 购 借了 买了 学了 学过 学习 购买".split())
 
 
 def _of_before(toks: list[Token], part: _Part, parts: list[_Part], n: int) -> None:
@@ -334,7 +350,11 @@ def _of_before(toks: list[Token], part: _Part, parts: list[_Part], n: int) -> No
         part.within = len(parts) - 1
         if not part.passive:
             reported = verb in _CAUSES or verb in _UNREAL or verb in _REPORTS
-            part.subject = (part.subject or list(before.objects)) if reported and (part.subject or before.objects) else list(before.subject)
+            between = part.subject or list(before.objects)
+            if verb in _REPORTS:
+                before.objects = []
+            own = [] if verb in _REPORTS else list(before.subject)
+            part.subject = (between or own) if reported else list(before.subject)
         part.modes |= ({"possible"} if verb in _UNREAL else set()) | before.modes
         part.negations += verb in _REFUSALS
         return
@@ -342,8 +362,9 @@ def _of_before(toks: list[Token], part: _Part, parts: list[_Part], n: int) -> No
     earlier = first.objects if first.passive else first.subject
     if part.passive and not part.objects:
         part.objects = list(earlier)
-    elif not part.passive and not part.subject:
+    elif not part.passive and all(toks[k].text in _LEANS for k in part.subject):
         part.subject = list(earlier)
+        part.objects += earlier if first.passive else []
 
 
 @lru_cache(maxsize=20_000)
@@ -368,9 +389,18 @@ def counterparts(word: Word, source: Reading, starts: dict[int, tuple[int, int]]
             opposite.add(j)
         elif word.kind == "word" and (word.keys & other.keys or _contains(word, other)):
             alike[j] = 2
+    if not alike and not opposite:
+        alike = {j: 2 for j, other in enumerate(source.words) if _composed(word.text, other.text)}
     if not alike and not opposite and len(word.text) > 1 and word.kind == "word":
         alike = _pieces(word, source, starts)
     return alike, opposite
+
+
+def _composed(a: str, b: str) -> bool:
+    """Two words of two characters that share one, the others meaning the same: 喝酒 and 饮酒."""
+    if len(a) != 2 or len(b) != 2:
+        return False
+    return any(a[i] == b[i] and a[1 - i] != b[1 - i] and b[1 - i] in synonyms_of(a[1 - i], "zh") for i in (0, 1))
 
 
 def _contains(word: Word, other: Word) -> bool:
@@ -382,6 +412,7 @@ def _contains(word: Word, other: Word) -> bool:
 _VAGUE = frozenset("大小多少高低长短上下前后新老南北东西男女省市县年月日人有无心力气水火山")
 
 
+_LEANS = frozenset("他 她 它 他们 她们 它们 其 自己 该书 书中".split())
 _LINKS = frozenset("的了着过在于和与已要还就也之再又才都会能将被把从到向对所以为很更")
 
 

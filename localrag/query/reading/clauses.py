@@ -60,17 +60,24 @@ def read(text: str) -> Reading:
     clauses = tuple(_clause(toks, part, parts, number_of) for part in parts) or (Clause(None, negated=any(t.low in NEGATORS for t in toks)),)
     quantifiers = frozenset(q for t in toks if (q := quantifier(t)))
     first = next((p for p in parts if _noun(toks, p.before) and p.group.form == "finite"), None)
-    return Reading(text, tuple(words), clauses, quantifiers, subject=" ".join(toks[k].text for k in first.before) if first else "")
+    return Reading(text, tuple(words), clauses, quantifiers, subject=_phrase(toks, first.before) if first else "")
+
+
+def _phrase(toks: list[Token], numbers: list[int]) -> str:
+    """The words from the first to the last of some, with the article before them."""
+    start = min(numbers) - (min(numbers) > 0 and toks[min(numbers) - 1].low in ("the", "a", "an"))
+    between = range(start, max(numbers) + 1)
+    return " ".join(toks[k].text + "’s" * toks[k].owner for k in between) if len(between) < 12 else ""
 
 
 def _word(toks: list[Token], k: int, clause: int, role: str, before: str) -> Word:
     token = toks[k]
     if token.amount:
-        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, role, before, unit=token.amount.unit or "")
+        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, role, before, unit=token.amount.unit or "", part=k + 1 < len(toks) and toks[k + 1].low == "of")
     kind = "name" if _is_name(toks, k) else "word"
     month = token.low in MONTHS and token.text[0].isupper()
-    soft = not month and (token.low in SOFT | AUXILIARY or bool(token.keys & SOFT) or token.low.strip(".") in TITLES) and (kind == "word" or token.low in TITLES)
-    return Word(token.low, token.keys or frozenset({token.low}), kind, k, clause, role, before, soft, owner=token.owner)
+    soft = not month and (token.low in SOFT | AUXILIARY or bool(token.keys & SOFT and not token.particle) or bool({k for k in token.keys if '_' in k} & SOFT) or token.low.strip(".") in TITLES) and (kind == "word" or token.low in TITLES)
+    return Word(token.low, token.keys or frozenset({token.low}), kind, k, clause, role, before, soft, owner=token.owner, when=bool(token.keys & TIMES))
 
 
 def _is_name(toks: list[Token], k: int) -> bool:
@@ -248,6 +255,8 @@ def _objects(toks: list[Token], part: _Part, governed: dict[int, str]) -> None:
             open_ = open_ and token.low == ","
         elif open_ and k not in governed and content(token) and not token.tag.startswith("RB"):
             part.after.append(k)
+        if open_ and k not in governed and token.low in ("no", "none", "nothing", "nobody", "neither") and not part.after:
+            group.negated = not group.negated
 
 
 def _share(toks: list[Token], parts: list[_Part]) -> None:
@@ -289,7 +298,9 @@ def _clause(toks: list[Token], part: _Part, parts: list[_Part], number_of: dict[
     if matrix is not None and matrix is not part:
         verb = toks[matrix.group.main].verb
         adjective = {toks[k].low for k in matrix.region} & {"unable", "forbidden", "unwilling"}
-        if group.form == "infinitive" and (verb in _REFUSALS or adjective) and not part.relative:
+        if group.form == "infinitive" and matrix.group.negated and verb in ("learn", "manage", "dare", "bother", "begin", "remember"):
+            negated = not negated
+        elif group.form == "infinitive" and (verb in _REFUSALS or adjective) and not part.relative:
             negated = negated != True  # noqa: E712 — "failed to pay": not paid; "did not fail to pay" stands on its own
         elif verb in UNREAL and (group.form == "infinitive" or part.opened_by == "that" or _bare_that(toks, matrix, part)):
             modes.add("possible")

@@ -51,14 +51,15 @@ SOFT = frozenset(
     them us me i now here once up down out off all both each every some any many several few only more most during between within
     about around approximately nearly almost mister mr mrs ms miss dr councillor cllr sir professor eventually later approx roughly
     able manage remain continue begin start use various certain particular namely indeed actually even away back together upon
-    kind sort part order be_able_to as_well as_well_as together_with along_with in_addition_to go_on take_place take_part carry_out
-    altogether circa hold turn well today
+    kind sort part order be_able_to as_well as_well_as together_with along_with in_addition_to take_place take_part carry_out
+    altogether circa hold turn well today lie locate situate stand aloud each_other further group team member people person place area site event worker amount size
+    length decide
     """.split()
 )
 QUANTIFIERS = {
     "all": "all every each everybody everyone everything always both entire whole entirely completely fully invariably constantly",
     "most": "most mostly mainly majority largely generally usually chiefly",
-    "some": "some several few partly part many occasionally sometimes often certain",
+    "some": "some several few partly partially occasionally sometimes",
     "none": "none no nobody nothing neither never",
     "only": "only solely exclusively sole alone",
     "least": "least",
@@ -153,6 +154,7 @@ def tokens(text: str) -> list[Token]:
         if amount:
             made.append(Token(text[amount.start : amount.end], text[amount.start : amount.end].lower(), "CD", amount=amount))
             at = amount.end
+    made = [t for k, t in enumerate(made) if not (t.text == "." and k and (made[k - 1].low in TITLES or len(made[k - 1].low) == 1) and k + 1 < len(made))]
     _tag(made)
     return _joined(made)
 
@@ -240,4 +242,6 @@ def content(token: Token) -> bool:
 
 def quantifier(token: Token) -> str:
     """The kind of quantifier a token is; empty if none."""
+    if token.low == "each_other" or (token.low == "none" and token.text == "None"):
+        return ""
     return _QUANTIFIER.get(token.low, "")

@@ -51,9 +51,9 @@ def opposed(a: frozenset[str], b: frozenset[str], language: str) -> bool:
 
 
 @lru_cache(maxsize=50_000)
-def converse(a: frozenset[str], b: frozenset[str]) -> bool:
+def converse(a: frozenset[str], b: frozenset[str], language: str) -> bool:
     """Whether two words tell the same from two sides: A sold B something, B bought it from A."""
-    return _across(a, b, "converses.en")
+    return _across(a, b, f"converses.{language}")
 
 
 def _across(a: frozenset[str], b: frozenset[str], table: str) -> bool:
@@ -68,10 +68,10 @@ _PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non", "non-", "mis", "de", "a
 @cache
 def chinese_words_known() -> frozenset[str]:
     """Every Chinese word of the tables."""
-    return frozenset(_synonyms("zh")) | frozenset(_sides("antonyms.zh"))
+    return frozenset(_synonyms("zh")) | frozenset(_sides("antonyms.zh")) | frozenset(_sides("converses.zh"))
 
 
 @cache
 def phrases() -> frozenset[tuple[str, ...]]:
     """English entries of several words, as tuples."""
-    return frozenset(tuple(w.split("_")) for w in {*_synonyms("en"), *_sides("antonyms.en")} if "_" in w)
+    return frozenset(tuple(w.split("_")) for w in {*_synonyms("en"), *_sides("antonyms.en"), *_sides("converses.en")} if "_" in w)

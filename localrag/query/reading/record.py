@@ -21,6 +21,8 @@ class Word:
     soft: bool = False
     unit: str = ""
     owner: bool = False
+    part: bool = False  # a number of so many of a larger number: "three of its five camels"
+    when: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,10 @@ def verb_groups(toks: list[Token]) -> list[Group]:
             i = group.main + 1
         else:
             i += 1
+    for n in range(1, len(found)):  # "its garrison, weakened by hunger, surrendered to the duke"
+        bracketed = found[n - 1].form == "participle" or toks[found[n - 1].start - 1].low in ("who", "which")
+        if found[n].form == "participle" and bracketed and toks[found[n].start - 1].low == "," and toks[found[n].main + 1].low != "by":
+            found[n].form, found[n].passive = "finite", False
     return found or _promoted(toks)
 
 
@@ -78,6 +82,7 @@ def _chain(toks: list[Token], start: int, at: int, form: str) -> Group:
     passive = passive or (last_aux in ("get", "gets", "got") and toks[main].tag == "VBN")
     modes = {"possible"} if set(seen) & POSSIBLE else set()
     modes |= {"duty"} if set(seen) & DUTY or ("to" in seen and set(seen) & HAVE) else set()
+    modes |= {"possible"} if "to" in seen and set(seen) & BE else set()
     negated = bool(set(seen) & NEGATORS) or _negated_before(toks, start)
     return Group(start, main, passive, form, negated, modes)
 
@@ -122,7 +127,14 @@ def _is_base(toks: list[Token], k: int) -> bool:
         return True
     if token.text[:1].isupper() or token.amount or token.low != token.verb:
         return False
+    previous = toks[k - 2] if k > 1 else None
+    told = previous is not None and (previous.low in ("him", "her", "them", "me", "us") or (previous.tag.startswith("VB") and token.low not in _PLACES))
+    if told and token.tag in ("NN", "JJ"):
+        return True
     return token.tag in ("VB", "VBP") or (token.tag in ("NN", "JJ", "IN", "RB") and k + 1 < len(toks) and _opens_phrase(toks[k + 1]))
+
+
+_PLACES = frozenset("school court work bed church market town sea land home prison trial war college university".split())
 
 
 def _opens_phrase(token: Token) -> bool:
