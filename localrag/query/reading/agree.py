@@ -21,6 +21,8 @@ _MODES = ("possible", "duty")
 SAME, ALIKE, OPPOSITE = 3, 2, -1
 # Verbs that leave the saying to their object: "imposed a fine" fined, "received a fine" was fined.
 _GIVING = frozenset("impose make give take hold carry_out issue do have levy launch conduct raise put provide perform show begin start".split())
+# What they do to something it also does by itself: the council raised the rents, the rents rose.
+_TURNS = frozenset("raise rise increase decrease drop open close begin start end stop change double halve burn sink break move turn grow".split())
 _TAKING = frozenset("receive get undergo suffer pay obtain see".split())
 
 
@@ -186,7 +188,7 @@ def _apart(claim: Reading, source: Reading, match: Match) -> str:
             continue
         if not claim.chinese and b.at != a.at + 1 or a.soft or b.soft or "number" in (a.kind, b.kind) or "verb" in (a.role, b.role):
             continue
-        if i not in match.alike or i + 1 not in match.alike or a.before != b.before or a.clause != b.clause:
+        if i not in match.alike or i + 1 not in match.alike or a.before != b.before or a.clause != b.clause or a.kind != b.kind:
             continue
         most = 2 if a.kind == b.kind == "name" and not a.owner else 6
         if a.owner and any(source.clauses[source.words[t].clause].leans for t in match.alike[i + 1]):
@@ -264,7 +266,8 @@ def _roles(claim: Reading, clause: Clause, source: Reading, other: Clause, match
         return "role:subject"
     if doer and doer & other.objects and not doer & other.subject and (objects or other.subject):
         return "role:swapped"
-    if done and done & other.subject and not done & other.objects:
+    turns = clause.verb is not None and claim.words[clause.verb].keys & _TURNS and not other.objects
+    if done and done & other.subject and not done & other.objects and not turns:
         return "role:object"
     at = source.words[other.verb].at if other.verb is not None else 0
     if source.chinese and done and not other.leans and not clause.passive and not other.passive and not done & other.objects:

@@ -58,7 +58,7 @@ def read(text: str) -> Reading:
             number_of[k] = len(words)
             words.append(_word(toks, k, places.get(k, 0), roles.get(k, "other"), governed.get(k, "")))
     clauses = tuple(_clause(toks, part, parts, number_of) for part in parts) or (Clause(None, negated=any(t.low in NEGATORS for t in toks)),)
-    quantifiers = frozenset(q for t in toks if (q := quantifier(t)))
+    quantifiers = frozenset(q for k, t in enumerate(toks) if (q := quantifier(t)) and not (k + 1 < len(toks) and toks[k + 1].amount and q == "some"))
     first = next((p for p in parts if _noun(toks, p.before) and p.group.form == "finite"), None)
     return Reading(text, tuple(words), clauses, quantifiers, subject=_phrase(toks, first.before) if first else "")
 
@@ -73,11 +73,16 @@ def _phrase(toks: list[Token], numbers: list[int]) -> str:
 def _word(toks: list[Token], k: int, clause: int, role: str, before: str) -> Word:
     token = toks[k]
     if token.amount:
-        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, role, before, unit=token.amount.unit or "", part=k + 1 < len(toks) and toks[k + 1].low == "of")
+        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, role, before, unit=token.amount.unit or "", part=_of_more(toks, k))
     kind = "name" if _is_name(toks, k) else "word"
     month = token.low in MONTHS and token.text[0].isupper()
     soft = not month and (token.low in SOFT | AUXILIARY or bool(token.keys & SOFT and not token.particle) or bool({k for k in token.keys if '_' in k} & SOFT) or token.low.strip(".") in TITLES) and (kind == "word" or token.low in TITLES)
     return Word(token.low, token.keys or frozenset({token.low}), kind, k, clause, role, before, soft, owner=token.owner, when=bool(token.keys & TIMES))
+
+
+def _of_more(toks: list[Token], k: int) -> bool:
+    """Whether a number is a part of a larger one: "three of its five camels", "of whom 612 were women"."""
+    return (k + 1 < len(toks) and toks[k + 1].low == "of") or (k > 1 and toks[k - 2].low == "of" and toks[k - 1].low in ("whom", "which", "them", "these"))
 
 
 def _is_name(toks: list[Token], k: int) -> bool:
@@ -106,7 +111,7 @@ def _prepositions(toks: list[Token]) -> dict[int, str]:
         if token.low in PREPOSITIONS and not (token.low in ("before", "after", "until", "since", "as", "like") and _clause_follows(toks, k)):
             current, filled, number = token.low, False, False
             continue
-        opens = token.tag.startswith(("DT", "PRP")) or (number and token.text[:1].isupper() and toks[k - 1].low not in MONTHS)
+        opens = token.tag.startswith(("DT", "PRP")) or (token.text[:1].isupper() and k > 0 and (number or toks[k - 1].keys & TIMES) and toks[k - 1].low not in MONTHS)
         stops = token.tag.startswith(("VB", "MD", "WP", "WDT", "TO")) or token.low in ",;:()—" or token.low in CONJUNCTIONS - {"and", "or"}
         if token.tag in ("VBG", "VBN") and not filled:
             stops = False
@@ -171,6 +176,9 @@ def _subject(toks: list[Token], gap: list[int], part: _Part, parts: list[_Part],
     if not breaks and parts:
         head = _last_phrase(toks, head, governed)
     free = _free(toks, head, governed)
+    if gap and not free and not breaks and parts and toks[gap[-1]].low == "," and (parts[-1].relative or parts[-1].group.form == "participle"):
+        part.before = list(parts[-1].before)  # "the museum, which is closed on Mondays, charges"
+        return []
     if part.opened_by in ("who", "which", "that") and not [k for k in free if toks[k].low not in _HEADLESS]:
         antecedent = _noun_before(toks, breaks[-1], governed)
         part.relative = toks[breaks[-1]].tag.startswith("W") or bool(antecedent)

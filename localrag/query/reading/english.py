@@ -53,7 +53,7 @@ SOFT = frozenset(
     able manage remain continue begin start use various certain particular namely indeed actually even away back together upon
     kind sort part order be_able_to as_well as_well_as together_with along_with in_addition_to take_place take_part carry_out
     altogether circa hold turn well today lie locate situate stand aloud each_other further group team member people person place area site event worker amount size
-    length decide
+    length decide total measure contain consist comprise represent extend span cover
     """.split()
 )
 QUANTIFIERS = {
@@ -74,7 +74,7 @@ UNREAL = frozenset(
     """
     propose order ask request command want hope plan intend expect threaten offer promise try attempt allege claim suspect believe think
     fear consider wish urge recommend suggest demand require seek desire prepare instruct vow pledge aim refuse decline fail deny forbid
-    prevent doubt hesitate agree
+    prevent doubt hesitate
     """.split()
 )
 _REFUSALS = frozenset("refuse decline fail deny forbid prevent doubt unable forget avoid neglect cease stop unlikely".split())
@@ -197,6 +197,11 @@ def _joined(made: list[Token]) -> list[Token]:
         first = made[i]
         if length > 1:
             phrase = "_".join(_phrase(made[i : i + length], length))
+            if phrase in PREPOSITIONS:
+                first.text, first.low, first.tag, first.keys, first.verb = phrase, phrase, "IN", frozenset({phrase}), ""
+                out.append(first)
+                i += length
+                continue
             first.particle = made[i + length - 1].low
             first.keys = first.keys | {phrase} if first.verb and first.tag.startswith(("V", "N", "J")) else frozenset({phrase})
             if not (first.verb and first.tag.startswith("V")):
@@ -237,6 +242,8 @@ def content(token: Token) -> bool:
         return False
     if token.low in MONTHS | DAYS and token.text[0].isupper():
         return True
+    if token.low in PREPOSITIONS and "_" in token.low:
+        return False
     return "_" in token.low or token.low in TELLING or (token.low not in FUNCTION_WORDS and token.low not in PREPOSITIONS | NEGATORS)
 
 
