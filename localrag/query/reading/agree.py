@@ -17,7 +17,6 @@ _EXCLUDE = (
     ({"inside", "in"}, {"outside", "into"}),
 )
 _PARTICLES = (("for", "against"), ("with", "without"), ("up", "down"), ("on", "off"), ("in", "out"))
-_MODES = ("possible", "duty")
 SAME, ALIKE, OPPOSITE = 3, 2, -1
 # Verbs that leave the saying to their object: "imposed a fine" fined, "received a fine" was fined.
 _GIVING = frozenset("impose make give take hold carry_out issue do have levy launch conduct raise put provide perform show begin start".split())
@@ -232,15 +231,24 @@ def _against(claim: Reading, clause: Clause, members: Sequence[int], source: Rea
     predicate = any(match.opposite.get(i) and i not in match.alike and not claim.words[i].soft for i in members if i != clause.verb)
     if (clause.negated != other.negated) != (how == "opposite" or predicate):
         return "negation"
-    for mode in _MODES:
-        if (mode in clause.modes) != (mode in other.modes) and not (mode in clause.modes and other.modes):
-            return f"mode:{mode}"
+    if why := _modes(clause.modes, other.modes):
+        return why
     if how:
         for a, b in _PARTICLES:
             for x, y in ((a, b), (b, a)):
                 if x in clause.particles and y in other.particles and x not in other.particles:
                     return f"particle:{x}"
     return _roles(claim, clause, source, other, match, how) or _elsewhere(claim, clause, members, source, m, match)
+
+
+def _modes(mine: frozenset[str], other: frozenset[str]) -> str:
+    """What is said to be possible or a duty is not said to be so; "would" stands for what was promised, planned or proposed."""
+    for mode in ("possible", "duty"):
+        if (mode in mine) != (mode in other) and not (mode in mine and other):
+            return f"mode:{mode}"
+    if ("unreal" in mine and not other) or ("unreal" in other and not mine):
+        return "mode:unreal"
+    return ""
 
 
 def _verb_match(match: Match, verb: int, other: int) -> str:

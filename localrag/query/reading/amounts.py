@@ -116,6 +116,8 @@ def chinese_amounts(text: str) -> Iterator[Amount]:
             at = idiom.end()
             continue
         at = m.end()
+        if m["number"] == "一" and not m["percent"] and text[at : at + 1] not in tuple("月日号"):
+            continue  # 一家, 一天: an article
         number = chinese_value(m["number"].strip(".,"))
         after = m["after"] or ""
         percent = bool(m["percent"] or after in ("%", "％", "个百分点"))

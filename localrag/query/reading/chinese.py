@@ -11,7 +11,7 @@ from localrag.query.reading.record import Clause, Reading, Word
 NEGATORS = frozenset("不 没 没有 未 无 非 勿 别 莫 尚未 并未 从未 未曾 不曾 从不 从没 并非 绝非 毫无 不再 不是 并不 并没有 未能 没能 决不 绝不 不必 还没有 还没 并没 还未 尚没有 没能够 无法 不能 不可 不可以 不得 不要 不许 不准 不应 不应该 不会 不须 禁止 严禁 不能够 无权".split())
 _FUNCTION = frozenset(
     """
-    书中 文中 会上 信中 仍然 仍 依然 至今 
+    书中 文中 会上 信中 时候 消息 使用 用 实行 问题 方式 结果 名义 这样 那样 之中 当中 目的 数量 共 总共 一共 仍然 仍 依然 至今 
     的 了 着 过 地 得 之 所 而 且 并 并且 而且 但 但是 却 也 又 还 就 便 才 再 已 已经 曾 曾经 将 会 要 在 于 从 自 到 向 往 对 对于 与 和 同 跟 及 以及 或
     或者 以 为 被 把 将 由 让 给 比 按 因 因为 由于 所以 因此 如果 若 虽然 尽管 即使 当 时 是 有 这 那 这些 那些 其 其中 此 该 本 各 某 们 呢 吗 吧 啊 等 等等
     很 非常 十分 极 最 更 较 比较 太 都 均 只 仅 正 正在 一直 始终 后 前 中 里 内 上 下 间 来 去 起 起来 出来 下来 上来 下去 出 进 入 能 能够 可 可以 应 应该
@@ -128,7 +128,7 @@ def _joined(made: list[Token]) -> list[Token]:
 
 def _known(part: list[Token], n: int) -> bool:
     if len(part) < n or any(t.amount for t in part) or part[0].text in NEGATORS:
-        return False
+        return "".join(t.text for t in part[:n]) in chinese_words_known() and len(part) >= n and not any(t.amount for t in part) and sum(len(t.text) for t in part) > 3
     return "".join(t.text for t in part) in chinese_words_known()
 
 
@@ -164,10 +164,28 @@ def read(text: str) -> Reading:
 def _word(toks: list[Token], k: int, clause: int) -> Word:
     token = toks[k]
     if token.amount:
-        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, unit=token.amount.unit)
+        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, before=_towards(toks, k), unit=token.amount.unit)
     soft = token.text in _FUNCTION - _TELLING or _QUANTIFIER.get(token.text) is not None
     kind = "name" if token.flag in ("nr", "ns", "nt", "nz", "nrt") and len(token.text) > 1 else "word"
-    return Word(token.text, frozenset({token.text, root(token.text, token.flag)}), kind, k, clause, soft=soft, owner=kind == "name" and k + 1 < len(toks) and toks[k + 1].text in ("的", "之"))
+    role = "noun" if token.flag[:1] in "nstr" and not _is_verb(toks, k) else "other"
+    keys = frozenset({token.text, root(token.text, token.flag)})
+    return Word(token.text, keys, kind, k, clause, role, _towards(toks, k), soft, when=token.flag == "t" or bool(_TIME.search(token.text)), owner=kind == "name" and k + 1 < len(toks) and toks[k + 1].text in ("的", "之"))
+
+
+_TIME = re.compile(r"[年月周季日]|春|夏|秋|冬|早|晚|午")
+_TO = tuple("到至往入向给")
+
+
+def _towards(toks: list[Token], k: int) -> str:
+    """ "from" or "to", where a word says whence or whither: 从深圳迁往成都."""
+    before = toks[k - 1] if k else None
+    if before is None:
+        return ""
+    if before.text in ("从", "自", "由") and toks[k].flag != "nr":
+        return "from"
+    if before.text in _TO or (len(before.text) > 1 and before.text.endswith(_TO)):
+        return "to"
+    return ""
 
 
 def root(word: str, flag: str = "v") -> str:
@@ -237,7 +255,7 @@ def _parts(toks: list[Token]) -> list[_Part]:
 
 def _says_when(part: list[Token]) -> bool:
     """Whether a stretch only says when or where: 三天后， 1368年， 十七世纪末，"""
-    return len(part) <= 4 and all(t.amount or t.flag in ("t", "f", "m", "q", "s") or t.text in "年月日天末初中后前在于" for t in part)
+    return len(part) <= 8 and all(t.amount or t.flag in ("t", "f", "m", "q", "s") or t.text in "年月日天末初中后前在于" for t in part)
 
 
 def _segment(toks: list[Token], start: int, end: int, parts: list[_Part]) -> None:
@@ -310,14 +328,18 @@ def _arguments(toks: list[Token], part: _Part, before: list[int], after: list[in
         following = toks[before[n + 1]].text if n + 1 < len(before) else ""
         if token.text in ("把", "被", "由") or (token.text == "将" and n + 1 < len(before) and _is_noun(toks[before[n + 1]])):
             marker = token.text
+            if marker == "由" and any(t.text in _TO or t.text.endswith(_TO) for t in toks[k + 2 : k + 6]) and toks[k + 1].flag != "nr":
+                marker = "在"
             if marker in ("被", "由"):
                 part.passive = True
                 part.objects += part.subject
                 part.subject = []
+        elif token.text in ("对", "对于"):
+            marker = "对"
         elif token.text in _PREPOSITIONS:
             marker = "在"
         elif _argument(token, marker) and following not in ("的", "之"):
-            (part.objects if marker in ("把", "将") else part.subject).append(k) if marker != "在" else None
+            (part.objects if marker in ("把", "将", "对") else part.subject).append(k) if marker != "在" else None
         elif token.text in ("中", "里", "上", "下", "内", "后", "前", "时", "之后", "之前") and marker == "在":
             marker = ""
     for n, k in enumerate(after):
@@ -391,6 +413,8 @@ def counterparts(word: Word, source: Reading, starts: dict[int, tuple[int, int]]
             alike[j] = 2
     if not alike and not opposite:
         alike = {j: 2 for j, other in enumerate(source.words) if _composed(word.text, other.text)}
+    if not alike and not opposite:
+        alike = {j: 2 for j, other in enumerate(source.words) if _kindred(word, other)} or _spread(word, source, starts)
     if not alike and not opposite and len(word.text) > 1 and word.kind == "word":
         alike = _pieces(word, source, starts)
     return alike, opposite
@@ -401,6 +425,29 @@ def _composed(a: str, b: str) -> bool:
     if len(a) != 2 or len(b) != 2:
         return False
     return any(a[i] == b[i] and a[1 - i] != b[1 - i] and b[1 - i] in synonyms_of(a[1 - i], "zh") for i in (0, 1))
+
+
+def _kindred(word: Word, other: Word) -> bool:
+    """Verbs and the like that share a character (焚烧, 烧掉); nouns of which one is the other with something before or behind it."""
+    if "word" not in (word.kind, other.kind) or "number" in (word.kind, other.kind) or word.when or other.when:
+        return False
+    short, long = sorted((word.text, other.text), key=len)
+    if word.role == other.role == "noun":
+        return len(short) < len(long) and len(long) < 5 and (long.startswith(short) or long.endswith(short)) and short not in _VAGUE
+    shared = set(word.text) & set(other.text) - set(_VAGUE) - _LINKS - _FUNCTION
+    apart = (frozenset(set(word.text) - shared), frozenset(set(other.text) - shared))
+    return bool(shared) and len(long) < 4 and not opposed(*apart, "zh")
+
+
+def _spread(word: Word, source: Reading, starts: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """A word whose characters stand in this order close together in the source: 降血压 in 降低血压."""
+    if len(word.text) < 2 or word.kind == "number" or word.when:
+        return {}
+    pattern = ".{0,2}?".join(map(re.escape, word.text))
+    found = re.search(pattern, source.text)
+    if found is None or any(c in found[0] for c in _STOP):
+        return {}
+    return {j: 2 for j, (a, b) in starts.items() if a < found.end() and found.start() < b}
 
 
 def _contains(word: Word, other: Word) -> bool:

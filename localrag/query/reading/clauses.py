@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from localrag.query.reading.english import (
     _REFUSALS,
     BE,
+    FAILING,
     CONJUNCTIONS,
     HAVE,
     MONTHS,
@@ -27,7 +28,8 @@ from localrag.query.reading.verbs import AUXILIARY, verb_groups
 _HEADLESS = frozenset("most half all some none part one many several few each any both majority number group party team crew members".split())
 _PRONOUNS = frozenset("he she it they".split())
 _LEANS = frozenset("it him her them his its their this that these those he she they one ones".split())
-_ABLE = frozenset("able able_to be_able_to unable".split())
+_ABLE = frozenset("able able_to be_able_to unable enable".split())
+_MEASURES = frozenset("vote percent majority margin point mean way unit time".split())
 
 
 @dataclass
@@ -73,10 +75,11 @@ def _phrase(toks: list[Token], numbers: list[int]) -> str:
 def _word(toks: list[Token], k: int, clause: int, role: str, before: str) -> Word:
     token = toks[k]
     if token.amount:
-        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, role, before, unit=token.amount.unit or "", part=_of_more(toks, k))
+        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, role, before, unit=token.amount.unit or "", part=not token.amount.unit and _of_more(toks, k))
     kind = "name" if _is_name(toks, k) else "word"
     month = token.low in MONTHS and token.text[0].isupper()
-    soft = not month and (token.low in SOFT | AUXILIARY or bool(token.keys & SOFT and not token.particle) or bool({k for k in token.keys if '_' in k} & SOFT) or token.low.strip(".") in TITLES) and (kind == "word" or token.low in TITLES)
+    failing = bool(token.keys & FAILING) and k + 1 < len(toks) and toks[k + 1].low == "to"
+    soft = not month and (failing or token.low in SOFT | AUXILIARY or bool(token.keys & SOFT and not token.particle) or bool({k for k in token.keys if '_' in k} & SOFT) or token.low.strip(".") in TITLES) and (kind == "word" or token.low in TITLES)
     return Word(token.low, token.keys or frozenset({token.low}), kind, k, clause, role, before, soft, owner=token.owner, when=bool(token.keys & TIMES))
 
 
@@ -257,7 +260,7 @@ def _objects(toks: list[Token], part: _Part, governed: dict[int, str]) -> None:
     for k in sorted(k for k in part.region if k > group.main):
         token = toks[k]
         if governed.get(k) == "by" and group.passive and content(token):
-            if token.amount is None and not (k and toks[k - 1].amount):
+            if token.amount is None and not token.keys & _MEASURES:
                 part.agent.append(k)
         elif token.low in ",;:(" or token.low in CONJUNCTIONS - {"and", "or", "nor"}:
             open_ = open_ and token.low == ","
@@ -311,7 +314,7 @@ def _clause(toks: list[Token], part: _Part, parts: list[_Part], number_of: dict[
         elif group.form == "infinitive" and (verb in _REFUSALS or adjective) and not part.relative:
             negated = negated != True  # noqa: E712 — "failed to pay": not paid; "did not fail to pay" stands on its own
         elif verb in UNREAL and (group.form == "infinitive" or part.opened_by == "that" or _bare_that(toks, matrix, part)):
-            modes.add("possible")
+            modes.add("unreal")
     if part.opened_by in ("if", "unless", "whether") or (part.opened_by in ("until", "till") and matrix_waits(toks, parts, n)):
         modes.add("possible")
     verb_number = number_of.get(group.main)

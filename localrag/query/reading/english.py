@@ -77,6 +77,7 @@ UNREAL = frozenset(
     prevent doubt hesitate
     """.split()
 )
+FAILING = frozenset("fail neglect".split())
 _REFUSALS = frozenset("refuse decline fail deny forbid prevent doubt unable forget avoid neglect cease stop unlikely".split())
 _TOKEN = re.compile(r"[^\W\d_]+(?:[’'-][^\W\d_]+)*|\d+|[,;:()—–\"“”.?!]|\S")
 _PARTICLES = frozenset("up down off out back away on over in".split())
@@ -132,7 +133,8 @@ def _lemmas(word: str) -> dict[str, tuple[str, ...]]:
 @lru_cache(maxsize=100_000)
 def forms(word: str) -> frozenset[str]:
     """The dictionary forms of a lower-case word, the word itself, and its stem marked with `~`."""
-    lemmas = {lemma for found in _lemmas(word).values() for lemma in found}
+    adverbs = {word[:-2], word[:-3] + "y", word[:-1] + "e"} if word.endswith("ly") and len(word) > 5 else set()
+    lemmas = adverbs | {lemma for found in _lemmas(word).values() for lemma in found}
     return frozenset({word, *lemmas, *(f"~{_stemmer().stem(w)}" for w in {word, *lemmas} if len(w) > 3)})
 
 

@@ -82,6 +82,7 @@ def _chain(toks: list[Token], start: int, at: int, form: str) -> Group:
     passive = passive or (last_aux in ("get", "gets", "got") and toks[main].tag == "VBN")
     modes = {"possible"} if set(seen) & POSSIBLE else set()
     modes |= {"duty"} if set(seen) & DUTY or ("to" in seen and set(seen) & HAVE) else set()
+    modes |= {"would"} if "would" in seen else set()
     negated = bool(set(seen) & NEGATORS) or _negated_before(toks, start)
     return Group(start, main, passive, form, negated, modes)
 
