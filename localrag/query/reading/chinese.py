@@ -11,7 +11,7 @@ from localrag.query.reading.record import Clause, Reading, Word
 NEGATORS = frozenset("不 没 没有 未 无 非 勿 别 莫 尚未 并未 从未 未曾 不曾 从不 从没 并非 绝非 毫无 不再 不是 并不 并没有 未能 没能 决不 绝不 不必 还没有 还没 并没 还未 尚没有 没能够 无法 不能 不可 不可以 不得 不要 不许 不准 不应 不应该 不会 不须 禁止 严禁 不能够 无权".split())
 _FUNCTION = frozenset(
     """
-    书中 文中 会上 信中 时候 消息 使用 用 实行 问题 方式 结果 名义 这样 那样 之中 当中 目的 数量 共 总共 一共 仍然 仍 依然 至今 
+    书中 文中 会上 信中 第 得了 起 以来 时候 消息 使用 用 实行 问题 方式 结果 名义 这样 那样 之中 当中 目的 数量 共 总共 一共 仍然 仍 依然 至今 
     的 了 着 过 地 得 之 所 而 且 并 并且 而且 但 但是 却 也 又 还 就 便 才 再 已 已经 曾 曾经 将 会 要 在 于 从 自 到 向 往 对 对于 与 和 同 跟 及 以及 或
     或者 以 为 被 把 将 由 让 给 比 按 因 因为 由于 所以 因此 如果 若 虽然 尽管 即使 当 时 是 有 这 那 这些 那些 其 其中 此 该 本 各 某 们 呢 吗 吧 啊 等 等等
     很 非常 十分 极 最 更 较 比较 太 都 均 只 仅 正 正在 一直 始终 后 前 中 里 内 上 下 间 来 去 起 起来 出来 下来 上来 下去 出 进 入 能 能够 可 可以 应 应该
@@ -27,6 +27,7 @@ _MODALS = frozenset("能 能够 可 可以 会 要 应 应该 应当 必须 须 
 _POSSIBLE = frozenset("可能 也许 或许 大概 恐怕 说不定 据说 传说 相传 疑似 如果 若 倘若 假如 要是 除非 计划 打算 预计 拟 准备 本来打算 原计划".split())
 _UNREAL = frozenset("要求 命令 希望 想 建议 计划 打算 准备 企图 试图 威胁 答应 承诺 提议 请求 申请 认为 相信 怀疑 声称 担心 预计 下令 吩咐 责令 呼吁 拟 认定 叫 让 请".split())
 _REPORTS = frozenset("说 表示 认为 指出 宣布 宣告 发现 显示 表明 知道 声称 证实 承认 否认 看到 听说 告诉 透露 强调 称 是 使 说明 得知".split())
+_BRINGS = frozenset("引起 导致 造成 引发 致使".split())
 _CAUSES = frozenset("命令 要求 让 叫 派 请 使 劝 逼 允许 禁止 邀请 吩咐 责令 令 命 派遣 委托 带领 率领 带 指派 之命".split())
 _REFUSALS = frozenset("拒绝 不肯 不愿 未能 无法 禁止 停止 放弃 谢绝".split())
 _PREPOSITIONS = frozenset("在 于 从 自 到 向 往 对 对于 以 为 比 按 按照 根据 给 跟 用 因 因为 由于 当 至 自从 随 经 受 除了 关于".split())
@@ -109,7 +110,7 @@ def _joined(made: list[Token]) -> list[Token]:
         length = next((n for n in (4, 3, 2) if _known(made[i : i + n], n)), 1)
         first = made[i]
         run = next((n for n in range(0, 5) if i + n >= len(made) or len(made[i + n].text) != 1 or made[i + n].amount or made[i + n].flag in ("x", "uj", "ul")), 5)
-        if run == 4 and not any(t.text in NEGATORS or t.text in _PREPOSITIONS - {"从"} for t in made[i : i + 4]):
+        if run == 4 and not any(t.text in (NEGATORS | _FUNCTION) - {"从"} for t in made[i : i + 4]):
             out.append(Token("".join(t.text for t in made[i : i + 4]), "l", first.start))
             i += 4
             continue
@@ -144,6 +145,7 @@ def read(text: str) -> Reading:
             number_of[k] = len(words)
             words.append(_word(toks, k, places.get(k, 0)))
     spans = {n: (toks[k].start, toks[k].start + len(toks[k].text)) for k, n in number_of.items()}
+    particles = frozenset((t.start, t.start + len(t.text)) for k, t in enumerate(toks) if k not in number_of)
     clauses = tuple(
         Clause(
             None if p.verb is None else number_of[p.verb],
@@ -158,7 +160,7 @@ def read(text: str) -> Reading:
         for p in parts
     )
     quantifiers = {q for t in toks if (q := _QUANTIFIER.get(t.text) or ("all" if t.text.startswith("每") else ""))}
-    return Reading(text, tuple(words), clauses, frozenset(quantifiers), chinese=True, spans=spans)
+    return Reading(text, tuple(words), clauses, frozenset(quantifiers), chinese=True, spans=spans, particles=particles)
 
 
 def _word(toks: list[Token], k: int, clause: int) -> Word:
@@ -207,6 +209,8 @@ def _is_verb(toks: list[Token], k: int) -> bool:
     if token.text in NEGATORS or token.text in _MODALS or token.amount or token.text in _NOUNS:
         return False
     after = toks[k + 1].text if k + 1 < len(toks) else "。"
+    if len(token.text) > 1 and token.text[-1] in "手员者人家师生会局部厂院馆校社票费率量" and token.text not in chinese_words_known() and after not in ("了", "过", "着"):
+        return False
     known = token.text in _CAUSES | _UNREAL | _REPORTS and token.text not in ("说明", "担心") or (after in ("了", "过", "着") and token.flag != "nr")
     if known and not (k and toks[k - 1].text in ("的", "之")) and after not in ("的", "之", "是", "为"):
         return True
@@ -334,14 +338,17 @@ def _arguments(toks: list[Token], part: _Part, before: list[int], after: list[in
                 part.passive = True
                 part.objects += part.subject
                 part.subject = []
+        elif token.text in ("由于", "因", "因为") and any(toks[j].text in _BRINGS for j in before[n:] + [part.verb or 0]):
+            part.passive, marker = True, "由"
+            part.objects, part.subject = part.objects + part.subject, []
         elif token.text in ("对", "对于"):
             marker = "对"
         elif token.text in _PREPOSITIONS:
             marker = "在"
+        elif token.text in ("中", "里", "上", "下", "内", "后", "前", "时", "之后", "之前", "起", "以来", "期间", "以后", "以前", "为止") and marker == "在":
+            marker = ""
         elif _argument(token, marker) and following not in ("的", "之"):
             (part.objects if marker in ("把", "将", "对") else part.subject).append(k) if marker != "在" else None
-        elif token.text in ("中", "里", "上", "下", "内", "后", "前", "时", "之后", "之前") and marker == "在":
-            marker = ""
     for n, k in enumerate(after):
         token = toks[k]
         following = toks[after[n + 1]].text if n + 1 < len(after) else ""
@@ -355,7 +362,7 @@ def _argument(token: Token, marker: str) -> bool:
     """Whether a word can be subject or object; behind a marker any word that says something is."""
     if marker in ("把", "被", "由", "将"):
         return _content(token) and token.amount is None and (token.flag not in ("d", "t") or len(token.text) > 2)
-    return _is_noun(token) and token.flag != "t" and token.text not in "年月日内外中前后里天"
+    return (_is_noun(token) or (token.flag == "d" and len(token.text) > 2)) and token.flag != "t" and token.text not in "年月日内外中前后里天"
 
 
 _FROM = frozenset("向 跟 从".split())
@@ -403,6 +410,8 @@ def counterparts(word: Word, source: Reading, starts: dict[int, tuple[int, int]]
             for j, (a, b) in starts.items():
                 if a < m.end() and m.start() < b and not (len(way) == 1 and b - a > 1 and way != word.text):
                     alike[j] = max(alike.get(j, 0), 3 if way == word.text else 2)
+            if m.span() in source.particles and not alike:
+                alike[_nearest(m.start(), starts)] = 2
     opposite = set()
     for j, other in enumerate(source.words):
         if j in alike or other.kind != "word":
@@ -418,6 +427,11 @@ def counterparts(word: Word, source: Reading, starts: dict[int, tuple[int, int]]
     if not alike and not opposite and len(word.text) > 1 and word.kind == "word":
         alike = _pieces(word, source, starts)
     return alike, opposite
+
+
+def _nearest(at: int, starts: dict[int, tuple[int, int]]) -> int:
+    """The word nearest to a place where a particle stands that says the same: 仍 for 继续."""
+    return min(starts, key=lambda j: abs(starts[j][0] - at), default=0)
 
 
 def _composed(a: str, b: str) -> bool:
