@@ -1,7 +1,7 @@
 """Does a passage support a sentence? One sentence of it must say the same: see `reading.agree` for what that means."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ def checker(embed: Embed, aliases: Aliases = lambda _: ()) -> Check:
     """
 
     def check(sentence: str, cited: Sequence[Quote]) -> tuple[Quote, ...]:
-        parts = list(dict.fromkeys(part for quote in cited for part in supporting(sentence, quote, aliases)))
+        parts = supporting(sentence, cited, aliases)
         if not parts:
             return ()
         scores = support([sentence], [squeeze(p.text) for p in parts], embed)[0]
@@ -41,18 +41,26 @@ def checker(embed: Embed, aliases: Aliases = lambda _: ()) -> Check:
     return check
 
 
-def supporting(sentence: str, quote: Quote, aliases: Aliases = lambda _: ()) -> list[Quote]:
-    """The sentences of a passage that say what every sentence of `sentence` says, as quotes."""
-    spans = chunk_sentences(quote.text)
-    texts = [squeeze(quote.text[a:b]) for a, b in spans]
-    claims = [squeeze(sentence[a:b]) for a, b in chunk_sentences(sentence)]
+def supporting(text: str, cited: Sequence[Quote], aliases: Aliases = lambda _: ()) -> list[Quote]:
+    """The sentences of passages that say what `text` says; none unless each sentence of `text` is said by one of them."""
+    sources = list(dict.fromkeys(pair for quote in cited for pair in _sentences(quote)))
     found: list[Quote] = []
-    for claim in claims:
-        held = [n for n in range(len(texts)) if says(claim, texts[n], texts[n - 1] if n else "", aliases)]
+    for start, end in chunk_sentences(text):
+        claim = squeeze(text[start:end])
+        held = [part for part, before in sources if says(claim, squeeze(part.text), before, aliases)]
         if not held:
             return []
-        found += [Quote(quote.chunk_id, quote.start + spans[n].start, quote.start + spans[n].end, quote.text[slice(*spans[n])]) for n in held]
-    return found
+        found += held
+    return list(dict.fromkeys(found))
+
+
+def _sentences(quote: Quote) -> Iterator[tuple[Quote, str]]:
+    """The sentences of a passage, each with the text of the one before it."""
+    before = ""
+    for start, end in chunk_sentences(quote.text):
+        part = quote.text[start:end]
+        yield Quote(quote.chunk_id, quote.start + start, quote.start + end, part), before
+        before = squeeze(part)
 
 
 def says(claim: str, source: str, before: str = "", aliases: Aliases = lambda _: ()) -> bool:

@@ -45,6 +45,8 @@ class Match:
 def objection(claim: Reading, source: Reading) -> str:
     """Why the source does not support the claim, in one word; empty where it does."""
     match = _match(claim, source)
+    if not any(i in match.alike and not word.soft for i, word in enumerate(claim.words)):
+        return "nothing said"
     return (
         _missing(claim, source, match)
         or _quantifiers(claim, source)
