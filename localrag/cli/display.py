@@ -295,7 +295,10 @@ def print_support(found: dict[str, Any], rows: int) -> None:
     print_rows([{"rows": rows} | {f"{name} %": value for name, value in percent.items()}])
     if found["by_kind"]:
         out.print()
-        shares = [(kind, row["rows"], *(None if row[n] is None else f"{100 * row[n]:.1f}" for n in ("kept", "refused"))) for kind, row in found["by_kind"].items()]
+        shares = [
+            (kind, row["rows"], *(None if row[n] is None else f"{100 * row[n]:.1f}" for n in ("kept", "refused")))
+            for kind, row in found["by_kind"].items()
+        ]
         print_rows([dict(zip(("kind", "rows", "kept %", "refused %"), row, strict=True)) for row in shares])
 
 

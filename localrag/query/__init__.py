@@ -15,7 +15,7 @@ from localrag.query.global_ import ask_global, ask_ts
 from localrag.query.local import ask_local
 from localrag.query.question import Budget, Options, Question
 from localrag.query.route import route
-from localrag.query.verify import checker
+from localrag.query.verify import aliases_in, checker
 from localrag.records import Answer
 from localrag.store import graph, ledger
 
@@ -54,7 +54,8 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
     mode, reason = route(asked, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
     mode, draft, smaller = await _draft(mode, question, project)
-    cited = cite(draft, project.db, checker(project.embedder.embed), strict=options.strict, bullets="list" in options.response_type.lower())
+    check = checker(project.embedder.embed, aliases_in(project.db))
+    cited = cite(draft, project.db, check, strict=options.strict, bullets="list" in options.response_type.lower())
     notes = [note, smaller, draft.note, _stopped(budget, options), _failed(budget), _unsupported(cited.unsupported, strict=options.strict)]
     done = Answer(
         text,

@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlite_utils import Database
 
 from localrag.query.reading import read
 from localrag.query.reading.agree import objection
 from localrag.query.retrieve import stems
 from localrag.quotes import Embed
 from localrag.records import Quote
+from localrag.store import graph
 from localrag.text import chunk_sentences, is_cjk, squeeze
 
 # Of the mean of cosine and shared words, from which on two sentences are taken to tell of the same matter: 60 to 73 % of true statements
@@ -39,6 +42,17 @@ def checker(embed: Embed, aliases: Aliases = lambda _: ()) -> Check:
         return tuple(parts[int(i)] for i in np.argsort(-scores, kind="stable")[:MOST])
 
     return check
+
+
+def aliases_in(db: Database) -> Aliases:
+    """The other names that the graph's entities of a name go by."""
+
+    @cache
+    def others(name: str) -> tuple[str, ...]:
+        ids = graph.entities_named(db, [name]).get(name.lower(), ())
+        return tuple(dict.fromkeys(alias for names in graph.aliases_of(db, ids).values() for alias in names if alias != name))
+
+    return others
 
 
 def supporting(text: str, cited: Sequence[Quote], aliases: Aliases = lambda _: ()) -> list[Quote]:
@@ -84,9 +98,13 @@ def why_not(claim: str, source: str, before: str = "", aliases: Aliases = lambda
     return reasons[0]
 
 
-_LEADING = re.compile(r"^((?:[A-Z][a-z]+ed\s|When\s|While\s|After\s|Before\s|As\s|If\s|In \d{4},?\s|Later,?\s|Then,?\s|But\s|And\s)?)(He|She|It|They|he|she|it|they)\b")
+_LEADING = re.compile(
+    r"^((?:[A-Z][a-z]+ed\s|When\s|While\s|After\s|Before\s|As\s|If\s|In \d{4},?\s|Later,?\s|Then,?\s|But\s|And\s)?)(He|She|It|They|he|she|it|they)\b"
+)
 _LEADING_OWNER = re.compile(r"^((?:In \d{4},?\s)?)(His|Her|Its|Their)\b")
-_LEADING_CHINESE = re.compile(r"^((?:后来|之后|随后|其后|当时|同年|次年|\d+年，?)?，?)(他们|她们|它们|他|她|它|该公司|该校|该市|该村|该馆|该书)")
+_LEADING_CHINESE = re.compile(
+    r"^((?:后来|之后|随后|其后|当时|同年|次年|\d+年，?)?，?)(他们|她们|它们|他|她|它|该公司|该校|该市|该村|该馆|该书)"
+)
 
 
 def _resolved(source: str, before: str) -> str:

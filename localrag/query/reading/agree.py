@@ -19,9 +19,13 @@ _EXCLUDE = (
 _PARTICLES = (("for", "against"), ("with", "without"), ("up", "down"), ("on", "off"), ("in", "out"))
 SAME, ALIKE, OPPOSITE = 3, 2, -1
 # Verbs that leave the saying to their object: "imposed a fine" fined, "received a fine" was fined.
-_GIVING = frozenset("impose make give take hold carry_out issue do have levy launch conduct raise put provide perform show begin start".split())
+_GIVING = frozenset(
+    "impose make give take hold carry_out issue do have levy launch conduct raise put provide perform show begin start".split()
+)
 # What they do to something it also does by itself: the council raised the rents, the rents rose.
-_TURNS = frozenset("raise rise increase decrease drop open close begin start end stop change double halve burn sink break move turn grow".split())
+_TURNS = frozenset(
+    "raise rise increase decrease drop open close begin start end stop change double halve burn sink break move turn grow".split()
+)
 _TAKING = frozenset("receive get undergo suffer pay obtain see".split())
 
 
@@ -137,6 +141,8 @@ def _narrow(claim: Reading, source: Reading, match: Match) -> None:
 def _missing(claim: Reading, source: Reading, match: Match) -> str:
     """The first word of the claim without a counterpart."""
     for i, word in enumerate(claim.words):
+        if word.soft and claim.chinese and i in match.opposite and i not in match.alike:
+            return f"turned:{word.text}"
         if i in match.alike or word.soft or i in match.converse:
             continue
         if i in match.opposite and _turned(claim, source, i, match):
@@ -187,7 +193,7 @@ def _apart(claim: Reading, source: Reading, match: Match) -> str:
         a, b = claim.words[i], claim.words[i + 1]
         if claim.chinese and not a.owner:
             continue
-        if not claim.chinese and b.at != a.at + 1 or a.soft or b.soft or "number" in (a.kind, b.kind) or "verb" in (a.role, b.role):
+        if (not claim.chinese and b.at != a.at + 1) or a.soft or b.soft or "number" in (a.kind, b.kind) or "verb" in (a.role, b.role):
             continue
         if i not in match.alike or i + 1 not in match.alike or a.before != b.before or a.clause != b.clause or a.kind != b.kind:
             continue

@@ -137,7 +137,7 @@ def chinese_value(numeral: str) -> float:
     digits = ""
     for c in numeral:
         if c in _POWERS:
-            number = float(digits) if digits else (0.0 if section and _POWERS[c] > 1000 else 1.0)
+            number = float(digits) if digits else (0.0 if (section or total) and _POWERS[c] > 1000 else 1.0)
             digits = ""
             if _POWERS[c] >= 10**4:
                 total, section = (total + section + number) * _POWERS[c], 0.0

@@ -8,10 +8,12 @@ from localrag.query.reading.amounts import Amount, chinese_amounts
 from localrag.query.reading.lexicon import chinese_words_known, opposed, synonyms_of
 from localrag.query.reading.record import Clause, Reading, Word
 
-NEGATORS = frozenset("不 没 没有 未 无 非 勿 别 莫 尚未 并未 从未 未曾 不曾 从不 从没 并非 绝非 毫无 不再 不是 并不 并没有 未能 没能 决不 绝不 不必 还没有 还没 并没 还未 尚没有 没能够 无法 不能 不可 不可以 不得 不要 不许 不准 不应 不应该 不会 不须 禁止 严禁 不能够 无权".split())
+NEGATORS = frozenset(
+    "不 没 没有 未 无 非 勿 别 莫 尚未 并未 从未 未曾 不曾 从不 从没 并非 绝非 毫无 不再 不是 并不 并没有 未能 没能 决不 绝不 不必 还没有 还没 并没 还未 尚没有 没能够 无法 不能 不可 不可以 不得 不要 不许 不准 不应 不应该 不会 不须 禁止 严禁 不能够 无权".split()
+)
 _FUNCTION = frozenset(
     """
-    书中 文中 会上 信中 第 得了 起 以来 时候 消息 使用 用 实行 问题 方式 结果 名义 这样 那样 之中 当中 目的 数量 共 总共 一共 仍然 仍 依然 至今 
+    后 前 之后 之前 以前 以后 随后 后来 书中 文中 会上 信中 第 得了 起 以来 时候 消息 使用 用 实行 问题 方式 结果 名义 这样 那样 之中 当中 目的 数量 共 总共 一共 仍然 仍 依然 至今 
     的 了 着 过 地 得 之 所 而 且 并 并且 而且 但 但是 却 也 又 还 就 便 才 再 已 已经 曾 曾经 将 会 要 在 于 从 自 到 向 往 对 对于 与 和 同 跟 及 以及 或
     或者 以 为 被 把 将 由 让 给 比 按 因 因为 由于 所以 因此 如果 若 虽然 尽管 即使 当 时 是 有 这 那 这些 那些 其 其中 此 该 本 各 某 们 呢 吗 吧 啊 等 等等
     很 非常 十分 极 最 更 较 比较 太 都 均 只 仅 正 正在 一直 始终 后 前 中 里 内 上 下 间 来 去 起 起来 出来 下来 上来 下去 出 进 入 能 能够 可 可以 应 应该
@@ -22,11 +24,20 @@ _FUNCTION = frozenset(
     """.split()
 )
 # Function words whose exchange turns the meaning: they need a counterpart.
-_TELLING = frozenset("最 更 后 前 之后 之前 以前 以后 随后 后来 上 下 内 年 月 日 天 岁 每年 每月 每天 每周 每日 里".split())
-_MODALS = frozenset("能 能够 可 可以 会 要 应 应该 应当 必须 须 需 需要 得以 可能 愿 愿意 想 敢 肯 将 来 去 得 进行 开始 继续 予以 加以".split())
-_POSSIBLE = frozenset("可能 也许 或许 大概 恐怕 说不定 据说 传说 相传 疑似 如果 若 倘若 假如 要是 除非 计划 打算 预计 拟 准备 本来打算 原计划".split())
-_UNREAL = frozenset("要求 命令 希望 想 建议 计划 打算 准备 企图 试图 威胁 答应 承诺 提议 请求 申请 认为 相信 怀疑 声称 担心 预计 下令 吩咐 责令 呼吁 拟 认定 叫 让 请".split())
-_REPORTS = frozenset("说 表示 认为 指出 宣布 宣告 发现 显示 表明 知道 声称 证实 承认 否认 看到 听说 告诉 透露 强调 称 是 使 说明 得知".split())
+_TURNING = frozenset("后 前 之后 之前 以前 以后 上 下".split())
+_TELLING = frozenset("最 更 后 前 之后 之前 以前 以后 上 下 内 年 月 日 天 岁 每年 每月 每天 每周 每日 里".split())
+_MODALS = frozenset(
+    "能 能够 可 可以 会 要 应 应该 应当 必须 须 需 需要 得以 可能 愿 愿意 想 敢 肯 将 来 去 得 进行 开始 继续 予以 加以".split()
+)
+_POSSIBLE = frozenset(
+    "可能 也许 或许 大概 恐怕 说不定 据说 传说 相传 疑似 如果 若 倘若 假如 要是 除非 计划 打算 预计 拟 准备 本来打算 原计划".split()
+)
+_UNREAL = frozenset(
+    "要求 命令 希望 想 建议 计划 打算 准备 企图 试图 威胁 答应 承诺 提议 请求 申请 认为 相信 怀疑 声称 担心 预计 下令 吩咐 责令 呼吁 拟 认定 叫 让 请".split()
+)
+_REPORTS = frozenset(
+    "说 表示 认为 指出 宣布 宣告 发现 显示 表明 知道 声称 证实 承认 否认 看到 听说 告诉 透露 强调 称 是 使 说明 得知".split()
+)
 _BRINGS = frozenset("引起 导致 造成 引发 致使".split())
 _CAUSES = frozenset("命令 要求 让 叫 派 请 使 劝 逼 允许 禁止 邀请 吩咐 责令 令 命 派遣 委托 带领 率领 带 指派 之命".split())
 _REFUSALS = frozenset("拒绝 不肯 不愿 未能 无法 禁止 停止 放弃 谢绝".split())
@@ -109,12 +120,25 @@ def _joined(made: list[Token]) -> list[Token]:
     while i < len(made):
         length = next((n for n in (4, 3, 2) if _known(made[i : i + n], n)), 1)
         first = made[i]
-        run = next((n for n in range(0, 5) if i + n >= len(made) or len(made[i + n].text) != 1 or made[i + n].amount or made[i + n].flag in ("x", "uj", "ul")), 5)
+        run = next(
+            (
+                n
+                for n in range(0, 5)
+                if i + n >= len(made) or len(made[i + n].text) != 1 or made[i + n].amount or made[i + n].flag in ("x", "uj", "ul")
+            ),
+            5,
+        )
         if run == 4 and not any(t.text in (NEGATORS | _FUNCTION) - {"从"} for t in made[i : i + 4]):
             out.append(Token("".join(t.text for t in made[i : i + 4]), "l", first.start))
             i += 4
             continue
-        if length == 1 and first.text in ("小", "老", "阿") and i + 1 < len(made) and made[i + 1].flag == "nr" and len(made[i + 1].text) == 1:
+        if (
+            length == 1
+            and first.text in ("小", "老", "阿")
+            and i + 1 < len(made)
+            and made[i + 1].flag == "nr"
+            and len(made[i + 1].text) == 1
+        ):
             out.append(Token(first.text + made[i + 1].text, "nr", first.start))
             i += 2
             continue
@@ -129,7 +153,12 @@ def _joined(made: list[Token]) -> list[Token]:
 
 def _known(part: list[Token], n: int) -> bool:
     if len(part) < n or any(t.amount for t in part) or part[0].text in NEGATORS:
-        return "".join(t.text for t in part[:n]) in chinese_words_known() and len(part) >= n and not any(t.amount for t in part) and sum(len(t.text) for t in part) > 3
+        return (
+            "".join(t.text for t in part[:n]) in chinese_words_known()
+            and len(part) >= n
+            and not any(t.amount for t in part)
+            and sum(len(t.text) for t in part) > 3
+        )
     return "".join(t.text for t in part) in chinese_words_known()
 
 
@@ -166,12 +195,25 @@ def read(text: str) -> Reading:
 def _word(toks: list[Token], k: int, clause: int) -> Word:
     token = toks[k]
     if token.amount:
-        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, before=_towards(toks, k), unit=token.amount.unit)
-    soft = token.text in _FUNCTION - _TELLING or _QUANTIFIER.get(token.text) is not None
+        return Word(
+            token.amount.value, frozenset({token.amount.value}), "number", k, clause, before=_towards(toks, k), unit=token.amount.unit
+        )
+    soft = token.text in _FUNCTION - _TELLING or token.text in _TURNING or _QUANTIFIER.get(token.text) is not None
     kind = "name" if token.flag in ("nr", "ns", "nt", "nz", "nrt") and len(token.text) > 1 else "word"
     role = "noun" if token.flag[:1] in "nstr" and not _is_verb(toks, k) else "other"
     keys = frozenset({token.text, root(token.text, token.flag)})
-    return Word(token.text, keys, kind, k, clause, role, _towards(toks, k), soft, when=token.flag == "t" or bool(_TIME.search(token.text)), owner=kind == "name" and k + 1 < len(toks) and toks[k + 1].text in ("的", "之"))
+    return Word(
+        token.text,
+        keys,
+        kind,
+        k,
+        clause,
+        role,
+        _towards(toks, k),
+        soft,
+        when=token.flag == "t" or bool(_TIME.search(token.text)),
+        owner=kind == "name" and k + 1 < len(toks) and toks[k + 1].text in ("的", "之"),
+    )
 
 
 _TIME = re.compile(r"[年月周季日]|春|夏|秋|冬|早|晚|午")
@@ -199,7 +241,11 @@ def root(word: str, flag: str = "v") -> str:
 def _content(token: Token) -> bool:
     if token.amount:
         return True
-    if not re.match(r"[\w]", token.text) or token.text in NEGATORS or re.fullmatch("[这那该此本各某][种个位名座条件只次家些类项一]", token.text):
+    if (
+        not re.match(r"[\w]", token.text)
+        or token.text in NEGATORS
+        or re.fullmatch("[这那该此本各某][种个位名座条件只次家些类项一]", token.text)
+    ):
         return False
     return token.text in _TELLING or token.text not in _FUNCTION
 
@@ -209,17 +255,35 @@ def _is_verb(toks: list[Token], k: int) -> bool:
     if token.text in NEGATORS or token.text in _MODALS or token.amount or token.text in _NOUNS:
         return False
     after = toks[k + 1].text if k + 1 < len(toks) else "。"
-    if len(token.text) > 1 and token.text[-1] in "手员者人家师生会局部厂院馆校社票费率量" and token.text not in chinese_words_known() and after not in ("了", "过", "着"):
+    if (
+        len(token.text) > 1
+        and token.text[-1] in "手员者人家师生会局部厂院馆校社票费率量"
+        and token.text not in chinese_words_known()
+        and after not in ("了", "过", "着")
+    ):
         return False
-    known = token.text in _CAUSES | _UNREAL | _REPORTS and token.text not in ("说明", "担心") or (after in ("了", "过", "着") and token.flag != "nr")
+    known = (
+        (token.text in _CAUSES | _UNREAL | _REPORTS
+        and token.text not in ("说明", "担心"))
+        or (after in ("了", "过", "着") and token.flag != "nr")
+    )
     if known and not (k and toks[k - 1].text in ("的", "之")) and after not in ("的", "之", "是", "为"):
         return True
-    if not (token.flag in ("v", "vn", "vg", "vi", "vd", "vq", "zg") or token.text in _VERBS or (token.flag in "na" and _verbal(token.text))):
+    if not (
+        token.flag in ("v", "vn", "vg", "vi", "vd", "vq", "zg") or token.text in _VERBS or (token.flag in "na" and _verbal(token.text))
+    ):
         return False
-    if len(token.text) > 1 and token.text[-1] in "上里中边" and token.text not in chinese_words_known() and token.text[0] in "镇村街路船岛山河海桌墙地车":
+    if (
+        len(token.text) > 1
+        and token.text[-1] in "上里中边"
+        and token.text not in chinese_words_known()
+        and token.text[0] in "镇村街路船岛山河海桌墙地车"
+    ):
         return False
     if k and toks[k - 1].text in ("的", "之"):  # 修缮码头的提案
-        return not (after in _STOP or after in ("是", "为", "由", "被", "和", "与", "，") or (k + 1 < len(toks) and toks[k + 1].flag[:1] == "v"))
+        return not (
+            after in _STOP or after in ("是", "为", "由", "被", "和", "与", "，") or (k + 1 < len(toks) and toks[k + 1].flag[:1] == "v")
+        )
     return not (after in ("是", "为") and token.flag in ("v", "vn") and token.text not in _VERBS)  # 预算为三十万元
 
 
@@ -234,12 +298,16 @@ def _verbal(word: str) -> bool:
 
 
 # Verbs that jieba takes for something else, and nouns it takes for verbs.
-_VERBS = frozenset("新建 改建 扩建 重建 通过 称帝 登基 即位 连任 兼任 驳回 注入 发源 发源于 获胜 战胜 击败 否决 教 学过 退休 去世 出生 生于 叫做 攻破".split())
-_NOUNS = frozenset("有关 提案 预算 判决 报告 申请费 工作 活动 影响 研究 建议 任期 设计 规定 调查 投资 贸易 教育 执照 位于 直到 出来 起来 下来 下去 上来 符咒 有".split())
+_VERBS = frozenset(
+    "新建 改建 扩建 重建 通过 称帝 登基 即位 连任 兼任 驳回 注入 发源 发源于 获胜 战胜 击败 否决 教 学过 退休 去世 出生 生于 叫做 攻破".split()
+)
+_NOUNS = frozenset(
+    "有关 提案 预算 判决 报告 申请费 工作 活动 影响 研究 建议 任期 设计 规定 调查 投资 贸易 教育 执照 位于 直到 出来 起来 下来 下去 上来 符咒 有".split()
+)
 
 
 def _is_noun(token: Token) -> bool:
-    if token.text in _MODALS or token.text in NEGATORS or token.text in _FUNCTION and token.flag[:1] != "r":
+    if token.text in _MODALS or token.text in NEGATORS or (token.text in _FUNCTION and token.flag[:1] != "r"):
         return False
     return token.flag[:1] in "nr" or token.flag in ("j", "l", "i", "vn", "eng", "s", "an", "b") or token.text in _NOUNS
 
@@ -275,7 +343,9 @@ def _segment(toks: list[Token], start: int, end: int, parts: list[_Part]) -> Non
         stops = [k for k in range(marks[0] + 2, end) if toks[k].text in _PREPOSITIONS or toks[k].text in ("了", "到", "过")]
         main = [(stops[0] if stops else end) - 1] if (stops[0] if stops else end) - 1 > marks[0] else []
     if not main:
-        part = _Part(None, region=list(range(start, end)), subject=[k for k in range(start, end) if _is_noun(toks[k]) and k not in hidden][:1])
+        part = _Part(
+            None, region=list(range(start, end)), subject=[k for k in range(start, end) if _is_noun(toks[k]) and k not in hidden][:1]
+        )
         part.negations = sum(toks[k].text in NEGATORS for k in part.region)
         parts.append(part)
     last = start
@@ -304,9 +374,19 @@ def _relative(toks: list[Token], start: int, end: int, verbs: list[int]) -> list
         of = next((k for k in range(verb + 1, min(following, end - 1)) if toks[k].text in ("的", "之")), 0)
         if verb + 1 < end and toks[verb + 1].text in ("了", "过"):
             continue
-        if of and toks[of + 1].text not in _STOP and not (of + 1 < end and toks[of + 1].flag[:1] in "vp" and toks[of + 1].text not in _NOUNS and not _after_of(toks, of)):
+        if (
+            of
+            and toks[of + 1].text not in _STOP
+            and not (of + 1 < end and toks[of + 1].flag[:1] in "vp" and toks[of + 1].text not in _NOUNS and not _after_of(toks, of))
+        ):
             first = verb
-            while first > start and toks[first - 1].text not in _STOP and _is_noun(toks[first - 1]) and first - 1 > start and toks[first - 2].text in ("是", "把", "在", "了"):
+            while (
+                first > start
+                and toks[first - 1].text not in _STOP
+                and _is_noun(toks[first - 1])
+                and first - 1 > start
+                and toks[first - 2].text in ("是", "把", "在", "了")
+            ):
                 first -= 1
             found.append((first, of + 1, verb))
     return found
@@ -345,7 +425,10 @@ def _arguments(toks: list[Token], part: _Part, before: list[int], after: list[in
             marker = "对"
         elif token.text in _PREPOSITIONS:
             marker = "在"
-        elif token.text in ("中", "里", "上", "下", "内", "后", "前", "时", "之后", "之前", "起", "以来", "期间", "以后", "以前", "为止") and marker == "在":
+        elif (
+            token.text in ("中", "里", "上", "下", "内", "后", "前", "时", "之后", "之前", "起", "以来", "期间", "以后", "以前", "为止")
+            and marker == "在"
+        ):
             marker = ""
         elif _argument(token, marker) and following not in ("的", "之"):
             (part.objects if marker in ("把", "将", "对") else part.subject).append(k) if marker != "在" else None
@@ -362,7 +445,9 @@ def _argument(token: Token, marker: str) -> bool:
     """Whether a word can be subject or object; behind a marker any word that says something is."""
     if marker in ("把", "被", "由", "将"):
         return _content(token) and token.amount is None and (token.flag not in ("d", "t") or len(token.text) > 2)
-    return (_is_noun(token) or (token.flag == "d" and len(token.text) > 2)) and token.flag != "t" and token.text not in "年月日内外中前后里天"
+    return (
+        (_is_noun(token) or (token.flag == "d" and len(token.text) > 2)) and token.flag != "t" and token.text not in "年月日内外中前后里天"
+    )
 
 
 _FROM = frozenset("向 跟 从".split())
@@ -448,6 +533,8 @@ def _kindred(word: Word, other: Word) -> bool:
     short, long = sorted((word.text, other.text), key=len)
     if word.role == other.role == "noun":
         return len(short) < len(long) and len(long) < 5 and (long.startswith(short) or long.endswith(short)) and short not in _VAGUE
+    if word.text in chinese_words_known() and not word.text.startswith(other.text):
+        return False  # what means the same is in the tables
     shared = set(word.text) & set(other.text) - set(_VAGUE) - _LINKS - _FUNCTION
     apart = (frozenset(set(word.text) - shared), frozenset(set(other.text) - shared))
     return bool(shared) and len(long) < 4 and not opposed(*apart, "zh")

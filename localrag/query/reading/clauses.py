@@ -1,13 +1,11 @@
 """An English sentence as clauses: each verb with its subject, its objects and what else stands by it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from localrag.query.reading.english import (
     _REFUSALS,
-    BE,
-    FAILING,
     CONJUNCTIONS,
-    HAVE,
+    FAILING,
     MONTHS,
     NEGATORS,
     PREPOSITIONS,
@@ -25,7 +23,9 @@ from localrag.query.reading.english import (
 from localrag.query.reading.record import Clause, Reading, Word
 from localrag.query.reading.verbs import AUXILIARY, verb_groups
 
-_HEADLESS = frozenset("most half all some none part one many several few each any both majority number group party team crew members".split())
+_HEADLESS = frozenset(
+    "most half all some none part one many several few each any both majority number group party team crew members".split()
+)
 _PRONOUNS = frozenset("he she it they".split())
 _LEANS = frozenset("it him her them his its their this that these those he she they one ones".split())
 _ABLE = frozenset("able able_to be_able_to unable enable".split())
@@ -59,8 +59,12 @@ def read(text: str) -> Reading:
         if content(token) or (parts and any(k == p.group.main for p in parts)):
             number_of[k] = len(words)
             words.append(_word(toks, k, places.get(k, 0), roles.get(k, "other"), governed.get(k, "")))
-    clauses = tuple(_clause(toks, part, parts, number_of) for part in parts) or (Clause(None, negated=any(t.low in NEGATORS for t in toks)),)
-    quantifiers = frozenset(q for k, t in enumerate(toks) if (q := quantifier(t)) and not (k + 1 < len(toks) and toks[k + 1].amount and q == "some"))
+    clauses = tuple(_clause(toks, part, parts, number_of) for part in parts) or (
+        Clause(None, negated=any(t.low in NEGATORS for t in toks)),
+    )
+    quantifiers = frozenset(
+        q for k, t in enumerate(toks) if (q := quantifier(t)) and not (k + 1 < len(toks) and toks[k + 1].amount and q == "some")
+    )
     first = next((p for p in parts if _noun(toks, p.before) and p.group.form == "finite"), None)
     return Reading(text, tuple(words), clauses, quantifiers, subject=_phrase(toks, first.before) if first else "")
 
@@ -75,17 +79,50 @@ def _phrase(toks: list[Token], numbers: list[int]) -> str:
 def _word(toks: list[Token], k: int, clause: int, role: str, before: str) -> Word:
     token = toks[k]
     if token.amount:
-        return Word(token.amount.value, frozenset({token.amount.value}), "number", k, clause, role, before, unit=token.amount.unit or "", part=not token.amount.unit and _of_more(toks, k))
+        return Word(
+            token.amount.value,
+            frozenset({token.amount.value}),
+            "number",
+            k,
+            clause,
+            role,
+            before,
+            unit=token.amount.unit or "",
+            part=not token.amount.unit and _of_more(toks, k),
+        )
     kind = "name" if _is_name(toks, k) else "word"
     month = token.low in MONTHS and token.text[0].isupper()
     failing = bool(token.keys & FAILING) and k + 1 < len(toks) and toks[k + 1].low == "to"
-    soft = not month and (failing or token.low in SOFT | AUXILIARY or bool(token.keys & SOFT and not token.particle) or bool({k for k in token.keys if '_' in k} & SOFT) or token.low.strip(".") in TITLES) and (kind == "word" or token.low in TITLES)
-    return Word(token.low, token.keys or frozenset({token.low}), kind, k, clause, role, before, soft, owner=token.owner, when=bool(token.keys & TIMES))
+    soft = (
+        not month
+        and (
+            failing
+            or token.low in SOFT | AUXILIARY
+            or bool(token.keys & SOFT and not token.particle and not token.keys & TIMES)
+            or bool({k for k in token.keys if "_" in k} & SOFT)
+            or token.low.strip(".") in TITLES
+        )
+        and (kind == "word" or token.low in TITLES)
+    )
+    return Word(
+        token.low,
+        token.keys or frozenset({token.low}),
+        kind,
+        k,
+        clause,
+        role,
+        before,
+        soft,
+        owner=token.owner,
+        when=bool(token.keys & TIMES),
+    )
 
 
 def _of_more(toks: list[Token], k: int) -> bool:
     """Whether a number is a part of a larger one: "three of its five camels", "of whom 612 were women"."""
-    return (k + 1 < len(toks) and toks[k + 1].low == "of") or (k > 1 and toks[k - 2].low == "of" and toks[k - 1].low in ("whom", "which", "them", "these"))
+    return (k + 1 < len(toks) and toks[k + 1].low == "of") or (
+        k > 1 and toks[k - 2].low == "of" and toks[k - 1].low in ("whom", "which", "them", "these")
+    )
 
 
 def _is_name(toks: list[Token], k: int) -> bool:
@@ -111,10 +148,14 @@ def _prepositions(toks: list[Token]) -> dict[int, str]:
     found: dict[int, str] = {}
     current, filled, number = "", False, False
     for k, token in enumerate(toks):
-        if token.low in PREPOSITIONS and not (token.low in ("before", "after", "until", "since", "as", "like") and _clause_follows(toks, k)):
+        if token.low in PREPOSITIONS and not (k and token.text[0].isupper()) and not (
+            token.low in ("before", "after", "until", "since", "as", "like") and _clause_follows(toks, k)
+        ):
             current, filled, number = token.low, False, False
             continue
-        opens = token.tag.startswith(("DT", "PRP")) or (token.text[:1].isupper() and k > 0 and (number or toks[k - 1].keys & TIMES) and toks[k - 1].low not in MONTHS)
+        opens = token.tag.startswith(("DT", "PRP")) or (
+            token.text[:1].isupper() and k > 0 and (number or toks[k - 1].keys & TIMES) and toks[k - 1].low not in MONTHS
+        )
         stops = token.tag.startswith(("VB", "MD", "WP", "WDT", "TO")) or token.low in ",;:()—" or token.low in CONJUNCTIONS - {"and", "or"}
         if token.tag in ("VBG", "VBN") and not filled:
             stops = False
@@ -179,7 +220,14 @@ def _subject(toks: list[Token], gap: list[int], part: _Part, parts: list[_Part],
     if not breaks and parts:
         head = _last_phrase(toks, head, governed)
     free = _free(toks, head, governed)
-    if gap and not free and not breaks and parts and toks[gap[-1]].low == "," and (parts[-1].relative or parts[-1].group.form == "participle"):
+    if (
+        gap
+        and not free
+        and not breaks
+        and parts
+        and toks[gap[-1]].low == ","
+        and (parts[-1].relative or parts[-1].group.form == "participle")
+    ):
         part.before = list(parts[-1].before)  # "the museum, which is closed on Mondays, charges"
         return []
     if part.opened_by in ("who", "which", "that") and not [k for k in free if toks[k].low not in _HEADLESS]:
@@ -248,7 +296,9 @@ def _noun_before(toks: list[Token], k: int, governed: dict[int, str]) -> list[in
     while j >= 0 and toks[j].low in (",", "to", "of", "in", "from", "with", "for"):
         j -= 1
     found: list[int] = []
-    while j >= 0 and (toks[j].tag.startswith(("NN", "JJ", "CD")) or toks[j].text[:1].isupper() or toks[j].owner) and toks[j].low not in ",;":
+    while (
+        j >= 0 and (toks[j].tag.startswith(("NN", "JJ", "CD")) or toks[j].text[:1].isupper() or toks[j].owner) and toks[j].low not in ",;"
+    ):
         found.insert(0, j)
         j -= 1
     return [k for k in found if content(toks[k])]
@@ -262,6 +312,8 @@ def _objects(toks: list[Token], part: _Part, governed: dict[int, str]) -> None:
         if governed.get(k) == "by" and group.passive and content(token):
             if token.amount is None and not token.keys & _MEASURES:
                 part.agent.append(k)
+        elif part.agent and token.text[:1].isupper() and k - 2 <= part.agent[-1] + 1 and content(token):
+            part.agent.append(k)  # "by her deputy, Colin Frayne"
         elif token.low in ",;:(" or token.low in CONJUNCTIONS - {"and", "or", "nor"}:
             open_ = open_ and token.low == ","
         elif open_ and k not in governed and content(token) and not token.tag.startswith("RB"):
@@ -279,7 +331,9 @@ def _share(toks: list[Token], parts: list[_Part]) -> None:
             matrix = parts[n - 1]
             part.before = list(matrix.after or matrix.before) if toks[matrix.group.main].verb in UNREAL else list(matrix.before)
         elif n and part.group.form in ("finite", "gerund"):
-            earlier = next((p for p in reversed(parts[:n]) if not p.relative and p.group.form == "finite" and _noun(toks, p.before)), parts[n - 1])
+            earlier = next(
+                (p for p in reversed(parts[:n]) if not p.relative and p.group.form == "finite" and _noun(toks, p.before)), parts[n - 1]
+            )
             part.before = [*part.before, *earlier.before]
 
 
@@ -318,7 +372,12 @@ def _clause(toks: list[Token], part: _Part, parts: list[_Part], number_of: dict[
     if part.opened_by in ("if", "unless", "whether") or (part.opened_by in ("until", "till") and matrix_waits(toks, parts, n)):
         modes.add("possible")
     verb_number = number_of.get(group.main)
-    particles = frozenset(particle for k in part.region for particle in (toks[k].low, toks[k].particle) if particle in ("for", "against", "with", "without", "up", "down", "on", "off", "in", "out"))
+    particles = frozenset(
+        particle
+        for k in part.region
+        for particle in (toks[k].low, toks[k].particle)
+        if particle in ("for", "against", "with", "without", "up", "down", "on", "off", "in", "out")
+    )
     return Clause(
         verb_number,
         frozenset(number_of[k] for k in subject if k in number_of),

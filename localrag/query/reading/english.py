@@ -31,9 +31,13 @@ CONJUNCTIONS = frozenset(
 MONTHS = frozenset("january february march april may june july august september october november december".split())
 DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
 # What says when and is neither subject nor object.
-TIMES = MONTHS | DAYS | frozenset(
-    "spring summer autumn winter morning evening night afternoon noon midnight day week month year decade century today yesterday tomorrow"
-    " tonight weekend time moment hour minute season dawn dusk".split()
+TIMES = (
+    MONTHS
+    | DAYS
+    | frozenset(
+        "spring summer autumn winter morning evening night afternoon noon midnight day week month year decade century today yesterday tomorrow"
+        " tonight weekend time moment hour minute season dawn dusk".split()
+    )
 )
 # Function words whose exchange turns the meaning: they need a counterpart like any other word.
 TELLING = frozenset(
@@ -67,7 +71,9 @@ QUANTIFIERS = {
     "half": "half",
 }
 _QUANTIFIER = {word: kind for kind, words in QUANTIFIERS.items() for word in words.split()}
-POSSIBLE = frozenset("may might can could able be_able_to perhaps possibly probably likely maybe allegedly reportedly supposedly apparently planned".split())
+POSSIBLE = frozenset(
+    "may might can could able be_able_to perhaps possibly probably likely maybe allegedly reportedly supposedly apparently planned".split()
+)
 DUTY = frozenset("should must ought shall".split())
 # What stands in their complement did not happen by that: proposed, feared, tried.
 UNREAL = frozenset(
@@ -135,6 +141,10 @@ def forms(word: str) -> frozenset[str]:
     """The dictionary forms of a lower-case word, the word itself, and its stem marked with `~`."""
     adverbs = {word[:-2], word[:-3] + "y", word[:-1] + "e"} if word.endswith("ly") and len(word) > 5 else set()
     lemmas = adverbs | {lemma for found in _lemmas(word).values() for lemma in found}
+    if word.endswith(("er", "or", "ers", "ors")) and len(word) > 5:  # leader: lead, winner: win
+        bare = word.rstrip("s")[:-2]
+        found = {v for v in (bare, bare + "e", bare[:-1]) if v in _lemmas(v).get("VERB", ()) and len(v) > 2}
+        lemmas |= {v for v in found if v != bare[:-1] or bare[-1:] == bare[-2:-1]}
     return frozenset({word, *lemmas, *(f"~{_stemmer().stem(w)}" for w in {word, *lemmas} if len(w) > 3)})
 
 
@@ -156,7 +166,11 @@ def tokens(text: str) -> list[Token]:
         if amount:
             made.append(Token(text[amount.start : amount.end], text[amount.start : amount.end].lower(), "CD", amount=amount))
             at = amount.end
-    made = [t for k, t in enumerate(made) if not (t.text == "." and k and (made[k - 1].low in TITLES or len(made[k - 1].low) == 1) and k + 1 < len(made))]
+    made = [
+        t
+        for k, t in enumerate(made)
+        if not (t.text == "." and k and (made[k - 1].low in TITLES or len(made[k - 1].low) == 1) and k + 1 < len(made))
+    ]
     _tag(made)
     return _joined(made)
 

@@ -97,7 +97,7 @@ def _fits(toks: list[Token], k: int, aux: str) -> bool:
     participle = token.low.endswith(("ed", "en", "ing")) or token.tag in ("VBN", "VBD", "VBG") or token.low in IRREGULAR
     if aux in BE and token.tag.startswith("JJ") and not token.low.endswith("ed"):
         return False
-    return participle and token.low != token.verb or (participle and token.low in ("put", "set", "cut", "shut", "let", "read", "hit"))
+    return (participle and token.low != token.verb) or (participle and token.low in ("put", "set", "cut", "shut", "let", "read", "hit"))
 
 
 FUNCTION_LIKE = frozenset("well like near down out up back even".split())
@@ -128,7 +128,9 @@ def _is_base(toks: list[Token], k: int) -> bool:
     if token.text[:1].isupper() or token.amount or token.low != token.verb:
         return False
     previous = toks[k - 2] if k > 1 else None
-    told = previous is not None and (previous.low in ("him", "her", "them", "me", "us") or (previous.tag.startswith("VB") and token.low not in _PLACES))
+    told = previous is not None and (
+        previous.low in ("him", "her", "them", "me", "us") or (previous.tag.startswith("VB") and token.low not in _PLACES)
+    )
     if told and token.tag in ("NN", "JJ"):
         return True
     return token.tag in ("VB", "VBP") or (token.tag in ("NN", "JJ", "IN", "RB") and k + 1 < len(toks) and _opens_phrase(toks[k + 1]))
@@ -143,7 +145,7 @@ def _opens_phrase(token: Token) -> bool:
 
 def _is_verb(toks: list[Token], i: int) -> bool:
     token = toks[i]
-    if token.verb and i and toks[i - 1].low in ("he", "she", "it", "they", "we", "i", "who") and token.tag.startswith(("NN", "JJ")):
+    if token.verb and i and toks[i - 1].low in ("he", "she", "it", "they", "we", "i", "who") and token.tag.startswith("NN"):
         return not token.text[:1].isupper() and (i + 1 < len(toks) and not toks[i + 1].tag.startswith(("VB", "MD")))
     if not token.verb or not token.tag.startswith("VB") or token.owner or (token.text[:1].isupper() and i and token.tag != "VBG"):
         return False
@@ -156,7 +158,15 @@ def _is_verb(toks: list[Token], i: int) -> bool:
     if token.tag == "VB" and previous and previous.low in PREPOSITIONS:
         return False
     # "newly discovered lands", "quarterly adjusted profit"
-    return not (token.tag == "VBN" and previous and previous.tag == "RB" and following and following.tag.startswith("NN") and i > 1 and toks[i - 2].tag == "DT")
+    return not (
+        token.tag == "VBN"
+        and previous
+        and previous.tag == "RB"
+        and following
+        and following.tag.startswith("NN")
+        and i > 1
+        and toks[i - 2].tag == "DT"
+    )
 
 
 def _reduced(toks: list[Token], i: int) -> bool:
@@ -174,7 +184,7 @@ def _reduced(toks: list[Token], i: int) -> bool:
     if following.low == "by" and i + 2 < len(toks) and toks[i + 2].amount:
         return False  # "climbed by 12 %"
     after_noun = previous is not None and (previous.tag.startswith("NN") or previous.low == ",")
-    return following.low == "by" and after_noun or (previous is None or previous.low == ",") and token.low.endswith(("ed", "en", "rn"))
+    return (following.low == "by" and after_noun) or ((previous is None or previous.low == ",") and token.low.endswith(("ed", "en", "rn")))
 
 
 def verb_past(token: Token) -> bool:
