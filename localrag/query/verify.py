@@ -95,11 +95,12 @@ def why_not(claim: str, source: str, before: str = "", aliases: Aliases = lambda
             if not why:
                 return ""
             reasons.append(why)
-    return reasons[0]
+    return reasons[0] if reasons else "nothing said"
 
 
 _LEADING = re.compile(
-    r"^((?:[A-Z][a-z]+ed\s|When\s|While\s|After\s|Before\s|As\s|If\s|In \d{4},?\s|Later,?\s|Then,?\s|But\s|And\s)?)(He|She|It|They|he|she|it|they)\b"
+    r"^((?:[A-Z][a-z]+ed\s|When\s|While\s|After\s|Before\s|As\s|If\s|In \d{4},?\s|Later,?\s|Then,?\s|But\s|And\s)?)"
+    r"(He|She|It|They|he|she|it|they)\b"
 )
 _LEADING_OWNER = re.compile(r"^((?:In \d{4},?\s)?)(His|Her|Its|Their)\b")
 _LEADING_CHINESE = re.compile(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from localrag.query.reading import chinese
+from localrag.query.reading.counterparts import counterparts
 from localrag.query.reading.lexicon import converse, opposed, synonymous
 from localrag.query.reading.record import Clause, Reading, Word
 
@@ -86,26 +86,30 @@ def _match_chinese(claim: Reading, source: Reading) -> Match:
         if word.kind == "number":
             alike[i] = {j: SAME for j, other in enumerate(source.words) if _compare(word, other)}
             continue
-        alike[i], opposite[i] = chinese.counterparts(word, source, source.spans)
+        alike[i], opposite[i] = counterparts(word, source, source.spans)
         turned[i] = {j for j, other in enumerate(source.words) if j not in alike[i] and converse(word.keys, other.keys, "zh")}
         opposite[i] -= turned[i]
-    return Match(*({i: m for i, m in found.items() if m} for found in (alike, opposite, turned)))
+    return Match(
+        {i: m for i, m in alike.items() if m},
+        {i: m for i, m in opposite.items() if m},
+        {i: m for i, m in turned.items() if m},
+    )
 
 
 def _compare(word: Word, other: Word) -> int:
     if "number" in (word.kind, other.kind):
-        if word.kind != other.kind or word.keys.isdisjoint(other.keys):
-            return 0
-        return SAME if not word.unit or not other.unit or word.unit == other.unit or {word.unit, other.unit} <= {"th", "day"} else 0
+        return SAME if word.kind == other.kind and not word.keys.isdisjoint(other.keys) and _same_unit(word.unit, other.unit) else 0
     if word.text == other.text:
         return SAME
     if "name" in (word.kind, other.kind):
         return ALIKE if word.kind == other.kind == "name" and synonymous(frozenset({word.text}), frozenset({other.text}), "en") else 0
     if opposed(word.keys, other.keys, "en") and not _plain(word.keys) & _plain(other.keys):
         return OPPOSITE
-    if word.keys & other.keys:
-        return SAME
-    return ALIKE if synonymous(word.keys, other.keys, "en") else 0
+    return SAME if word.keys & other.keys else ALIKE if synonymous(word.keys, other.keys, "en") else 0
+
+
+def _same_unit(a: str, b: str) -> bool:
+    return not a or not b or a == b or {a, b} <= {"th", "day"}
 
 
 def _plain(keys: frozenset[str]) -> set[str]:
@@ -269,34 +273,40 @@ def _verb_match(match: Match, verb: int, other: int) -> str:
 
 def _roles(claim: Reading, clause: Clause, source: Reading, other: Clause, match: Match, how: str) -> str:
     """Whether who does it and to whom are the same."""
-    if not how:
-        return ""
-    subject, objects = _heads(claim, clause.subject), _heads(claim, clause.objects)
-    doer, done = match.of(subject), match.of(objects)
+    if not how or clause.verb is None or other.verb is None or (how != "converse" and claim.words[clause.verb].keys & {"be", "是"}):
+        return ""  # "the lake is the largest" says the same either way round
+    objects = _heads(claim, clause.objects)
+    doer, done = match.of(_heads(claim, clause.subject)), match.of(objects)
     if how == "converse":
         return "role:converse" if doer & other.subject else ""
-    known = other.subject and not _pronoun(source, other.subject)
-    if clause.verb is not None and claim.words[clause.verb].keys & {"be", "是"}:
-        return ""  # "the lake is the largest" says the same either way round
-    if doer and known and not doer & other.subject:
-        return "role:subject"
-    if doer and doer & other.objects and not doer & other.subject and (objects or other.subject):
-        return "role:swapped"
-    turns = clause.verb is not None and claim.words[clause.verb].keys & _TURNS and not other.objects
-    if done and done & other.subject and not done & other.objects and not turns:
+    if not doer & other.subject and doer:
+        if other.subject and not _pronoun(source, other.subject):
+            return "role:subject"
+        if doer & other.objects and (objects or other.subject):
+            return "role:swapped"
+    turns = claim.words[clause.verb].keys & _TURNS and not other.objects
+    if done & other.subject and not done & other.objects and not turns:
         return "role:object"
-    at = source.words[other.verb].at if other.verb is not None else 0
-    if source.chinese and done and not other.leans and not clause.passive and not other.passive and not done & other.objects:
-        if all(source.words[j].at < at for j in done) and all(claim.words[i].at > claim.words[clause.verb].at for i in objects):
+    return _objects(claim, clause, source, other, done) if done and not done & other.objects else ""
+
+
+def _objects(claim: Reading, clause: Clause, source: Reading, other: Clause, done: set[int]) -> str:
+    """Whether what the claim has as objects, `done` in the source, can be those of the source's clause, though not read as such."""
+    assert clause.verb is not None and other.verb is not None
+    if source.chinese and not other.leans and not clause.passive and not other.passive:
+        verb, mine = source.words[other.verb].at, claim.words[clause.verb].at
+        if all(source.words[j].at < verb for j in done) and all(claim.words[i].at > mine for i in _heads(claim, clause.objects)):
             return "role:before the verb"
-    if done and other.objects and not done & other.objects and not _pronoun(source, other.objects):
-        number = source.clauses.index(other)
-        clause_words = {j for j, w in enumerate(source.words) if w.clause == number or source.clauses[w.clause].within == number}
-        if not done & clause_words:
-            return "role:other object"
-        if all(source.words[j].before in ("into", "from", "against", "without", "by") for j in done & clause_words):
-            return "role:object behind a preposition"
-    return ""
+    if not source.chinese and not other.passive and not other.leans and all(source.words[j].at < source.words[other.verb].at for j in done):
+        return "role:before the verb"  # "the committee under Farrant fined" nobody named Farrant
+    if not other.objects or _pronoun(source, other.objects):
+        return ""
+    number = source.clauses.index(other)
+    inside = {j for j in done if number in (source.words[j].clause, source.clauses[source.words[j].clause].within)}
+    if not inside:
+        return "role:other object"
+    behind = all(source.words[j].before in ("into", "from", "against", "without", "by") for j in inside)
+    return "role:object behind a preposition" if behind else ""
 
 
 def _heads(reading: Reading, numbers: frozenset[int]) -> list[int]:
@@ -323,11 +333,26 @@ def _elsewhere(claim: Reading, clause: Clause, members: Sequence[int], source: R
             continue
         if other.leans and i in clause.objects:
             continue
-        if not mine & home and (source.chinese or word.kind in ("name", "number") or i in clause.subject | clause.objects or word.when):
+        if not mine & home and (
+            source.chinese
+            or _rivals(source, other, mine)
+            or word.kind in ("name", "number")
+            or i in clause.subject | clause.objects
+            or word.when
+        ):
             return f"elsewhere:{word.text}"
         if word.before and all(_excluded(word.before, source.words[j].before) for j in mine):
             return f"preposition:{word.text}"
     return ""
+
+
+def _rivals(source: Reading, clause: Clause, numbers: set[int]) -> bool:
+    """Whether words stand in clauses that say the opposite of this one: "fell in the first group but rose in the second"."""
+    verbs = [source.clauses[source.words[n].clause].verb for n in numbers]
+    language = "zh" if source.chinese else "en"
+    return clause.verb is not None and any(
+        verb is not None and opposed(source.words[clause.verb].keys, source.words[verb].keys, language) for verb in verbs
+    )
 
 
 def _topic(source: Reading, m: int) -> set[int]:

@@ -77,8 +77,8 @@ def _value(m: re.Match[str]) -> str:
 
 def _spelt(words: str) -> float:
     total = part = 0.0
-    for word in re.split(r"[\s-]+", words):
-        word = word.rstrip("s") if word.rstrip("s") in _SCALES else word
+    for written in re.split(r"[\s-]+", words):
+        word = written.rstrip("s") if written.rstrip("s") in _SCALES else written
         if word in WORDS:
             part += WORDS[word]
         elif word == "half":
@@ -131,18 +131,25 @@ def chinese_value(numeral: str) -> float:
     """三千二百 → 3200, 1.2亿 → 120000000, 一九四九 → 1949."""
     numeral = numeral.replace(",", "")
     if not any(c in _POWERS for c in numeral):
-        digits = "".join(str(_DIGITS.get(c, c)) for c in numeral)
-        return float(re.match(r"\d*\.?\d*", digits)[0] or 0)  # type: ignore[index]
+        return _number("".join(str(_DIGITS.get(c, c)) for c in numeral))
     total = section = 0.0
     digits = ""
     for c in numeral:
         if c in _POWERS:
-            number = float(digits) if digits else (0.0 if (section or total) and _POWERS[c] > 1000 else 1.0)
+            number = _number(digits) if digits else (0.0 if (section or total) and _POWERS[c] > 1000 else 1.0)
             digits = ""
-            if _POWERS[c] >= 10**4:
+            if c == "亿":
                 total, section = (total + section + number) * _POWERS[c], 0.0
+            elif c == "万":
+                total, section = total + (section + number) * _POWERS[c], 0.0
             else:
                 section += number * _POWERS[c]
         else:
             digits += str(_DIGITS.get(c, c))
-    return total + section + (float(digits) if digits else 0.0)
+    return total + section + _number(digits)
+
+
+def _number(digits: str) -> float:
+    """The number that digits begin with; 0 if they begin with none."""
+    found = re.match(r"\d+(?:\.\d+)?", digits)
+    return float(found[0]) if found else 0.0

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from localrag.query.reading.english import (
     _REFUSALS,
+    BE,
     CONJUNCTIONS,
     FAILING,
     MONTHS,
@@ -148,8 +149,10 @@ def _prepositions(toks: list[Token]) -> dict[int, str]:
     found: dict[int, str] = {}
     current, filled, number = "", False, False
     for k, token in enumerate(toks):
-        if token.low in PREPOSITIONS and not (k and token.text[0].isupper()) and not (
-            token.low in ("before", "after", "until", "since", "as", "like") and _clause_follows(toks, k)
+        if (
+            token.low in PREPOSITIONS
+            and not (k and token.text[0].isupper())
+            and not (token.low in ("before", "after", "until", "since", "as", "like") and _clause_follows(toks, k))
         ):
             current, filled, number = token.low, False, False
             continue
@@ -182,7 +185,7 @@ def _parts(toks: list[Token], governed: dict[int, str]) -> list[_Part]:
     parts: list[_Part] = []
     groups = verb_groups(toks)
     end_of_last = -1
-    for n, group in enumerate(groups):
+    for group in groups:
         part = _Part(group)
         gap = list(range(end_of_last + 1, group.start))
         head = _subject(toks, gap, part, parts, governed)
@@ -210,10 +213,10 @@ def _subject(toks: list[Token], gap: list[int], part: _Part, parts: list[_Part],
         part.within = len(parts) - 1 if parts else None
         before = [k for k in gap if content(toks[k])]
         if group.form == "gerund" and before and toks[gap[-1]].low not in PREPOSITIONS | {","}:
-            part.before = _noun_before(toks, group.start, governed)
+            part.before = _noun_before(toks, group.start)
         return []
     if group.form == "participle":
-        part.before = _noun_before(toks, group.start, governed)
+        part.before = _noun_before(toks, group.start)
         part.within = len(parts) - 1 if parts else None
         return list(gap) if not parts else []
     head = [k for k in gap if not breaks or k > breaks[-1]]
@@ -231,14 +234,14 @@ def _subject(toks: list[Token], gap: list[int], part: _Part, parts: list[_Part],
         part.before = list(parts[-1].before)  # "the museum, which is closed on Mondays, charges"
         return []
     if part.opened_by in ("who", "which", "that") and not [k for k in free if toks[k].low not in _HEADLESS]:
-        antecedent = _noun_before(toks, breaks[-1], governed)
+        antecedent = _noun_before(toks, breaks[-1])
         part.relative = toks[breaks[-1]].tag.startswith("W") or bool(antecedent)
         part.before = antecedent if part.relative else []
         part.within = len(parts) - 1 if parts else None
         return head
     part.before = free
     if part.opened_by in ("which", "whom", "that") and free and toks[breaks[-1]].tag.startswith("W"):
-        part.after = _noun_before(toks, breaks[-1], governed)
+        part.after = _noun_before(toks, breaks[-1])
     return head
 
 
@@ -290,7 +293,7 @@ def _joins_nouns(toks: list[Token], k: int) -> bool:
     return True
 
 
-def _noun_before(toks: list[Token], k: int, governed: dict[int, str]) -> list[int]:
+def _noun_before(toks: list[Token], k: int) -> list[int]:
     """The noun phrase that ends right before a token, a comma between them or not."""
     j = k - 1
     while j >= 0 and toks[j].low in (",", "to", "of", "in", "from", "with", "for"):
@@ -316,10 +319,17 @@ def _objects(toks: list[Token], part: _Part, governed: dict[int, str]) -> None:
             part.agent.append(k)  # "by her deputy, Colin Frayne"
         elif token.low in ",;:(" or token.low in CONJUNCTIONS - {"and", "or", "nor"}:
             open_ = open_ and token.low == ","
-        elif open_ and k not in governed and content(token) and not token.tag.startswith("RB"):
+        elif open_ and k not in governed and content(token) and not _describes(toks, k, group):
             part.after.append(k)
         if open_ and k not in governed and token.low in ("no", "none", "nothing", "nobody", "neither") and not part.after:
             group.negated = not group.negated
+
+
+def _describes(toks: list[Token], k: int, group: Group) -> bool:
+    """Whether a word behind a verb says how, not whom: adverbs; and adjectives on their own, save behind "be"."""
+    token = toks[k]
+    alone = not (k + 1 < len(toks) and toks[k + 1].tag.startswith(("NN", "JJ")))
+    return token.tag.startswith("RB") or (token.tag.startswith("JJ") and alone and toks[group.main].low not in BE)
 
 
 def _share(toks: list[Token], parts: list[_Part]) -> None:
@@ -367,7 +377,7 @@ def _clause(toks: list[Token], part: _Part, parts: list[_Part], number_of: dict[
             negated = not negated
         elif group.form == "infinitive" and (verb in _REFUSALS or adjective) and not part.relative:
             negated = negated != True  # noqa: E712 — "failed to pay": not paid; "did not fail to pay" stands on its own
-        elif verb in UNREAL and (group.form == "infinitive" or part.opened_by == "that" or _bare_that(toks, matrix, part)):
+        elif verb in UNREAL and (group.form == "infinitive" or part.opened_by == "that" or _bare_that(matrix, part)):
             modes.add("unreal")
     if part.opened_by in ("if", "unless", "whether") or (part.opened_by in ("until", "till") and matrix_waits(toks, parts, n)):
         modes.add("possible")
@@ -396,6 +406,6 @@ def matrix_waits(toks: list[Token], parts: list[_Part], n: int) -> bool:
     return any(toks[p.group.main].verb in ("defer", "postpone", "wait", "suspend", "delay", "refuse") for p in parts[:n])
 
 
-def _bare_that(toks: list[Token], matrix: _Part, part: _Part) -> bool:
+def _bare_that(matrix: _Part, part: _Part) -> bool:
     """ "Some believe the tower is old": no "that" between."""
     return part.opened_by == "" and part.group.form == "finite" and not matrix.after and matrix.group.main < part.group.start

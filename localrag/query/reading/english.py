@@ -20,7 +20,8 @@ PREPOSITIONS = frozenset(
     of in on at by with from to into onto for about against between through during under over above below across among around as
     behind beneath beside beyond despite down inside near off out outside per since than through throughout till toward towards
     underneath until up upon via within without after before ahead along amid like except including according because_of due_to
-    owing_to according_to next_to along_with together_with in_addition_to instead apart_from in_front_of in_spite_of on_account_of as_well_as
+    owing_to according_to next_to along_with together_with in_addition_to instead apart_from in_front_of in_spite_of on_account_of
+    as_well_as
     """.split()
 )
 RELATIVE = frozenset("who which whom whose that where when".split())
@@ -31,14 +32,11 @@ CONJUNCTIONS = frozenset(
 MONTHS = frozenset("january february march april may june july august september october november december".split())
 DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
 # What says when and is neither subject nor object.
-TIMES = (
-    MONTHS
-    | DAYS
-    | frozenset(
-        "spring summer autumn winter morning evening night afternoon noon midnight day week month year decade century today yesterday tomorrow"
-        " tonight weekend time moment hour minute season dawn dusk".split()
-    )
-)
+_TIMES = """
+    spring summer autumn winter morning evening night afternoon noon midnight day week month year decade century today yesterday tomorrow
+    tonight weekend time moment hour minute season dawn dusk
+    """
+TIMES = MONTHS | DAYS | frozenset(_TIMES.split())
 # Function words whose exchange turns the meaning: they need a counterpart like any other word.
 TELLING = frozenset(
     """
@@ -56,8 +54,8 @@ SOFT = frozenset(
     about around approximately nearly almost mister mr mrs ms miss dr councillor cllr sir professor eventually later approx roughly
     able manage remain continue begin start use various certain particular namely indeed actually even away back together upon
     kind sort part order be_able_to as_well as_well_as together_with along_with in_addition_to take_place take_part carry_out
-    altogether circa hold turn well today lie locate situate stand aloud each_other further group team member people person place area site event worker amount size
-    length decide total measure contain consist comprise represent extend span cover
+    altogether circa hold turn well today lie locate situate stand aloud each_other further group team member people person place area
+    site event worker amount size length decide total measure contain consist comprise represent extend span cover
     """.split()
 )
 QUANTIFIERS = {
