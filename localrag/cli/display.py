@@ -299,6 +299,19 @@ def print_retrieval(rows: Sequence[dict[str, Any]]) -> None:
     print_rows([{n: row[n] for n in names} for row in rows])
 
 
+def print_support(found: dict[str, Any], rows: int) -> None:
+    """The shares of true sentences kept and of false ones refused in percent, all together and by kind."""
+    percent = {k: None if v is None else f"{100 * v:.1f}" for k, v in found.items() if k != "by_kind"}
+    print_rows([{"rows": rows} | {f"{name} %": value for name, value in percent.items()}])
+    if found["by_kind"]:
+        out.print()
+        shares = [
+            (kind, row["rows"], *(None if row[n] is None else f"{100 * row[n]:.1f}" for n in ("kept", "refused")))
+            for kind, row in found["by_kind"].items()
+        ]
+        print_rows([dict(zip(("kind", "rows", "kept %", "refused %"), row, strict=True)) for row in shares])
+
+
 def print_rows(rows: Sequence[dict[str, Any]]) -> None:
     """A table of figures; what was not measured is a dash."""
     names = {"questions": "n", "evidence_shown": "shown", "evidence_cited": "cited"}

@@ -1,4 +1,4 @@
-"""`localrag eval extraction`, `eval retrieval`, `eval qa`, `eval answers` and `eval report`."""
+"""`localrag eval extraction`, `eval retrieval`, `eval qa`, `eval support`, `eval answers` and `eval report`."""
 
 import asyncio
 import json
@@ -144,6 +144,26 @@ def qa_command(
             write_json(row)
     else:
         print_rows(rows)
+
+
+@eval_app.command("support")
+def support_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help='Lines of {"source", "sentence", "supported"}, and "kind" if you like.')],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Try the check that answers pass: the share of true sentences it keeps and of false ones it refuses. Needs no index and no model."""
+    from localrag.cli.display import print_support
+    from localrag.engine.embedder import open_embedder
+    from localrag.eval.support import load_cases, measure_support
+    from localrag.models import find_embedder
+    from localrag.query.verify import checker
+
+    cases = load_cases(file)
+    found = measure_support(cases, checker(open_embedder(find_embedder(None)).embed))
+    if as_json:
+        sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+    else:
+        print_support(found, len(cases))
 
 
 @eval_app.command("answers")

@@ -18,7 +18,7 @@ from localrag.query.local import ask_local
 from localrag.query.question import CALLS, UNBOUNDED, Budget, Options, Question
 from localrag.query.reading import MANY
 from localrag.query.route import route
-from localrag.query.verify import checker
+from localrag.query.verify import aliases_in, checker
 from localrag.records import Answer
 from localrag.store import graph, ledger
 from localrag.store.connect import snapshot
@@ -86,7 +86,8 @@ async def _answered(text: str, project: Project, options: Options, watched: _Wat
     budget = Budget.of(options)
     question = await _understood(text, project, options, budget)
     bullets = "list" in options.response_type.lower()
-    citer = Citer(project.db, checker(project.embedder.embed), strict=options.strict, bullets=bullets, on_text=watched.on_text)
+    check = checker(project.embedder.embed, aliases_in(project.db))
+    citer = Citer(project.db, check, strict=options.strict, bullets=bullets, on_text=watched.on_text)
     question = replace(question, on_point=citer.take, on_status=watched.on_status, agree=watched.agree)
     mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)

@@ -1,0 +1,83 @@
+"""`localrag eval support`: its figures are right, its input is checked."""
+
+import json
+
+import pytest
+
+from localrag.errors import UsageError
+from localrag.eval.support import Case, load_cases, measure_support
+from tests.conftest import run_localrag
+
+ROWS = [
+    {"source": "Ann sold the boat to Ben in 1971.", "sentence": "Ann sold the boat.", "supported": True, "kind": "shortened"},
+    {"source": "Ann sold the boat to Ben in 1971.", "sentence": "Ann did not sell the boat.", "supported": False, "kind": "negation"},
+    {"source": "Ann sold the boat to Ben in 1971.", "sentence": "Ann sold the boat in 1917.", "supported": False, "kind": "number"},
+]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_the_command_prints_one_object(tmp_path):
+    """`--json` is one object with the shares, all together and by kind; without it a table; neither needs an index."""
+    file = write(tmp_path / "rows.jsonl", ROWS)
+    done = run_localrag("eval", "support", str(file), "--json", cwd=tmp_path)
+    table = run_localrag("eval", "support", str(file), cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found == {
+        "kept": 1.0,
+        "refused": 1.0,
+        "precision": 1.0,
+        "recall": 1.0,
+        "by_kind": {
+            "negation": {"rows": 1, "kept": None, "refused": 1.0},
+            "number": {"rows": 1, "kept": None, "refused": 1.0},
+            "shortened": {"rows": 1, "kept": 1.0, "refused": None},
+        },
+    }
+    assert "100.0" in table.stdout
+    assert "negation" in table.stdout
+
+
+def test_shares_are_of_the_true_and_of_the_false_sentences():
+    """kept counts true sentences, refused false ones, precision what is true among those kept; a share of nothing is None."""
+    cases = [Case("s", name, name.startswith("true")) for name in ("true 1", "true 2", "false 1", "false 2", "false 3", "false 4")]
+    kept = {"true 1", "false 1"}
+
+    found = measure_support(cases, lambda sentence, cited: tuple(cited) if sentence in kept else ())
+
+    assert (found["kept"], found["refused"], found["precision"], found["recall"], found["by_kind"]) == (0.5, 0.75, 0.5, 0.5, {})
+    assert measure_support(cases[2:], lambda *_: ())["precision"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("\n \n", "is empty"),
+        (json.dumps(ROWS[0]) + "\nnot json", "line 2 is not JSON"),
+        ("[1, 2]", "line 1 is not a JSON object"),
+        (json.dumps({"source": "a", "sentence": "b"}), 'line 1 has no "supported"'),
+        (json.dumps(ROWS[0] | {"supported": "yes"}), "line 1.*neither true nor false"),
+        (json.dumps(ROWS[0] | {"sentence": " "}), 'line 1: "sentence" is not a text'),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_named(tmp_path, text, message):
+    """A file that cannot be measured is refused in a sentence that names the line."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text(text, encoding="utf-8")
+
+    with pytest.raises(UsageError, match=message):
+        load_cases(file)
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path):
+    """The command ends with 2 and says which file."""
+    done = run_localrag("eval", "support", "none.jsonl", "--json", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "none.jsonl" in done.stderr
