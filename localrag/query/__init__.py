@@ -12,11 +12,11 @@ from localrag.llm.speeds import keep_speed
 from localrag.query.basic import ask_basic, ask_mix, ask_ss
 from localrag.query.cite import Cited, Citer, Draft
 from localrag.query.converse import standalone
+from localrag.query.cost import MANY
 from localrag.query.drift import ask_drift
 from localrag.query.global_ import ask_global, ask_ts
 from localrag.query.local import ask_local
 from localrag.query.question import CALLS, UNBOUNDED, Budget, Options, Question
-from localrag.query.reading import MANY
 from localrag.query.route import route
 from localrag.query.verify import aliases_in, checker
 from localrag.records import Answer

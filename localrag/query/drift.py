@@ -17,10 +17,10 @@ from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
 from localrag.query.cite import Draft, Point
 from localrag.query.context import quoted_answer
+from localrag.query.cost import agree_on
 from localrag.query.global_ import extractive_points, report_source
 from localrag.query.local import ask_local
 from localrag.query.question import Question
-from localrag.query.reading import agree_on
 from localrag.query.retrieve import named_entities, search
 from localrag.query.write import best_within, budgets_of, call_alone, write_prose
 from localrag.records import Report

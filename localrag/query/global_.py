@@ -16,8 +16,8 @@ from localrag.llm.prompts import load_prompt
 from localrag.query.basic import passage_sources
 from localrag.query.cite import Draft, Point, Source
 from localrag.query.context import quoted_answer
+from localrag.query.cost import POINT, Load, agree_on, batches_of, bearing, map_tokens
 from localrag.query.question import Question
-from localrag.query.reading import POINT, Load, agree_on, batches_of, bearing, map_tokens
 from localrag.query.select import select_reports
 from localrag.query.write import best_within, budgets_of, call, write_prose
 from localrag.quotes import marginal_relevance

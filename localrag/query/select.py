@@ -7,8 +7,8 @@ from localrag.llm import in_window
 from localrag.llm.grammar import choice
 from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
+from localrag.query.cost import agree_on, nearness
 from localrag.query.question import Question
-from localrag.query.reading import agree_on, nearness
 from localrag.query.write import budgets_of, call_alone
 from localrag.store import graph
 

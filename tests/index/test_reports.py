@@ -15,8 +15,8 @@ from localrag.index.phrases import PHRASES
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_writing
 from localrag.query import Options
+from localrag.query.cost import bearing
 from localrag.query.question import Question
-from localrag.query.reading import bearing
 from localrag.records import ExtractedClaim
 from localrag.store import corpus, generations, graph, ledger
 from localrag.text import chunk_sentences, sentences
