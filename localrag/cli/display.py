@@ -188,6 +188,7 @@ def answer_json(answer: Answer, project: "Project") -> dict[str, Any]:
     ]
     return {
         "answer": answer.answer,
+        "answerable": answer.answerable,
         "mode": answer.mode,
         "level": answer.level,
         "citations": citations,

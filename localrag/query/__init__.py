@@ -7,6 +7,7 @@ from dataclasses import replace
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm import seconds_since
 from localrag.llm.project import Project, choose_style
+from localrag.query.answerable import answerable, closest, unsaid
 from localrag.query.basic import ask_basic, ask_mix, ask_ss
 from localrag.query.cite import Draft, cite
 from localrag.query.converse import standalone
@@ -53,12 +54,13 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
     question = replace(draft_of, text=asked, vector=vector, on_text=on_text)
     mode, reason = route(asked, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
-    mode, draft, smaller = await _draft(mode, question, project)
+    says = options.context_only or answerable(question, project)
+    mode, draft, smaller = await _draft(mode, question, project) if says else (mode, closest(question, project), "")
     cited = cite(draft, project.db, checker(project.embedder.embed), strict=options.strict, bullets="list" in options.response_type.lower())
     notes = [note, smaller, draft.note, _stopped(budget, options), _failed(budget), _unsupported(cited.unsupported, strict=options.strict)]
     done = Answer(
         text,
-        cited.text or "Nothing in the documents supports an answer to this question.",
+        cited.text or unsaid(asked),
         mode,
         draft.level,
         cited.citations,
@@ -72,6 +74,7 @@ async def answer(text: str, project: Project, options: Options, on_text: Callabl
         reason,
         cited.unsupported,
         options.conversation or 0,
+        says and bool(cited.text),
     )
     try:
         return ledger.save_answer(project.db, done)

@@ -12,7 +12,8 @@ from localrag.text import is_cjk
 _EMPTY = frozenset(  # words that ask on, and say nothing by themselves
     """since give exactly more else detail details tell explain happen happened happens next again really example examples elaborate
     continue further come many much year day place way reason date month time sure go on ago soon long often whom say said
-    mean think true right genau noch mehr weiter passierte geschah beispiel grund jahr bedeutet stimmt entonces más pasó exactamente año plus encore après année
+    mean think true right genau noch mehr weiter passierte geschah beispiel grund jahr bedeutet stimmt entonces
+    más pasó exactamente año plus encore après année
     exactement passé ensuite pourquoi perché poi perch porquê por quê""".split()
 )
 _CJK_BACK = re.compile(
