@@ -284,7 +284,7 @@ class Answer:
     """An answer with its sources and what it cost. `note` says what the reader should know of how it came about.
 
     `asked` is the question made to stand on its own, `reason` why its mode was chosen, `unsupported` the number of sentences that no
-    passage supports.
+    passage supports. `answerable` is False where the documents do not say it; the citations are then of the closest passages.
     """
 
     question: str
@@ -302,6 +302,7 @@ class Answer:
     reason: str = ""
     unsupported: int = 0
     conversation: int = 0
+    answerable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ import pytest
 
 from localrag.index.pipeline import build_index
 from localrag.project import open_for_questions, open_for_writing
-from localrag.query import NOTHING_SUPPORTED, Options, answer
+from localrag.query import Options, answer
+from localrag.query.answerable import unsaid
 from localrag.query.converse import questions_worth_asking
 from localrag.store import corpus, graph, ledger
 from tests.conftest import TOWN
@@ -103,7 +104,7 @@ def test_strict_answers_hold_only_what_is_supported(index):
     supported = [p for p in usual.answer.split("\n\n") if not p.endswith("[unsupported]")]
 
     assert found.citations == usual.citations
-    assert found.answer == ("\n\n".join(supported) or NOTHING_SUPPORTED)
+    assert found.answer == ("\n\n".join(supported) or unsaid("What is wrong with the Skua?"))
 
 
 @pytest.mark.parametrize("options", [Options("global", max_calls=0), Options("drift", max_calls=1), Options("mix", max_seconds=0)])

@@ -200,6 +200,7 @@ def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
     ]
     return {
         "answer": answer.answer,
+        "answerable": answer.answerable,
         "mode": answer.mode,
         "level": answer.level,
         "citations": citations,

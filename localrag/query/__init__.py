@@ -9,6 +9,7 @@ from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm import seconds_since
 from localrag.llm.project import Project, choose_style
 from localrag.llm.speeds import keep_speed
+from localrag.query.answerable import answerable, closest, unsaid
 from localrag.query.basic import ask_basic, ask_mix, ask_ss
 from localrag.query.cite import Cited, Citer, Draft
 from localrag.query.converse import standalone
@@ -33,7 +34,6 @@ MODES = {
     "ss": ask_ss,
 }
 LONGEST_QUESTION = 10_000  # characters
-NOTHING_SUPPORTED = "Nothing in the documents supports an answer to this question."
 
 __all__ = ["LONGEST_QUESTION", "MODES", "UNBOUNDED", "Options", "answer"]
 
@@ -91,13 +91,15 @@ async def _answered(text: str, project: Project, options: Options, watched: _Wat
     question = replace(question, on_point=citer.take, on_status=watched.on_status, agree=watched.agree)
     mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
+    says = options.context_only or answerable(question, project)
 
     def made(mode: str, cited: Cited, level: int | None, *notes: str) -> Answer:
         said = [note, *notes, _failed(budget), _left_out(cited, strict=options.strict)]
-        return replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
+        answer = replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
+        return replace(answer, answerable=says and bool(cited.text))
 
     try:
-        mode, draft, smaller = await _draft(mode, question, project)
+        mode, draft, smaller = await _draft(mode, question, project) if says else (mode, closest(question, project), "")
     except asyncio.CancelledError:
         if (so_far := citer.cited()).text:
             keep(made(mode, so_far, None, "Stopped before its end."))
@@ -119,7 +121,7 @@ def _spent(project: Project) -> tuple[int, int, int]:
 
 
 def _answer_of(text: str, question: Question, cited: Cited) -> Answer:
-    said = cited.text or NOTHING_SUPPORTED
+    said = cited.text or unsaid(question.text)
     return Answer(
         text,
         said,

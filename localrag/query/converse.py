@@ -1,12 +1,12 @@
 """Conversations: follow-up questions made to stand on their own, and questions worth asking."""
 
-import re
 from collections.abc import Sequence
 
 from localrag.llm.budgets import Script
 from localrag.llm.grammar import line, question_lines
 from localrag.llm.project import Project, choose_style
 from localrag.llm.prompts import load_prompt
+from localrag.query.leaning import leans
 from localrag.query.question import Question
 from localrag.query.retrieve import named_entities
 from localrag.query.write import call_alone
@@ -16,11 +16,6 @@ from localrag.text import is_cjk, squeeze
 
 REWRITTEN = 300  # characters of a follow-up made to stand on its own
 TURNS = 5  # of a conversation that a follow-up may lean on: the newest
-LEANING = re.compile(
-    r"\b(?:he|she|it|they|him|her|them|his|hers|its|their|theirs|this|that|these|those|there|then|one|ones|same|else|more)\b"
-    r"|^(?:and|but|so|why|how come|what about|how about)\b|[他她它其这那此]|呢[？?]?$",
-    re.IGNORECASE,
-)
 
 
 async def standalone(question: Question, history: Sequence[Answer], project: Project) -> str:
@@ -28,7 +23,7 @@ async def standalone(question: Question, history: Sequence[Answer], project: Pro
 
     A model that writes prose rewrites it; otherwise the names of the last question that names any are put behind it.
     """
-    if not LEANING.search(question.text) and named_entities(question.text, project):
+    if not leans(question.text, [n.text for n in named_entities(question.text, project)]):
         return question.text
     if question.style == "abstractive":
         turns = "\n".join(f"Q: {a.asked or a.question}\nA: {squeeze(a.answer)[:400]}" for a in history[-TURNS:])

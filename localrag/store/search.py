@@ -32,6 +32,12 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
     return [(row["chunk_id"], row["score"]) for row in rows]
 
 
+def any_chunk_with(db: Database, words: Sequence[str]) -> bool:
+    """Whether any one chunk has all of these words."""
+    match = " AND ".join(f'text : "{w}"' for w in words)
+    return next(iter(db.query("SELECT 1 FROM chunk_search WHERE chunk_search MATCH ? LIMIT 1", [match])), None) is not None
+
+
 def add_to_search(db: Database, texts: Iterable[tuple[str, str]]) -> None:
     """Make the texts of chunks, as (chunk id, text), findable; those that are already raise an error."""
     with db.atomic():
@@ -62,15 +68,21 @@ def sqlite_version() -> tuple[str, bool]:
     return sqlite3.sqlite_version, True
 
 
+def chunks_with(db: Database, words: Sequence[str]) -> dict[str, int]:
+    """For each word (a CJK one: a pair of characters), how many chunks have it in any of its forms."""
+    stem = {w: w if cjk_bigrams(w) else _stemmer().stem(_plain(w)) for w in words}
+    found = "SELECT term, doc FROM chunk_terms WHERE term IN (SELECT value FROM json_each(?))"
+    count = {row["term"]: row["doc"] for row in db.query(found, [json.dumps(sorted(set(stem.values())))])}
+    return {w: count.get(stem[w], 0) for w in words}
+
+
 def _rarest(db: Database, words: Sequence[str]) -> Sequence[str]:
     """At most MOST_WORDS words, those that fewest chunks have: they decide the score, and common ones take most of the time."""
     if len(words) <= MOST_WORDS:
         return words
-    stem = {w: _stemmer().stem(_plain(w)) for w in words[:LONGEST]}
-    found = "SELECT term, doc FROM chunk_terms WHERE term IN (SELECT value FROM json_each(?))"
-    count = {row["term"]: row["doc"] for row in db.query(found, [json.dumps(sorted(set(stem.values())))])}
-    known = [w for w in stem if stem[w] in count] or list(stem)
-    return sorted(known, key=lambda w: (count.get(stem[w], 0), w))[:MOST_WORDS]
+    count = chunks_with(db, words[:LONGEST])
+    known = [w for w in count if count[w]] or list(count)
+    return sorted(known, key=lambda w: (count[w], w))[:MOST_WORDS]
 
 
 def _plain(word: str) -> str:

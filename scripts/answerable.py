@@ -1,0 +1,169 @@
+"""How often a question is refused that the documents answer, and how often one is answered that they do not.
+
+    python scripts/answerable.py DATA CACHE
+
+DATA holds `retrieval/`, `qa_spans/`, `graphrag_bench/` and `qmsum/`. Every question is asked of an index that holds its passages and of
+one that does not: another half of the collection, another novel, another meeting. CACHE keeps the indexes and the figures between runs.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections import Counter
+from dataclasses import asdict, fields
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from localrag.eval.qa_sets import load_questions
+from localrag.eval.retrieval import heading, load_rows
+from localrag.index.pipeline import _embed, _sentences
+from localrag.index.update import update_documents
+from localrag.project import open_for_questions, open_for_writing
+from localrag.query.answerable import CJK_FLOOR, FLOOR, Signals, signals, standing
+
+RETRIEVAL = ("hotpot_dev100", "musique_dev100", "2wiki_fg101", "zh_cmrc_trial")
+LANGUAGES = ("en", "de", "es", "zh")
+MOST = 50  # questions of a kind asked of each index
+FILLING = 100  # passages of an index that are gold to no question
+MEETINGS = 4
+NOVELS = 2
+
+
+def side(key, salt=""):
+    """0 or 1, the same in every run."""
+    return blake2b(f"{salt}{key}".encode(), digest_size=1).digest()[0] % 2
+
+
+def sample(rows, most, seed):
+    return random.Random(seed).sample(rows, most) if len(rows) > most else rows
+
+
+def passages_index(name, passages, questions):
+    """An index of the gold passages of half of the questions, and of others that are gold to none.
+
+    passages: id → text; questions: (id, text, gold ids).
+    """
+    gold = {i for *_, some in questions for i in some}
+    inside = {i for *_, some in sample([q for q in questions if not side(q[0])], MOST, 0) for i in some}
+    inside |= set(sample(sorted(set(passages) - gold), FILLING, 0))
+    yes = [(key, text, True) for key, text, some in questions if inside >= set(some)]
+    no = [(key, text, False) for key, text, some in questions if not inside & set(some)]
+    return name, name, [passages[i] for i in sorted(inside)], sample(yes, MOST, 1) + sample(no, MOST, 2)
+
+
+def collections(data):
+    """(index name, set, texts, questions (id, text, answerable))."""
+    for language in LANGUAGES:
+        rows = load_rows(data / "qa_spans" / f"xquad_{language}.jsonl", "id", "context", "question")
+        ids = dict.fromkeys(r["context"] for r in rows)
+        half = {c: side(c) for c in ids}  # of the paragraphs: each has several questions
+        yes = [(r["id"], r["question"], True) for r in rows if not half[r["context"]]]
+        no = [(r["id"], r["question"], False) for r in rows if half[r["context"]]]
+        name = f"xquad_{language}"
+        yield name, name, [c for c in ids if not half[c]], sample(yes, MOST, 1) + sample(no, MOST, 2)
+    for name in RETRIEVAL:
+        folder = data / "retrieval" / name
+        passages = {r["id"]: heading(r.get("title", ""), r["text"]) for r in load_rows(folder / "corpus.jsonl", "id", "text")}
+        rows = load_rows(folder / "queries.jsonl", "question", "gold")
+        yield passages_index(name, passages, [(r["id"], r["question"], r["gold"]) for r in rows])
+    for name, golds in (("novels", shortest(load_questions(data / "graphrag_bench"))[:NOVELS]), ("meetings", meetings(data))):
+        for n, gold in enumerate(golds):
+            own = [(f"{gold.name}:{q.id}", q.text, True) for q in gold.questions if q.type != "general"]
+            other = golds[(n + 1) % len(golds)]
+            foreign = [(f"{other.name}:{q.id}", q.text, False) for q in other.questions if q.type != "general"]
+            yield gold.name, name, [t for _, t in gold.documents], sample(own, MOST // 2, 1) + sample(foreign, MOST // 2, 2)
+
+
+def shortest(golds):
+    """Those with the shortest documents first."""
+    return sorted(golds, key=lambda g: sum(len(t) for _, t in g.documents))
+
+
+def meetings(data):
+    """The shortest meeting of each project: those of one project are about the same thing."""
+    first = {}
+    for gold in shortest(load_questions(data / "qmsum")):
+        first.setdefault("product" if gold.name[:2] in ("ES", "IS", "TS") else gold.name[:3], gold)
+    return list(first.values())[:MEETINGS]
+
+
+def quiet(*_):
+    """Tell nobody how far an index is."""
+
+
+def ask(name, kind, texts, asked, cache):
+    docs = cache / name / "docs"
+    if not docs.exists():
+        docs.mkdir(parents=True)
+        for n, text in enumerate(texts):
+            (docs / f"{n:05}.md").write_text(text, encoding="utf-8")
+    with open_for_writing(cache / name / ".localrag", extractor="phrases") as project:
+        # all that the figures are made from: the passages, their words, vectors and sentences
+        update_documents([docs], project, quiet)
+        _embed(project, "chunk", "", quiet)
+        _sentences(project.db, quiet)
+    with open_for_questions(cache / name / ".localrag") as project:
+        vectors = project.embedder.embed([t for _, t, _ in asked])
+        return [
+            {"set": kind, "index": name, "id": key, "question": text, "answerable": yes, **asdict(found)}
+            for (key, text, yes), v in zip(asked, vectors, strict=True)
+            if (found := signals(text, v, project)) is not None
+        ]
+
+
+def fitted(rows, names):
+    """Logistic weights of the signals `names`, then of 1; every set weighs the same."""
+    x = np.array([[r[n] for n in names] + [1.0] for r in rows])
+    y = np.array([float(r["answerable"]) for r in rows])
+    sizes = Counter(r["set"] for r in rows)
+    weight = np.array([100 / sizes[r["set"]] for r in rows])
+    theta, ridge = np.zeros(x.shape[1]), 0.2 * np.diag([1.0] * len(names) + [1e-6])
+    for _ in range(40):
+        p = 1 / (1 + np.exp(-x @ theta))
+        theta -= np.linalg.solve(x.T @ (x * (weight * p * (1 - p))[:, None]) + ridge, x.T @ (weight * (p - y)) + ridge @ theta)
+    return theta
+
+
+def as_shipped(row):
+    """Whether the product takes a question to be answerable."""
+    return standing(Signals(**{f.name: row[f.name] for f in fields(Signals)})) >= (CJK_FLOOR if row["cjk"] else FLOOR)
+
+
+def report(rows):
+    """The weights that the tuned half gives, then both shares of errors on the kept half, set by set."""
+    tuned, kept = [r for r in rows if not side(r["id"], "half")], [r for r in rows if side(r["id"], "half")]
+    for cjk, names in ((False, ("passage", "sentence", "together", "cosine", "unnamed")), (True, ("passage", "sentence", "together"))):
+        some = [r for r in tuned if r["cjk"] == cjk]
+        theta = fitted(some, names)
+        scores = sorted(theta[-1] + sum(t * r[n] for t, n in zip(theta, names, strict=False)) for r in some if r["answerable"])
+        print(
+            "cjk" if cjk else "words", dict(zip((*names, "1"), theta.round(2), strict=True)), "floor", round(scores[len(scores) // 20], 2)
+        )
+    print("| set | answerable | refused | not answerable | answered |\n|---|---:|---:|---:|---:|")
+    for name in [*dict.fromkeys(r["set"] for r in kept), "all"]:
+        some = [r for r in kept if name in (r["set"], "all")]
+        yes, no = [r for r in some if r["answerable"]], [r for r in some if not r["answerable"]]
+        refused, answered = (100 * np.mean([as_shipped(r) == wrong for r in of]) for of, wrong in ((yes, False), (no, True)))
+        print(f"| {name} | {len(yes)} | {refused:.1f} % | {len(no)} | {answered:.1f} % |")
+
+
+def main():
+    cache, rows = Path(ARGS.cache).resolve(), []
+    for name, kind, texts, asked in collections(Path(ARGS.data)):
+        file = cache / f"{name}.jsonl"
+        if not file.exists():
+            found = ask(name, kind, texts, asked, cache)
+            file.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in found), encoding="utf-8")
+        rows += load_rows(file, "answerable")
+    report(rows)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data")
+    parser.add_argument("cache")
+    ARGS = parser.parse_args()
+    sys.exit(main())
