@@ -18,7 +18,7 @@ from localrag.models import find_chat_model, find_embedder
 from localrag.project import open_for_questions
 from localrag.query import UNBOUNDED, Options, answer, question
 from localrag.records import Chunk, Community, Document, Entity, Finding, Graph, Mention, Quote, Report
-from localrag.store import corpus, graph, ledger, vectors
+from localrag.store import corpus, generations, graph, ledger, vectors
 from localrag.store.schema import open_index
 from tests.fakes import Scripted, example
 
@@ -50,6 +50,7 @@ def index(tmp_path_factory):
         quotes = tuple(Quote(c.id, c.start, c.start + len(first), first) for first in [c.text[: c.text.index(".") + 1]])
         found = (Finding(f"Skua {n}", quotes[0].text, quotes), Finding("The council", c.text[-1200:], quotes))
         graph.save_report(db, Report(f"k{n:05}", "h", f"Skua {n}", quotes[0].text, None, "", found))
+    generations.publish(db, reports=[c.id for c in communities])
     about = embedder.embed([QUESTION, "Who mended the clock?"])
     near = np.stack([about[int(n % 10 != 0)] for n in range(MANY)]) + np.random.default_rng(0).normal(0, 0.01, (MANY, about.shape[1]))
     near = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
