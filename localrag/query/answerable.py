@@ -26,6 +26,7 @@ from localrag.text import FUNCTION_WORDS, chunk_sentences, cjk_bigrams, is_cjk, 
 LOOKED_AT = 5  # passages
 SENTENCES = 4  # those with most of the question's words, whose meaning is compared with its own
 CLOSEST = 3  # sentences quoted where the documents do not answer
+FEW = 50  # passages: in a smaller index rarity is reckoned as if it had so many, or what all of three passages name would count nothing
 MOST_WORDS, MOST_NAMES = 60, 20  # of a question
 
 _WORD = re.compile(r"[^\W_]+")
@@ -119,7 +120,7 @@ def _words(question: str, project: Project, *, foreign: bool) -> dict[str, float
     have = chunks_with(project.db, [*words, *dict.fromkeys(cjk_bigrams(question).split())][:MOST_WORDS])
     if foreign and any(have.values()):
         have = {w: n for w, n in have.items() if n}
-    chunks = graph.counts(project.db)["chunks"]
+    chunks = max(FEW, graph.counts(project.db)["chunks"])
     weight: dict[str, float] = {}
     for w, n in have.items():
         (key,) = _keys(w) or {w}

@@ -105,3 +105,14 @@ def test_the_model_is_not_asked_what_the_documents_do_not_say(index):
 def test_the_context_is_shown_even_so(project):
     """`--context-only` shows what a model would be shown, whatever it is worth."""
     assert asked(project, "What is the capital of Mongolia?", context_only=True).answerable
+
+
+def test_a_small_index_answers_of_what_all_its_passages_name(tmp_path):
+    """What every passage names is not rare, and yet a question of it is answered."""
+    for n in range(3):
+        (tmp_path / f"{n}.txt").write_text(f"The Skua leaks, wrote Lars Holm in letter {n} to the Northern Line.", encoding="utf-8")
+    with open_for_writing(tmp_path / ".localrag", extractor="phrases") as small:
+        asyncio.run(build_index([tmp_path], small, lambda _: None, reports=False))
+
+        assert asked(small, "What is wrong with the Skua?", style="extractive").answerable
+        assert not asked(small, "What is the capital of Mongolia?", style="extractive").answerable
