@@ -22,11 +22,8 @@ from localrag.query.reading.english import (
     tokens,
 )
 from localrag.query.reading.record import Clause, Reading, Word
-from localrag.query.reading.verbs import AUXILIARY, verb_groups
+from localrag.query.reading.verbs import AUXILIARY, HEADLESS, clause_follows, prepositions, verb_groups
 
-_HEADLESS = frozenset(
-    "most half all some none part one many several few each any both majority number group party team crew members".split()
-)
 _PRONOUNS = frozenset("he she it they".split())
 _LEANS = frozenset("it him her them his its their this that these those he she they one ones".split())
 _ABLE = frozenset("able able_to be_able_to unable enable".split())
@@ -50,7 +47,7 @@ class _Part:
 def read(text: str) -> Reading:
     """The reading of an English sentence."""
     toks = tokens(text)
-    governed = _prepositions(toks)
+    governed = prepositions(toks)
     parts = _parts(toks, governed)
     places = {k: n for n, part in enumerate(parts) for k in part.region}
     words: list[Word] = []
@@ -144,43 +141,6 @@ def _known(token: Token) -> bool:
     return any(not (tag := word_tag(k)).startswith("NNP") and tag for k in token.keys if not k.startswith("~")) or "_" in token.low
 
 
-def _prepositions(toks: list[Token]) -> dict[int, str]:
-    """Token → the preposition that governs it: those behind one up to the end of its noun phrase."""
-    found: dict[int, str] = {}
-    current, filled, number = "", False, False
-    for k, token in enumerate(toks):
-        if (
-            token.low in PREPOSITIONS
-            and not (k and token.text[0].isupper())
-            and not (token.low in ("before", "after", "until", "since", "as", "like") and _clause_follows(toks, k))
-        ):
-            current, filled, number = token.low, False, False
-            continue
-        opens = token.tag.startswith(("DT", "PRP")) or (
-            token.text[:1].isupper() and k > 0 and (number or toks[k - 1].keys & TIMES) and toks[k - 1].low not in MONTHS
-        )
-        stops = token.tag.startswith(("VB", "MD", "WP", "WDT", "TO")) or token.low in ",;:()—" or token.low in CONJUNCTIONS - {"and", "or"}
-        if token.tag in ("VBG", "VBN") and not filled:
-            stops = False
-        if current and (stops or (opens and filled)) and not token.amount:
-            current = "" if token.low not in ("and", "or") else current
-        if current:
-            found[k] = current
-            filled = filled or content(token) or token.low in _HEADLESS
-            number = token.amount is not None
-    return found
-
-
-def _clause_follows(toks: list[Token], k: int) -> bool:
-    """Whether "before", "after" and the like open a clause with a verb of its own, not a noun phrase."""
-    for token in toks[k + 1 : k + 9]:
-        if token.low in ",;." or token.low in PREPOSITIONS:
-            return False
-        if token.tag.startswith(("VBD", "VBZ", "VBP", "MD")):
-            return True
-    return False
-
-
 def _parts(toks: list[Token], governed: dict[int, str]) -> list[_Part]:
     parts: list[_Part] = []
     groups = verb_groups(toks)
@@ -233,7 +193,7 @@ def _subject(toks: list[Token], gap: list[int], part: _Part, parts: list[_Part],
     ):
         part.before = list(parts[-1].before)  # "the museum, which is closed on Mondays, charges"
         return []
-    if part.opened_by in ("who", "which", "that") and not [k for k in free if toks[k].low not in _HEADLESS]:
+    if part.opened_by in ("who", "which", "that") and not [k for k in free if toks[k].low not in HEADLESS]:
         antecedent = _noun_before(toks, breaks[-1])
         part.relative = toks[breaks[-1]].tag.startswith("W") or bool(antecedent)
         part.before = antecedent if part.relative else []
@@ -247,8 +207,8 @@ def _subject(toks: list[Token], gap: list[int], part: _Part, parts: list[_Part],
 
 def _free(toks: list[Token], head: list[int], governed: dict[int, str]) -> list[int]:
     """The words of a subject: what no preposition governs, or "of" behind a word of quantity."""
-    nouns = [k for k in head if (content(toks[k]) or toks[k].low in _PRONOUNS or toks[k].low in _HEADLESS) and not toks[k].owner]
-    counted = [j for j in head if toks[j].low in _HEADLESS]
+    nouns = [k for k in head if (content(toks[k]) or toks[k].low in _PRONOUNS or toks[k].low in HEADLESS) and not toks[k].owner]
+    counted = [j for j in head if toks[j].low in HEADLESS]
     timeless = [k for k in nouns if not toks[k].keys & TIMES and toks[k].low not in ("every", "each", "last", "next", "same", "that")]
     nouns = timeless or nouns
     return [k for k in nouns if k not in governed or (governed[k] == "of" and any(j < k for j in counted))]
@@ -275,7 +235,7 @@ def _breaks(toks: list[Token], k: int) -> bool:
         return True
     if token.low in ("and", "or", "nor"):
         return not (k and k + 1 < len(toks) and _joins_nouns(toks, k))
-    return token.low in CONJUNCTIONS and (token.low not in PREPOSITIONS or _clause_follows(toks, k))
+    return token.low in CONJUNCTIONS and (token.low not in PREPOSITIONS or clause_follows(toks, k))
 
 
 def _joins_nouns(toks: list[Token], k: int) -> bool:

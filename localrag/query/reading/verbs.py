@@ -9,15 +9,21 @@ from localrag.query.reading.english import (
     DUTY,
     HAVE,
     MODALS,
+    MONTHS,
     NEGATORS,
     POSSIBLE,
     PREPOSITIONS,
     RELATIVE,
+    TIMES,
     Group,
     Token,
+    content,
 )
 
 _ADVERB = re.compile(r"RB")
+HEADLESS = frozenset(
+    "most half all some none part one many several few each any both majority number group party team crew members".split()
+)
 AUXILIARY = BE | HAVE | DO | MODALS
 _ADVERBS = frozenset("not never also still already only just ever often always hardly barely scarcely n't now then soon later".split())
 
@@ -213,3 +219,40 @@ def _promoted(toks: list[Token]) -> list[Group]:
             if following is None or not following.tag.startswith((".", ",")) or token.low != token.verb:
                 return [Group(i, i)]
     return []
+
+
+def prepositions(toks: list[Token]) -> dict[int, str]:
+    """Token → the preposition that governs it: those behind one up to the end of its noun phrase."""
+    found: dict[int, str] = {}
+    current, filled, number = "", False, False
+    for k, token in enumerate(toks):
+        if (
+            token.low in PREPOSITIONS
+            and not (k and token.text[0].isupper())
+            and not (token.low in ("before", "after", "until", "since", "as", "like") and clause_follows(toks, k))
+        ):
+            current, filled, number = token.low, False, False
+            continue
+        opens = token.tag.startswith(("DT", "PRP")) or (
+            token.text[:1].isupper() and k > 0 and (number or toks[k - 1].keys & TIMES) and toks[k - 1].low not in MONTHS
+        )
+        stops = token.tag.startswith(("VB", "MD", "WP", "WDT", "TO")) or token.low in ",;:()—" or token.low in CONJUNCTIONS - {"and", "or"}
+        if token.tag in ("VBG", "VBN") and not filled:
+            stops = False
+        if current and (stops or (opens and filled)) and not token.amount:
+            current = "" if token.low not in ("and", "or") else current
+        if current:
+            found[k] = current
+            filled = filled or content(token) or token.low in HEADLESS
+            number = token.amount is not None
+    return found
+
+
+def clause_follows(toks: list[Token], k: int) -> bool:
+    """Whether "before", "after" and the like open a clause with a verb of its own, not a noun phrase."""
+    for token in toks[k + 1 : k + 9]:
+        if token.low in ",;." or token.low in PREPOSITIONS:
+            return False
+        if token.tag.startswith(("VBD", "VBZ", "VBP", "MD")):
+            return True
+    return False
