@@ -58,8 +58,10 @@ def waiting(db: Database) -> dict[str, int]:
 def forget_waiting(db: Database) -> None:
     """Drop what waits for the next generation: the next run makes it anew."""
     with db.atomic():
+        chunks = [key for (key,) in db.execute("SELECT id FROM next_chunks")]
         for table in ("next_chunks", *_WAITING.values()):
             db.execute(f"DELETE FROM {table}")
+        corpus.forget_parts(db, chunks)
 
 
 def lasting_chunks(db: Database) -> set[str]:

@@ -208,6 +208,29 @@ def test_an_interrupted_update_is_no_damage(folder):
     assert due == ["next generation: 1 replaced documents wait for the rest of their generation"]
 
 
+def test_what_waits_and_is_damaged_is_dropped_and_read_again(folder):
+    """A waiting content that is not what was read is found by name; a repair drops what waits, and the next run reads the file again."""
+    (folder.parent / "docs" / "b.txt").write_text("Lars Holm sold the Skua to Ruth Sand.", encoding="utf-8")
+
+    def stop(p):
+        if p.stage == "graph":
+            raise KeyboardInterrupt
+
+    with open_for_writing(folder.parent) as project, pytest.raises(KeyboardInterrupt):
+        asyncio.run(build_index([folder.parent / "docs"], project, stop))
+    sound, due = found(folder)
+    damage(folder, "UPDATE next_documents SET text = 'x' || text")
+
+    assert sound == []
+    assert "next generation: 1 documents, 1 replaced documents, 1 vectors wait for the rest of their generation" in due
+    assert found(folder)[0][0] == "next generation: what waits of docs/b.txt is not what was read"
+    mend(folder)
+    assert found(folder) == ([], [])
+    index_again(folder.parent)
+    assert rows(folder, "SELECT text FROM documents WHERE path = 'docs/b.txt'") == [("Lars Holm sold the Skua to Ruth Sand.",)]
+    assert found(folder) == ([], [])
+
+
 def test_failures_are_named_and_are_no_damage(folder):
     """What could not be done is shown with its reason; the index is sound all the same."""
     damage(folder, "INSERT INTO failures (stage, subject, reason) VALUES ('extraction', 'c1', 'cut off')")

@@ -51,6 +51,20 @@ def test_an_older_index_is_copied_before_it_is_brought_up_to_date(tmp_path, stop
     assert not list(folder.glob("*.part*"))
 
 
+def test_what_was_extracted_lives_on(tmp_path):
+    """Extractions and sentences of an index from before generations are those of its chunks, and are deleted with these."""
+    folder = old_index(tmp_path / "index", "m010_generations")
+    with sqlite3.connect(folder / "index.db") as old:
+        old.execute("INSERT INTO extractions VALUES ('c', 'r', '{\"entities\": [], \"relationships\": []}')")
+        old.execute("INSERT INTO sentences VALUES ('c', 1, x'00')")
+    db = open_index(folder, create=True)
+
+    assert [e.chunk_id for e in corpus.extractions(db, "r")] == ["c"]
+    assert db.execute("SELECT chunk_id, splitter, bounds FROM sentences").fetchall() == [("c", 1, b"\x00")]
+    corpus.remove_document(db, "d.txt")
+    assert [db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("chunks", "extractions", "sentences")] == [0, 0, 0]
+
+
 def test_only_the_last_copy_is_kept(tmp_path):
     """The copy of an earlier migration goes when a newer one is made; that of a repair stays."""
     folder = old_index(tmp_path / "index", EVERY[-1])
