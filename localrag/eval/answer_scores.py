@@ -52,7 +52,7 @@ def rouge(answer: str, gold: Sequence[str]) -> dict[str, float]:
 def evidence_recall(evidence: Sequence[Span | str], passages: Sequence[tuple[str, Quote]], embed: Embed) -> float | None:
     """The share of gold evidence that passages (file name, quote) hold; None without gold evidence.
 
-    A place counts if any passage overlaps it; a statement if a sentence of the passages supports it (the check that citations pass).
+    A place counts if any passage overlaps it; a statement if a sentence of the passages is near enough to it (`verify.SUPPORT`).
     """
     if not evidence:
         return None
