@@ -17,7 +17,7 @@ from localrag.query.cost import MANY
 from localrag.query.drift import ask_drift
 from localrag.query.global_ import ask_global, ask_ts
 from localrag.query.local import ask_local
-from localrag.query.question import CALLS, UNBOUNDED, Budget, Options, Question
+from localrag.query.question import CALLS, TOKENS, UNBOUNDED, Budget, Options, Question
 from localrag.query.route import route
 from localrag.query.verify import aliases_in, checker
 from localrag.records import Answer
@@ -175,8 +175,10 @@ async def _draft(mode: str, question: Question, project: Project) -> tuple[str, 
 def _stopped(budget: Budget, options: Options) -> str:
     if not budget.stopped:
         return ""
-    limits = ((CALLS if options.max_calls is None else options.max_calls, "calls"), (options.max_seconds, "s"))
-    reached = " and ".join(f"{n:g} {unit}" for n, unit in limits if n is not None)
+    if budget.until is not None and time.monotonic() >= budget.until:
+        reached = f"{options.max_seconds:g} s"
+    else:
+        reached = f"{CALLS} calls and {TOKENS:,} tokens" if options.max_calls is None else f"{options.max_calls} calls"
     return f"Stopped at the limit of {reached}: this is the best answer so far."
 
 

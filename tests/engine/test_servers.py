@@ -20,7 +20,8 @@ from localrag.llm import Model
 from localrag.llm.project import choose_style
 from localrag.models import Facts, find_chat_model
 from localrag.project import open_for_questions, open_for_writing
-from localrag.store import ledger
+from localrag.records import Document
+from localrag.store import corpus, ledger
 from localrag.store.schema import open_index
 from tests.conftest import run_process
 from tests.servers import Server, answered, llama
@@ -238,6 +239,7 @@ def test_an_index_outlives_the_addresses_of_its_server(tmp_path, forget):
     with Server(lambda _: "a", llama()) as one, open_for_writing(folder, model=f"{one.url}#m") as project:
         first = project.model.file.fingerprint
         style = asyncio.run(choose_style(project))
+        corpus.add_document(project.db, Document("d", "a.txt", "a", "The Skua leaks.", "h"), [])  # an empty index is bound to no model
     forget()
     with open_for_questions(folder) as project:
         assert project.model.file.fingerprint == first
