@@ -33,10 +33,12 @@ def pack(items: Iterable[T], size: Callable[[T], int], budget: int) -> list[T]:
 
 
 def chunk_quotes(chunks: Iterable[Chunk]) -> list[Quote]:
-    """Every sentence of the chunks, each once although chunks overlap."""
+    """Every sentence of the chunks that has a word, each once although chunks overlap."""
     found: dict[tuple[str, int], Quote] = {}
     for c in chunks:
         for start, end in chunk_sentences(c.text):
+            if not any(map(str.isalnum, c.text[start:end])):  # a quotation mark left alone
+                continue
             found.setdefault((c.document_id, c.start + start), Quote(c.id, c.start + start, c.start + end, c.text[start:end]))
     return list(found.values())
 

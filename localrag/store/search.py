@@ -3,16 +3,14 @@
 import json
 import re
 import sqlite3
-import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import cache
-from typing import Any
 
 from sqlite_utils import Database
 
 from localrag.text import FUNCTION_WORDS, cjk_bigrams
 
 MOST_WORDS = 8  # of a query that are searched for
+TOKENIZER = "porter unicode61 remove_diacritics 2"  # of `chunk_search`; a migration goes with another
 LONGEST = 400  # words of a query that are looked at
 _WORD = re.compile(r"[^\W_]+")
 
@@ -70,10 +68,10 @@ def sqlite_version() -> tuple[str, bool]:
 
 def chunks_with(db: Database, words: Sequence[str]) -> dict[str, int]:
     """For each word (a CJK one: a pair of characters), how many chunks have it in any of its forms."""
-    stem = {w: w if cjk_bigrams(w) else _stemmer().stem(_plain(w)) for w in words}
+    stem = _stems([w for w in words if not cjk_bigrams(w)]) | {w: w for w in words if cjk_bigrams(w)}
     found = "SELECT term, doc FROM chunk_terms WHERE term IN (SELECT value FROM json_each(?))"
     count = {row["term"]: row["doc"] for row in db.query(found, [json.dumps(sorted(set(stem.values())))])}
-    return {w: count.get(stem[w], 0) for w in words}
+    return {w: count.get(stem.get(w, w), 0) for w in words}
 
 
 def _rarest(db: Database, words: Sequence[str]) -> Sequence[str]:
@@ -85,13 +83,12 @@ def _rarest(db: Database, words: Sequence[str]) -> Sequence[str]:
     return sorted(known, key=lambda w: (count[w], w))[:MOST_WORDS]
 
 
-def _plain(word: str) -> str:
-    """A word as the index folds it: without case and accents."""
-    return "".join(c for c in unicodedata.normalize("NFKD", word.lower()) if not unicodedata.combining(c))
-
-
-@cache
-def _stemmer() -> Any:
-    from nltk.stem.porter import PorterStemmer
-
-    return PorterStemmer(PorterStemmer.ORIGINAL_ALGORITHM)  # the one FTS5 uses
+def _stems(words: Sequence[str]) -> dict[str, str]:
+    """The form of each word that the full-text index has it in, folded and cut by SQLite's own tokenizer."""
+    db = sqlite3.connect(":memory:")
+    db.execute(f"CREATE VIRTUAL TABLE t USING fts5(word, tokenize = '{TOKENIZER}')")
+    db.execute("CREATE VIRTUAL TABLE stems USING fts5vocab(t, instance)")
+    db.executemany("INSERT INTO t (rowid, word) VALUES (?, ?)", enumerate(words))
+    rows = db.execute('SELECT doc, term FROM stems ORDER BY doc, "offset" DESC').fetchall()
+    db.close()
+    return {words[n]: term for n, term in rows}

@@ -5,6 +5,7 @@ import pytest
 from localrag.engine.embedder import open_embedder
 from localrag.models import find_embedder
 from localrag.query.cite import UNSUPPORTED, Draft, Point, Source, cite, points_of
+from localrag.query.context import chunk_quotes
 from localrag.query.verify import checker
 from localrag.records import Chunk, Document, Quote
 from localrag.store import corpus
@@ -69,3 +70,11 @@ def test_a_quote_that_is_not_in_its_document_is_no_citation(db, embed):
 
     assert [c.quote for c in found.citations] == ["Ingrid Holm"]
     assert found.unsupported == 1
+
+
+def test_a_mark_alone_is_no_quote():
+    """What is left between two sentences without a letter or digit, a closing quotation mark say, is never quoted."""
+    text = "Ruth Sand left.\n\n”\n\n* * *\n\nLars Holm stayed."
+    quotes = chunk_quotes([Chunk("c", "d", 0, 0, len(text), text, 20)])
+
+    assert [q.text for q in quotes] == ["Ruth Sand left.", "Lars Holm stayed."]
