@@ -200,7 +200,6 @@ def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
     ]
     return {
         "answer": answer.answer,
-        "answerable": answer.answerable,
         "mode": answer.mode,
         "level": answer.level,
         "citations": citations,
@@ -215,6 +214,7 @@ def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
         "reason": answer.reason,
         "unsupported": answer.unsupported,
         "conversation": answer.conversation,
+        "answerable": answer.answerable,
     }
 
 

@@ -76,6 +76,12 @@ def engine_options(
     return chosen if quiet else replace(chosen, say=say)
 
 
+ExtractorOption = Annotated[
+    str | None,
+    typer.Option("--extractor", help="phrases: names and noun phrases, at once and without a model.", **one_of("extractor", EXTRACTORS)),
+]
+
+
 def index_command(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders: documents, mail, tables, code, any text.")],
     index: IndexOption = None,
@@ -86,12 +92,7 @@ def index_command(
     embedder: Annotated[
         str | None, typer.Option("--embedder", metavar="NAME|PATH", help="An embedding model of models.toml, or a GGUF file.")
     ] = None,
-    extractor: Annotated[
-        str | None,
-        typer.Option(
-            "--extractor", help="phrases: names and noun phrases, at once and without a model.", **one_of("extractor", EXTRACTORS)
-        ),
-    ] = None,
+    extractor: ExtractorOption = None,
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types; else person,organization,place,event.")] = "",
     gleanings: Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask whether names were missed.")] = None,
     chunk_tokens: Annotated[
