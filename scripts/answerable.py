@@ -19,7 +19,7 @@ import numpy as np
 
 from localrag.eval.qa_sets import load_questions
 from localrag.eval.retrieval import heading, load_rows
-from localrag.index.pipeline import _embed, _sentences
+from localrag.index.pipeline import _sentences
 from localrag.index.update import update_documents
 from localrag.project import open_for_questions, open_for_writing
 from localrag.query.answerable import CJK_FLOOR, FLOOR, Signals, signals, standing
@@ -103,7 +103,7 @@ def ask(name, kind, texts, asked, cache):
     with open_for_writing(cache / name / ".localrag", extractor="phrases") as project:
         # all that the figures are made from: the passages, their words, vectors and sentences
         update_documents([docs], project, quiet)
-        _embed(project, "chunk", "", quiet)
+        _embed_chunks(project, quiet)
         _sentences(project.db, quiet)
     with open_for_questions(cache / name / ".localrag") as project:
         vectors = project.embedder.embed([t for _, t, _ in asked])

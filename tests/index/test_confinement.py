@@ -119,9 +119,9 @@ def test_the_kernel_refuses_threads_and_processes_beyond_the_first():
 
 
 @linux
-def test_the_filter_holds_in_a_process_of_its_own():
+def test_the_filter_holds_in_a_process_of_its_own(tmp_path):
     """`enforce` says that the kernel took the filter; a write is then refused although Python's own hooks allow it."""
-    code = "from localrag.index.load.sandbox import enforce; print(enforce()); open('/tmp/made-by-a-test', 'w')"
+    code = f"from localrag.index.load.sandbox import enforce; print(enforce()); open({str(tmp_path / 'new')!r}, 'w')"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
 
     assert done.stdout.strip() == "True"
