@@ -19,7 +19,7 @@ import numpy as np
 
 from localrag.eval.qa_sets import load_questions
 from localrag.eval.retrieval import heading, load_rows
-from localrag.index.pipeline import _sentences
+from localrag.index.pipeline import _embed_chunks, _sentences
 from localrag.index.update import update_documents
 from localrag.project import open_for_questions, open_for_writing
 from localrag.query.answerable import CJK_FLOOR, FLOOR, Signals, signals, standing
