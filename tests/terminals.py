@@ -65,6 +65,18 @@ class Terminal:
         """Ctrl-C, as the kernel passes it on from a keyboard."""
         self.process.send_signal(signal.SIGINT)
 
+    def interrupt_until(self, name: str, pattern: str) -> None:
+        """Ctrl-C at a prompt, again every second until it is answered: Python's line editor loses one between its prompt and its waiting."""
+        seen = len(self.text(name))
+        for _ in range(60):
+            self.interrupt()
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                self._read(0.1)
+                if re.search(pattern, self.text(name)[seen:]):
+                    return
+        raise AssertionError((self.text("out"), self.text("err")))
+
     def wait_for(self, name: str, pattern: str, seconds: float = 300) -> str:
         """Wait until what was written matches; returns it all."""
         until = time.monotonic() + seconds
