@@ -7,8 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
+from localrag.store.schema import open_index, writer_lock
 from tests.conftest import TOWN
 
 
@@ -26,6 +27,19 @@ def watching(folder, *args):
         process.wait(timeout=60)
         sys.stdout.writelines(said)
     assert process.returncode == 0, "".join(said)
+
+
+@contextmanager
+def watching_beside_a_writer(folder, index):
+    """A process that watches, begun while another holds the index, which it lets go of after some seconds."""
+    with ExitStack() as stack:
+        with writer_lock(index):
+            open_index(index, create=True).close()
+            process, said = stack.enter_context(watching(folder))
+            until(lambda: any("It is waited for." in line for line in said))
+            time.sleep(3)
+            assert process.poll() is None
+        yield said
 
 
 def until(holds, seconds=120):
@@ -70,6 +84,17 @@ def test_an_index_among_the_files_is_no_change(tmp_path):
         until(lambda: is_known(tmp_path, "Agnes Thorburn", "docs/other") and idle(tmp_path, "docs/other"))
 
     assert runs == [(2,)]
+
+
+def test_it_waits_for_a_writer_that_is_there_first(tmp_path):
+    """Begun while another localrag writes to the index, it says so once and begins when that has ended."""
+    docs, index = tmp_path / "docs", tmp_path / ".localrag"
+    docs.mkdir()
+    (docs / "a.txt").write_text(TOWN["b.txt"])
+    with watching_beside_a_writer(tmp_path, index) as said:
+        until(lambda: at_rest(tmp_path))
+
+    assert sum("is writing to" in line for line in said) == 1
 
 
 def test_no_error_ends_it(tmp_path):

@@ -131,11 +131,14 @@ def index_command(
         with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
             return run_index(paths, project, quiet=quiet, prune=prune, may_ask=not watch)
 
-    outcome, prune = run(), False  # whoever watches has looked at what there was at the beginning, not at what comes
     if watch:
-        from localrag.cli.watch import watch_files
+        from localrag.cli.watch import watch_files, when_free
 
+        when_free(run)
+        # Asked of the first run only; whoever watches has looked at what there was at the beginning, not at what comes.
+        prune, rebuild, options = False, False, replace(options, retune=False)
         watch_files(paths, run)
+    outcome = run()
     if outcome.failures or any(s.failed for s in outcome.loaded.skipped):
         raise typer.Exit(5)
 

@@ -37,6 +37,21 @@ def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
         raise typer.Exit(0) from None
 
 
+def when_free(run: Callable[[], object]) -> None:
+    """Run once no other localrag writes to the index; that one does is said."""
+    busy = False
+    while True:
+        try:
+            run()
+        except IndexBusy as error:
+            if not busy:
+                say(f"{error} It is waited for.")
+            busy = True
+            time.sleep(TICK / 1000)
+        else:
+            return
+
+
 def _tried(run: Callable[[], object]) -> tuple[float, str]:
     """When to run again if nothing changes, and what went wrong. Raises typer.Exit, KeyboardInterrupt."""
     try:
