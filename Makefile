@@ -26,7 +26,7 @@ demo: setup                      ## index the demo documents, ask a global and a
 	$(BIN)/localrag demo
 
 test: setup                      ## the tests, in minutes
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile
 
 test-all: setup                  ## with the slow ones: whole books, killed processes, the wheel
 	$(BIN)/python -m pytest

@@ -19,6 +19,10 @@ settings.register_profile("localrag", deadline=None)  # a busy machine is no fai
 settings.load_profile("localrag")
 # Started in the background of a script, the tests would pass on to their processes that an interrupt is to be ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    # A core for each process of the run: two models that compute on the same cores wait for each other.
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

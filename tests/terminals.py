@@ -66,7 +66,10 @@ class Terminal:
         self.process.send_signal(signal.SIGINT)
 
     def interrupt_until(self, name: str, pattern: str) -> None:
-        """Ctrl-C at a prompt, again every second until it is answered: Python's line editor loses one between its prompt and its waiting."""
+        """Ctrl-C at a prompt, again every second until it is answered.
+
+        Python's line editor loses one that comes after it has shown its prompt and before it waits.
+        """
         seen = len(self.text(name))
         for _ in range(60):
             self.interrupt()
