@@ -66,6 +66,7 @@ _LOWER = re.compile(r"^[\"'“‘(\[]*[a-zà-öø-ÿа-я]")
 _LEAST = 4  # words of a sentence
 _RECORD = 400  # characters of one whose fields stand on lines of their own
 
+_SET_IN = re.compile(r"(?: {4}|\t)\s*$")  # by so much, Markdown takes a line for code
 _FENCE = re.compile(r"^[ \t]{0,12}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _OPENS = re.compile(
     r"::[ \t]*$|^\s*\.\. (?:code|code-block|sourcecode|prompt|parsed-literal|highlight|toctree|image|figure|auto\w+|math)::", re.MULTILINE
@@ -91,7 +92,7 @@ def kind_of(text: str) -> Kind:
         return Kind.FRAGMENT if not ended or words < 3 else Kind.PROSE
     if _LOWER.match(plain) and not item and not flat.startswith("`"):
         return Kind.FRAGMENT
-    if ended or (item and words > _LEAST + 1):
+    if ended or (item and words > _LEAST + 1) or (plain.endswith(":") and words >= 2 * _LEAST):
         return Kind.PROSE
     return Kind.FRAGMENT if words > 3 * _LEAST or plain.endswith((":", ",", ";")) else Kind.HEADING
 
@@ -111,12 +112,14 @@ def _form(text: str, flat: str) -> Kind | None:
         return Kind.CONTENTS
     if _LICENCE.search(flat):
         return Kind.LICENCE
+    if flat.startswith("|") and flat.count("|") > 1:
+        return Kind.ROW
     return Kind.CODE if _is_code(flat) else None
 
 
 def _is_code(flat: str) -> bool:
     """Whether a line is written for a machine: statements, commands, data, or more signs than words bear."""
-    bare = _BULLET.sub("", _URL.sub("", _INLINE.sub("x", flat)))
+    bare = _BULLET.sub("", _URL.sub("x", _LINK.sub(r"\1", _INLINE.sub("x", flat))))
     if _STATEMENT.match(bare) and not (_ENDED.search(bare) and len(_WORD.findall(bare)) > 2 * _LEAST):
         return True
     if _CODE_END.search(bare) or (bare.endswith(";") and len(_WORD.findall(bare)) <= _LEAST):
@@ -141,7 +144,7 @@ def kinds(text: str) -> tuple[tuple[Span, Kind], ...]:
     blocks = [*_fenced(text), *_indented(text)]
     found: list[tuple[Span, Kind]] = []
     for span in chunk_sentences(text):
-        kind = _in_passage(text[span.start : span.end], span, blocks)
+        kind = _in_passage(text, span, blocks)
         if kind == Kind.ROW and found and found[-1][1] == Kind.ROW and _same_record(text, found[-1][0], span):
             found[-1] = Span(found[-1][0].start, span.end), kind
         else:
@@ -156,10 +159,13 @@ def _same_record(text: str, before: Span, span: Span) -> bool:
     return near and " · " not in "".join(both) and all(_FIELD.match(part.rpartition("\n")[2]) for part in both)
 
 
-def _in_passage(sentence: str, span: Span, blocks: list[Span]) -> Kind:
+def _in_passage(text: str, span: Span, blocks: list[Span]) -> Kind:
+    sentence = text[span.start : span.end]
     if any(b.start <= span.start < b.end for b in blocks):
         return Kind.CODE
-    return Kind.MARKUP if _FENCE.match(sentence) else kind_of(sentence)
+    kind = Kind.MARKUP if _FENCE.match(sentence) else kind_of(sentence)
+    loose = kind in (Kind.FRAGMENT, Kind.HEADING) and not _BULLET.match(sentence)
+    return Kind.CODE if loose and _SET_IN.search(text, text.rfind("\n", 0, span.start) + 1, span.start) else kind
 
 
 def _fenced(text: str) -> Iterator[Span]:
@@ -210,9 +216,9 @@ _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\](?:\((?:[^()\s]|\([^()\s]*\)
 _ROLE = re.compile(r":[a-z]+(?:[:+-][a-z]+)*:`([^`]+)`")
 _RST_LINK = re.compile(r"`([^`<>]+?)\s*<[^<>`]+>`__?|`([^`]+)`__?(?!\w)")
 _SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
-_STRONG = re.compile(r"(?<![\w*\\])(\*{1,3})(?=[^\s*])(.+?)(?<=[^\s*\\])\1(?![\w*])", re.DOTALL)
-_UNDER = re.compile(r"(?<![\w\\])(_{1,3})(?=[^\s_])(.+?)(?<=[^\s_\\])\1(?!\w)", re.DOTALL)
-_LONE = re.compile(r"^(?:\*{2,3}|__)\s|(?<=\S)\s?(?:\*{2,3}|__)$")  # of emphasis that another sentence begins or ends
+_STRONG = re.compile(r"(?<![*\\\d])(\*{2,3})(?=[^\s*])(.+?)(?<=[^\s*\\])\1(?!\*)|(?<![\w*\\])(\*)(?=[^\s*])(.+?)(?<=[^\s*\\])\3(?![\w*])")
+_UNDER = re.compile(r"(?<![\w\\])(_{1,3})(?=[^\s_])(.+?)(?<=[^\s_\\])\1(?!\w)")
+_LONE = re.compile(r"^(?:\*{2,3}|__)(?!.*\*\*)|(?<=\S)\s?(?:\*{2,3}|__)$")  # of emphasis that another sentence begins or ends
 _TAGS = re.compile(
     r"</?(?:a|abbr|b|big|blockquote|br|center|cite|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|i|img|ins|kbd|li|mark|ol|p|pre|q|s|small|span"
     r"|strike|strong|sub|summary|sup|table|tbody|td|th|thead|tr|tt|u|ul|v)(?:\s[^<>]*)?/?>",
@@ -242,8 +248,8 @@ def shown(text: str) -> str:
     flat = _LINK.sub(r"\1", _LINK.sub(r"\1", _IMAGE.sub("", flat)))
     flat = _AUTOLINK.sub(r"\1", _TAGS.sub("", flat))
     flat = _BULLET.sub("", flat)
-    for pattern in (_STRONG, _UNDER):
-        flat = pattern.sub(r"\2", pattern.sub(r"\2", flat))
+    for _ in range(2):  # one within the other
+        flat = _UNDER.sub(r"\2", _STRONG.sub(lambda m: m[2] or m[4], flat))
     flat = _LONE.sub("", flat)
     flat = _NOTE.sub("", _ESCAPED.sub(r"\1", flat))
     flat = html.unescape(flat) if "&" in flat else flat

@@ -81,10 +81,8 @@ def figures(name, rows, labels):
     exact = [r for r in rows if r["anchor"]]
     prose = [r for r in rows if r["quotes"] and r["wants"] in ("prose", "overview")]
     judged = [labels.get(key(r["quotes"][0]), "?") for r in prose]
-    every = [labels.get(key(q), "?") for r in prose for q in r["quotes"]]
     print(f"{name}: {len(rows)} questions, {sum(r['seconds'] for r in rows) / len(rows):.2f} s each")
     print(f"  first quote is a sentence, where prose is asked: {share(j == 'prose' for j in judged)} ({judged.count('?')} without label)")
-    print(f"  of all quotes there: {share(j == 'prose' for j in every if j != '?')} ({every.count('?')} without label)")
     for kind in ("prose", "row", "code"):
         some = [r["hits"] for r in exact if r["wants"] == kind]
         print(f"  the passage that answers, where {kind} is asked: quoted {share(map(any, some))}, first {share(h[:1] == [True] for h in some)}")
@@ -110,7 +108,7 @@ def main():
         options.answers.write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
     if options.label:
         for r in found:
-            for quote in r["quotes"] if r["wants"] in ("prose", "overview") else ():
+            for quote in r["quotes"][:1] if r["wants"] in ("prose", "overview") else ():
                 if key(quote) not in labels:
                     print(key(quote), quote[:300].replace("\n", "⏎"), sep="\t")
     figures("tuned on", [r for r in found if not r["held_out"]], labels)

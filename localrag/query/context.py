@@ -88,9 +88,10 @@ def best_quotes(
     """
     asked = asked_for(question.text)
     sort = [kind_of(q.text) for q in quotes]
+    suits = [s in asked or bool(asked and s not in (Kind.PROSE, Kind.ROW)) for s in sort]  # what is code by its place alone is one
     texts = [readable(q) for q in quotes]
     form = [telling(t, 1) for t in texts]
-    kept = [i for i in range(len(texts)) if form[i] > 1 or sort[i] in asked or sort[i] == Kind.ROW] or list(range(len(texts)))
+    kept = [i for i in range(len(texts)) if form[i] > 1 or suits[i] or sort[i] == Kind.ROW] or list(range(len(texts)))
     if not kept:
         return []
     matrix = project.embedder.embed([texts[i] for i in kept])
@@ -99,7 +100,7 @@ def best_quotes(
     words = np.array(word_overlap(without_names(question.text, names), [texts[i] for i in kept]), np.float32)
     same_script = np.array([is_cjk(texts[i]) == is_cjk(question.text) for i in kept], np.float32)
     bearing = np.array([weight.get(quotes[i].chunk_id, 0.0) for i in kept], np.float32)
-    suited = np.array([ASKED if sort[i] in asked else -BEHIND.get(sort[i], 0.0) for i in kept], np.float32)
+    suited = np.array([ASKED if suits[i] else -BEHIND.get(sort[i], 0.0) for i in kept], np.float32)
     relevance = matrix @ question.vector + 0.6 * words + 0.1 * mentions + 0.05 * shape + 0.3 * same_script + BEARING * bearing + suited
     order = marginal_relevance(relevance, matrix, 2 * k, diversity=0.25)
     best = float(relevance[order[0]])
