@@ -263,27 +263,21 @@ def _role(body: str) -> str:
     return body.rpartition(".")[2] if body.startswith("~") else body.lstrip("!.")
 
 
-_ASKED = (
+_WHICH = r"\b(?:which|what|show|give|list|print)\b[^.?!]{0,40}\b"
+_ASKED = (  # in so many words: "sync code" and "large tables" are what a question is about, not what it asks for
     (
-        re.compile(
-            r"\b(?:code|commands?|snippet|syntax|sql|query|script|regex|function signature|command.line|one.liner|yaml|json|html|befehle?|quelltext"
-            r"|comandos?|código|commande|codice)\b|代码|命令|脚本|コード|コマンド",
-            re.IGNORECASE,
-        ),
+        rf"{_WHICH}(?:code|commands?|snippets?|syntax|sql|quer(?:y|ies)|scripts?|regex|yaml|json|html)\b|\bcode (?:snippet|example|sample)s?\b"
+        r"|\bone.liner|\bwelcher? (?:befehl|code)|\bqué (?:comando|código)|\bquelle commande|\bquale comando|代码|命令|脚本|コード|コマンド",
         (Kind.CODE,),
     ),
     (
-        re.compile(
-            r"\b(?:tables?|rows?|columns?|csv|tabellen?|zeilen?|spalten?|tablas?|filas?|columnas?|tableau|ligne)\b|表格|哪一行", re.I
-        ),
+        rf"{_WHICH}rows?\b|\b(?:in|from|of) (?:the|which|this) (?:\w+ )?(?:table|row|column|spreadsheet|sheet|csv)\b|\b(?:which|what|show the) table\b"
+        r"|\bin der tabelle|\ben la tabla|\bdans le tableau|表格|哪一行",
         (Kind.ROW,),
     ),
+    (r"\b(?:licen[cs]es?|licensed|copyright|lizenz|licencia|rights reserved)\b|许可|版权", (Kind.LICENCE,)),
     (
-        re.compile(r"\b(?:licen[cs]es?|licensed|copyright|lizenz|licencia|licence|rights reserved|warranty)\b|许可|版权", re.IGNORECASE),
-        (Kind.LICENCE,),
-    ),
-    (
-        re.compile(r"\b(?:table of contents|headings?|chapters?|sections?|titles?|überschrift|kapitel|capítulos?)\b|目录|章节|标题", re.I),
+        rf"\btable of contents|{_WHICH}(?:headings|chapters|sections)\b|\binhaltsverzeichnis|\btabla de contenido|目录",
         (Kind.CONTENTS, Kind.HEADING),
     ),
 )
@@ -291,4 +285,4 @@ _ASKED = (
 
 def asked_for(question: str) -> frozenset[Kind]:
     """The kinds of text beside prose that the words of a question ask for."""
-    return frozenset(kind for pattern, some in _ASKED if pattern.search(question) for kind in some)
+    return frozenset(kind for pattern, some in _ASKED if re.search(pattern, question, re.IGNORECASE) for kind in some)

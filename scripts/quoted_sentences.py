@@ -4,8 +4,8 @@
 
 DOCS is shared/data/docs or a part of it, INDEX an index of it (`localrag index DOCS -i INDEX --extractor phrases`). The questions are in
 tests/data/quoted_sentences.jsonl, each with the file and a few verbatim words (`anchor`) of the passage that answers; a third is held out.
-What was quoted first is judged by hand: tests/data/quoted_labels.json holds, for the hash of each quote ever seen, whether a reader takes
-it for a sentence ("prose"), a row, code, or something else. `--label` prints the quotes that have no label yet.
+What was quoted is judged by hand: tests/data/quoted_labels.json holds, for the hash of each quote seen so far, whether a reader takes it
+for a sentence ("prose"), a row, code, or something else. `--label` prints the quotes that have no label yet.
 """
 
 import argparse
@@ -82,7 +82,9 @@ def figures(name, rows, labels):
     prose = [r for r in rows if r["quotes"] and r["wants"] in ("prose", "overview")]
     judged = [labels.get(key(r["quotes"][0]), "?") for r in prose]
     print(f"{name}: {len(rows)} questions, {sum(r['seconds'] for r in rows) / len(rows):.2f} s each")
-    print(f"  first quote is a sentence, where prose is asked: {share(j == 'prose' for j in judged)} ({judged.count('?')} without label)")
+    every = [labels.get(key(q), "?") for r in prose for q in r["quotes"]]
+    print(f"  sentences, where prose is asked: first quotes {share(j == 'prose' for j in judged)} ({judged.count('?')} without label),")
+    print(f"    all quotes {share(j == 'prose' for j in every if j != '?')} ({every.count('?')} without label)")
     for kind in ("prose", "row", "code"):
         some = [r["hits"] for r in exact if r["wants"] == kind]
         print(f"  the passage that answers, where {kind} is asked: quoted {share(map(any, some))}, first {share(h[:1] == [True] for h in some)}")
@@ -108,7 +110,7 @@ def main():
         options.answers.write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
     if options.label:
         for r in found:
-            for quote in r["quotes"][:1] if r["wants"] in ("prose", "overview") else ():
+            for quote in r["quotes"] if r["wants"] in ("prose", "overview") else ():
                 if key(quote) not in labels:
                     print(key(quote), quote[:300].replace("\n", "⏎"), sep="\t")
     figures("tuned on", [r for r in found if not r["held_out"]], labels)

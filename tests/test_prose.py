@@ -118,6 +118,7 @@ def test_a_question_may_ask_for_code_tables_or_licences():
     assert asked_for("Which row of the table names Ottawa?") == {Kind.ROW}
     assert asked_for("Under which licence is it?") == {Kind.LICENCE}
     assert asked_for("Who bought the ferry?") == set()
+    assert asked_for("Is async faster than sync code?") == asked_for("How are facets handled on large tables?") == set()
 
 
 def test_what_was_said_nearly_so_repeats():
