@@ -44,16 +44,20 @@ _CONTENTS = re.compile(
 _NUMBERED = re.compile(r"^\s*(?:\d{1,2}\.)+\d{0,2}\s+\S.*\s\d{1,4}$")
 _LICENCE = re.compile(
     r"permission is hereby granted|permission to (?:make|use|copy)\b.*\b(?:copies|software)|all rights? reserved|©|\(c\) \d{4}"
-    r"|copyright (?:\(c\)|©|notice|holders?\b|\d{4})|redistributions? (?:of source|in binary|and use)|warrant(?:y|ies) of|as is[\"”'’]"
-    r"|in no event shall|licensed under|project gutenberg|liable for any (?:direct|claim)|(?:gnu|mit|bsd|apache) .{0,20}licen[cs]e\b.*version",
+    r"|copyright (?:\(c\)|©|notice|holders?\b|\d{4})|redistributions? (?:of source|in binary|and use)"
+    r"|warrant(?:y|ies) of (?:any kind|merchant)"
+    r"|in no event shall|licensed under|project gutenberg|liable for any (?:direct|claim)",
     re.IGNORECASE,
 )
 _STATEMENT = re.compile(
-    r"^\s*(?:>>>|\.\.\. |In \[\d*\]:|[$%#] [a-z./~]+\b(?! \w+ \w+ \w+ \w+ \w+.*\.$)|@\w[\w.]*(?:\(|$)|(?:async )?def \w+\s*\(|class \w+\s*[(:]"
-    r"|from [\w.]+ import |import [\w.]+(?: as \w+)?(?:,|;|$)|return\b[^.]*$|(?:el)?if .*:$|else:|try:|except\b.*:$|for \w.* in .*:$|while .*:$|with .*:$"
-    r"|(?:const|let|var) \w|function\s*\w*\(|await \w+[.(]|SELECT\s|select\s+[\w*]+[ ,]|INSERT INTO|CREATE (?:TABLE|INDEX|VIEW)|UPDATE \w+ SET"
-    r"|(?:FROM|RUN|COPY|CMD|WORKDIR|EXPOSE|GRANT) [\w./\[]|(?:pip|npm|npx|brew|git|docker|curl|sudo|cd|export|apt(?:-get)?|uvx?|python3?|flask) [\w./~-]+(?: \S+)*$"
-    r"|Traceback \(|File \"|(?:DEBUG|INFO|WARNING|ERROR)\b.*[:\[]|#!\/|//\s|/\*|--\w[\w-]*[= ]|-\w \S|[\w.\]\['\"]+\s*[+\-*|]?=\s*\S|[\"'][\w .$-]+[\"']\s*:"
+    r"^\s*(?:>>>|\.\.\. |In \[\d*\]:|[$%#] [a-z./~]+\b(?! \w+ \w+ \w+ \w+ \w+.*\.$)|@\w[\w.]*(?:\(|$)"
+    r"|(?:async )?def \w+\s*\(|class \w+\s*[(:]|from [\w.]+ import |import [\w.]+(?: as \w+)?(?:,|;|$)|return\b[^.]*$"
+    r"|(?:el)?if .*:$|else:|try:|except\b.*:$|for \w.* in .*:$|while .*:$|with .*:$"
+    r"|(?:const|let|var) \w|function\s*\w*\(|await \w+[.(]|SELECT\s|select\s+[\w*]+[ ,]|INSERT INTO|CREATE (?:TABLE|INDEX|VIEW)"
+    r"|UPDATE \w+ SET|(?:FROM|RUN|COPY|CMD|WORKDIR|EXPOSE|GRANT) [\w./\[]"
+    r"|(?:pip|npm|npx|brew|git|docker|curl|sudo|cd|export|apt(?:-get)?|uvx?|python3?|flask) [\w./~-]+(?: \S+)*$"
+    r"|Traceback \(|File \"|(?:DEBUG|INFO|WARNING|ERROR)\b.*[:\[]|#!\/|//\s|/\*|--\w[\w-]*[= ]|-\w \S"
+    r"|[\w.\]\['\"]+\s*[+\-*|]?=\s*\S|[\"'][\w .$-]+[\"']\s*:"
     r"|[\w-]+:\s*[|>{\[\"]|[\w.]+\([^)]*\)\s*(?:;|:|$)|[\w.$]+\([^)]*$|[)}\]][,;)}\]]*\s*$|[{\[(]\s*$)"
 )
 _CODE_END = re.compile(r"(?:[{\\]|=>|->|\|\||&&|[\"'\])}],|\($|\[$)\s*$")
@@ -78,28 +82,30 @@ def kind_of(text: str) -> Kind:
     flat = squeeze(text)
     if (form := _form(text, flat)) is not None:
         return form
-    item = bool(_BULLET.match(flat))
     plain = shown(flat)
-    words = len(_WORD.findall(plain))
-    if not words:
+    if not _WORD.search(plain):
         return Kind.MARKUP
-    if _is_row(flat, plain):
-        return Kind.ROW
-    cjk, ended = is_cjk(plain), bool(_ENDED.search(plain) or _URL_LAST.search(plain))
-    if cjk:
+    return Kind.ROW if _is_row(flat, plain) else _wording(flat, plain)
+
+
+def _wording(flat: str, plain: str) -> Kind:
+    """Whether words make a sentence, a heading or a fragment; `plain` is without markup."""
+    words = len(_WORD.findall(plain))
+    ended = bool(_ENDED.search(plain) or _URL_LAST.search(plain))
+    if is_cjk(plain):
         return Kind.PROSE if ended or words >= 3 * _LEAST else Kind.HEADING
-    if words < _LEAST:
-        return Kind.FRAGMENT if not ended or words < 3 else Kind.PROSE
-    if _LOWER.match(plain) and not item and not flat.startswith("`"):
+    item = bool(_BULLET.match(flat))
+    broken = bool(_LOWER.match(plain)) and not item and not flat.startswith("`")
+    if words < _LEAST - ended or broken:
         return Kind.FRAGMENT
-    if ended or (item and words > _LEAST + 1) or (plain.endswith(":") and words >= 2 * _LEAST):
+    if ended or (words >= 2 * _LEAST and (item or plain.endswith(":"))):
         return Kind.PROSE
     return Kind.FRAGMENT if words > 3 * _LEAST or plain.endswith((":", ",", ";")) else Kind.HEADING
 
 
 def _form(text: str, flat: str) -> Kind | None:
     """The kind that signs alone tell."""
-    if _HASHES.match(flat) or _UNDERLINED.search(text):
+    if _HASHES.match(_BULLET.sub("", flat)) or _UNDERLINED.search(text):
         return Kind.HEADING
     if (
         _RULE.fullmatch(flat.replace(" ", ""))
@@ -182,7 +188,7 @@ def _fenced(text: str) -> Iterator[Span]:
 
 
 def _contradictions(marks: list[re.Match[str]], text: str, *, inside: bool) -> float:
-    """How much speaks against a passage that begins inside of a fence, or outside: closing fences that name a language, and its first lines."""
+    """What speaks against a passage that begins inside of a fence, or outside: closing fences that name a language, its first lines."""
     before = [line for line in text[: marks[0].start()].splitlines() if line.strip()]
     code = sum(_is_code(squeeze(line)) or not _WORD.search(line) for line in before)
     found = (len(before) - code if inside else code) / (1 + len(before))
@@ -242,12 +248,12 @@ def shown(text: str) -> str:
         codes.append(code)
         return f"\ue000{len(codes) - 1}\ue001"
 
-    flat = _ROLE.sub(lambda m: keep(_role(m[1])), _HASHES.sub("", flat))
+    flat = _ROLE.sub(lambda m: keep(_role(m[1])), flat)
     flat = _RST_LINK.sub(lambda m: m[1] or m[2], flat) if "`_" in flat else flat
     flat = _SPAN.sub(lambda m: keep(m[2].strip()), flat)
     flat = _LINK.sub(r"\1", _LINK.sub(r"\1", _IMAGE.sub("", flat)))
     flat = _AUTOLINK.sub(r"\1", _TAGS.sub("", flat))
-    flat = _BULLET.sub("", flat)
+    flat = _HASHES.sub("", _BULLET.sub("", flat))
     for _ in range(2):  # one within the other
         flat = _UNDER.sub(r"\2", _STRONG.sub(lambda m: m[2] or m[4], flat))
     flat = _LONE.sub("", flat)
@@ -266,13 +272,14 @@ def _role(body: str) -> str:
 _WHICH = r"\b(?:which|what|show|give|list|print)\b[^.?!]{0,40}\b"
 _ASKED = (  # in so many words: "sync code" and "large tables" are what a question is about, not what it asks for
     (
-        rf"{_WHICH}(?:code|commands?|snippets?|syntax|sql|quer(?:y|ies)|scripts?|regex|yaml|json|html)\b|\bcode (?:snippet|example|sample)s?\b"
-        r"|\bone.liner|\bwelcher? (?:befehl|code)|\bqué (?:comando|código)|\bquelle commande|\bquale comando|代码|命令|脚本|コード|コマンド",
+        rf"{_WHICH}(?:code|commands?|snippets?|syntax|sql|quer(?:y|ies)|scripts?|regex|yaml|json|html)\b|\bcode (?:snippet|sample)s?\b"
+        r"|\bone.liner|\bwelcher? (?:befehl|code)|\bqué (?:comando|código)|\bquelle commande"
+        r"|\bquale comando|代码|命令|脚本|コード|コマンド",
         (Kind.CODE,),
     ),
     (
-        rf"{_WHICH}rows?\b|\b(?:in|from|of) (?:the|which|this) (?:\w+ )?(?:table|row|column|spreadsheet|sheet|csv)\b|\b(?:which|what|show the) table\b"
-        r"|\bin der tabelle|\ben la tabla|\bdans le tableau|表格|哪一行",
+        rf"{_WHICH}rows?\b|\b(?:in|from|of) (?:the|which|this) (?:\w+ )?(?:table|row|column|spreadsheet|sheet|csv)\b"
+        r"|\b(?:which|what|show the) table\b|\bin der tabelle|\ben la tabla|\bdans le tableau|表格|哪一行",
         (Kind.ROW,),
     ),
     (r"\b(?:licen[cs]es?|licensed|copyright|lizenz|licencia|rights reserved)\b|许可|版权", (Kind.LICENCE,)),

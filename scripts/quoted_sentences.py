@@ -87,7 +87,8 @@ def figures(name, rows, labels):
     print(f"    all quotes {share(j == 'prose' for j in every if j != '?')} ({every.count('?')} without label)")
     for kind in ("prose", "row", "code"):
         some = [r["hits"] for r in exact if r["wants"] == kind]
-        print(f"  the passage that answers, where {kind} is asked: quoted {share(map(any, some))}, first {share(h[:1] == [True] for h in some)}")
+        first = share(h[:1] == [True] for h in some)
+        print(f"  the passage that answers, where {kind} is asked: quoted {share(map(any, some))}, first {first}")
     print(f"  near repeats: {share(n for r in rows for n in repeated(r['quotes']))} quotes")
     print(f"  answers with marks of markup: {share(any(m in r['answer'] for m in MARKS) for r in rows)}")
 

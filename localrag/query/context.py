@@ -9,10 +9,10 @@ from typing import TypeVar
 import numpy as np
 
 from localrag.llm.project import Project
+from localrag.prose import Kind, asked_for, kind_of, kinds, shown
 from localrag.query.cite import Point
 from localrag.query.question import Question
 from localrag.query.retrieve import stems
-from localrag.prose import Kind, asked_for, kind_of, kinds, shown
 from localrag.quotes import marginal_relevance, repeats, telling
 from localrag.records import Chunk, Quote
 from localrag.text import is_cjk, squeeze
