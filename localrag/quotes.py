@@ -9,8 +9,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.prose import Kind, kind_of, shown
 from localrag.records import Chunk, Claim, Entity, Evidence, Graph, Mention, Quote
-from localrag.text import chunk_sentences, is_cjk, squeeze
+from localrag.text import CJK, chunk_sentences, is_cjk, squeeze
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 Placed = TypeVar("Placed", Mention, Evidence)
@@ -71,7 +72,8 @@ def claim_line(claim: Claim, entities: Mapping[str, Entity]) -> str:
     return f"{names} ({', '.join(filter(None, (claim.type, claim.status, when)))}): {claim.description}"
 
 
-_UNFIT = re.compile(r"^(?:#|[-*+•|]|\d+[.):]|[a-zà-ÿ])")  # headings, list items, times, halves of sentences
+REPEATED = 0.85  # of its words: so many said before, and a sentence says nothing new
+_WORD = re.compile(rf"[{CJK}]{{1,2}}|[^\W_{CJK}]+")
 _LEANING = re.compile(  # what leans on the sentence before it
     r"^[\"'“‘(]*(?:he|she|it|they|we|i|you|his|her|its|their|my|our|your|this|that|these|those|there|then|but|and|so|or|yet|him|them"
     r"|such|another|both|here|他|她|它|我|你|这|那|此)\b|^[\"'“‘(]*[他她它我你这那此其]",
@@ -82,8 +84,9 @@ _FIRST_PERSON = re.compile(r"\b(?:I|my|me|our|us|we|you|your)\b|[我你您]")
 
 def telling(text: str, entities: int) -> float:
     """How much a sentence is worth quoting by its form alone: it stands on its own, has a readable length and names several entities."""
-    if _UNFIT.match(text):
+    if kind_of(text) != Kind.PROSE:
         return 0.0
+    text = shown(text)
     length = len(text) * (3 if is_cjk(text) else 1)
     readable = 1.0 if 60 <= length <= 280 else 0.5 if 30 <= length <= 400 else 0.0
     finished = 1.0 if text.rstrip("\"'”’)»』」").endswith((".", "!", "?", "。", "！", "？")) else 0.0
@@ -118,6 +121,16 @@ def marginal_relevance(relevance: NDArray[np.float32], matrix: NDArray[np.float3
         left[best] = False
         closest = np.maximum(closest, matrix @ matrix[best])
     return chosen
+
+
+def repeats(text: str, said: str) -> bool:
+    """Whether a sentence says what another has said: the shorter one's words are nearly all in the other, and so are its numbers."""
+    few, many = sorted((_words(text), _words(said)), key=len)
+    return len(few & many) >= REPEATED * len(few) and not any(w.isdigit() for w in few - many)
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower())) or {text}
 
 
 def embed_texts(texts: Iterable[str], embed: Embed) -> Vectors:

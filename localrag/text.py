@@ -10,10 +10,18 @@ from typing import NamedTuple
 
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _CJK_RUN = re.compile(f"[{CJK}]+")
-_BLOCK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[-*+•][ \t]|\d{1,3}[.)][ \t]|\|).*$|^.*\S · .*$|^[ \t]*$", re.MULTILINE)
+_BLOCK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[-*+•][ \t]|\d{1,3}[.)][ \t]|\||```|~~~).*$|^.*\S · .*$|^[ \t]*$", re.MULTILINE)
+_ITEM = re.compile(r"[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]")
+_GOES_ON = re.compile(rf"\n(?!{_BLOCK.pattern})[^\n]+", re.MULTILINE)
+_WRAPPED = 45  # characters: a line so long may go on in the next
 _ROW = re.compile(r"[^\n]{1,999}")  # a row of a table (`Name: Ruth Sand · Port: Brannock`) is one sentence, unless it holds long texts
-_WRAP = re.compile(r"(?<=[^\n]{45})\n(?=[^\s])")  # the line was long: it was wrapped, and the sentence goes on
+_WRAP = re.compile(rf"(?<=[^\n]{{{_WRAPPED}}})\n(?=[^\s])")  # the line was long: it was wrapped, and the sentence goes on
+_HUNG = re.compile(rf"(?<=[^\n]{{{_WRAPPED}}})\n(?=[ \t]*\S)")  # the same where all lines but the first are indented alike
 _DOT = re.compile(r"(?<!\S)\.(?=[A-Z]{2})")  # of .NET: no sentence ends here
+_CLOSED = re.compile(
+    r"(?<!`)(`{1,2})(?!`)[^`\n]{1,200}\1(?!`)|https?://[^\s)>\]]+(?=[^\s)>\]])|^[ \t]*\.\.(?= )", re.MULTILINE
+)  # no sentence ends in it
+_ENDS = str.maketrans(".?!。？！", "------")
 _LONGEST = 20_000  # characters handed to the splitter at once: its time grows faster than the text
 
 # English words that are no name and say nothing of what a text is about.
@@ -41,7 +49,7 @@ class Span(NamedTuple):
 
 
 def sentences(text: str) -> list[Span]:
-    """The sentences of `text` in order, without surrounding whitespace; headings, list items and table rows stand alone.
+    """The sentences of `text` in order, without surrounding whitespace; headings, list items, table rows and fences stand alone.
 
     pysbd splits paragraphs (rules for English or Chinese, whichever the paragraph is written in).
     """
@@ -55,7 +63,7 @@ def sentences(text: str) -> list[Span]:
     return spans
 
 
-SPLITTER = 2  # version of `sentences`: what an index keeps of another one is not read
+SPLITTER = 3  # version of `sentences`: what an index keeps of another one is not read
 _bounds: dict[bytes, bytes] = {}  # hash of a chunk's text → where its sentences start and end: a few hundred bytes a chunk
 
 
@@ -169,10 +177,27 @@ def _blocks(text: str) -> Iterator[Span]:
     """Paragraphs, and single lines that are headings, list items or table rows."""
     at = 0
     for line in _BLOCK.finditer(text):
+        end = _item_end(text, line) if _ITEM.match(line[0]) else line.end()
         yield from _pieces(at, line.start())
-        yield from _pieces(line.start(), line.end())
-        at = line.end()
+        yield from _pieces(line.start(), end)
+        at = end
     yield from _pieces(at, len(text))
+
+
+def _item_end(text: str, line: re.Match[str]) -> int:
+    """Where a list item ends that may be wrapped: with its line, or with those behind it that it goes on in."""
+    start, end = line.span()
+    while end - start >= _WRAPPED and (more := _GOES_ON.match(text, end)):
+        start, end = end + 1, more.end()
+    return end
+
+
+def _flowing(part: str) -> str:
+    """A paragraph whose wrapped lines are joined; as long as before: offsets stay."""
+    rest = part.split("\n")[1:]
+    hung = len({len(line) - len(line.lstrip(" \t")) for line in rest if line.strip()}) == 1
+    joined = _DOT.sub("-", (_HUNG if hung else _WRAP).sub(" ", part))
+    return _CLOSED.sub(lambda m: m[0].translate(_ENDS), joined) if "`" in part or "//" in part or ".. " in part else joined
 
 
 def _pieces(start: int, end: int) -> Iterator[Span]:
@@ -183,8 +208,7 @@ def _pieces(start: int, end: int) -> Iterator[Span]:
 def _split(part: str) -> list[tuple[int, int]]:
     if not part.strip():
         return []
-    flowing = _DOT.sub("-", _WRAP.sub(" ", part))  # as long as before: offsets stay
-    spans = _splitter()(flowing, "zh" if is_cjk(part) else "en")
+    spans = _splitter()(_flowing(part), "zh" if is_cjk(part) else "en")
     covered = all(a[1] <= b[0] for a, b in pairwise(spans))
     if not covered or sum(e - s for s, e in spans) < len(part.strip()) * 0.9:
         return [(0, len(part))]  # the splitter lost its place: better one long sentence than a wrong offset

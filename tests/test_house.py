@@ -15,6 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROWS = [
     {"splitter"},
     {"errors", "records", "text", "cgroups"},
+    {"prose"},
     {"config", "header", "quotes", "walk"},
     {"models"},
     {"engine", "store"},

@@ -227,9 +227,9 @@ def _members(community: Community, sources: Sources) -> list[Entity]:
 def recipe(settings: Settings, model_fingerprint: str, style: str, budgets: Budgets = LEAST) -> str:
     """What all reports depend on besides the graph. Budgets count where they are not the least, which all reports once had."""
     if style == "extractive":
-        return content_id("report 4", style)
+        return content_id("report 5", style)
     sized = [] if budgets == LEAST else [repr(budgets)]
-    return content_id("report 4", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, *sized)
+    return content_id("report 5", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, *sized)
 
 
 def _prompt(settings: Settings, budgets: Budgets) -> Prompt:

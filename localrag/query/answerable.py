@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.llm.project import Project
-from localrag.query.cite import Draft, Point
-from localrag.query.context import best_quotes, chunk_quotes
+from localrag.query.cite import Draft
+from localrag.query.context import best_quotes, chunk_quotes, quoted
 from localrag.query.language import language_of
 from localrag.query.question import Question
 from localrag.query.retrieve import nearest_chunks
@@ -155,6 +155,6 @@ def unsaid(question: str) -> str:
 def closest(question: Question, project: Project) -> Draft:
     """That the documents do not say it, and their closest sentences."""
     passages = nearest_chunks(question.text, question.vector, project, LOOKED_AT)
-    quotes = best_quotes(question, chunk_quotes(passages), project, CLOSEST)
+    quotes = best_quotes(question, chunk_quotes(passages, question.text), project, CLOSEST)
     intro = _UNSAID.get(language_of(question.text), _UNSAID["en"])[1]
-    return Draft(tuple(Point(squeeze(q.text), (q,)) for q in quotes), f"{unsaid(question.text)}\n\n{intro}")
+    return Draft(tuple(map(quoted, quotes)), f"{unsaid(question.text)}\n\n{intro}")

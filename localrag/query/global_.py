@@ -13,17 +13,18 @@ from localrag.llm.budgets import Script, room
 from localrag.llm.grammar import json_object, object_schema
 from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
+from localrag.prose import Kind, asked_for, kind_of
 from localrag.query.basic import passage_sources
 from localrag.query.cite import Draft, Point, Source
-from localrag.query.context import quoted_answer
+from localrag.query.context import quoted, quoted_answer, readable
 from localrag.query.cost import POINT, Load, agree_on, batches_of, bearing, map_tokens
 from localrag.query.question import Question
 from localrag.query.select import select_reports
 from localrag.query.write import best_within, budgets_of, call, write_prose
-from localrag.quotes import marginal_relevance
+from localrag.quotes import marginal_relevance, repeats
 from localrag.records import Report
 from localrag.store import corpus, graph, vectors
-from localrag.text import is_cjk, squeeze
+from localrag.text import is_cjk
 
 REPORTS = 30  # a level with about this many reports is the default: enough detail, few enough calls
 POINTS = 6  # of an extractive answer
@@ -111,24 +112,32 @@ def extractive_points(question: Question, ids: Sequence[str], project: Project) 
     near = matrix[[keys.index(r.community_id) for r in kept]]
     score = np.array([scores[r.community_id] for r in kept], np.float32)
     order = marginal_relevance(score, near, 1 if question.one_sentence else POINTS, diversity=0.4)
-    points, said = [], set[str]()
+    points: list[Point] = []
+    said: list[str] = []
     for i in order:
         point = _report_point(kept[i], question, project, said)
-        said |= {squeeze(q.text) for q in point.quotes}
+        said += [readable(q) for q in point.quotes]
         points += [point] * bool(point.quotes)
     return tuple(points)
 
 
-def _report_point(report: Report, question: Question, project: Project, said: set[str]) -> Point:
-    quotes = [q for q in dict.fromkeys(q for f in report.findings for q in f.quotes) if squeeze(q.text) not in said]
-    if not quotes:
+def _report_point(report: Report, question: Question, project: Project, said: Sequence[str]) -> Point:
+    found = {readable(q): q for f in report.findings for q in f.quotes}
+    texts = [t for t in found if not any(repeats(t, s) for s in said)]
+    if not texts:
         return Point("", ())
-    relevance = project.embedder.embed([squeeze(q.text) for q in quotes]) @ question.vector
-    # Findings come most central first, which decides unless one is clearly nearer the question.
-    foreign = [is_cjk(q.text) != is_cjk(question.text) for q in quotes]
-    order = sorted(range(len(quotes)), key=lambda i: (foreign[i], i - 8 * float(relevance[i])))
-    chosen = tuple(quotes[i] for i in order[: 1 if question.one_sentence else 2])
-    return Point(" ".join(squeeze(q.text) for q in chosen), chosen, report.title)
+    relevance = project.embedder.embed(texts) @ question.vector
+    asked = {Kind.PROSE, *asked_for(question.text)}
+    # Sentences come before code and rows, then findings come most central first, which decides unless one is clearly nearer the question.
+    last = [(is_cjk(t) != is_cjk(question.text), kind_of(found[t].text) not in asked) for t in texts]
+    order = sorted(range(len(texts)), key=lambda i: (*last[i], i - 8 * float(relevance[i])))
+    chosen: list[str] = []
+    for i in order:
+        if not any(repeats(texts[i], c) for c in chosen):
+            chosen.append(texts[i])
+    if any(not last[texts.index(t)][1] for t in chosen):
+        chosen = [t for t in chosen if not last[texts.index(t)][1]]
+    return quoted(*(found[t] for t in chosen[: 1 if question.one_sentence else 2]), title=report.title)
 
 
 async def _map_reduce(
