@@ -11,7 +11,7 @@ from typing import Any
 
 from localrag.config import Settings
 from localrag.errors import AnswerTruncated
-from localrag.index.topics import Topics, title
+from localrag.index.topics import NAMES, Topics, title
 from localrag.llm import Model
 from localrag.llm.budgets import LEAST, Budgets, Script, room
 from localrag.llm.domain import with_domain
@@ -215,7 +215,8 @@ def named_anew(report: Report, community: Community, elements: Sequence[Element]
     members = _members(community, sources)
     findings = tuple(replace(f, summary=_heading(f.explanation, members, sources)) for f in report.findings)
     pool = list(dict.fromkeys(squeeze(q.text) for e in elements for q in e.quotes))
-    return replace(report, title=title([e.name for e in members], topics.words(pool, sources.name_words)), findings=findings)
+    names = [e.name for e in members]
+    return replace(report, title=title(names, topics.phrase(pool, names[:NAMES])), findings=findings)
 
 
 def _members(community: Community, sources: Sources) -> list[Entity]:
