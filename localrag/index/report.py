@@ -1,7 +1,6 @@
 """Community → Report, bottom-up (paper, sections 3.1.5 and 3.1.6): the context of a community, then the model's report on it."""
 
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -46,7 +45,6 @@ class Sources:
     claims_on: Mapping[str, Sequence[Claim]]  # entity → the claims it is the subject of
     leaving: Mapping[str, Sequence[int]]  # entity → the places in `relationships` of those it is the source of
     named_in: Mapping[str, Sequence[str]]  # squeezed sentence → the entities it mentions
-    name_words: frozenset[str]  # in lower case, of all names
 
     @classmethod
     def of(
@@ -69,8 +67,7 @@ class Sources:
         claims_on: defaultdict[str, list[Claim]] = defaultdict(list)
         for claim in graph.claims:
             claims_on[claim.subject_id].append(claim)
-        words = frozenset(w for e in graph.entities for w in re.split(r"[\s'’]+", e.name.lower()))
-        return cls(entities, ordered, of_relationship, of_entity, of_claim, claims_on, leaving, named_in, words)
+        return cls(entities, ordered, of_relationship, of_entity, of_claim, claims_on, leaving, named_in)
 
     def among(self, members: Set[str]) -> list[Relationship]:
         """The relationships between these entities, in their order."""

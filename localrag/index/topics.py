@@ -5,12 +5,11 @@ six shown for the demo corpus.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localrag.index.noise import is_noise
 from localrag.index.nouns import VAGUE, chinese_words, english_words, is_english
@@ -32,7 +31,8 @@ _EMPTY = VAGUE | frozenset(  # nouns that head no title
 )
 _VERBAL = re.compile(r" (?:the|an?|its?|his|her|him|their|them|my|me|our|us|your|you)\b")  # after a verb that was taken for a noun
 _LINKS = frozenset("of in for on at with against between".split())
-_NOUNS = re.compile(r"D?[JN]*N(?:S[JN]*N)*")  # over the codes of words, see `_codes`
+_RELATION = re.compile(rf" (?:{'|'.join(sorted(_LINKS))}) |[的之]")
+_NOUNS = re.compile(r"D?[JN]*N(?:S[JN]*N)*")  # over the codes of words, see `_coded`
 _ARTICLE = re.compile(r"an? ", re.IGNORECASE)
 
 
@@ -55,29 +55,28 @@ class Topics:
 
     def phrase(self, texts: Sequence[str], names: Collection[str]) -> str:
         """The stretch of one of `texts` that has most of what stands out in them all, fit to be a title; empty where none is."""
-        rows = [self._rows[t] for t in texts if t in self._rows]
-        if not self._columns or not rows:
+        same = [t for t in dict.fromkeys(texts) if is_cjk(t) == (2 * sum(map(is_cjk, texts)) > len(texts)) and t in self._rows]
+        if not self._columns or not same:
             return ""
-        part = self._matrix[rows]
-        often = np.asarray((part > 0).sum(axis=0)).ravel() >= min(2, len(rows))
-        gain = np.maximum(np.asarray(part.mean(axis=0)).ravel() - self._everywhere, 0) * np.where(often, 1, ONCE)
-        chinese = 2 * sum(map(is_cjk, texts)) > len(texts)
-        same = [t for t in dict.fromkeys(texts) if is_cjk(t) == chinese]
-        looked_at = sorted(same, key=lambda t: -self._worth(t, gain))[:LOOKED_AT]
-        found = {p: self._worth(p, gain) * _form(p, names) for text in looked_at for p in phrases(text)}
+        part = self._matrix[[self._rows[t] for t in same]]
+        columns = np.unique(part.indices)  # the others do not stand out
+        part = part[:, columns]
+        has = part > 0
+        often = np.asarray(has.sum(axis=0)).ravel() >= min(2, len(same))
+        gain = np.maximum(np.asarray(part.mean(axis=0)).ravel() - self._everywhere[columns], 0) * np.where(often, 1, ONCE)
+        worth = dict(zip(columns.tolist(), gain.tolist(), strict=True))
+        looked_at = np.argsort(-(has @ gain), kind="stable")[:LOOKED_AT]
+        found = {p: self._worth(p, worth) * _form(p, names) for n in looked_at for p in phrases(same[n])}
         best = max(found, key=lambda phrase: found[phrase], default="")
         return best if best and found[best] > 0 else ""
 
-    def _worth(self, text: str, gain: NDArray[np.float64]) -> float:
-        return float(sum(gain[self._columns[w]] for w in set(words_of(text)) if w in self._columns))
+    def _worth(self, phrase: str, worth: Mapping[int, float]) -> float:
+        return sum(worth.get(self._columns.get(word, -1), 0.0) for word in set(words_of(phrase)))
 
 
 def words_of(text: str) -> list[str]:
     """The words of a text that may say what it is about, in lower case; of Chinese its character pairs."""
     return [w for w in _WORD.findall(text.lower()) if w not in FUNCTION_WORDS and not is_noise(w)] + cjk_bigrams(text).split()
-
-
-_RELATION = re.compile(rf" (?:{'|'.join(_LINKS)}) |[的之]")
 
 
 def _form(phrase: str, names: Collection[str]) -> float:
@@ -87,7 +86,7 @@ def _form(phrase: str, names: Collection[str]) -> float:
     return worth * (RELATED if _RELATION.search(phrase) else 1.0) / (8 + size)
 
 
-@cache
+@lru_cache(maxsize=4096)  # a community's sentences are those of the ones above it too
 def phrases(text: str) -> tuple[str, ...]:
     """The stretches of a sentence that could be a title: a noun with what is said of it ("quota on herring landings", 皇帝的儿子)."""
     found = _chinese(text) if is_cjk(text) else _english(text) if is_english(text) else ()
