@@ -27,7 +27,7 @@ ALIKE = 0.5  # share of the words of a title that another has too, from which on
 SAMPLE = 200  # passages in which it is counted how common a word is
 SPOKEN = 0.7  # what a sentence somebody speaks counts beside one that is told
 SHORTEST, LONGEST = 40, 280  # characters of a sentence that is quoted; a Chinese one has a third
-NEAR = 1.0  # what nearness to the question counts beside how much a sentence says
+NEAR = 2.0  # what nearness to the question counts beside how much a sentence says
 _SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」].*[“”\"「」]|(?<!\w)'.*'(?!\w)")
 _CHAPTER = re.compile(
     r"^(?:#{1,2}[ \t]+\S.*|[ \t]*(?:CHAPTER|Chapter|STAVE|BOOK|ACT|PART|LETTER|CANTO)[ \t]+[\dIVXLCA-Z][^\n]{0,60}"

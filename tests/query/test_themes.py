@@ -31,7 +31,7 @@ def ask_for_themes(source, folder):
     with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
         asyncio.run(build_index([source], project, lambda _: None))
         given = asyncio.run(answer("What are the main themes?", project, Options("global")))
-        reports = graph.reports(project.db)
+        reports = graph.reports_at(project.db, given.level)
         return given, reports, graph.coverage_of(project.db, [r.community_id for r in reports])
 
 
