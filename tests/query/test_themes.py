@@ -36,13 +36,8 @@ def ask_for_themes(source, folder):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("harbour")
-
-
-@pytest.fixture(scope="module")
-def harbour(folder):
-    return ask_for_themes(CORPUS, folder)
+def harbour(tmp_path_factory):
+    return ask_for_themes(CORPUS, tmp_path_factory.mktemp("harbour"))
 
 
 def test_the_themes_of_the_demo_are_covered_beyond_chance(harbour):
@@ -87,15 +82,6 @@ def test_titles_of_reports_are_words_of_the_text(harbour):
 
     assert len(verbatim) >= 0.9 * len(titles), set(titles) - set(verbatim)
     assert all(3 <= len(t.split()) <= 8 for t in verbatim if t.isascii())
-
-
-@pytest.mark.usefixtures("harbour")
-def test_a_question_about_one_matter_is_answered_with_what_is_near_it(folder):
-    """A general question that names a matter is answered with sentences about it."""
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
-        given = asyncio.run(answer("What do people say about the herring quota?", project, Options("global")))
-
-    assert sum(bool(re.search("[Hh]erring|quota|tons|landed", c.quote)) for c in given.citations) >= 2
 
 
 def test_chapters_are_told_by_their_headings():
