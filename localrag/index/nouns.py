@@ -13,7 +13,7 @@ _ENGLISH = re.compile(r"\b(?:the|of|and|to|in|is|was|are|for|with|that|by|on|as|
 _WORD = re.compile(r"[^\W\d_][\w’'-]*")
 _CONNECTED = re.compile(r"[ \n-]")
 _AT_ONCE = 50_000  # characters handed to a tagger: it holds all it is given as lists
-_VAGUE = frozenset(  # nouns that head no entity
+VAGUE = frozenset(  # nouns that head no entity
     """
     way thing things something anything everything nothing time times day days night morning evening moment hour hours minute minutes
     year years week weeks month months kind sort lot lots part parts number numbers bit piece side end ends case cases fact facts
@@ -48,7 +48,7 @@ def _chinese_phrases(text: str) -> Iterator[Span]:
 
 def _english_phrases(text: str) -> Iterator[Span]:
     run: list[tuple[Span, str]] = []
-    for span, tag in [*_english_words(text), (Span(len(text), len(text)), ".")]:
+    for span, tag in [*english_words(text), (Span(len(text), len(text)), ".")]:
         word = text[span.start : span.end]
         fits = tag.startswith(("NN", "JJ")) and len(word) > 1 and word.lower() not in FUNCTION_WORDS
         if fits and (not run or _CONNECTED.fullmatch(text, run[-1][0].end, span.start)):
@@ -61,11 +61,12 @@ def _english_phrases(text: str) -> Iterator[Span]:
 def _phrase(text: str, run: list[tuple[Span, str]]) -> Iterator[Span]:
     while run and not run[-1][1].startswith("NN"):
         run.pop()
-    if run and text[run[-1][0].start : run[-1][0].end].lower() not in _VAGUE:
+    if run and text[run[-1][0].start : run[-1][0].end].lower() not in VAGUE:
         yield Span(run[0][0].start, run[-1][0].end)
 
 
-def _english_words(text: str) -> Iterator[tuple[Span, str]]:
+def english_words(text: str) -> Iterator[tuple[Span, str]]:
+    """The words of an English text with their part of speech (Penn Treebank)."""
     at = 0
     for word, tag in _textblob().tag(text):
         found = text.find(word, at)

@@ -1,7 +1,6 @@
 """Community → Report, bottom-up (paper, sections 3.1.5 and 3.1.6): the context of a community, then the model's report on it."""
 
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any
 
 from localrag.config import Settings
 from localrag.errors import AnswerTruncated
-from localrag.index.topics import Topics, title
+from localrag.index.topics import NAMES, Topics, title
 from localrag.llm import Model
 from localrag.llm.budgets import LEAST, Budgets, Script, room
 from localrag.llm.domain import with_domain
@@ -46,7 +45,6 @@ class Sources:
     claims_on: Mapping[str, Sequence[Claim]]  # entity → the claims it is the subject of
     leaving: Mapping[str, Sequence[int]]  # entity → the places in `relationships` of those it is the source of
     named_in: Mapping[str, Sequence[str]]  # squeezed sentence → the entities it mentions
-    name_words: frozenset[str]  # in lower case, of all names
 
     @classmethod
     def of(
@@ -69,8 +67,7 @@ class Sources:
         claims_on: defaultdict[str, list[Claim]] = defaultdict(list)
         for claim in graph.claims:
             claims_on[claim.subject_id].append(claim)
-        words = frozenset(w for e in graph.entities for w in re.split(r"[\s'’]+", e.name.lower()))
-        return cls(entities, ordered, of_relationship, of_entity, of_claim, claims_on, leaving, named_in, words)
+        return cls(entities, ordered, of_relationship, of_entity, of_claim, claims_on, leaving, named_in)
 
     def among(self, members: Set[str]) -> list[Relationship]:
         """The relationships between these entities, in their order."""
@@ -215,7 +212,8 @@ def named_anew(report: Report, community: Community, elements: Sequence[Element]
     members = _members(community, sources)
     findings = tuple(replace(f, summary=_heading(f.explanation, members, sources)) for f in report.findings)
     pool = list(dict.fromkeys(squeeze(q.text) for e in elements for q in e.quotes))
-    return replace(report, title=title([e.name for e in members], topics.words(pool, sources.name_words)), findings=findings)
+    names = [e.name for e in members]
+    return replace(report, title=title(names, topics.phrase(pool, names[:NAMES])), findings=findings)
 
 
 def _members(community: Community, sources: Sources) -> list[Entity]:

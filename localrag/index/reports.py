@@ -52,7 +52,7 @@ async def write_reports(project: Project, style: str, tell: Tell, made: Made | N
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
     recipe = writing.recipe(project.settings, project.model.file.fingerprint, style, budgets)
     settings = ledger.settings(db)
-    state = content_id("titles of today", made.state if made else settings.get("graph"), recipe)
+    state = content_id("titles 5", made.state if made else settings.get("graph"), recipe)
     if settings.get("reports") == state:
         return None
     levels = made.communities if made else store.communities(db)

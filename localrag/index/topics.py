@@ -1,62 +1,153 @@
-"""What a group of sentences is about, in a few of its own words: the title of an extractive report.
+"""What a group of sentences is about, as a stretch of one of them: the title of an extractive report ("The wreck of the Marian Dace").
 
-Small models invent here: asked for free titles, the embedded one put a person of the prompt's example into one of the six shown
-for the demo corpus.
+Nothing is written: small models invent here. Asked for free titles, the embedded one put a person of the prompt's example into one of the
+six shown for the demo corpus.
 """
 
-from collections.abc import Sequence, Set
-from itertools import islice
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
 from localrag.index.noise import is_noise
-from localrag.index.nouns import word_tag
-from localrag.text import CJK, enumeration
+from localrag.index.nouns import VAGUE, chinese_words, english_words, is_english
+from localrag.text import CJK, FUNCTION_WORDS, Span, cjk_bigrams, enumeration, is_cjk
 
-NAMES, WORDS = 3, 3
+NAMES = 3  # in a title where no sentence has a fitting stretch
+LOOKED_AT = 24  # sentences of a group that stretches are taken from: those with most of what stands out
+SHORTEST, LONGEST = 3, 8  # words of a title
+_WORD = re.compile(rf"[^\W\d_{CJK}]{{3,}}")
+_GAP = re.compile(r"[ -]| & |['’](?=s\b)")  # between the words of a title
+NAMED, RELATED = 1.5, 1.3  # what a title that has a name of the group counts, and one with a preposition
+ONCE = 0.2  # what a word counts that only one sentence of the group has
+LINKED = 3  # noun phrases that prepositions join in a title
+_EMPTY = VAGUE | frozenset(  # nouns that head no title
+    """
+    home state period sight opinion subject possession atmosphere pair kinds list air glimpse copy rest range sum deal tons length
+    piece pieces amount set sets group groups man men woman women person people copies shame
+    """.split()
+)
+_VERBAL = re.compile(r" (?:the|an?|its?|his|her|him|their|them|my|me|our|us|your|you)\b")  # after a verb that was taken for a noun
+_LINKS = frozenset("of in for on at with against between".split())
+_RELATION = re.compile(rf" (?:{'|'.join(sorted(_LINKS))}) |[的之]")
+_NOUNS = re.compile(r"D?[JN]*N(?:S[JN]*N)*")  # over the codes of words, see `_coded`
+_ARTICLE = re.compile(r"an? ", re.IGNORECASE)
 
 
 class Topics:
     """The vocabulary of a corpus, against which a group of sentences stands out."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Weigh every word of all sentences (tf-idf); words in fewer than two or in most sentences say nothing."""
+        """Weigh every word of all sentences, Chinese by character pairs; those in one sentence alone say nothing."""
         from sklearn.feature_extraction.text import TfidfVectorizer  # 0.7 s, which commands that only look at an index need not wait
 
         self._rows = {text: n for n, text in enumerate(texts)}
-        self._words: list[str] = []
-        vectorizer = TfidfVectorizer(
-            stop_words="english", token_pattern=rf"(?u)\b[^\W\d_{CJK}]{{4,}}\b", min_df=2, max_df=0.2, binary=True, norm=None
-        )
+        self._columns: dict[str, int] = {}
+        vectorizer = TfidfVectorizer(analyzer=words_of, min_df=2, binary=True, norm=None)
         try:
             self._matrix = vectorizer.fit_transform(texts)
         except ValueError:  # no word occurs twice
             return
-        self._words = list(vectorizer.get_feature_names_out())
+        self._columns = vectorizer.vocabulary_
         self._everywhere = np.asarray(self._matrix.mean(axis=0)).ravel()
 
-    def words(self, texts: Sequence[str], taken: Set[str]) -> list[str]:
-        """The words that stand out in `texts`, none of those `taken` (by names); at least two of the sentences have them."""
-        rows = [self._rows[t] for t in texts if t in self._rows]
-        if not self._words or not rows:
-            return []
-        part = self._matrix[rows]
+    def phrase(self, texts: Sequence[str], names: Collection[str]) -> str:
+        """The stretch of one of `texts` that has most of what stands out in them all, fit to be a title; empty where none is."""
+        same = [t for t in dict.fromkeys(texts) if is_cjk(t) == (2 * sum(map(is_cjk, texts)) > len(texts)) and t in self._rows]
+        if not self._columns or not same:
+            return ""
+        part = self._matrix[[self._rows[t] for t in same]]
         columns = np.unique(part.indices)  # the others do not stand out
         part = part[:, columns]
-        gain = np.asarray(part.mean(axis=0)).ravel() - self._everywhere[columns]
-        often = np.asarray((part > 0).sum(axis=0)).ravel() >= min(2, len(rows))
-        ranked = (self._words[columns[i]] for i in np.argsort(-gain, kind="stable") if often[i] and gain[i] > 0)
-        found = (word for word in ranked if word not in taken)
-        return list(islice(filter(_names_something, found), WORDS))
+        has = part > 0
+        often = np.asarray(has.sum(axis=0)).ravel() >= min(2, len(same))
+        gain = np.maximum(np.asarray(part.mean(axis=0)).ravel() - self._everywhere[columns], 0) * np.where(often, 1, ONCE)
+        worth = dict(zip(columns.tolist(), gain.tolist(), strict=True))
+        looked_at = np.argsort(-(has @ gain), kind="stable")[:LOOKED_AT]
+        found = {p: self._worth(p, worth) * _form(p, names) for n in looked_at for p in phrases(same[n])}
+        best = max(found, key=lambda phrase: found[phrase], default="")
+        return best if best and found[best] > 0 else ""
+
+    def _worth(self, phrase: str, worth: Mapping[int, float]) -> float:
+        return sum(worth.get(self._columns.get(word, -1), 0.0) for word in set(words_of(phrase)))
 
 
-def _names_something(word: str) -> bool:
-    """Whether a word is a noun, or none the dictionary knows; verbs, adjectives and days of the week tell nobody what a text is about."""
-    tag = word_tag(word)
-    return not is_noise(word) and (not tag or (tag.startswith("NN") and not tag.startswith("NNP")))
+def words_of(text: str) -> list[str]:
+    """The words of a text that may say what it is about, in lower case; of Chinese its character pairs."""
+    return [w for w in _WORD.findall(text.lower()) if w not in FUNCTION_WORDS and not is_noise(w)] + cjk_bigrams(text).split()
 
 
-def title(names: Sequence[str], words: Sequence[str]) -> str:
-    """`Magnus Ostler and Hugh Dunmore: herring, quota, landings`."""
-    who = enumeration(names[:NAMES])
-    return f"{who}: {', '.join(words)}" if words else who
+def _form(phrase: str, names: Collection[str]) -> float:
+    """How readable a stretch is as a title: short, naming a thing, and saying how things hang together."""
+    size = len(phrase) / 2 if is_cjk(phrase) else len(phrase.split())
+    worth = NAMED if any(name in phrase for name in names) else 1.0
+    return worth * (RELATED if _RELATION.search(phrase) else 1.0) / (8 + size)
+
+
+@lru_cache(maxsize=4096)  # a community's sentences are those of the ones above it too
+def phrases(text: str) -> tuple[str, ...]:
+    """The stretches of a sentence that could be a title: a noun with what is said of it ("quota on herring landings", 皇帝的儿子)."""
+    found = _chinese(text) if is_cjk(text) else _english(text) if is_english(text) else ()
+    return tuple(dict.fromkeys(found))
+
+
+def _english(text: str) -> Iterator[str]:
+    spans, codes = _coded(text, english_words(text))
+    groups = [Span(*m.span()) for m in _NOUNS.finditer(codes) if text[slice(*spans[m.end() - 1])].lower() not in _EMPTY]
+    for n, group in enumerate(groups):
+        end = group.end
+        for other in [group, *groups[n + 1 : n + LINKED]]:
+            if other is not group and not (other.start == end + 1 and codes[end] == "O"):
+                break
+            end = other.end
+            if _VERBAL.match(text, spans[end - 1].end):
+                continue
+            phrase = text[spans[group.start].start : spans[end - 1].end]
+            phrase = phrase[len(article[0]) :] if (article := _ARTICLE.match(phrase)) else phrase
+            if SHORTEST <= len(phrase.split()) <= LONGEST and not phrase.isupper():
+                yield phrase
+
+
+def _coded(text: str, words: Iterable[tuple[Span, str]]) -> tuple[list[Span], str]:
+    """The words, and a letter for each: Noun, adJective, Determiner, 'S, link Of, "-" for what is in no title or is a gap."""
+    spans, codes = [Span(0, 0)], "-"
+    for span, tag in words:
+        word = text[span.start : span.end].lower()
+        if not _GAP.fullmatch(text, spans[-1].end, span.start):
+            spans.append(Span(span.start, span.start))
+            codes += "-"
+        spans.append(span)
+        codes += "S" if word == "s" and text[span.start - 1] in "'’" else _code(word, tag, codes[-1])
+    return spans, codes
+
+
+def _code(word: str, tag: str, before: str) -> str:
+    if word in FUNCTION_WORDS or len(word) == 1 or "--" in word:
+        return "D" if word in {"the", "a", "an"} else "O" if word in _LINKS else "-"
+    if tag.startswith("NN"):
+        return "N"
+    return "J" if tag.startswith("JJ") or (tag in {"VBN", "VBG"} and before in "DSJ") else "-"
+
+
+_CHINESE = re.compile(r"V?[JN]+(?:V?[JN]+)*D[JN]*N|[JN]+N")
+_LIGHT = frozenset("是 作为 算是 成为 称为 看着 有 时候 地方 家伙 东西 人 时 命 事情 样子".split())  # begin or end no title
+_CHINESE_CODES = {"n": "N", "a": "J", "b": "J", "v": "V"}
+
+
+def _chinese(text: str) -> Iterator[str]:
+    words = list(chinese_words(text))
+    starts = list(accumulate((len(word) for word, _ in words), initial=0))
+    codes = "".join("D" if word in {"的", "之"} else _CHINESE_CODES.get(flag[:1], "-") for word, flag in words)
+    for match in _CHINESE.finditer(codes):
+        start, end = starts[match.start()], starts[match.end()]
+        if words[match.start()][0] in _LIGHT or words[match.end() - 1][0] in _LIGHT:
+            continue
+        if 4 <= end - start <= 16:
+            yield text[start:end]
+
+
+def title(names: Sequence[str], phrase: str) -> str:
+    """`The wreck of the Marian Dace`, else `Magnus Ostler and Hugh Dunmore`."""
+    return phrase[:1].upper() + phrase[1:] if phrase else enumeration(names[:NAMES])

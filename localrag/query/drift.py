@@ -18,10 +18,11 @@ from localrag.llm.prompts import load_prompt
 from localrag.query.cite import Draft, Point
 from localrag.query.context import quoted_answer
 from localrag.query.cost import agree_on
-from localrag.query.global_ import extractive_points, report_source
+from localrag.query.global_ import report_source
 from localrag.query.local import ask_local
 from localrag.query.question import Question
 from localrag.query.retrieve import named_entities, search
+from localrag.query.themes import themes
 from localrag.query.write import best_within, budgets_of, call_alone, write_prose
 from localrag.records import Report
 from localrag.store import graph, vectors
@@ -80,7 +81,7 @@ async def _agree(question: Question, project: Project, reports: Sequence[Report]
 
 
 def _extractive(question: Question, near: Sequence[str], project: Project) -> Draft:
-    broad = extractive_points(question, near, project)[:3]
+    broad = themes(question, near, project)[:3]
     named = {n.entity_id for n in named_entities(question.text, project)}
     members = Counter(e for some in graph.members(project.db, near).values() for e in some if e not in named)
     central = sorted(graph.entities(project.db, list(members)), key=lambda e: (-members[e.id], -e.degree, e.id))[:ENTITIES]

@@ -5,28 +5,25 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm import CALL_FAILED, in_window
 from localrag.llm.budgets import Script, room
 from localrag.llm.grammar import json_object, object_schema
 from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
-from localrag.prose import Kind, asked_for, kind_of
 from localrag.query.basic import passage_sources
 from localrag.query.cite import Draft, Point, Source
-from localrag.query.context import quoted, quoted_answer, readable
+from localrag.query.context import quoted_answer
 from localrag.query.cost import POINT, Load, agree_on, batches_of, bearing, map_tokens
 from localrag.query.question import Question
 from localrag.query.select import select_reports
+from localrag.query.themes import themes
 from localrag.query.write import best_within, budgets_of, call, write_prose
-from localrag.quotes import marginal_relevance, repeats
 from localrag.records import Report
 from localrag.store import corpus, graph, vectors
-from localrag.text import is_cjk
 
 REPORTS = 30  # a level with about this many reports is the default: enough detail, few enough calls
+QUOTED = 100  # the same where no model reads them
 POINTS = 6  # of an extractive answer
 LOOKED_AT = 100  # passages an extractive answer over the source text is chosen from
 NEAREST = 1000  # passages that map calls over the source text may read, unless they may read all
@@ -40,17 +37,17 @@ async def ask_global(question: Question, project: Project) -> Draft:
         ids, note = await select_reports(question, project)
         level = None
     else:
-        level, note = _level(question.options.level, project)
+        level, note = _level(question.options.level, project, QUOTED if question.extractive else REPORTS)
         ids = graph.reported_at(project.db, level)
     if question.extractive:
-        points = extractive_points(question, ids, project)
+        points = themes(question, ids, project)
         return Draft(points, "" if points else "No report of this level bears on the question.", level, note)
     scored = bearing(question, ids, project)
     order = [*scored, *(i for i in ids if i not in scored)]
     points, read = await _map_reduce(question, project, order, _reports(project), "reports")
     if not points:
         read += " The model gave no point; these are the most relevant reports."
-    return Draft(points or extractive_points(question, ids, project), level=level, note=f"{note} {read}".strip())
+    return Draft(points or themes(question, ids, project), level=level, note=f"{note} {read}".strip())
 
 
 async def ask_ts(question: Question, project: Project) -> Draft:
@@ -85,59 +82,15 @@ def _nearest(question: Question, ids: Sequence[str], project: Project) -> list[s
     return [*near, *sorted(set(ids) - set(near))][:k]
 
 
-def _level(asked: int | None, project: Project) -> tuple[int, str]:
-    """The level asked for, else the deepest with at most REPORTS communities, else the coarsest."""
+def _level(asked: int | None, project: Project, most: int) -> tuple[int, str]:
+    """The level asked for, else the deepest with at most `most` communities, else the coarsest."""
     sizes = graph.communities_per_level(project.db)
     if asked is not None:
         if asked not in sizes:
             raise UsageError(f"There is no community level {asked}.", f"Levels here: 0 (coarsest) to {max(sizes)}.")
         return asked, ""
-    level = max((n for n, size in sizes.items() if size <= REPORTS), default=0)
+    level = max((n for n, size in sizes.items() if size <= most), default=0)
     return level, f"Level {level} of 0 to {max(sizes)}: {sizes[level]} reports."
-
-
-def extractive_points(question: Question, ids: Sequence[str], project: Project) -> tuple[Point, ...]:
-    """Map: a report scores by how much it bears on the question. Reduce: the best, unlike each other, two sentences each."""
-    scores = bearing(question, ids, project)
-    best = [i for i, score in scores.items() if score > 0]
-    found: list[Report] = []
-    for at in range(0, len(best), 2 * POINTS):
-        found += [r for r in graph.reports_of(project.db, best[at : at + 2 * POINTS]) if r.findings]
-        if len(found) >= 2 * POINTS:
-            break
-    kept = found[: 2 * POINTS]
-    if not kept:
-        return ()
-    keys, matrix = vectors.load(project.db, "report", [r.community_id for r in kept])
-    near = matrix[[keys.index(r.community_id) for r in kept]]
-    score = np.array([scores[r.community_id] for r in kept], np.float32)
-    order = marginal_relevance(score, near, 1 if question.one_sentence else POINTS, diversity=0.4)
-    points: list[Point] = []
-    said: list[str] = []
-    for i in order:
-        point = _report_point(kept[i], question, project, said)
-        said += [readable(q) for q in point.quotes]
-        points += [point] * bool(point.quotes)
-    return tuple(points)
-
-
-def _report_point(report: Report, question: Question, project: Project, said: Sequence[str]) -> Point:
-    found = {readable(q): q for f in report.findings for q in f.quotes}
-    texts = [t for t in found if not any(repeats(t, s) for s in said)]
-    if not texts:
-        return Point("", ())
-    relevance = project.embedder.embed(texts) @ question.vector
-    asked = {Kind.PROSE, *asked_for(question.text)}
-    # Sentences come before code and rows, then findings come most central first, which decides unless one is clearly nearer the question.
-    last = [(is_cjk(t) != is_cjk(question.text), kind_of(found[t].text) not in asked) for t in texts]
-    order = sorted(range(len(texts)), key=lambda i: (*last[i], i - 8 * float(relevance[i])))
-    chosen: list[str] = []
-    for i in order:
-        if not any(repeats(texts[i], c) for c in chosen):
-            chosen.append(texts[i])
-    if any(not last[texts.index(t)][1] for t in chosen):
-        chosen = [t for t in chosen if not last[texts.index(t)][1]]
-    return quoted(*(found[t] for t in chosen[: 1 if question.one_sentence else 2]), title=report.title)
 
 
 async def _map_reduce(

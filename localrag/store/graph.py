@@ -292,6 +292,20 @@ def coverage_of(db: Database, community_ids: Iterable[str]) -> dict[str, float]:
     return {community: n / max(1, total) for community, n in rows}
 
 
+def places_of(db: Database, community_ids: Iterable[str]) -> dict[str, list[tuple[str, str, int]]]:
+    """Community id → where its entities are mentioned: document, chunk and the character of the document; in no order."""
+    asked = list(community_ids)
+    found: dict[str, list[tuple[str, str, int]]] = {i: [] for i in asked}
+    rows = db.execute(
+        "SELECT e.community_id, c.document_id, c.id, m.start FROM members e JOIN mentions m ON m.entity_id = e.entity_id"
+        " JOIN chunks c ON c.id = m.chunk_id WHERE e.community_id IN (SELECT value FROM json_each(?))",
+        [json.dumps(asked)],
+    )
+    for community, document, chunk, start in rows:
+        found[community].append((document, chunk, start))
+    return found
+
+
 def members(db: Database, community_ids: Iterable[str]) -> dict[str, list[str]]:
     """Community id → the ids of its entities."""
     found: dict[str, list[str]] = {}
