@@ -227,7 +227,7 @@ def recipe(settings: Settings, model_fingerprint: str, style: str, budgets: Budg
     if style == "extractive":
         return content_id("report 5", style)
     sized = [] if budgets == LEAST else [repr(budgets)]
-    return content_id("report 5", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, *sized)
+    return content_id("report 4", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, *sized)
 
 
 def _prompt(settings: Settings, budgets: Budgets) -> Prompt:

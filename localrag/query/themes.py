@@ -93,7 +93,7 @@ def _sentences_of(reports: Sequence[Report], question: Question, project: Projec
 
 def _commonness(question: Question, project: Project) -> Callable[[str], float]:
     """How much a word tells of what all is about: it comes up in several passages, and not in most."""
-    ids = corpus.chunk_ids(project.db)
+    ids = list(graph.chunks_of_graph(project.db))
     drawn = random.Random(question.options.seed).sample(ids, min(SAMPLE, len(ids)))
     often = Counter(word for c in corpus.chunks_by_id(project.db, drawn) for word in stems(c.text))
     return lambda word: math.log(often[word]) if 2 <= often[word] <= 0.6 * len(drawn) else 0.0
@@ -121,10 +121,16 @@ def _chosen(sentences: Sequence[_Sentence], worth: Callable[[str], float], most:
 
 
 def extents(project: Project, ids: Sequence[str], *, chinese: bool = False) -> list[str]:
-    """For each community, in how many documents its entities are mentioned; of a single one, in how many chapters, else passages."""
+    """For each community, in how many of the documents its entities are mentioned; of a single one, in how many chapters, else passages.
+
+    Documents and passages that mention no entity are not counted: there is nothing in them that a theme could run through.
+    """
+    if not ids:
+        return []
     db = project.db
     places = graph.places_of(db, ids)
-    documents = corpus.document_paths(db)
+    chunks = graph.chunks_of_graph(db)
+    documents = set(chunks.values())
     starts = [] if len(documents) > 1 else chapters(corpus.document_by_id(db, next(iter(documents))))
     if len(documents) > 1:
         total, unit, counted = len(documents), ("documents", "份文档"), {i: {d for d, _, _ in places[i]} for i in ids}
@@ -132,7 +138,7 @@ def extents(project: Project, ids: Sequence[str], *, chinese: bool = False) -> l
         total, unit = len(starts), ("chapters", "章")
         counted = {i: {str(n) for _, _, at in places[i] if (n := bisect_right(starts, at))} for i in ids}
     else:
-        total, unit, counted = len(corpus.chunk_ids(db)), ("passages", "个段落"), {i: {c for _, c, _ in places[i]} for i in ids}
+        total, unit, counted = len(chunks), ("passages", "个段落"), {i: {c for _, c, _ in places[i]} for i in ids}
     if chinese:
         return [f"{total} {unit[1]}中的 {len(counted[i])} {unit[1][0]}" for i in ids]
     return [f"in {len(counted[i])} of {total} {unit[0]}" for i in ids]

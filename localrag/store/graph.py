@@ -306,6 +306,16 @@ def places_of(db: Database, community_ids: Iterable[str]) -> dict[str, list[tupl
     return found
 
 
+def chunks_of_graph(db: Database) -> dict[str, str]:
+    """Chunk id → document id of the chunks that mention an entity, in the order of paths and places."""
+    return dict(
+        db.execute(
+            "SELECT c.id, c.document_id FROM chunks c JOIN documents d ON d.id = c.document_id"
+            " WHERE c.id IN (SELECT chunk_id FROM mentions) ORDER BY d.path, c.ordinal"
+        )
+    )
+
+
 def members(db: Database, community_ids: Iterable[str]) -> dict[str, list[str]]:
     """Community id → the ids of its entities."""
     found: dict[str, list[str]] = {}
