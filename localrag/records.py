@@ -285,6 +285,7 @@ class Answer:
 
     `asked` is the question made to stand on its own, `reason` why its mode was chosen, `unsupported` the number of sentences that no
     passage supports. `answerable` is False where the documents do not say it; the citations are then of the closest passages.
+    `confidence` is the probability that they answer the question; None for one about everything.
     """
 
     question: str
@@ -303,6 +304,7 @@ class Answer:
     unsupported: int = 0
     conversation: int = 0
     answerable: bool = True
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,12 +142,30 @@ def report(rows):
         print(
             "cjk" if cjk else "words", dict(zip((*names, "1"), theta.round(2), strict=True)), "floor", round(scores[len(scores) // 20], 2)
         )
-    print("| set | answerable | refused | not answerable | answered |\n|---|---:|---:|---:|---:|")
+    print("| set | answerable | refused | not answerable | answered | AUC | calibration error |\n|---|---:|---:|---:|---:|---:|---:|")
     for name in [*dict.fromkeys(r["set"] for r in kept), "all"]:
         some = [r for r in kept if name in (r["set"], "all")]
         yes, no = [r for r in some if r["answerable"]], [r for r in some if not r["answerable"]]
         refused, answered = (100 * np.mean([as_shipped(r) == wrong for r in of]) for of, wrong in ((yes, False), (no, True)))
-        print(f"| {name} | {len(yes)} | {refused:.1f} % | {len(no)} | {answered:.1f} % |")
+        print(f"| {name} | {len(yes)} | {refused:.1f} % | {len(no)} | {answered:.1f} % | {auc(some):.3f} | {calibration_error(some):.3f} |")
+
+
+def sureness(row):
+    """The product's probability that a question is answerable."""
+    return 1 / (1 + np.exp(-standing(Signals(**{f.name: row[f.name] for f in fields(Signals)}))))
+
+
+def auc(rows):
+    """How often an answerable question has a higher probability than one that is not; ties count half."""
+    yes, no = (np.array([sureness(r) for r in rows if r["answerable"] == known]) for known in (True, False))
+    return float(((yes[:, None] > no) + 0.5 * (yes[:, None] == no)).mean())
+
+
+def calibration_error(rows, bins=10):
+    """Expected calibration error (Naeini et al. 2015) over bins of equal width."""
+    sure, known = np.array([sureness(r) for r in rows]), np.array([float(r["answerable"]) for r in rows])
+    of = np.minimum((sure * bins).astype(int), bins - 1)
+    return float(sum((of == b).mean() * abs(sure[of == b].mean() - known[of == b].mean()) for b in set(of)))
 
 
 def main():

@@ -215,6 +215,7 @@ def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
         "unsupported": answer.unsupported,
         "conversation": answer.conversation,
         "answerable": answer.answerable,
+        "confidence": answer.confidence and round(answer.confidence, 3),
     }
 
 

@@ -23,7 +23,7 @@ from localrag.cli.index import (
 )
 from localrag.cli.terminal import write_json
 
-RETRIEVAL_MODES = ("mix", "basic", "local", "words", "vectors")
+RETRIEVAL_MODES = ("mix", "walk", "basic", "local", "words", "vectors")
 eval_app = typer.Typer(no_args_is_help=True, help="Measure localrag against texts that people annotated.")
 
 

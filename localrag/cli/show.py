@@ -27,7 +27,7 @@ MOST = 15  # relationships and places shown of an entity
 
 def snippets(query: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: "Project") -> list[dict[str, Any]]:
     """Passages with their place, score and the sentence of each that is nearest the query."""
-    from localrag.query.context import word_overlap  # brings all that answers questions, which a look at the index does without
+    from localrag.query.rank_sentences import word_overlap  # brings all that answers questions, which a look at the index does without
 
     rows = []
     for chunk, score in found:

@@ -43,6 +43,15 @@ def word_f1(answer: str, gold: Sequence[str]) -> float:
     return max((_f1(_words(answer), _words(g)) for g in gold), default=0.0)
 
 
+def stands_in(quotes: Sequence[str], gold: Sequence[str]) -> float | None:
+    """1 where a gold answer stands in one of the quotes, word for word as for `exact_match`; None where all are yes or no."""
+    wanted = [g for g in gold if _words(g) not in ([], ["yes"], ["no"])]
+    if not wanted:
+        return None
+    held = [f" {' '.join(_words(q))} " for q in quotes]
+    return float(any(f" {' '.join(_words(g))} " in h for g in wanted for h in held))
+
+
 def rouge(answer: str, gold: Sequence[str]) -> dict[str, float]:
     """F-measures of ROUGE-1, -2 and -L (Lin 2004), the best over the gold answers; words are stemmed, Chinese is counted by character."""
     scores = _scorer().score_multi(list(gold), answer)

@@ -11,7 +11,7 @@ import numpy as np
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
-from localrag.eval.answer_scores import cited_sentences, evidence_recall, exact_match, plain, rouge, word_f1
+from localrag.eval.answer_scores import cited_sentences, evidence_recall, exact_match, plain, rouge, stands_in, word_f1
 from localrag.eval.qa_sets import Gold, GoldQuestion
 from localrag.eval.rows import appending, read_rows
 from localrag.index.pipeline import build_index
@@ -24,7 +24,7 @@ from localrag.query import MODES, Options, answer
 from localrag.records import Answer, Quote
 
 CLOSED = "none"  # the model's own knowledge, without any document
-MEASURES = ("EM", "F1", "R-1", "R-2", "R-L", "evidence_shown", "evidence_cited", "supported")
+MEASURES = ("EM", "F1", "R-1", "R-2", "R-L", "first", "three", "evidence_shown", "evidence_cited", "supported")
 LONGEST, MAX_TOKENS = 600, 400  # of an answer from memory: characters, and tokens that hold them in any script
 
 Tell = Callable[[str], None]
@@ -98,12 +98,15 @@ async def _row(name: str, question: GoldQuestion, mode: str, asked: str, setup: 
         "EM": exact_match(said, question.answers),
         "F1": word_f1(said, question.answers),
         **rouge(said, question.answers),
+        "first": stands_in([c.quote for c in given.citations[:1]], question.answers),
+        "three": stands_in([c.quote for c in given.citations[:3]], question.answers),
         "evidence_shown": evidence_recall(question.evidence, shown, embed),
         "evidence_cited": evidence_recall(question.evidence, _quotes(given), embed),
         "supported": 1 - given.unsupported / sentences if sentences else 0.0,
     }
+    known = {"answerable": given.answerable, "confidence": given.confidence}
     spent = {"calls": given.calls, "tokens": given.prompt_tokens + given.output_tokens, "seconds": round(given.seconds, 2)}
-    return row | {"mode": given.mode, "question": question.text, "answer": given.answer, "note": given.note} | scores | spent
+    return row | {"mode": given.mode, "question": question.text, "answer": given.answer, "note": given.note} | known | scores | spent
 
 
 async def _answered(question: GoldQuestion, mode: str, setup: Setup, project: Project) -> tuple[Answer, list[tuple[str, Quote]]]:

@@ -20,6 +20,7 @@ from localrag.models import find_reranker
 from localrag.project import open_for_writing
 from localrag.query.local import passages_about
 from localrag.query.retrieve import nearest_chunks, search
+from localrag.query.steps import search_twice
 from localrag.records import Chunk
 from localrag.store import corpus, vectors
 from localrag.store.search import search_chunks
@@ -31,7 +32,8 @@ Retrieve = Callable[[str, NDArray[np.float32], Project, int], Sequence[Chunk]]
 
 
 RETRIEVERS: dict[str, Retrieve] = {
-    "mix": lambda question, vector, project, k: [c for c, _ in search(question, vector, project, k)],
+    "mix": lambda question, vector, project, k: [c for c, _ in search_twice(question, vector, project, k)],
+    "walk": lambda question, vector, project, k: [c for c, _ in search(question, vector, project, k)],
     "basic": nearest_chunks,
     "local": passages_about,
     "words": lambda question, _, project, k: corpus.chunks_by_id(project.db, [c for c, _ in search_chunks(project.db, question, k)]),

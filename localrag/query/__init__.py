@@ -9,7 +9,7 @@ from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm import seconds_since
 from localrag.llm.project import Project, choose_style
 from localrag.llm.speeds import keep_speed
-from localrag.query.answerable import answerable, closest, unsaid
+from localrag.query.answerable import closest, confidence, floor, unsaid
 from localrag.query.basic import ask_basic, ask_mix, ask_ss
 from localrag.query.cite import Cited, Citer, Draft
 from localrag.query.converse import standalone
@@ -91,12 +91,13 @@ async def _answered(text: str, project: Project, options: Options, watched: _Wat
     question = replace(question, on_point=citer.take, on_status=watched.on_status, agree=watched.agree)
     mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
-    says = options.context_only or answerable(question, project)
+    sure = confidence(question, project)
+    says = options.context_only or sure is None or sure >= floor(question.text)
 
     def made(mode: str, cited: Cited, level: int | None, *notes: str) -> Answer:
         said = [note, *notes, _failed(budget), _left_out(cited, strict=options.strict)]
         answer = replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
-        return replace(answer, answerable=says and bool(cited.text))
+        return replace(answer, answerable=says and bool(cited.text), confidence=sure)
 
     try:
         mode, draft, smaller = await _draft(mode, question, project) if says else (mode, closest(question, project), "")

@@ -57,12 +57,17 @@ CJK_WEIGHTS = (6.8, 5.0, 5.4, 0.0, 0.0, -4.2)
 FLOOR, CJK_FLOOR = -1.3, -0.7
 
 
-def answerable(question: Question, project: Project) -> bool:
-    """Whether the documents may answer a question; one of the whole they always do, and one without a word of its own is let through."""
+def confidence(question: Question, project: Project) -> float | None:
+    """The probability that the documents answer a question; None for one of the whole, and for one without a word of its own."""
     if about_everything(question.text):
-        return True
+        return None
     found = signals(question.text, question.vector, project)
-    return found is None or standing(found) >= (CJK_FLOOR if found.cjk else FLOOR)
+    return None if found is None else 1 / (1 + math.exp(-standing(found)))
+
+
+def floor(question: str) -> float:
+    """The confidence below which a question is taken for one that the documents do not answer."""
+    return 1 / (1 + math.exp(-(CJK_FLOOR if is_cjk(question) else FLOOR)))
 
 
 def standing(found: Signals) -> float:

@@ -6,10 +6,11 @@ from localrag.llm.project import Project
 from localrag.query.cite import Draft, Source
 from localrag.query.context import pack, quoted_answer
 from localrag.query.question import Question
-from localrag.query.retrieve import named_entities, nearest_chunks, search
+from localrag.query.retrieve import names_in, nearest_chunks
+from localrag.query.steps import search_twice
 from localrag.query.write import budgets_of, write_prose
 from localrag.records import Chunk, Quote
-from localrag.store import corpus, graph, vectors
+from localrag.store import corpus, vectors
 from localrag.text import squeeze
 
 
@@ -31,11 +32,9 @@ async def ask_ss(question: Question, project: Project) -> Draft:
 
 async def ask_mix(question: Question, project: Project) -> Draft:
     """Answer from the passages that a walk over the graph finds."""
-    named = named_entities(question.text, project)
-    aliases = graph.aliases_of(project.db, [n.entity_id for n in named])
-    names = sorted({*(n.text for n in named), *(a for some in aliases.values() for a in some)})
     k = (await budgets_of(question, project)).passages
-    return await answer_from(question, project, search(question.text, question.vector, project, k), names)
+    passages = search_twice(question.text, question.vector, project, k)
+    return await answer_from(question, project, passages, names_in(question.text, project))
 
 
 async def answer_from(question: Question, project: Project, passages: Sequence[tuple[Chunk, float]], names: Sequence[str] = ()) -> Draft:

@@ -57,6 +57,13 @@ def named_entities(question: str, project: Project) -> list[Named]:
     return list(found.values())
 
 
+def names_in(question: str, project: Project) -> list[str]:
+    """The names in a question as it writes them, with the other names of what they name, sorted."""
+    named = named_entities(question, project)
+    aliases = graph.aliases_of(project.db, [n.entity_id for n in named])
+    return sorted({*(n.text for n in named), *(a for some in aliases.values() for a in some)})
+
+
 def _phrases(question: str) -> Iterator[tuple[int, int, str, list[str]]]:
     """Stretches of up to LONGEST words (start, end, text, ways to write it as a name); CJK stretches of 2 to 12 characters."""
     words = list(_WORD.finditer(question))[:MOST_WORDS]

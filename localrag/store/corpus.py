@@ -133,6 +133,13 @@ def document_path(db: Database, chunk_id: str) -> str:
     return next((str(row["path"]) for row in rows), "")
 
 
+def titles(db: Database, chunk_ids: Iterable[str]) -> dict[str, str]:
+    """Chunk id → the title of its document."""
+    wanted = "SELECT value FROM json_each(?)"
+    joined = f"SELECT c.id, d.title FROM chunks c JOIN documents d ON d.id = c.document_id WHERE c.id IN ({wanted})"
+    return dict(db.execute(joined, [json.dumps(list(chunk_ids))]))
+
+
 def document_by_id(db: Database, document_id: str) -> str:
     """The text of a document."""
     return str(next(db.query("SELECT text FROM documents WHERE id = ?", [document_id]))["text"])

@@ -8,7 +8,7 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
-from localrag.eval.answer_scores import evidence_recall, exact_match, plain, rouge, word_f1
+from localrag.eval.answer_scores import evidence_recall, exact_match, plain, rouge, stands_in, word_f1
 from localrag.eval.qa import Setup, averages, evaluate_answers
 from localrag.eval.qa_sets import Span, load_questions
 from localrag.query import Options
@@ -93,6 +93,23 @@ def test_words_are_compared_as_squad_does(answer, gold, em, f1):
     """Case, punctuation and articles do not count; the best gold answer does; Chinese is compared by character."""
     assert exact_match(answer, gold) == em
     assert word_f1(answer, gold) == pytest.approx(f1)
+
+
+@pytest.mark.parametrize(
+    ("quotes", "gold", "stands"),
+    [
+        (["She was born in Molde, Norway."], ["Molde"], 1),
+        (["She was born in Molde, Norway."], ["Oslo", "molde norway"], 1),
+        (["She was born in Molde."], ["Mold"], 0),
+        (["It sank.", "In 1974."], ["1974"], 1),
+        (["她生于上海市。"], ["上海"], 1),
+        ([], ["Molde"], 0),
+        (["Yes, she said."], ["yes"], None),
+    ],
+)
+def test_a_gold_answer_stands_in_a_quote_word_for_word(quotes, gold, stands):
+    """Whole words, up to case, punctuation and articles; a yes or no stands nowhere."""
+    assert stands_in(quotes, gold) == stands
 
 
 def test_rouge_counts_words_pairs_and_the_common_subsequence():

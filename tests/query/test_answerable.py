@@ -116,3 +116,15 @@ def test_a_small_index_answers_of_what_all_its_passages_name(tmp_path):
 
         assert asked(small, "What is wrong with the Skua?", style="extractive").answerable
         assert not asked(small, "What is the capital of Mongolia?", style="extractive").answerable
+
+
+def test_confidence_is_a_probability_that_parts_answered_questions_from_others(project):
+    """An answer says how likely the documents answer its question: more for one they answer; nothing for one about everything."""
+    said, unsaid_, whole = (
+        asked(project, text, style="extractive")
+        for text in ("What did Margaret Lisle write to Catherine?", "What is the capital of Mongolia?", "What are the main themes?")
+    )
+
+    assert 0 < unsaid_.confidence < 0.5 < said.confidence < 1
+    assert whole.confidence is None
+    assert answer_json(said, project)["confidence"] == round(said.confidence, 3)

@@ -1,0 +1,136 @@
+"""How often the gold answer stands in the first sentence of an answer and in the first three, and the weights that put it there.
+
+    python scripts/rank_sentences.py DATA CACHE
+
+DATA holds `retrieval/` and `qa_spans/`. Each set is indexed without a model; its questions find their passages as in mode mix. The weights
+(`localrag.query.rank_sentences`) are fitted on four fifths of the questions of HotpotQA, XQuAD and CMRC, each set weighing the same; the
+table is that of the fifth that is kept from it. CACHE keeps the indexes between runs.
+"""
+
+import argparse
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from localrag.eval.answer_scores import stands_in
+from localrag.eval.retrieval import heading, load_rows
+from localrag.index.pipeline import build_index
+from localrag.llm.project import Project
+from localrag.project import open_for_questions, open_for_writing
+from localrag.query.context import Sentences, chunk_quotes, unlike, worth_quoting
+from localrag.query.rank_sentences import WEIGHTS, figures
+from localrag.query.retrieve import names_in
+from localrag.query.steps import LOOKED_AT, search_twice
+from localrag.store import corpus
+from scripts.training_data import part
+
+SETS = ("hotpot_dev100", "xquad_en", "xquad_zh", "zh_cmrc_trial", "musique_dev100")
+FITTED_ON = ("hotpot_dev100", "xquad_en", "xquad_zh", "zh_cmrc_trial")
+MOST = 300  # questions of a set
+RIDGE = 0.01
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question's sentences: their texts, nearness and figures, and which hold the gold answer."""
+
+    kept: bool
+    found: Sentences
+    figures: np.ndarray
+    gold: np.ndarray
+
+
+def load(data: Path, name: str) -> tuple[list[str], list[tuple[str, list[str], bool]]]:
+    """The documents of a set, and its questions with their answers and whether they are kept from fitting."""
+    if name.startswith("xquad"):
+        rows = load_rows(data / "qa_spans" / f"{name}.jsonl", "title", "context", "question", "answers")
+        return list(dict.fromkeys(r["context"] for r in rows)), [(r["question"], r["answers"], part(r["title"]) == "kept") for r in rows]
+    passages = load_rows(data / "retrieval" / name / "corpus.jsonl", "id", "text")
+    rows = load_rows(data / "retrieval" / name / "queries.jsonl", "id", "question", "answers", "gold")
+    questions = [(r["question"], r["answers"], part(r["gold"][0] if name.startswith("zh") else r["id"]) == "kept") for r in rows]
+    return [heading(r.get("title", ""), r["text"]) for r in passages], questions
+
+
+def ask(project: Project, question: str, answers: Sequence[str], kept: bool) -> Asked | None:
+    """The figures of a question's sentences; None where no sentence was found or the answer is yes or no."""
+    vector = project.embedder.embed([question])[0]
+    passages = search_twice(question, vector, project, LOOKED_AT)
+    weight = {c.id: score for c, score in passages}
+    quotes = chunk_quotes([c for c, _ in passages], question)
+    found = worth_quoting(question, vector, quotes, project, names_in(question, project), weight)
+    gold = [stands_in([t], answers) for t in found.texts]
+    if not gold or gold[0] is None:
+        return None
+    of_document = corpus.titles(project.db, {q.chunk_id for q in found.quotes})
+    ids = [q.chunk_id for q in found.quotes]
+    return Asked(kept, found, figures(question, found.texts, found.near, ids, [of_document[i] for i in ids], weight), np.array(gold) > 0)
+
+
+def asked_of(data: Path, cache: Path, name: str) -> Iterator[Asked]:
+    documents, questions = load(data, name)
+    folder = cache / name
+    (folder / "docs").mkdir(parents=True, exist_ok=True)
+    for n, text in enumerate(documents):
+        (folder / "docs" / f"{n:05}.md").write_text(text, encoding="utf-8")
+    with open_for_writing(folder / ".localrag", extractor="phrases") as project:
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None, reports=False))
+    kept = [q for q in questions if q[2]]
+    rest = [q for q in questions if not q[2]]
+    chosen = [*kept[:MOST], *random.Random(0).sample(rest, min(MOST, len(rest)))]
+    with open_for_questions(folder / ".localrag") as project:
+        for question, answers, is_kept in chosen:
+            if one := ask(project, question, answers, is_kept):
+                yield one
+
+
+def fitted(rows: Sequence[Sequence[Asked]]) -> np.ndarray:
+    """The weights that make a sentence with the answer come first (listwise softmax), every set weighing the same."""
+    tasks = [(1 / len(some), a.figures, a.gold) for some in rows for a in some if a.gold.any() and not a.gold.all()]
+    scale = np.concatenate([f for _, f, _ in tasks]).std(axis=0) + 1e-6
+
+    def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
+        total, slope = RIDGE * float(w @ w), 2 * RIDGE * w
+        for share, figure, gold in tasks:
+            x = figure / scale
+            s = x @ w
+            everything, right = logsumexp(s), logsumexp(s[gold])
+            total += share / len(rows) * float(everything - right)
+            slope = slope + share / len(rows) * (np.exp(s - everything) @ x - np.exp(s[gold] - right) @ x[gold])
+        return total, slope
+
+    return minimize(loss, np.zeros(len(scale)), jac=True, method="L-BFGS-B").x / scale
+
+
+def scores(rows: Sequence[Asked], weights: np.ndarray | None) -> str:
+    """Gold answer in the first, among the first three, and among the first six sentences, in percent; without weights by nearness."""
+    shares = []
+    for a in rows:
+        order = np.argsort(-(a.found.near if weights is None else a.figures @ weights), kind="stable")
+        best = list(unlike([int(n) for n in order], a.found.texts))
+        shares.append([a.gold[best[:k]].any() for k in (1, 3, 6)])
+    return " / ".join(f"{100 * x:.1f}" for x in np.mean(shares, axis=0))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("cache", type=Path)
+    args = parser.parse_args()
+    rows = {name: list(asked_of(args.data, args.cache.resolve(), name)) for name in SETS}
+    weights = fitted([[a for a in rows[name] if not a.kept] for name in FITTED_ON])
+    print({name: round(float(w), 2) for name, w in zip(WEIGHTS, weights, strict=True)})
+    print("| kept questions | n | by nearness | as shipped | fitted now |\n|---|---:|---|---|---|")
+    shipped = np.array([*WEIGHTS.values()])
+    for name in SETS:
+        kept = [a for a in rows[name] if a.kept]
+        print(f"| {name} | {len(kept)} | {scores(kept, None)} | {scores(kept, shipped)} | {scores(kept, weights)} |")
+
+
+if __name__ == "__main__":
+    main()

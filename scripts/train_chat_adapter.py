@@ -1,0 +1,230 @@
+"""Teach the bundled chat model to read: a low-rank adapter (LoRA, Hu et al. 2021) that gives the short answer in the text's own words.
+
+    python scripts/train_chat_adapter.py SETS OUT [--steps 800] [--threads 1]
+
+SETS holds reader.jsonl (`scripts/training_data.py`). A prompt is a stretch of a few sentences and a question; the answer is the stretch's
+own words, yes, no, or none. Weights are read from the packaged GGUF file; the loss is that of the answer's tokens alone. OUT keeps a
+checkpoint every few minutes; the same command goes on from it. Needs torch, transformers and peft; a GPU is used where there is one.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from localrag.eval.answer_scores import exact_match, word_f1
+from localrag.models import find_chat_model
+from localrag.text import chunk_sentences, squeeze
+
+RANK, ALPHA = 16, 32
+STRETCH = 420  # characters of the sentences that are shown around an answer, at most
+BATCH = 1200  # tokens of a step, padding included
+RATE, WARM = 5e-4, 30
+SHARE = {"xquad_en": 1.0, "xquad_de": 0.3, "xquad_es": 0.3, "policyqa": 0.15, "hotpot_dev100": 1.0, "musique_dev100": 1.0, "made": 0.1}
+SHARE |= {"made_yes_no": 0.3}
+SAVED_EVERY = 300.0  # seconds
+HELD = 240  # kept questions that are asked at the end, half of them while it trains
+NONE = "none"
+
+
+def prompt_of(text: str, question: str) -> str:
+    """What the model is shown, in its chat format."""
+    return f"<|im_start|>user\n{text}\n\nQuestion: {question}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def stretch(row: dict[str, Any], rng: random.Random) -> tuple[str, str]:
+    """A few sentences of a row's passages, and what they answer: about the answer's place if it has one, else from anywhere."""
+    answer = row["answer"]
+    if isinstance(answer, list):
+        number, start, end = answer
+        passage = row["passages"][number]
+    elif answer is None:
+        passage = rng.choice(row["passages"])
+        start = end = rng.randrange(len(passage))
+    else:
+        return squeeze(" ".join(p.replace("# ", "") for p in row["passages"]))[: 2 * STRETCH], answer
+    spans = chunk_sentences(passage)
+    holding = [n for n, s in enumerate(spans) if s.start <= start and end <= s.end] or [0]
+    first = last = holding[0]
+    while True:
+        able = [(first - 1, last)] * (first > 0) + [(first, last + 1)] * (last + 1 < len(spans))
+        able = [(a, b) for a, b in able if spans[b].end - spans[a].start <= STRETCH]
+        if not able:
+            break
+        first, last = rng.choice(able)
+    title = passage.split("\n")[0][2:] + ". " if passage.startswith("# ") and first > 0 else ""
+    text = squeeze(title + passage[spans[first].start : spans[last].end].replace("# ", ""))
+    return text, squeeze(passage[start:end]) if answer else NONE
+
+
+class Examples:
+    """Rows as tokens."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def of(self, row: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+        """The tokens of a prompt and of its answer."""
+        text, answer = stretch(row, rng)
+        prompt = self._tokenizer(prompt_of(text, row["question"]), add_special_tokens=False)["input_ids"]
+        said = self._tokenizer(f"{answer}<|im_end|>", add_special_tokens=False)["input_ids"]
+        return {"row": row, "prompt": prompt, "said": said, "text": text, "answer": answer}
+
+
+def batches(rows: list[dict[str, Any]], examples: Examples, rng: random.Random) -> Any:
+    """Batches of about equal length, without end."""
+    while True:
+        pool = [r for r in rows if rng.random() < SHARE.get(r["source"], 0)]
+        rng.shuffle(pool)
+        for at in range(0, len(pool), 96):
+            some = sorted((examples.of(r, rng) for r in pool[at : at + 96]), key=lambda e: len(e["prompt"]))
+            made, batch = [], []
+            for e in some:
+                if batch and (len(batch) + 1) * (len(e["prompt"]) + 12) > BATCH:
+                    made.append(batch)
+                    batch = []
+                batch.append(e)
+            made.append(batch)
+            rng.shuffle(made)
+            yield from made
+
+
+def loss_of(model: Any, batch: list[dict[str, Any]], device: str) -> torch.Tensor:
+    """Cross entropy of the answers' tokens; the head is computed for them alone."""
+    full = [e["prompt"] + e["said"] for e in batch]
+    width = max(map(len, full))
+    ids = torch.zeros(len(full), width, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    wanted = torch.zeros_like(ids, dtype=torch.bool)
+    for n, (tokens, e) in enumerate(zip(full, batch, strict=True)):
+        ids[n, : len(tokens)] = torch.tensor(tokens)
+        mask[n, : len(tokens)] = 1
+        wanted[n, len(e["prompt"]) - 1 : len(tokens) - 1] = True
+    base = model.get_base_model()
+    states = base.model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
+    targets = torch.roll(ids, -1, 1)[wanted].to(device)
+    return nn.functional.cross_entropy(base.lm_head(states[wanted.to(device)]), targets)
+
+
+@torch.no_grad()
+def measure(model: Any, tokenizer: Any, items: list[dict[str, Any]], device: str) -> dict[str, dict[str, float]]:
+    """Exact match and F1 of greedy answers to what is answered; how well the rest is told apart by the probability of none (AUC)."""
+    model.eval()
+    scores: dict[str, list[tuple[float, float, float, bool]]] = defaultdict(list)
+    (none,) = tokenizer(NONE, add_special_tokens=False)["input_ids"][:1]
+    for e in items:
+        ids = torch.tensor([e["prompt"]], device=device)
+        out = model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=24,
+            do_sample=False,
+            output_scores=True,
+            return_dict_in_generate=True,
+            eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
+            pad_token_id=0,
+        )
+        first = out.scores[0][0].log_softmax(-1)
+        said = tokenizer.decode(out.sequences[0, ids.shape[1] :], skip_special_tokens=True).strip()
+        known = e["answer"] != NONE
+        scores[e["row"]["source"]].append((exact_match(said, [e["answer"]]), word_f1(said, [e["answer"]]), -float(first[none]), known))
+    model.train()
+    found = {}
+    for source, some in sorted(scores.items()):
+        yes, no = [s[2] for s in some if s[3]], [s[2] for s in some if not s[3]]
+        auc = float(np.mean([(a > b) + 0.5 * (a == b) for a in yes for b in no])) if yes and no else float("nan")
+        exact, f1 = (round(100 * float(np.mean([s[n] for s in some if s[3]])), 1) for n in (0, 1)) if yes else (0.0, 0.0)
+        found[source] = {"EM": exact, "F1": f1, "AUC": round(auc, 3), "n": len(some)}
+    return found
+
+
+class Training:
+    """The bundled chat model with an adapter in training, and what its checkpoint holds."""
+
+    def __init__(self, folder: Path, steps: int, device: str) -> None:
+        file = find_chat_model(None).path
+        self.tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+        base = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+        modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+        self.model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=modules, lora_dropout=0.0)).to(device)
+        self.weights = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        self._optimizer = torch.optim.AdamW(self.weights.values(), lr=RATE, weight_decay=0.01)
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimizer, lambda n: min((n + 1) / WARM, max(0.05, 1 - n / steps)))
+        self.step, self._file = 0, folder / "checkpoint.pt"
+        if self._file.exists():
+            kept = torch.load(self._file, weights_only=True)
+            self.model.load_state_dict(kept["model"], strict=False)
+            self._optimizer.load_state_dict(kept["optimizer"])
+            self._schedule.last_epoch = self.step = kept["step"]
+
+    def learn(self, loss: torch.Tensor) -> None:
+        """One step."""
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(list(self.weights.values()), 1.0)
+        self._optimizer.step()
+        self._schedule.step()
+        self._optimizer.zero_grad()
+        self.step += 1
+
+    def save(self) -> None:
+        """Write the checkpoint; a process that is killed leaves the last one whole."""
+        state = {"model": {n: p.detach() for n, p in self.weights.items()}, "optimizer": self._optimizer.state_dict(), "step": self.step}
+        torch.save(state, self._file.with_suffix(".part"))
+        self._file.with_suffix(".part").replace(self._file)
+
+
+def train(training: Training, source: Iterator[list[dict[str, Any]]], held: list[dict[str, Any]], steps: int, device: str) -> None:
+    """Train to `steps`, telling how it goes; a checkpoint every few minutes and at the end."""
+    saved = said = time.monotonic()
+    losses: list[float] = []
+    tokens = 0
+    while training.step < steps:
+        batch = next(source)
+        loss = loss_of(training.model, batch, device)
+        training.learn(loss)
+        losses.append(float(loss.detach()))
+        tokens += sum(len(e["prompt"]) + len(e["said"]) for e in batch)
+        if training.step % 10 == 0:
+            print(f"step {training.step} loss {np.mean(losses[-30:]):.3f} {tokens / (time.monotonic() - said):.0f} tok/s", flush=True)
+            said, tokens = time.monotonic(), 0
+        if training.step % 200 == 0:
+            print(json.dumps(measure(training.model, training.tokenizer, held, device)), flush=True)
+        if time.monotonic() - saved > SAVED_EVERY or training.step == steps:
+            training.save()
+            saved = time.monotonic()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    args.out.mkdir(parents=True, exist_ok=True)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    training = Training(args.out, args.steps, device)
+    rows = [json.loads(line) for line in (args.sets / "reader.jsonl").read_text(encoding="utf-8").splitlines()]
+    examples, rng = Examples(training.tokenizer), random.Random(7)
+    kept = [r for r in rows if r["part"] == "kept" and r["source"] in SHARE and not r["id"].endswith("/both")]
+    held = [examples.of(r, rng) for r in rng.sample(kept, HELD)]
+    print(f"{sum(p.numel() for p in training.weights.values()) / 1e6:.2f} M parameters, step {training.step}", flush=True)
+    source = batches([r for r in rows if r["part"] == "train"], examples, random.Random(training.step))
+    train(training, source, held[: HELD // 2], args.steps, device)
+    print(json.dumps(measure(training.model, training.tokenizer, held, device), indent=1))
+
+
+if __name__ == "__main__":
+    main()
