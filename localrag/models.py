@@ -132,6 +132,19 @@ def find_reranker(name: str) -> ModelFile:
     return _named("reranker", name)
 
 
+def find_adapter(name: str) -> tuple[Path, ModelFile]:
+    """The adapter of that name in models.toml, and the chat model that it is for.
+
+    Raises ModelError where its content is not the one that was measured.
+    """
+    entry = known_models()["adapter"][name]
+    path = data_path(entry["path"])
+    if sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
+        mend = "Reinstall: pip install --force-reinstall localrag. Or do without: --engine adapter=no"
+        raise ModelError(f"The adapter in {path} is damaged.", mend)
+    return path, _named("chat", entry["base"])
+
+
 def known_models() -> dict[str, Any]:
     """models.toml as shipped."""
     return tomllib.loads(data_path("models.toml").read_text(encoding="utf-8"))
@@ -189,6 +202,11 @@ def shards(path: Path) -> list[Path]:
 def weights_size(path: Path) -> int:
     """Bytes of a GGUF model, all its files together. Raises ModelError."""
     return sum(file.stat().st_size for file in shards(path))
+
+
+def parameters_of(path: Path) -> int:
+    """Parameters of a GGUF model, all its files together. Raises ModelError."""
+    return sum(tensor.values for file in shards(path) for tensor in read_header(file).tensors)
 
 
 def whole_header(path: Path) -> Header:

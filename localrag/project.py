@@ -15,6 +15,7 @@ from localrag.errors import IndexMismatch, NoIndex
 from localrag.llm import Model
 from localrag.llm.domain import read_domain
 from localrag.llm.project import Opened, Project
+from localrag.llm.reader import Reader
 from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker, known_models
 from localrag.store import corpus, ledger
 from localrag.store.connect import FILE_NAME
@@ -86,11 +87,12 @@ def open_for_writing(
         settings = replace(Settings.from_json(bound.get("settings", {})), **changes)
         ledger.save_settings(db, settings=settings.to_json(), **models)
         settings = settings.with_domain(read_domain(folder))
-        project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(vectors))
+        reader = reader_for(chat, engine or EngineOptions())
+        project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(vectors), reader=reader)
         try:
             yield project
         finally:
-            project.model.close()
+            project.close()
             db.close()
 
 
@@ -148,12 +150,19 @@ def open_for_questions(
     chat = _chat_model(folder, model, engine) if asks else find_chat_model(None)
     settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
-    project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder, quick=True), rerank)
+    reader = reader_for(chat, engine or EngineOptions()) if asks else None
+    project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(embedder, quick=True), rerank, reader)
     try:
         yield project
     finally:
-        project.model.close()
+        project.close()
         db.close()
+
+
+def reader_for(chat: ModelFile, engine: EngineOptions) -> Reader | None:
+    """The reader of short answers, unless the user does without it. Settings by hand are its own only where it is the chat model's file."""
+    own = chat.fingerprint == find_chat_model(None).fingerprint
+    return Reader(engine if own else replace(engine, values="")) if engine.adapter else None
 
 
 def model_names(folder: Path) -> tuple[str | None, str | None]:

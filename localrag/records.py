@@ -285,7 +285,8 @@ class Answer:
 
     `asked` is the question made to stand on its own, `reason` why its mode was chosen, `unsupported` the number of sentences that no
     passage supports. `answerable` is False where the documents do not say it; the citations are then of the closest passages.
-    `confidence` is the probability that they answer the question; None for one about everything.
+    `confidence` is the probability that they answer the question; None for one about everything. `short` is the answer in a few words of
+    the documents, or yes or no, where there is one.
     """
 
     question: str
@@ -305,6 +306,7 @@ class Answer:
     conversation: int = 0
     answerable: bool = True
     confidence: float | None = None
+    short: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

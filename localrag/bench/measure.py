@@ -103,7 +103,7 @@ def measure(task: Task, tell: Tell) -> dict[str, Any]:
 
 def _options(task: Task) -> EngineOptions:
     hosts = tuple(filter(None, task.hosts.split(",")))
-    return EngineOptions(task.engine, deterministic=task.deterministic, allowed_hosts=hosts, at_once=task.at_once)
+    return EngineOptions.of(task.engine, deterministic=task.deterministic, allowed_hosts=hosts, at_once=task.at_once)
 
 
 async def _quality(task: Task, file: ModelFile, options: EngineOptions, tell: Tell) -> dict[str, Any]:

@@ -56,10 +56,10 @@ def bench_command(
     from localrag.bench.table import notes
     from localrag.cli.benchmarks import BenchProgress
     from localrag.cli.display import say
-    from localrag.engine.settings import EngineSettings
+    from localrag.engine.settings import EngineOptions
 
     check_format(form, out)
-    EngineSettings().with_values(engine)  # a mistake is said before anything is opened
+    EngineOptions.of(engine)  # a mistake is said before anything is opened
     task = Task(None, engine, deterministic, repeat, quick, limit, style, ",".join(allow_host or ()), at_once)
     path = save or new_path()
     with BenchProgress(quiet=quiet) as progress:

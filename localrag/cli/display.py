@@ -207,6 +207,7 @@ def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
         "prompt_tokens": answer.prompt_tokens,
         "output_tokens": answer.output_tokens,
         "seconds": answer.seconds,
+        "short": answer.short,
         "style": answer.style,
         "note": answer.note,
         "question": answer.question,

@@ -69,10 +69,9 @@ def engine_options(
 ) -> "EngineOptions":
     """What the options ask of the engine; what it has to say goes to stderr. Raises UsageError."""
     from localrag.cli.display import say
-    from localrag.engine.settings import EngineOptions, EngineSettings
+    from localrag.engine.settings import EngineOptions
 
-    EngineSettings().with_values(values)  # a mistake is said before anything is opened
-    chosen = EngineOptions(values, retune, deterministic, allowed_hosts=tuple(hosts or ()), at_once=at_once)
+    chosen = EngineOptions.of(values, retune=retune, deterministic=deterministic, allowed_hosts=tuple(hosts or ()), at_once=at_once)
     return chosen if quiet else replace(chosen, say=say)
 
 

@@ -1,13 +1,11 @@
-"""An adapter: what teaches the bundled embedding model to read, as low-rank differences to its weights in a GGUF file.
+"""An adapter: what teaches the bundled chat model a task, as low-rank differences to its weights in a GGUF file.
 
-The names are llama.cpp's own for such adapters (LoRA, Hu et al. 2021): `blk.0.attn_q.weight.lora_a`. Beside them the file holds characters
-that the model's vocabulary lacks, with their rows of the embedding, and the heads: `head.span`, `head.kind`.
+The names are llama.cpp's own for such adapters (LoRA, Hu et al. 2021): `blk.0.attn_q.weight.lora_a`.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
-CHARACTERS, WINDOW, ALPHA = "localrag.characters", "localrag.window", "adapter.lora.alpha"
+ALPHA = "adapter.lora.alpha"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter's file in memory. `window`: the most tokens it was trained on; `characters` have the rows of `tensors["characters"]`."""
+    """An adapter's file in memory; `fingerprint` identifies its content."""
 
-    window: int
     alpha: float
-    characters: tuple[str, ...]
     tensors: Mapping[str, Array]
     fingerprint: str
 
+    def changes(self, name: str) -> bool:
+        """Whether it changes the weights of that name in GGUF."""
+        return f"{name}.lora_a" in self.tensors
+
     def merged(self, name: str, weights: Array) -> Array:
-        """The weights named as in GGUF, (out, in), with what the adapter adds to them: scale · B · A; the embedding with its new rows."""
-        if name == "token_embd.weight":
-            return np.concatenate([weights, self.tensors["characters"]])
-        if f"{name}.lora_a" not in self.tensors:
-            return weights
+        """The weights named as in GGUF, (out, in), with what the adapter adds to them: alpha / rank · B · A."""
         a, b = self.tensors[f"{name}.lora_a"], self.tensors[f"{name}.lora_b"]
         return np.asarray(weights + self.alpha / len(a) * (b @ a), np.float32)
-
-    @cached_property
-    def heads(self) -> tuple[Array, Array]:
-        """Weights and bias that turn a state, (width,), into logits, (6,): start, end, and those of `KINDS`."""
-        parts = ("head.span", "head.kind")
-        return np.concatenate([self.tensors[f"{p}.weight"] for p in parts]), np.concatenate([self.tensors[f"{p}.bias"] for p in parts])
 
 
 def read_adapter(path: Path) -> Adapter:
@@ -51,20 +41,17 @@ def read_adapter(path: Path) -> Adapter:
     reader = gguf.GGUFReader(path)
     values: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
     tensors = {t.name: np.asarray(t.data, np.float32) for t in reader.tensors}
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return Adapter(int(values[WINDOW]), float(values[ALPHA]), tuple(values[CHARACTERS]), tensors, digest)
+    return Adapter(float(values[ALPHA]), tensors, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
 
 
-def write_adapter(path: Path, tensors: Iterable[tuple[str, Array]], *, characters: Iterable[str], alpha: float, window: int) -> None:
-    """Write an adapter as `read_adapter` reads it, its tensors in 16-bit floats."""
+def write_adapter(path: Path, tensors: Iterable[tuple[str, Array]], *, alpha: float) -> None:
+    """Write an adapter for a model of llama's architecture as `read_adapter` and llama.cpp read it, its tensors in 16-bit floats."""
     import gguf
 
-    writer = gguf.GGUFWriter(path, "bert")
+    writer = gguf.GGUFWriter(path, "llama")
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32(ALPHA, alpha)
-    writer.add_uint32(WINDOW, window)
-    writer.add_string(CHARACTERS, "".join(characters))
     for name, values in tensors:
         writer.add_tensor(name, np.ascontiguousarray(values, np.float16))
     writer.write_header_to_file()

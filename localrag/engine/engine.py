@@ -160,7 +160,7 @@ class Engine:
             if grammar := job.request.grammar:
                 self._grammar_tokenizer = self._grammar_tokenizer or self.backend.grammar_tokenizer()
                 job.constraint = Constraint(self._grammar_tokenizer, grammar)
-            job.sampler = Sampler(job.request.sampling, job.constraint, lazy=self.settings.lazy_masks)
+            job.sampler = Sampler(job.request.sampling, job.constraint, lazy=self.settings.lazy_masks, scored=job.request.scored)
             if job.request.task:
                 job.sequence.boundary = self.prefixes.learn(job.request.task, job.sequence.cells)
         except Exception as error:  # noqa: BLE001 — a grammar that cannot be built fails its own request only
@@ -337,7 +337,8 @@ class Engine:
         figures.seconds.append(seconds)
         figures.waits.append(job.waited)
         counts = (len(job.request.cells), job.cached, sequence.generated, job.forced)
-        job.settle(Generation(job.text, complete, tuple(sequence.cells), *counts, seconds, job.waited))
+        likely = job.sampler.log_probability if job.sampler else 0.0
+        job.settle(Generation(job.text, complete, tuple(sequence.cells), *counts, seconds, job.waited, likely))
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         for job in jobs:

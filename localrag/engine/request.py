@@ -91,6 +91,7 @@ class Request:
     on_text: Callable[[str], None] | None = None  # called on the event loop with each new stretch of text
     task: str = ""
     messages: tuple[dict[str, str], ...] = ()  # what `cells` were rendered from, for a model behind a server
+    scored: bool = False  # say how probable the answer is
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +107,4 @@ class Generation:
     forced_tokens: int
     seconds: float
     waited: float
+    log_probability: float = 0.0  # of the tokens drawn, as the model sees them without the grammar; of a scored request

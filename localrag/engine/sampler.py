@@ -5,6 +5,7 @@ every row. One grammar may follow another within a generation (`Grammar.followin
 holds: each following grammar starts at a line break, where no token of the usual vocabularies reaches across.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -108,14 +109,23 @@ class Constraint:
 class Sampler:
     """Draws one sequence's tokens from its rows of logits."""
 
-    def __init__(self, sampling: Sampling, constraint: Constraint | None, *, lazy: bool = True) -> None:
+    def __init__(self, sampling: Sampling, constraint: Constraint | None, *, lazy: bool = True, scored: bool = False) -> None:
         self._lazy = lazy
+        self._scored = scored
+        self.log_probability = 0.0  # of the tokens drawn so far, among all tokens; summed up where `scored`
         self._sampling = sampling
         self._constraint = constraint
         self._random = np.random.default_rng(sampling.seed)
 
     def choose(self, logits: NDArray[np.float32]) -> int:
         """The next token of a (n_vocab,) row, taken into the grammar."""
+        token = self._chosen(logits)
+        if self._scored:
+            best = float(logits.max())
+            self.log_probability += float(logits[token]) - best - math.log(float(np.exp(logits - best).sum()))
+        return token
+
+    def _chosen(self, logits: NDArray[np.float32]) -> int:
         constraint = self._constraint
         if constraint is None:
             return self._draw(logits)

@@ -42,7 +42,7 @@ class EngineSettings:
             name, _, value = part.partition("=")
             name = name.strip().replace("-", "_")
             if name not in kinds:
-                raise UsageError(f"The engine has no setting {name!r}.", f"It has: {', '.join(kinds)}.")
+                raise UsageError(f"The engine has no setting {name!r}.", f"It has: {', '.join(kinds)}, adapter.")
             values[name] = _read(name, value.strip(), kinds[name])
         return checked(replace(self, **values))
 
@@ -89,6 +89,16 @@ class EngineOptions:
     say: Callable[[str], None] = _silent
     allowed_hosts: tuple[str, ...] = ()  # beyond this machine, for a model behind a server
     at_once: int = 0  # requests to each server at the same time; 0: as many as it tells
+    adapter: bool = True  # let the bundled model that was taught to read look for short answers
+
+    @classmethod
+    def of(cls, text: str, **others: Any) -> "EngineOptions":
+        """The options for settings by hand as `--engine` takes them; `adapter` is none of the chat model's. Raises UsageError."""
+        parts = [part.strip() for part in text.split(",")]
+        own = [part for part in parts if part.partition("=")[0].strip() == "adapter"]
+        values = ",".join(part for part in parts if part not in own)
+        EngineSettings().with_values(values)  # a mistake is said before anything is opened
+        return cls(values, adapter=all(_read("adapter", part.partition("=")[2].strip(), bool) for part in own), **others)
 
 
 def checked(settings: EngineSettings) -> EngineSettings:

@@ -107,7 +107,22 @@ def open_backend(file: ModelFile, options: EngineOptions) -> Llama:
     record = read_record(file)
     if options.retune:
         record = Record(record.path)
-    settings = _chosen(file, options, record)
+    return _open(file, _chosen(file, options, record), record)
+
+
+def open_with(file: ModelFile, settings: EngineSettings) -> Llama:
+    """The model, loaded with given settings, or without the CPU's own instructions where they do not work; nothing is measured.
+
+    Raises ModelError, and Refused where neither works on this machine.
+    """
+    record = read_record(file)
+    try:
+        return _open(file, settings, record)
+    except Refused:
+        return _open(file, replace(settings, extra_buffers=False), record)
+
+
+def _open(file: ModelFile, settings: EngineSettings, record: Record) -> Llama:
     if not record.proves(settings):
         _prove(file, settings, record)
     leave_mark(record, settings)

@@ -75,7 +75,8 @@ async def _one_set(gold: Gold, setup: Setup, folder: Path, done: Rows) -> AsyncI
         (docs / name).write_text(text, encoding="utf-8")
     opened = open_for_writing(docs.parent / ".localrag", model=setup.model, engine=setup.engine, extractor=setup.extractor)
     with opened as project:
-        asked = f"{setup.extractor} {project.model.file.fingerprint} {replace(setup.options, mode='')}"
+        reads = " read" if project.reader else ""
+        asked = f"{setup.extractor} {project.model.file.fingerprint} {replace(setup.options, mode='')}{reads}"
         wanted = [(q, mode, (gold.name, q.id, mode, asked)) for q in gold.questions for mode in setup.modes]
         if any(key not in done for *_, key in wanted):
             await build_index(
@@ -104,7 +105,7 @@ async def _row(name: str, question: GoldQuestion, mode: str, asked: str, setup: 
         "evidence_cited": evidence_recall(question.evidence, _quotes(given), embed),
         "supported": 1 - given.unsupported / sentences if sentences else 0.0,
     }
-    known = {"answerable": given.answerable, "confidence": given.confidence}
+    known = {"short": given.short, "answerable": given.answerable, "confidence": given.confidence}
     spent = {"calls": given.calls, "tokens": given.prompt_tokens + given.output_tokens, "seconds": round(given.seconds, 2)}
     return row | {"mode": given.mode, "question": question.text, "answer": given.answer, "note": given.note} | known | scores | spent
 

@@ -22,7 +22,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed, ModelError
 from localrag.llm.prompts import Message
-from localrag.models import ModelFile, shards
+from localrag.models import ModelFile, parameters_of, shards
 from localrag.records import content_id
 from localrag.store.ledger import OF_A_QUESTION, UNSURE, Call, confirm_call, find_call, save_call
 
@@ -75,7 +75,7 @@ class Model:
 
             self._engine = Remote(self.file, self._options)
         if self._engine is None:
-            loading = self._loading = self._loading or _started(self._load)
+            loading = self._loading = self._loading or started(self._load)
             try:
                 self._engine = await asyncio.wrap_future(loading)
             except Exception:
@@ -190,7 +190,9 @@ class Model:
         return Tokenizer(self.file)
 
     async def is_small(self) -> bool:
-        """Whether the model is too small for free prose."""
+        """Whether the model is too small for free prose; a file's header tells, so that it need not be loaded."""
+        if self._engine is None and not self.file.url:
+            return parameters_of(self.file.path) < SMALL_MODEL
         engine = await self.engine()
         parameters = engine.backend.parameters if isinstance(engine, Engine) else engine.parameters
         return parameters is not None and parameters < SMALL_MODEL
@@ -236,7 +238,7 @@ def _reply(call: Call, conversation: tuple[Message, ...], prompt: tuple[int, ...
     return Reply(call.text, answered, prompt, call.tokens, call.prompt_tokens, call.output_tokens, call.seconds)
 
 
-def _started(work: Callable[[], T]) -> Future[T]:
+def started(work: Callable[[], T]) -> Future[T]:
     """What `work` will give, computed in a thread of its own; it cannot be cancelled, and belongs to no event loop."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()

@@ -19,6 +19,7 @@ THING = "thing"  # the type of a noun phrase that is of none of the types asked 
 LONGEST_WORD = 40  # characters; longer ones, of base64 or addresses, are no part of names
 NAME_WORDS = 8
 NAME_CHARACTERS = 60
+ANSWER_WORDS = 16  # of a short answer, at most
 DESCRIPTION_CHARACTERS = 200
 ENTITY_BYTES, PAIR_BYTES = 3500, 2500  # a list ends after the line that passes this: a small model would fill any limit
 CLAIM_BYTES = 2500
@@ -229,6 +230,14 @@ def _stretch(text: str, words: int, characters: int) -> str:
         return rf'/[^\s"\\]([^\n"\\]{{0,{characters - 2}}}{end})?/'
     word = rf'[^\s"\\]{{1,{LONGEST_WORD}}}'
     return rf'/(\.?\w[^\s"\\]{{0,{LONGEST_WORD}}} ({word} ){{0,{words - 2}}})?[^\s"\\]{{0,{LONGEST_WORD}}}{end}/'
+
+
+def short_answer(text: str, others: Sequence[str], *, stretch: bool = True) -> Grammar:
+    """One of the `others`, or a stretch of a text's words that ends in no punctuation."""
+    if not stretch:
+        return choice(others)
+    shape = rf"([^\s]{{1,{LONGEST_WORD}}} ){{0,{ANSWER_WORDS - 1}}}[^\s]{{0,{LONGEST_WORD}}}" + r'[^\s",.;:!?]'
+    return fixed(f"start: {' | '.join(map(quoted, others))} | ANSWER\n{_span(text)}\nANSWER: SPAN & /{shape}/")
 
 
 def claim_lines(names: Sequence[str], text: str, *, described: bool = False, most: int = 12, script: Script | None = None) -> Grammar:

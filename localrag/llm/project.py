@@ -14,6 +14,7 @@ from localrag.config import Settings
 from localrag.engine.embedder import Embeds
 from localrag.llm import Model
 from localrag.llm.budgets import LEAST, Budgets
+from localrag.llm.reader import Reader
 from localrag.store import ledger
 
 
@@ -30,13 +31,20 @@ class Opened:
 class Project(Opened):
     """What indexing and questions work with.
 
-    `rerank` scores passages for a question, higher is better, where a reranker was asked for.
+    `rerank` scores passages for a question, higher is better, where a reranker was asked for; `reader` finds short answers in texts.
     """
 
     settings: Settings
     model: Model
     embedder: Embeds
     rerank: Callable[[str, Sequence[str]], NDArray[np.float32]] | None = None
+    reader: Reader | None = None
+
+    def close(self) -> None:
+        """Free the models."""
+        self.model.close()
+        if self.reader:
+            self.reader.close()
 
 
 async def choose_style(project: Project) -> str:

@@ -105,7 +105,8 @@ async def _answered(text: str, project: Project, options: Options, watched: _Wat
         if (so_far := citer.cited()).text:
             keep(made(mode, so_far, None, "Stopped before its end."))
         raise
-    return made(mode, citer.cited(draft), draft.level, smaller, draft.note, _stopped(budget, options))
+    done = made(mode, citer.cited(draft), draft.level, smaller, draft.note, _stopped(budget, options))
+    return replace(done, short=draft.short or None)
 
 
 async def _understood(text: str, project: Project, options: Options, budget: Budget) -> Question:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from localrag.llm.project import Project
+from localrag.query.brief import brief_draft
 from localrag.query.cite import Draft, Source
 from localrag.query.context import pack, quoted_answer
 from localrag.query.question import Question
@@ -42,7 +43,7 @@ async def answer_from(question: Question, project: Project, passages: Sequence[t
     if not passages:
         return Draft((), "No passage of the index fits this question.")
     if question.extractive:
-        return Draft(quoted_answer(question, passages, project, names))
+        return await brief_draft(question, passages, project, names)
     budgets = await budgets_of(question, project)
     kept = pack([c for c, _ in passages], lambda c: c.tokens, budgets.sources) or [passages[0][0]]
     points = await write_prose(question, project, passage_sources(kept, project), "answer")

@@ -32,12 +32,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An answer before its citations are numbered. `note` says what the reader should know of how it came about."""
+    """An answer before its citations are numbered. `note` says what the user should know of how it came about.
+
+    `short`: the answer in a few words of the documents, where there is one.
+    """
 
     points: tuple[Point, ...]
     opening: str = ""
     level: int | None = None
     note: str = ""
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from localrag.llm.project import Project
 from localrag.query.basic import passage_sources
+from localrag.query.brief import brief_draft
 from localrag.query.cite import Draft, Source
 from localrag.query.context import pack, quoted_answer
 from localrag.query.question import Question
@@ -40,7 +41,7 @@ async def ask_local(question: Question, project: Project) -> Draft:
     names = sorted({*(n.text for n in found), *(a for some in graph.aliases_of(db, named).values() for a in some)})
     if question.extractive:
         claimed = _claimed(question, project, named)
-        return Draft(quoted_answer(question, [*claimed, *scored], project, names), _opening(entities[: len(named)]))
+        return await brief_draft(question, [*claimed, *scored], project, names, _opening(entities[: len(named)]))
     points = await write_prose(question, project, await _sources(question, project, entities, passages), "answer")
     return Draft(tuple(points) or quoted_answer(question, scored, project, names))
 

@@ -1,120 +1,144 @@
-"""An adapter: merged into the bundled embedding model it computes what torch computes, and its reader finds spans where they stand."""
+"""The adapter: merged into the bundled chat model it computes what torch computes; the recipe that makes it runs from nothing."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from localrag.engine.adapter import read_adapter, write_adapter
-from localrag.engine.encoder import QUESTION, Encoder, missing_characters
-from localrag.engine.llama.states import States
-from localrag.engine.reader import LONGEST, Read, Reader, best_span
-from localrag.models import find_embedder
-from localrag.query.read import read
-from localrag.records import Quote
+from localrag.engine.llama.merge import merged
+from localrag.engine.request import Request
+from localrag.engine.settings import EngineSettings
+from localrag.errors import ModelError
+from localrag.llm.grammar import short_answer
+from localrag.llm.reader import prompt_of
+from localrag.models import find_adapter
 
-WIDTH, RANK, ALPHA = 384, 4, 8.0
-CHARACTERS = ["罗", "维"]
-MODULES = {"blk.0.attn_q": "encoder.layer.0.attention.self.query", "blk.3.ffn_up": "encoder.layer.3.intermediate.dense"}
+ROOT = Path(__file__).parents[2]
+DATA = ROOT.parent / "shared" / "data"
 
 
-@pytest.fixture(scope="module")
-def tensors():
-    """Random differences to two weights, rows for two characters, and heads."""
+def silent(_text):
+    pass
+
+
+def test_an_adapter_is_read_as_it_was_written(tmp_path):
+    """Its tensors and its scale come back from the file, in 16-bit floats."""
     rng = np.random.default_rng(0)
-    made = {"characters": rng.normal(0, 0.05, (len(CHARACTERS), WIDTH))}
-    for name, out in (("blk.0.attn_q", WIDTH), ("blk.3.ffn_up", 4 * WIDTH)):
-        made[f"{name}.weight.lora_a"] = rng.normal(0, 0.1, (RANK, WIDTH))
-        made[f"{name}.weight.lora_b"] = rng.normal(0, 0.1, (out, RANK))
-    for head, n in (("span", 2), ("kind", 4)):
-        made |= {f"head.{head}.weight": rng.normal(0, 0.1, (n, WIDTH)), f"head.{head}.bias": rng.normal(0, 0.1, n)}
-    return {name: values.astype(np.float16).astype(np.float32) for name, values in made.items()}
+    tensors = {
+        f"blk.0.attn_q.weight.lora_{part}": rng.normal(size=shape).astype(np.float16) for part, shape in (("a", (4, 8)), ("b", (8, 4)))
+    }
+    write_adapter(tmp_path / "a.gguf", tensors.items(), alpha=8.0)
+    found = read_adapter(tmp_path / "a.gguf")
+
+    assert found.alpha == 8.0
+    assert all(np.array_equal(found.tensors[name], values) for name, values in tensors.items())
+    a, b = (tensors[f"blk.0.attn_q.weight.lora_{part}"].astype(np.float32) for part in "ab")
+    assert np.allclose(found.merged("blk.0.attn_q.weight", np.ones((8, 8), np.float32)), 1 + 2 * b @ a)
+    assert found.changes("blk.0.attn_q.weight")
+    assert not found.changes("blk.1.attn_q.weight")
 
 
-@pytest.fixture(scope="module")
-def adapter(tensors, tmp_path_factory):
-    path = tmp_path_factory.mktemp("adapter") / "reader.gguf"
-    write_adapter(path, tensors.items(), characters=CHARACTERS, alpha=ALPHA, window=96)
-    return read_adapter(path)
-
-
-def test_an_adapter_is_read_as_it_was_written(adapter, tensors):
-    """Its tensors, characters and window come back from the file."""
-    assert adapter.characters == tuple(CHARACTERS)
-    assert (adapter.window, adapter.alpha) == (96, ALPHA)
-    assert adapter.tensors.keys() == tensors.keys()
-    assert all(np.array_equal(adapter.tensors[name], values) for name, values in tensors.items())
-
-
-def test_merged_weights_compute_what_torch_computes(adapter, tensors):
-    """The states of every token, new characters among them, are those of the same weights in torch; of several texts at once, too."""
+def test_the_merged_model_computes_what_torch_computes(chat_file, tmp_path):
+    """After an adapter with random weights on every layer is exported and merged: the same best token, and nearly the same distribution."""
     import torch
-    from transformers import AutoModel
 
-    file = find_embedder()
-    encoder = Encoder(file.path, CHARACTERS)
-    texts = [
-        encoder.encode("Who owns the Skua?", ["Ingrid Holm owns the ferry.", "罗维 wrote."], 96).ids,
-        encoder.encode("谁？", [], 96).ids,
-    ]
-    model = AutoModel.from_pretrained(file.path, add_pooling_layer=False, local_files_only=True).eval()
-    modules = dict(model.named_modules())
+    from localrag.engine.llama.chat import Llama
+    from scripts.train_adapter import Training, export
+
+    torch.manual_seed(1)
+    training = Training(tmp_path, 1, "cpu")
     with torch.no_grad():
-        for name, module in MODULES.items():
-            a, b = (torch.tensor(tensors[f"{name}.weight.lora_{part}"]) for part in "ab")
-            modules[module].weight += ALPHA / RANK * b @ a
-        words = torch.cat([model.embeddings.word_embeddings.weight, torch.tensor(tensors["characters"])])
-        expected = [model(inputs_embeds=words[torch.tensor([ids])]).last_hidden_state[0].numpy() for ids in texts]
-    got = States(file, adapter).compute(texts)
+        for name, weights in training.weights.items():
+            if "lora_B" in name:
+                weights.normal_(0, 0.03)
+    export(training.model, tmp_path / "adapter.gguf")
+    text = "The ferry Skua was bought by Ingrid Holm in 1974, and"
+    ids = training.tokenizer(text, add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        wanted, before = training.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy(), None
+        with training.model.disable_adapter():
+            before = training.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy()
+    llama = Llama(merged(chat_file, read_adapter(tmp_path / "adapter.gguf"), silent), EngineSettings(slots=1, context=256, gpu_layers=0))
+    try:
+        row = llama.decode([(token, n, 0, n == len(ids) - 1) for n, token in enumerate(ids)])[0].copy()  # the model's own memory
+    finally:
+        llama.close()
+    got = row - row.max() - np.log(np.exp(row - row.max()).sum())
 
-    assert max(max(ids) for ids in texts) >= model.config.vocab_size  # a character that the vocabulary lacks
-    for one, other in zip(expected, got, strict=True):
-        assert one.shape == other.shape
-        assert np.abs(one - other).max() < 0.05 * np.abs(one).max()
-        assert (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other) > 0.9995
+    def divergence(other):
+        return float((np.exp(wanted) * (wanted - other)).sum())
 
-
-def test_tokens_know_their_place():
-    """Each token of a passage stands where it says; those of the question stand in none, and the whole is cut at the given length."""
-    encoder = Encoder(find_embedder().path, [])
-    passages = ["Ingrid Holm bought it.", "In 1974, Größe."]
-    found = encoder.encode("Who bought it?", passages, 60)
-
-    said = [passages[p][a:b].lower() for p, a, b in found.places if p != QUESTION]
-    assert said[:4] == ["ingrid", "holm", "bought", "it"]
-    assert "1974" in said
-    assert len(found.ids) == len(found.places) < 60
-    assert len(encoder.encode("Who bought it?", passages, 10).ids) == 10
+    assert divergence(got) < 0.02 < divergence(before)
+    assert got.argmax() == wanted.argmax()
 
 
-def test_characters_the_vocabulary_lacks_are_found():
-    """Those that stand in the texts a few times, the commonest first; none that it has."""
-    found = missing_characters(find_embedder().path, ["维维维维 罗罗罗 Holm", "丂"])
+def test_a_damaged_adapter_is_refused(tmp_path, monkeypatch):
+    """The error names the file and what mends it."""
+    from localrag import models
 
-    assert found[0] == "维"
-    assert "丂" not in found
+    (tmp_path / "reader.gguf").write_bytes(b"GGUF, or not")
+    monkeypatch.setattr(models, "data_path", lambda name: tmp_path / "reader.gguf" if name.endswith(".gguf") else ROOT / name)
 
-
-def test_the_best_span_is_that_of_all_pairs():
-    """Beside every start with every end not before it and not too far behind, computed one by one."""
-    rng = np.random.default_rng(1)
-    start, end = rng.normal(size=(2, 90)).astype(np.float32)
-    got = best_span(Read(None, start, end, np.zeros(4, np.float32)), 10, 80)
-    every = [(float(start[a] + end[b]), a, b) for a in range(10, 81) for b in range(a, min(81, a + LONGEST))]
-
-    assert got == pytest.approx(max(every))
+    with pytest.raises(ModelError, match=r"reader\.gguf is damaged") as refused:
+        find_adapter("reader")
+    assert "adapter=no" in refused.value.hint
 
 
-def test_what_is_read_stands_in_its_sentence(adapter):
-    """Every span lies within its sentence; of a long passage the sentences nearest the question are read, with their neighbours."""
-    sentences = [f"Sentence {n} says that Ingrid Holm bought ferry {n} in Vardby." for n in range(200)]
-    quotes = [Quote("one" if n < 150 else "two", 100 * n, 100 * n + len(s), s) for n, s in enumerate(sentences)]
-    relevance = np.linspace(0, 1, 200, dtype=np.float32)[::-1].copy()
-    found = read("Who bought ferry 3?", quotes, relevance, Reader(find_embedder(), adapter))
+TEXT = "The ferry Skua was bought by Ingrid Holm in 1974. It is painted green."
 
-    read_ones = {f.sentence for f in found.found}
-    assert {0, 1, 2, 3} <= read_ones
-    assert max(read_ones) < 150
-    assert [f.score for f in found.found] == sorted((f.score for f in found.found), reverse=True)
-    for f in found.found:
-        assert sentences[f.sentence][f.start : f.end].strip()
-        assert 0 <= f.start < f.end <= len(sentences[f.sentence])
-    assert 0 <= found.yes <= 1
+
+def answered(engine, grammar, *, scored=True):
+    cells = engine.backend.chat.cells(prompt_of("Who bought the Skua?", TEXT))
+
+    async def asked():
+        return await engine.generate(Request(cells, 48, grammar, scored=scored))
+
+    return asyncio.run(asked())
+
+
+def test_a_short_answer_is_a_stretch_of_the_text_or_nothing(engine):
+    """Whatever the model would rather say: words of the text in their order, without punctuation at the end, or that there is none."""
+    found = answered(engine, short_answer(TEXT, ["none"]))
+
+    assert found.complete
+    assert found.text == "none" or re.search(rf"(?<!\w){re.escape(found.text)}(?!\w)", TEXT)
+    assert answered(engine, short_answer(TEXT, ["yes", "no"], stretch=False)).text in {"yes", "no"}
+
+
+def test_a_scored_answer_comes_with_its_probability(engine):
+    """It is that of the tokens drawn among all tokens: a grammar that forbids what the model would say makes it small."""
+    likely, forced = answered(engine, None), answered(engine, short_answer("zyx", ["qqq"]))
+
+    assert forced.log_probability < -5 < 0
+    assert forced.log_probability < likely.log_probability / max(1, likely.output_tokens)
+    assert answered(engine, None, scored=False).log_probability == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not DATA.exists(), reason="needs the annotated sets beside the checkout")
+def test_the_recipe_runs_from_nothing(tmp_path, chat_file):
+    """A tenth of the made questions and a few steps: the loss falls, the checkpoint is gone on from, and the file can be merged."""
+
+    def run(*args):
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run([sys.executable, "-m", *map(str, args)], capture_output=True, text=True, check=False, env=env, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("scripts.training_data", DATA, tmp_path / "sets", "--made", 1600)
+    first = run("scripts.train_adapter", tmp_path / "sets", tmp_path / "out", "--steps", 10)
+    second = run("scripts.train_adapter", tmp_path / "sets", tmp_path / "out", "--steps", 40)
+    losses = [float(loss) for loss in re.findall(r"step \d+ loss ([\d.]+)", first + second)]
+
+    assert "step 10\n" in second.splitlines()[0] + "\n"
+    assert losses[-1] < 0.8 * losses[0]
+    assert {"EM", "F1"} <= json.loads(second[second.rindex("\n{") :])["xquad_en"].keys()
+    assert merged(chat_file, read_adapter(tmp_path / "out" / "reader.gguf"), silent).path.exists()

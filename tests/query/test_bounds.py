@@ -83,7 +83,7 @@ def ask(index, monkeypatch, tmp_path):
     said = []
 
     def asked(mode, says=well, *, agree=None, style="abstractive", **options):
-        with open_for_questions(index, engine=EngineOptions(say=said.append)) as project:
+        with open_for_questions(index, engine=EngineOptions(say=said.append, adapter=False)) as project:
             project.db.execute("DELETE FROM llm_calls")
             project.model._engine = scripted = Scripted(says, window=4096)
             given = asyncio.run(answer(QUESTION, project, Options(mode, style=style, **options), agree=agree))

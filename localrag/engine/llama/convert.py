@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from localrag.config import cache_dir, new_file, private_folder
-from localrag.engine.adapter import Adapter
 from localrag.engine.llama.pooled import LONGEST
 from localrag.header import is_whole
 from localrag.models import ModelFile
@@ -16,10 +15,8 @@ from localrag.models import ModelFile
 _MADE_OF = {"Transformer", "Pooling", "Normalize"}
 
 
-def as_gguf(file: ModelFile, adapter: Adapter | None = None) -> ModelFile | None:
+def as_gguf(file: ModelFile) -> ModelFile | None:
     """The same model as a GGUF file of 16-bit floats in the user cache, made if it is missing or damaged; None where it cannot be one.
-
-    With an `adapter` it is the model merged with it, and gives the state of every token instead of a text's vector.
 
     It can if it is a BERT with mean or first-token pooling, as most small embedding models are. Cosine to the vectors of
     sentence-transformers over 0.9998 (measured with all-MiniLM-L6-v2 and 16-bit floats on both sides).
@@ -27,14 +24,13 @@ def as_gguf(file: ModelFile, adapter: Adapter | None = None) -> ModelFile | None
     from safetensors import SafetensorError
 
     try:
-        name = f"{file.fingerprint}-{adapter.fingerprint}" if adapter else file.fingerprint
-        target = cache_dir() / "embedders" / f"{name}.gguf"
+        target = cache_dir() / "embedders" / f"{file.fingerprint}.gguf"
         if not is_whole(target):
             if not _is_bert(file.path):
                 return None
             private_folder(target.parent)
             with new_file(target) as part:
-                _write(file.path, part, adapter)
+                _write(file.path, part)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError):  # no place to write to, or not laid out as expected: torch loads it
         return None
     return replace(file, path=target)
@@ -95,14 +91,12 @@ def _pooling(folder: Path) -> str | None:
     return {"mean": "MEAN", "mean_tokens": "MEAN", "cls": "CLS", "cls_token": "CLS"}.get(chosen[0]) if len(chosen) == 1 else None
 
 
-def _write(folder: Path, target: Path, adapter: Adapter | None) -> None:
+def _write(folder: Path, target: Path) -> None:
     import gguf
     import numpy as np
     from safetensors.numpy import load_file
 
-    config = _read(folder / "config.json")
-    window = adapter.window if adapter else _window(folder)
-    characters = len(adapter.characters) if adapter else 0
+    config, window = _read(folder / "config.json"), _window(folder)
     writer = gguf.GGUFWriter(target, "bert")
     writer.add_context_length(window)
     writer.add_embedding_length(config["hidden_size"])
@@ -112,16 +106,16 @@ def _write(folder: Path, target: Path, adapter: Adapter | None) -> None:
     writer.add_layer_norm_eps(config["layer_norm_eps"])
     writer.add_token_type_count(config["type_vocab_size"])
     writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType["NONE" if adapter else str(_pooling(folder))])
+    writer.add_pooling_type(gguf.PoolingType[str(_pooling(folder))])
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_tokenizer_model("no_vocab")  # texts come as tokens: llama.cpp's own would split some writings otherwise
-    writer.add_vocab_size(config["vocab_size"] + characters)
+    writer.add_vocab_size(config["vocab_size"])
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, config["num_hidden_layers"])
     for name, full in load_file(folder / "model.safetensors").items():
         known = names.get_name(name.removeprefix("bert."), try_suffixes=(".weight", ".bias"))
         if known is None or "pooler" in name:  # the pooler is not part of these models' pooling
             continue
-        weights = full[:window] if known.startswith("position_embd") else adapter.merged(known, full) if adapter else full
+        weights = full[:window] if known.startswith("position_embd") else full
         small = weights.ndim == 1 or known.startswith(("position_embd", "token_types"))
         writer.add_tensor(known, weights.astype(np.float32 if small else np.float16))
     writer.write_header_to_file()

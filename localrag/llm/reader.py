@@ -1,0 +1,88 @@
+"""The reader: the bundled chat model, taught by an adapter to give the short answer to a question in the words of a text."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from localrag.config import free_cores
+from localrag.engine.adapter import read_adapter
+from localrag.engine.engine import Engine
+from localrag.engine.request import Request
+from localrag.engine.sampler import Grammar
+from localrag.engine.settings import EngineOptions, EngineSettings
+from localrag.errors import LocalragError
+from localrag.llm import CALL_FAILED, PERSON, started
+from localrag.llm.grammar import short_answer
+from localrag.models import find_adapter
+
+NONE, YES, NO = "none", "yes", "no"
+MOST_TOKENS = 48  # of a short answer
+SLOTS, CONTEXT = 4, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the reader says of a text: the short answer, NONE where the text holds none, and its probability (natural logarithm)."""
+
+    text: str
+    log_probability: float
+
+
+class Reader:
+    """Reads texts for a question; the model is merged with its adapter once per machine, and loaded on first use."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._options = options
+        self._loading: Future[Engine] | None = None
+        self._failed = False
+
+    async def read(self, question: str, texts: Sequence[str], *, yes_or_no: bool) -> list[Said]:
+        """What each text answers; with `yes_or_no` only that. Empty where the reader cannot run here, which is said once."""
+        if self._failed:
+            return []
+        try:
+            loading = self._loading = self._loading or started(self._open)
+            engine = await asyncio.wrap_future(loading)
+            return await asyncio.gather(*(self._said(engine, question, text, yes_or_no=yes_or_no) for text in texts))
+        except LocalragError as error:
+            self._failed = True
+            self._options.say(f"No short answers: {error} {error.hint}".strip())
+            return []
+
+    async def _said(self, engine: Engine, question: str, text: str, *, yes_or_no: bool) -> Said:
+        cells = engine.backend.chat.cells(prompt_of(question, text))
+        request = Request(cells, MOST_TOKENS, _grammar(text, yes_or_no=yes_or_no), priority=PERSON, task="reading", scored=True)
+        try:
+            found = await engine.generate(request)
+        except CALL_FAILED:  # a text of a script for which the window is too small
+            return Said(NONE, 0.0)
+        return Said(found.text if found.complete else NONE, found.log_probability)
+
+    def _open(self) -> Engine:
+        from localrag.engine.llama.merge import merged  # brings llama.cpp
+        from localrag.engine.tune import open_with
+
+        path, base = find_adapter("reader")
+        file = merged(base, read_adapter(path), self._options.say)
+        by_hand = EngineSettings(threads=free_cores()).with_values(self._options.values)
+        settings = replace(by_hand, slots=SLOTS, context=CONTEXT, weights="own", gpu_layers=0, cpu_experts=0)
+        return Engine(lambda: open_with(file, settings))
+
+    def close(self) -> None:
+        """Free the model."""
+        if self._loading:
+            with suppress(LocalragError):  # whoever asked for it heard of it
+                self._loading.result().close()
+        self._loading = None
+
+
+def prompt_of(question: str, text: str) -> tuple[dict[str, str], ...]:
+    """The conversation that the reader was trained on (scripts/train_adapter.py)."""
+    system = {"role": "system", "content": "Answer with words of the text."}
+    return (system, {"role": "user", "content": f"{text}\n\nQuestion: {question}"})
+
+
+def _grammar(text: str, *, yes_or_no: bool) -> Grammar:
+    return short_answer(text, [YES, NO, NONE] if yes_or_no else [NONE], stretch=not yes_or_no)
