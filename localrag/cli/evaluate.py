@@ -185,7 +185,10 @@ def answers_command(
     index: IndexOption = None,
     model: ModelOption = None,
     judge: Annotated[
-        str | None, typer.Option("--judge", metavar="NAME|PATH", help="The model that judges; else the one that answers.")
+        str | None,
+        typer.Option(
+            "--judge", metavar="NAME|PATH", help="The model that judges, or `bundled`, as for small ones; else the one that answers."
+        ),
     ] = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,

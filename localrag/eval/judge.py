@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from localrag.engine.sampler import GREEDY, Sampling
 from localrag.errors import LocalragError
 from localrag.eval.activities import Asked
+from localrag.eval.bundled_judge import NAME, Prefers, choice
 from localrag.eval.conditions import as_read
 from localrag.eval.rows import Row
 from localrag.llm import Model, in_window
@@ -52,34 +53,42 @@ def pairings(question: Asked, names: Sequence[str], repeats: int) -> Iterator[Pa
                     yield Pairing(question, first, second, criterion, repeat)
 
 
-async def give_verdicts(wanted: Sequence[Pairing], answers: dict[str, str], model: Model, keep: Callable[[Row], None]) -> None:
+async def give_verdicts(wanted: Sequence[Pairing], answers: dict[str, str], judge: Model | Prefers, keep: Callable[[Row], None]) -> None:
     """Hand `keep` a row for every pairing as it is known; `answers` are those to its question by condition.
 
     A failure is a row with its error.
     """
 
     async def one(pairing: Pairing) -> None:
-        keep(await _verdict(pairing, answers, model))
+        keep(await _verdict(pairing, answers, judge))
 
     await in_window((one(p) for p in wanted), TOGETHER)
 
 
-async def _verdict(pairing: Pairing, answers: dict[str, str], model: Model) -> Row:
+def name_of(judge: Model | Prefers) -> str:
+    """How rows name a judge."""
+    return judge.file.name if isinstance(judge, Model) else NAME
+
+
+async def _verdict(pairing: Pairing, answers: dict[str, str], judge: Model | Prefers) -> Row:
     names = ("question", "first", "second", "criterion", "repeat", "judge")
-    row: Row = dict(zip(names, pairing.key(model.file.name), strict=True))
+    row: Row = dict(zip(names, pairing.key(name_of(judge)), strict=True))
     first, second = as_read(answers[pairing.first]), as_read(answers[pairing.second])
     if first == second:
         return row | {"winner": "tie", "reason": "The answers are the same.", "same": True}
+    places = {"1": pairing.first, "2": pairing.second, "tie": "tie"}
+    if not isinstance(judge, Model):
+        p = judge(pairing.question.text, first, second, pairing.criterion)
+        return row | {"winner": places[choice(p)], "reason": f"The first is better with a probability of {p:.2f}."}
     criterion = f"{pairing.criterion}: {CRITERIA[pairing.criterion]}"
     messages = load_prompt("eval/judge").fill(question=pairing.question.text, first=first, second=second, criterion=criterion)
     sampling = Sampling(temperature=0.7, seed=pairing.repeat) if pairing.repeat else GREEDY
     try:
-        reply = await model.ask("judge", messages, max_tokens=MAX_TOKENS, grammar=json_object(_SCHEMA), sampling=sampling)
+        reply = await judge.ask("judge", messages, max_tokens=MAX_TOKENS, grammar=json_object(_SCHEMA), sampling=sampling)
     except LocalragError as error:
         return row | {"error": str(error)}
     said = json.loads(reply.text)
-    winner = {"1": pairing.first, "2": pairing.second, "tie": "tie"}[said["winner"]]
-    return row | {"winner": winner, "reason": said["reason"]}
+    return row | {"winner": places[said["winner"]], "reason": said["reason"]}
 
 
 _SCHEMA = object_schema(reason={"type": "string", "minLength": 10, "maxLength": REASON}, winner={"enum": ["1", "2", "tie"]})

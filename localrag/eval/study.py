@@ -13,19 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from localrag.config import private_folder, replace_file
+from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.eval.activities import Asked, load_questions, make_questions, save_questions
+from localrag.eval.bundled_judge import NAME, Prefers, bundled_judge
 from localrag.eval.conditions import Condition, answer_row, conditions, context_of
 from localrag.eval.frames import framed_questions
-from localrag.eval.judge import give_verdicts, key_of, pairings
+from localrag.eval.judge import give_verdicts, key_of, name_of, pairings
 from localrag.eval.rows import Row, appending, latest, read_rows
 from localrag.eval.statements import statements_row
 from localrag.llm import Model
 from localrag.llm.domain import FILE_NAME as DOMAIN_FILE
 from localrag.llm.grammar import THING
 from localrag.llm.project import Project, choose_style
-from localrag.models import find_chat_model
+from localrag.models import find_chat_model, find_embedder
 from localrag.project import find_index, open_for_questions
 from localrag.query import Options
 from localrag.store import corpus, graph, ledger
@@ -65,10 +67,13 @@ async def run_study(index: Path | None, folder: Path, plan: Plan, tell: Tell) ->
         await _describe(folder, found, questions, plan, project, options, tell)
         await _answer(folder, found, questions, plan, project, options, tell)
         project.model.close()
-        judge = Model(project.db, find_chat_model(plan.judge) if plan.judge else project.model.file, plan.engine)
+        own_scores = plan.judge == NAME or (plan.judge is None and await project.model.is_small())
+        model = project.model.file if plan.judge in (None, NAME) else find_chat_model(plan.judge)
+        judge = Model(project.db, model, plan.engine)
         try:
             await _split(folder, questions, judge, tell)
-            await _judge(folder, found, questions, plan.repeats, judge, tell)
+            scores = bundled_judge(open_embedder(find_embedder()).embed) if own_scores else judge
+            await _judge(folder, found, questions, plan.repeats, scores, tell)
         finally:
             judge.close()
 
@@ -174,14 +179,16 @@ async def _split(folder: Path, questions: Sequence[Asked], judge: Model, tell: T
             append(await statements_row(row, splitter))
 
 
-async def _judge(folder: Path, found: Sequence[Condition], questions: Sequence[Asked], repeats: int, judge: Model, tell: Tell) -> None:
-    save_study(folder, judge=judge.file.name)
+async def _judge(
+    folder: Path, found: Sequence[Condition], questions: Sequence[Asked], repeats: int, judge: Model | Prefers, tell: Tell
+) -> None:
+    save_study(folder, judge=name_of(judge))
     done = {key_of(r) for r in read_rows(folder / "verdicts.jsonl") if "error" not in r}
     given = answers_of(folder, questions)
     with appending(folder / "verdicts.jsonl") as append:
         for n, question in enumerate(questions, 1):
             answers = {c.name: given[question.id, c.name]["answer"] for c in found if (question.id, c.name) in given}
-            wanted = [p for p in pairings(question, list(answers), repeats) if p.key(judge.file.name) not in done]
+            wanted = [p for p in pairings(question, list(answers), repeats) if p.key(name_of(judge)) not in done]
             tell(f"Judging question {n} of {len(questions)}: {len(wanted)} verdicts")
             await give_verdicts(wanted, answers, judge, append)
 
