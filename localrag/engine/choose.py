@@ -5,7 +5,7 @@ What wins differs: on this project's CPUs KV streams of their own with keys in q
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,15 @@ def tune(journal: Journal, *, file: dict[str, str], values: str, deterministic: 
     Takes some 40 s for 135M parameters on 2 cores, longer for more.
     """
     with tempfile.TemporaryDirectory() as folder:
-        return _Search(journal, read_file(file), values, Path(folder)).run(deterministic=deterministic)
+        with closing(_Search(journal, read_file(file), values, Path(folder))) as search:
+            return search.run(deterministic=deterministic)
 
 
 def prove(journal: Journal, *, file: dict[str, str], settings: dict[str, Any]) -> float:
     """How far settings are from the plain layout's logits, in nats, tried with their real context. Raises Refused, ModelError."""
     with tempfile.TemporaryDirectory() as folder:
-        search = _Search(journal, read_file(file), "", Path(folder))
-        return search.prove(EngineSettings(**settings))
+        with closing(_Search(journal, read_file(file), "", Path(folder))) as search:
+            return search.prove(EngineSettings(**settings))
 
 
 def write_file(file: ModelFile) -> dict[str, str]:
@@ -93,6 +94,11 @@ class _Search:
             except Refused:  # a layout that fails this late is left out of the next round
                 continue
             return {"settings": asdict(self._real(found)), "measured": [m.to_json() for m in self.rows], "busy": self.busy}
+
+    def close(self) -> None:
+        """Free the weights that are loaded."""
+        while self._loaded:
+            self._loaded.popitem()[1].close()
 
     def prove(self, settings: EngineSettings) -> float:
         """How far a layout is from the plain one; tried once. Raises Refused, ModelError."""
