@@ -45,16 +45,14 @@ def tune(journal: Journal, *, file: dict[str, str], values: str, deterministic: 
 
     Takes some 40 s for 135M parameters on 2 cores, longer for more.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        with closing(_Search(journal, read_file(file), values, Path(folder))) as search:
-            return search.run(deterministic=deterministic)
+    with tempfile.TemporaryDirectory() as folder, closing(_Search(journal, read_file(file), values, Path(folder))) as search:
+        return search.run(deterministic=deterministic)
 
 
 def prove(journal: Journal, *, file: dict[str, str], settings: dict[str, Any]) -> float:
     """How far settings are from the plain layout's logits, in nats, tried with their real context. Raises Refused, ModelError."""
-    with tempfile.TemporaryDirectory() as folder:
-        with closing(_Search(journal, read_file(file), "", Path(folder))) as search:
-            return search.prove(EngineSettings(**settings))
+    with tempfile.TemporaryDirectory() as folder, closing(_Search(journal, read_file(file), "", Path(folder))) as search:
+        return search.prove(EngineSettings(**settings))
 
 
 def write_file(file: ModelFile) -> dict[str, str]:
