@@ -133,7 +133,7 @@ def find_reranker(name: str) -> ModelFile:
 
 
 def find_adapter(name: str) -> tuple[Path, ModelFile]:
-    """The adapter of that name in models.toml, and the chat model that it is for.
+    """The adapter of that name in models.toml, and the model that it is for.
 
     Raises ModelError where its content is not the one that was measured.
     """
@@ -142,7 +142,7 @@ def find_adapter(name: str) -> tuple[Path, ModelFile]:
     if sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
         mend = "Reinstall: pip install --force-reinstall localrag. Or do without: --engine adapter=no"
         raise ModelError(f"The adapter in {path} is damaged.", mend)
-    return path, _named("chat", entry["base"])
+    return path, _named("chat" if entry["base"] in known_models()["chat"] else "embedder", entry["base"])
 
 
 def known_models() -> dict[str, Any]:

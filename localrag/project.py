@@ -16,6 +16,7 @@ from localrag.llm import Model
 from localrag.llm.domain import read_domain
 from localrag.llm.project import Opened, Project
 from localrag.llm.reader import Reader
+from localrag.llm.tagging import Tagger
 from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker, known_models
 from localrag.store import corpus, ledger
 from localrag.store.connect import FILE_NAME
@@ -87,8 +88,8 @@ def open_for_writing(
         settings = replace(Settings.from_json(bound.get("settings", {})), **changes)
         ledger.save_settings(db, settings=settings.to_json(), **models)
         settings = settings.with_domain(read_domain(folder))
-        reader = reader_for(chat, engine or EngineOptions())
-        project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(vectors), reader=reader)
+        reader, tagger = reader_for(chat, engine or EngineOptions()), tagger_for(chat, engine or EngineOptions())
+        project = Project(root_of(folder), folder, db, settings, Model(db, chat, engine), open_embedder(vectors), None, reader, tagger)
         try:
             yield project
         finally:
@@ -163,6 +164,11 @@ def reader_for(chat: ModelFile, engine: EngineOptions) -> Reader | None:
     """The reader of short answers, unless the user does without it. Settings by hand are its own only where it is the chat model's file."""
     own = chat.fingerprint == find_chat_model(None).fingerprint
     return Reader(engine if own else replace(engine, values="")) if engine.adapter else None
+
+
+def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
+    """The tagger of names, in place of the bundled chat model and no other, unless the user does without it."""
+    return Tagger() if engine.adapter and not chat.url and chat.fingerprint == find_chat_model(None).fingerprint else None
 
 
 def model_names(folder: Path) -> tuple[str | None, str | None]:

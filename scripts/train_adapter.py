@@ -10,17 +10,13 @@ checkpoint every few minutes; the same command goes on from it. Needs torch, tra
 import argparse
 import json
 import random
-import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
-from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -28,15 +24,14 @@ from localrag.engine.adapter import write_adapter
 from localrag.eval.answer_scores import exact_match, word_f1
 from localrag.models import find_chat_model
 from localrag.text import chunk_sentences, squeeze
+from scripts.lora import ALPHA, Training, differences, with_adapter
 
-RANK, ALPHA = 16, 32
 STRETCH = 420  # characters of the sentences that are shown around an answer, at most
 BATCH = 1200  # tokens of a step, padding included
 WINDOW = 512  # tokens of a prompt with its answer
 RATE, WARM = 5e-4, 30
 SHARE = {"xquad_en": 1.0, "xquad_de": 0.3, "xquad_es": 0.3, "policyqa": 0.15, "hotpot_dev100": 1.0, "musique_dev100": 1.0, "made": 0.1}
 SHARE |= {"made_yes_no": 0.3}
-SAVED_EVERY = 300.0  # seconds
 HELD = 240  # kept questions that are asked at the end, half of them while it trains
 NONE = "none"
 
@@ -159,72 +154,19 @@ def export(model: Any, path: Path) -> None:
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
     tensors = []
-    for name, module in model.get_base_model().named_modules():
-        if not isinstance(module, LoraLayer):
-            continue
-        known = names.get_name(name)
-        a, b = (part["default"].weight.detach().cpu().float().numpy() for part in (module.lora_A, module.lora_B))
-        if n := heads.get(known.rpartition(".")[2]):
-            b = b.reshape(n, 2, len(b) // n // 2, b.shape[1]).swapaxes(1, 2).reshape(b.shape)
-        tensors += [(f"{known}.weight.lora_a", a), (f"{known}.weight.lora_b", b)]
+    for known, a, b in differences(model, names):
+        n = heads.get(known.rpartition(".")[2])
+        ordered = b.reshape(n, 2, len(b) // n // 2, b.shape[1]).swapaxes(1, 2).reshape(b.shape) if n else b
+        tensors += [(f"{known}.weight.lora_a", a), (f"{known}.weight.lora_b", ordered)]
     write_adapter(path, tensors, alpha=ALPHA)
 
 
-class Training:
-    """The bundled chat model with an adapter in training, and what its checkpoint holds."""
-
-    def __init__(self, folder: Path, steps: int, device: str) -> None:
-        file = find_chat_model(None).path
-        self.tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-        base = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
-        modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-        self.model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=modules, lora_dropout=0.0)).to(device)
-        self.weights = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
-        self._optimizer = torch.optim.AdamW(self.weights.values(), lr=RATE, weight_decay=0.01)
-        self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimizer, lambda n: min((n + 1) / WARM, max(0.05, 1 - n / steps)))
-        self.step, self._folder, self._file = 0, folder, folder / "checkpoint.pt"
-        if self._file.exists():
-            kept = torch.load(self._file, weights_only=True)
-            self.model.load_state_dict(kept["model"], strict=False)
-            self._optimizer.load_state_dict(kept["optimizer"])
-            self._schedule.last_epoch = self.step = kept["step"]
-
-    def learn(self, loss: torch.Tensor) -> None:
-        """One step."""
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(list(self.weights.values()), 1.0)
-        self._optimizer.step()
-        self._schedule.step()
-        self._optimizer.zero_grad()
-        self.step += 1
-
-    def save(self) -> None:
-        """Write the checkpoint; a process that is killed leaves the last one whole."""
-        state = {"model": {n: p.detach() for n, p in self.weights.items()}, "optimizer": self._optimizer.state_dict(), "step": self.step}
-        torch.save(state, self._file.with_suffix(".part"))
-        self._file.with_suffix(".part").replace(self._file)
-        export(self.model, self._folder / "reader.gguf")
-
-
-def train(training: Training, source: Iterator[list[dict[str, Any]]], held: list[dict[str, Any]], steps: int, device: str) -> None:
-    """Train to `steps`, telling how it goes; a checkpoint every few minutes and at the end."""
-    saved = said = time.monotonic()
-    losses: list[float] = []
-    tokens = 0
-    while training.step < steps:
-        batch = next(source)
-        loss = loss_of(training.model, batch, device)
-        training.learn(loss)
-        losses.append(float(loss.detach()))
-        tokens += sum(len(e["prompt"]) + len(e["said"]) for e in batch)
-        if training.step % 10 == 0:
-            print(f"step {training.step} loss {np.mean(losses[-30:]):.3f} {tokens / (time.monotonic() - said):.0f} tok/s", flush=True)
-            said, tokens = time.monotonic(), 0
-        if training.step % 200 == 0:
-            print(json.dumps(measure(training.model, training.tokenizer, held, device)), flush=True)
-        if time.monotonic() - saved > SAVED_EVERY or training.step == steps:
-            training.save()
-            saved = time.monotonic()
+def taught() -> tuple[Any, Any]:
+    """The bundled chat model with an adapter, and its tokenizer."""
+    file = find_chat_model(None).path
+    base = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    return with_adapter(base, modules), AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
 
 
 def main() -> None:
@@ -238,15 +180,21 @@ def main() -> None:
     torch.manual_seed(0)
     args.out.mkdir(parents=True, exist_ok=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    training = Training(args.out, args.steps, device)
+    model, tokenizer = taught()
+    training = Training(model.to(device), args.out, steps=args.steps, rate=RATE, warm=WARM)
     rows = [json.loads(line) for line in (args.sets / "reader.jsonl").read_text(encoding="utf-8").splitlines()]
-    examples, rng = Examples(training.tokenizer), random.Random(7)
+    examples, rng = Examples(tokenizer), random.Random(7)
     kept = [r for r in rows if r["part"] == "kept" and r["source"] in SHARE and not r["id"].endswith("/both")]
     held = [examples.of(r, rng) for r in rng.sample(kept, HELD)]
-    print(f"{sum(p.numel() for p in training.weights.values()) / 1e6:.2f} M parameters, step {training.step}", flush=True)
     source = batches([r for r in rows if r["part"] == "train"], examples, random.Random(training.step))
-    train(training, source, held[: HELD // 2], args.steps, device)
-    print(json.dumps(measure(training.model, training.tokenizer, held, device), indent=1))
+
+    def loss() -> tuple[torch.Tensor, int]:
+        batch = next(source)
+        return loss_of(model, batch, device), sum(len(e["prompt"]) + len(e["said"]) for e in batch)
+
+    some = held[: HELD // 2]
+    training.run(loss, lambda: measure(model, tokenizer, some, device), 200, lambda: export(model, args.out / "reader.gguf"))
+    print(json.dumps(measure(model, tokenizer, held, device), indent=1))
 
 
 if __name__ == "__main__":

@@ -146,10 +146,10 @@ def print_plan(paths: list[Path], index: Path | None, model: str | None, changes
     """Files, chunks, calls, tokens, time and disk of a run, on stdout."""
     from localrag.cli.display import duration, out
     from localrag.index.plan import plan
-    from localrag.project import settings_for
+    from localrag.project import settings_for, tagger_for
 
     root, settings, file, db = settings_for(index, model, changes, options)
-    found = plan(paths, root, settings, file, db)
+    found = plan(paths, root, settings, file, db, tagged=settings.style != "abstractive" and tagger_for(file, options) is not None)
     out.print(f"files     {found.files}: {found.to_read} to read, {found.unchanged} unchanged, {len(found.skipped)} cannot be read")
     for one in found.skipped[:5]:
         out.print(f"          {in_line(one.path)}: {one.reason}")

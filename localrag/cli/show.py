@@ -75,7 +75,12 @@ def _entity(entity_id: str, opened: "Opened") -> dict[str, Any]:
         "names": graph.aliases_of(db, [entity_id]).get(entity_id, []),
         "description": entity.description,
         "relationships": [
-            {"with": names[r.target_id if r.source_id == entity_id else r.source_id], "weight": r.weight, "description": r.description}
+            {
+                "with": names[r.target_id if r.source_id == entity_id else r.source_id],
+                "weight": r.weight,
+                "how": list(r.descriptions),
+                "description": r.description,
+            }
             for r in related
         ],
         "claims": [asdict(c) for c in graph.claims(db, [entity_id])],
@@ -91,7 +96,7 @@ def print_entity(found: dict[str, Any]) -> None:
     out.print(found["description"] + "\n")
     table = Table("with", "weight", "", box=None, pad_edge=False, header_style="dim")
     for r in found["relationships"][:MOST]:
-        table.add_row(r["with"], f"{r['weight']:.1f}", r["description"][:120])
+        table.add_row(r["with"], f"{r['weight']:.1f}", (r["how"] or [r["description"]])[0][:120])
     out.print(table)
     for c in found["claims"][:MOST]:
         out.print(f"{c['status']}: {c['description']}")

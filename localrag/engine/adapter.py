@@ -1,6 +1,7 @@
-"""An adapter: what teaches the bundled chat model a task, as low-rank differences to its weights in a GGUF file.
+"""An adapter: what teaches a bundled model a task, as low-rank differences to its weights in a GGUF file.
 
-The names are llama.cpp's own for such adapters (LoRA, Hu et al. 2021): `blk.0.attn_q.weight.lora_a`.
+The names are llama.cpp's own for such adapters (LoRA, Hu et al. 2021): `blk.0.attn_q.weight.lora_a`. Heads on the states of an embedding
+model lie beside them: `tags.0.weight`.
 """
 
 import hashlib
@@ -44,11 +45,11 @@ def read_adapter(path: Path) -> Adapter:
     return Adapter(float(values[ALPHA]), tensors, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
 
 
-def write_adapter(path: Path, tensors: Iterable[tuple[str, Array]], *, alpha: float) -> None:
-    """Write an adapter for a model of llama's architecture as `read_adapter` and llama.cpp read it, its tensors in 16-bit floats."""
+def write_adapter(path: Path, tensors: Iterable[tuple[str, Array]], *, alpha: float, architecture: str = "llama") -> None:
+    """Write an adapter for a model of that architecture as `read_adapter` and llama.cpp read it, its tensors in 16-bit floats."""
     import gguf
 
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32(ALPHA, alpha)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from localrag.engine import fit
 from localrag.engine.choose import read_file, write_file
 from localrag.engine.llama.devices import gpus
-from localrag.engine.llama.pooled import Pooled
+from localrag.engine.llama.pooled import Gives, Pooled
 from localrag.engine.settings import EngineSettings, layout
 from localrag.engine.trial import Journal, apart, patience
 from localrag.engine.tune import leave_mark, read_record
@@ -21,27 +21,27 @@ from localrag.models import ModelFile, weights_size
 ALIKE = 0.99  # cosine to the plain layout's vectors; 16-bit floats and other kernels stay over 0.999 (measured)
 
 
-def open_pooled(file: ModelFile, *, scores: bool = False) -> Pooled:
+def open_pooled(file: ModelFile, gives: Gives = "vectors") -> Pooled:
     """The loaded model. Raises ModelError, and Refused where none of the ways to load it works on this machine."""
     record = read_record(file)
     settings = record.choice("")
     if settings is None:
-        job = {"file": write_file(file), "scores": scores}
+        job = {"file": write_file(file), "gives": gives}
         found = apart("pooling:choose", job, record.known(), record.told, seconds=patience(weights_size(file.path)))
         record.keep("", 0, {"settings": found, "busy": False})
         settings = EngineSettings(**found)
     leave_mark(record, settings)
-    return Pooled(file, settings, scores=scores)
+    return Pooled(file, settings, gives)
 
 
-def choose(journal: Journal, *, file: dict[str, str], scores: bool) -> dict[str, Any]:
+def choose(journal: Journal, *, file: dict[str, str], gives: Gives) -> dict[str, Any]:
     """The first way to load the weights that computes what the plain way does. Raises Refused where none does."""
     model = read_file(file)
-    expected = _figures(model, EngineSettings(gpu_layers=0, extra_buffers=False), scores=scores)
+    expected = _figures(model, EngineSettings(gpu_layers=0, extra_buffers=False), gives)
     last: ModelError | None = None
 
     def tried(settings: EngineSettings) -> float:
-        return _alike(expected, _figures(model, settings, scores=scores), scores=scores)
+        return _alike(expected, _figures(model, settings, gives), gives)
 
     for settings in _ways(model):
         try:
@@ -60,16 +60,16 @@ def _ways(model: ModelFile) -> Iterator[EngineSettings]:
     yield replace(on_cpu, extra_buffers=False)
 
 
-def _figures(model: ModelFile, settings: EngineSettings, *, scores: bool) -> NDArray[np.float32]:
+def _figures(model: ModelFile, settings: EngineSettings, gives: Gives) -> NDArray[np.float32]:
     """What becomes of texts of one token up to a whole call's."""
-    pooled = Pooled(model, settings, scores=scores)
+    pooled = Pooled(model, settings, gives)
     lengths = [1, 2, 7, 16, 33, 64, pooled.window // 2, pooled.window]
     return pooled.compute([[5 + 13 * i % min(997, pooled.tokens - 6) for i in range(n)] for n in lengths])
 
 
-def _alike(expected: NDArray[np.float32], got: NDArray[np.float32], *, scores: bool) -> float:
+def _alike(expected: NDArray[np.float32], got: NDArray[np.float32], gives: Gives) -> float:
     """How far the figures are from the plain way's: 1 - cosine, of scores their largest difference over their spread. Raises Refused."""
-    if scores:
+    if gives == "scores":
         away = float(np.abs(expected - got).max() / max(1e-3, float(np.ptp(expected))))
     else:
         lengths = np.linalg.norm(expected, axis=1) * np.linalg.norm(got, axis=1)

@@ -24,7 +24,9 @@ from localrag.index.resolve import resolve
 from localrag.index.spelling import defined_acronyms, normalise
 from localrag.index.variants import Decisions, Name, resolve_names
 from localrag.llm import Model, in_window
+from localrag.llm.tagging import Tagger
 from localrag.models import ModelFile
+from localrag.project import tagger_for
 from localrag.records import Chunk, Document, ExtractedEntity, Extraction, content_id
 from localrag.store.schema import open_index
 
@@ -47,13 +49,13 @@ async def evaluate(
     chunks = [gold_chunks(d, tokenizer, settings) for d in documents]
     with tempfile.TemporaryDirectory() as folder:
         db = open_index(Path(folder), create=True)
-        model = Model(db, file, options)
+        model, tagger = Model(db, file, options), tagger_for(file, options)
         try:
-            if extractor != "phrases":
+            if extractor != "phrases" and not tagger:
                 await model.engine()  # loading is no part of the work
             start = time.perf_counter()
             found = await in_window(
-                (_extract(c, Case(d.text), extractor, model, settings) for d, c in zip(documents, chunks, strict=True)), size=4
+                (_extract(c, Case(d.text), extractor, model, settings, tagger) for d, c in zip(documents, chunks, strict=True)), size=4
             )
             seconds = time.perf_counter() - start
             for document, pieces, extractions in zip(documents, chunks, found, strict=True):
@@ -87,13 +89,15 @@ def gold_chunks(document: GoldDocument, tokenizer: Tokenizer, settings: Settings
     return chunk(whole, tokenizer.counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
 
 
-async def _extract(chunks: Sequence[Chunk], case: Case, extractor: str, model: Model, settings: Settings) -> list[Extraction]:
+async def _extract(
+    chunks: Sequence[Chunk], case: Case, extractor: str, model: Model, settings: Settings, tagger: Tagger | None
+) -> list[Extraction]:
     """What the extractor finds in a document's chunks."""
     if extractor == "phrases":
         return [extract_phrases(piece, case) for piece in chunks]
     if extractor == "freeform":
         return [await extract_freely(piece, model, settings) for piece in chunks]
-    return [await extract(piece, case, model, settings, "extractive") for piece in chunks]
+    return [await extract(piece, case, model, settings, "extractive", tagger=tagger) for piece in chunks]
 
 
 async def _count(scores: Scores, document: GoldDocument, chunks: Sequence[Chunk], found: Sequence[Extraction], model: Model) -> None:

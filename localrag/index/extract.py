@@ -17,41 +17,50 @@ from localrag.index.candidates import candidates, concepts
 from localrag.index.names import Case
 from localrag.index.noise import is_noise
 from localrag.index.places import Pair, find_name, in_order, name_sentences, nearby_pairs
+from localrag.index.tagged import can_tag, extract_tagged
 from localrag.index.turns import claims_of, glean
 from localrag.llm import CALL_FAILED, Model, Reply
 from localrag.llm.budgets import Script
 from localrag.llm.domain import with_domain
 from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, THING, entity_lines, pair_lines, parse_lines, parse_pairs
 from localrag.llm.prompts import load_prompt
+from localrag.llm.tagging import Tagger
 from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 from localrag.text import Span, chunk_sentences, squeeze
 
 MOST_PAIRS = 30  # of one list: small models go on for ever
 
 
-def recipe(settings: Settings, model_fingerprint: str, style: str) -> str:
+def recipe(settings: Settings, model_fingerprint: str, style: str, tagger: Tagger | None = None) -> str:
     """What an extraction depends on besides its chunk: a change of any redoes it."""
+    taught = [tagger.fingerprint] if tagger and style == "extractive" else []
     tasks = ["entities", "relationships"] + ["gleaning", "gleaned"] * bool(settings.max_gleanings) + ["claims"] * settings.claims
     prompts = [with_domain(load_prompt(f"{style}/{name}"), settings.domain, name).hash for name in tasks]
-    return content_id("extract 5", model_fingerprint, style, settings.max_gleanings, *prompts, *settings.entity_types)
+    return content_id("extract 5", model_fingerprint, style, settings.max_gleanings, *prompts, *settings.entity_types, *taught)
 
 
 async def extract(
-    chunk: Chunk, case: Case, model: Model, settings: Settings, style: str, lost: list[LocalragError] | None = None
+    chunk: Chunk,
+    case: Case,
+    model: Model,
+    settings: Settings,
+    style: str,
+    lost: list[LocalragError] | None = None,
+    tagger: Tagger | None = None,
 ) -> Extraction:
     """The entities, relationships and, where the settings ask for them, claims of one chunk. Raises what `Model.ask` raises.
+
+    Where there is a `tagger`, it finds names and relationships in the languages it knows, and the model is asked for the rest.
 
     Once there are entities, a call that fails does not cost them: it is added to `lost`, and what it would have given is missing.
     """
     lost = [] if lost is None else lost
-    names = candidates(chunk.text, case)
-    phrases = concepts(chunk.text, names, case)
-    try:
-        run = _extract_described if style == "abstractive" else _extract_sentences
-        entities, relationships, reply = await run(chunk.text, names, phrases, model, settings, lost)
-    except (DeadEnd, ContextTooSmall):  # it began a name that nothing new can end, or filled its window: ask about less at a time
-        lost.clear()
-        entities, relationships, reply = await _extract_sentences(chunk.text, names, phrases, model, settings, lost)
+    reply: Reply | None = None
+    if tagger and style == "extractive" and can_tag(chunk.text, settings):
+        entities, relationships = await extract_tagged(chunk, case, tagger, settings)
+        entities += (await glean(chunk.text, [e.name for e in entities], model, settings, style, lost))[0]
+    else:
+        entities, relationships, reply = await _asked(chunk.text, case, model, settings, style, lost)
     claims: list[ExtractedClaim] = []
     if settings.claims:
         claims = await claims_of(chunk.text, [e.name for e in entities], model, style if reply else "extractive", lost, reply)
@@ -59,6 +68,18 @@ async def extract(
 
 
 Found = tuple[list[ExtractedEntity], list[ExtractedRelationship], Reply | None]
+
+
+async def _asked(text: str, case: Case, model: Model, settings: Settings, style: str, lost: list[LocalragError]) -> Found:
+    """What the chat model finds in a text."""
+    names = candidates(text, case)
+    phrases = concepts(text, names, case)
+    run = _extract_described if style == "abstractive" else _extract_sentences
+    try:
+        return await run(text, names, phrases, model, settings, lost)
+    except (DeadEnd, ContextTooSmall):  # it began a name that nothing new can end, or filled its window: ask about less at a time
+        lost.clear()
+        return await _extract_sentences(text, names, phrases, model, settings, lost)
 
 
 async def _extract_sentences(

@@ -216,12 +216,16 @@ def _phrases(project: Project, cases: _Cases, tell: Tell) -> None:
 
 def _unread(project: Project, style: str) -> list[Chunk]:
     """The chunks the model has not extracted from, or not all that it was asked for."""
-    return corpus.chunks_without_extraction(project.db, recipe(project.settings, project.model.file.fingerprint, style))
+    return corpus.chunks_without_extraction(project.db, _recipe(project, style))
+
+
+def _recipe(project: Project, style: str) -> str:
+    return recipe(project.settings, project.model.file.fingerprint, style, project.tagger)
 
 
 async def _extract(project: Project, style: str, cases: _Cases, tell: Tell) -> None:
     """Extract from every chunk that has no extraction of this recipe; each is committed as it comes, a failure is a row."""
-    db, key = project.db, recipe(project.settings, project.model.file.fingerprint, style)
+    db, key = project.db, _recipe(project, style)
     left = _unread(project, style)
     if not left:
         return
@@ -234,7 +238,7 @@ async def _extract(project: Project, style: str, cases: _Cases, tell: Tell) -> N
         ABOUT.set(content_id(chunk.text))
         lost: list[LocalragError] = []
         try:
-            found = await extract(chunk, cases.of(chunk), project.model, project.settings, style, lost)
+            found = await extract(chunk, cases.of(chunk), project.model, project.settings, style, lost, project.tagger)
             corpus.save_extraction(db, _in_part(key) if lost else key, found)
         except CALL_FAILED as error:
             lost.append(error)
@@ -287,7 +291,7 @@ def _embed_graph(project: Project, tell: Tell, made: Made | None, written: Writt
 async def _graph(project: Project, style: str, tell: Tell) -> Made | None:
     """Resolve, describe and cluster, if any extraction, decision or setting of these stages is new."""
     db, settings = project.db, project.settings
-    by_model = [recipe(settings, project.model.file.fingerprint, style)] * (settings.extractor == "model")
+    by_model = [_recipe(project, style)] * (settings.extractor == "model")
     in_part = [_in_part(key) for key in by_model]
     extractions, decisions = corpus.extractions(db, *by_model, *in_part, PHRASES), read_aliases(project.folder)
     made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(db, *in_part)]

@@ -11,6 +11,7 @@ from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.index.chunk import chunk
 from localrag.index.load import Options, load_all, stored_path
+from localrag.index.tagged import can_tag
 from localrag.index.update import find_sources, to_read
 from localrag.llm.speeds import speeds
 from localrag.models import ModelFile
@@ -38,8 +39,11 @@ class Plan:
     disk: int
 
 
-def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile, db: Database | None) -> Plan:
-    """Read what is new below the paths and count; nothing is stored. `db` is the index as it is, if there is one."""
+def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile, db: Database | None, *, tagged: bool = False) -> Plan:
+    """Read what is new below the paths and count; nothing is stored. `db` is the index as it is, if there is one.
+
+    `tagged`: the bundled tagger reads what it can, and the chat model is asked of the rest.
+    """
     options = Options(settings.text_column, settings.metadata_columns)
     with generations.next_in_view(db) if db else nullcontext():
         sources = find_sources(paths, root, settings, db)
@@ -50,16 +54,17 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
     skipped += [Skipped(stored_path(p, root), why, True) for p, why in sources.closed.items()]
     skipped += [Skipped(stored_path(p, root), why, False) for p, why in sources.left_out.items()]
     counts = Tokenizer(model).counts
-    chunks, size, read = 0, 0, 0
+    chunks, asked, size, read = 0, 0, 0, 0
     for found in load_all(left, root, options):
         if isinstance(found, Skipped):
             skipped.append(found)
             continue
         made = chunk(found, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
-        chunks += sum(c.text not in stored for c in made)
+        new = [c.text for c in made if c.text not in stored]
+        chunks += len(new)
+        asked += sum(not (tagged and can_tag(text, settings)) for text in new) if settings.extractor == "model" else 0
         size += len(found.text.encode())
         read += 1
-    asked = chunks if settings.extractor == "model" else 0
     calls, tokens, known = _rates(model, db)
     seconds = (asked * tokens / max(known) / SPREAD, asked * tokens / min(known) * SPREAD) if known else None
     return Plan(len(files), unchanged, read, tuple(skipped), chunks, round(asked * calls), round(asked * tokens), seconds, size * BYTES)

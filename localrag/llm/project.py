@@ -15,6 +15,7 @@ from localrag.engine.embedder import Embeds
 from localrag.llm import Model
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.llm.reader import Reader
+from localrag.llm.tagging import Tagger
 from localrag.store import ledger
 
 
@@ -31,7 +32,8 @@ class Opened:
 class Project(Opened):
     """What indexing and questions work with.
 
-    `rerank` scores passages for a question, higher is better, where a reranker was asked for; `reader` finds short answers in texts.
+    `rerank` scores passages for a question, higher is better, where a reranker was asked for; `reader` finds short answers in
+    texts, `tagger` names and what relates them; a project whose chat model is not the bundled one has no tagger.
     """
 
     settings: Settings
@@ -39,6 +41,7 @@ class Project(Opened):
     embedder: Embeds
     rerank: Callable[[str, Sequence[str]], NDArray[np.float32]] | None = None
     reader: Reader | None = None
+    tagger: Tagger | None = None
 
     def close(self) -> None:
         """Free the models."""

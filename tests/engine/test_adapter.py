@@ -50,21 +50,21 @@ def test_the_merged_model_computes_what_torch_computes(chat_file, tmp_path):
     import torch
 
     from localrag.engine.llama.chat import Llama
-    from scripts.train_adapter import Training, export
+    from scripts.train_adapter import export, taught
 
     torch.manual_seed(1)
-    training = Training(tmp_path, 1, "cpu")
+    model, tokenizer = taught()
     with torch.no_grad():
-        for name, weights in training.weights.items():
+        for name, weights in model.named_parameters():
             if "lora_B" in name:
                 weights.normal_(0, 0.03)
-    export(training.model, tmp_path / "adapter.gguf")
+    export(model, tmp_path / "adapter.gguf")
     text = "The ferry Skua was bought by Ingrid Holm in 1974, and"
-    ids = training.tokenizer(text, add_special_tokens=False)["input_ids"]
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     with torch.no_grad():
-        wanted, before = training.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy(), None
-        with training.model.disable_adapter():
-            before = training.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy()
+        wanted, before = model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy(), None
+        with model.disable_adapter():
+            before = model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy()
     llama = Llama(merged(chat_file, read_adapter(tmp_path / "adapter.gguf"), silent), EngineSettings(slots=1, context=256, gpu_layers=0))
     try:
         row = llama.decode([(token, n, 0, n == len(ids) - 1) for n, token in enumerate(ids)])[0].copy()  # the model's own memory

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.config import cache_dir, new_file, private_folder
+from localrag.engine.adapter import Adapter
 from localrag.engine.llama.pooled import LONGEST
 from localrag.header import is_whole
 from localrag.models import ModelFile
@@ -15,8 +16,10 @@ from localrag.models import ModelFile
 _MADE_OF = {"Transformer", "Pooling", "Normalize"}
 
 
-def as_gguf(file: ModelFile) -> ModelFile | None:
+def as_gguf(file: ModelFile, adapter: Adapter | None = None) -> ModelFile | None:
     """The same model as a GGUF file of 16-bit floats in the user cache, made if it is missing or damaged; None where it cannot be one.
+
+    With an `adapter` it is the model merged with it, and gives the state of every token instead of a text's vector.
 
     It can if it is a BERT with mean or first-token pooling, as most small embedding models are. Cosine to the vectors of
     sentence-transformers over 0.9998 (measured with all-MiniLM-L6-v2 and 16-bit floats on both sides).
@@ -24,13 +27,14 @@ def as_gguf(file: ModelFile) -> ModelFile | None:
     from safetensors import SafetensorError
 
     try:
-        target = cache_dir() / "embedders" / f"{file.fingerprint}.gguf"
+        name = f"{file.fingerprint}-{adapter.fingerprint}" if adapter else file.fingerprint
+        target = cache_dir() / "embedders" / f"{name}.gguf"
         if not is_whole(target):
             if not _is_bert(file.path):
                 return None
             private_folder(target.parent)
             with new_file(target) as part:
-                _write(file.path, part)
+                _write(file.path, part, adapter)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError):  # no place to write to, or not laid out as expected: torch loads it
         return None
     return replace(file, path=target)
@@ -91,12 +95,13 @@ def _pooling(folder: Path) -> str | None:
     return {"mean": "MEAN", "mean_tokens": "MEAN", "cls": "CLS", "cls_token": "CLS"}.get(chosen[0]) if len(chosen) == 1 else None
 
 
-def _write(folder: Path, target: Path) -> None:
+def _write(folder: Path, target: Path, adapter: Adapter | None) -> None:
     import gguf
     import numpy as np
     from safetensors.numpy import load_file
 
-    config, window = _read(folder / "config.json"), _window(folder)
+    config = _read(folder / "config.json")
+    window = min(config["max_position_embeddings"], LONGEST) if adapter else _window(folder)
     writer = gguf.GGUFWriter(target, "bert")
     writer.add_context_length(window)
     writer.add_embedding_length(config["hidden_size"])
@@ -106,7 +111,7 @@ def _write(folder: Path, target: Path) -> None:
     writer.add_layer_norm_eps(config["layer_norm_eps"])
     writer.add_token_type_count(config["type_vocab_size"])
     writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType[str(_pooling(folder))])
+    writer.add_pooling_type(gguf.PoolingType["NONE" if adapter else str(_pooling(folder))])
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_tokenizer_model("no_vocab")  # texts come as tokens: llama.cpp's own would split some writings otherwise
     writer.add_vocab_size(config["vocab_size"])
@@ -116,6 +121,8 @@ def _write(folder: Path, target: Path) -> None:
         if known is None or "pooler" in name:  # the pooler is not part of these models' pooling
             continue
         weights = full[:window] if known.startswith("position_embd") else full
+        if adapter and adapter.changes(known):
+            weights = adapter.merged(known, weights)
         small = weights.ndim == 1 or known.startswith(("position_embd", "token_types"))
         writer.add_tensor(known, weights.astype(np.float32 if small else np.float16))
     writer.write_header_to_file()

@@ -1,7 +1,7 @@
-"""Models that turn a whole text into a few numbers (vectors, scores), as GGUF files: loading and computing batches."""
+"""Models that turn a text into vectors or scores, as GGUF files: loading and computing batches."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import llama_cpp
 import numpy as np
@@ -20,25 +20,29 @@ FASTEST = 512  # tokens of one call, on 2 cores: 256 take a tenth longer, 2048 n
 LONGEST = 2048  # tokens of one call: a model whose texts may be longer gets them in windows of that
 
 
-class Pooled:
-    """A loaded model with pooling. `window`: the most tokens of a text; `width`: numbers a text becomes."""
+Gives = Literal["vectors", "scores", "states"]  # a vector or a score of each text, or a vector of each of its tokens
 
-    def __init__(self, file: ModelFile, settings: EngineSettings, *, scores: bool = False) -> None:
-        """Load it, as one that gives a text's score instead of its vector where `scores` is set. Raises ModelError."""
-        self._file = file
+
+class Pooled:
+    """A loaded model. `window`: the most tokens of a text; `width`: numbers a text, or a token of it, becomes."""
+
+    def __init__(self, file: ModelFile, settings: EngineSettings, gives: Gives = "vectors") -> None:
+        """Load it. Raises ModelError, also where it does not give what is asked for."""
+        self._file, self._gives = file, gives
         params, self._kept = model_params(settings)
         whole_header(file.path)
         self.model = load(file.path, params)
         try:
-            self._prepare(scores)
+            self._prepare()
         except BaseException:
             llama_cpp.llama_model_free(self.model)
             raise
 
-    def _prepare(self, scores: bool) -> None:
+    def _prepare(self) -> None:
         pooling = meta(self.model, f"{meta(self.model, 'general.architecture')}.pooling_type")
-        ranks = pooling == str(llama_cpp.LLAMA_POOLING_TYPE_RANK)
-        if not pooling or ranks != scores:
+        kinds = {str(llama_cpp.LLAMA_POOLING_TYPE_RANK): "scores", str(llama_cpp.LLAMA_POOLING_TYPE_NONE): "states"}
+        scores = self._gives == "scores"
+        if not pooling or kinds.get(pooling, "vectors") != self._gives:
             kind, option = ("reranker", "--reranker") if scores else ("embedding model", "--embedder")
             raise ModelError(f"{self._file.path.name} is no {kind}.", f"Give one with {option}, or leave it out.")
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)
@@ -63,11 +67,21 @@ class Pooled:
         return made
 
     def compute(self, texts: Sequence[list[int]]) -> NDArray[np.float32]:
-        """(n, width) float32 of texts given as tokens, none longer than the window; those of one length together. Raises EngineFailed."""
-        found = np.zeros((len(texts), self.width), np.float32)
+        """(n, width) float32 of texts given as tokens, none longer than the window; of states their mean. Raises EngineFailed."""
+        found = self.each(texts)
+        return np.array([f.mean(axis=0) for f in found] if self._gives == "states" else found, np.float32).reshape(len(texts), self.width)
+
+    def each(self, texts: Sequence[list[int]]) -> list[NDArray[np.float32]]:
+        """What becomes of each text, float32: (width,), or (tokens, width) of a model that gives states; those of one length together.
+
+        Raises EngineFailed.
+        """
+        if any(len(tokens) > self.window for tokens in texts):  # llama.cpp would end the process
+            raise EngineFailed(f"A text is longer than the {self.window} tokens that {self._file.path.name} reads.")
+        found: dict[int, NDArray[np.float32]] = {}
         for batch in self._batches(texts):
-            found[batch] = self._compute([texts[n] for n in batch])
-        return found
+            found.update(zip(batch, self._compute([texts[n] for n in batch]), strict=True))
+        return [found[n] for n in range(len(texts))]
 
     def _batches(self, texts: Sequence[list[int]]) -> Iterator[list[int]]:
         batch: list[int] = []
@@ -89,6 +103,9 @@ class Pooled:
         status = compute(self._ctx, self._rows.fill(rows))
         if status != 0:
             raise EngineFailed(f"llama.cpp could not compute {len(batch)} texts of {len(rows)} tokens (code {status}): {last_log()}")
+        if self._gives == "states":
+            states = np.ctypeslib.as_array(llama_cpp.llama_get_embeddings(self._ctx), shape=(len(rows), self.width))
+            return [part.copy() for part in np.split(states, np.cumsum([len(tokens) for tokens in batch])[:-1])]
         found = [llama_cpp.llama_get_embeddings_seq(self._ctx, n) for n in range(len(batch))]
         if not all(found):
             raise EngineFailed(f"{self._file.path.name} gives nothing for a whole text: it has no pooling.", "Give another model.")

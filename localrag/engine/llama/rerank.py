@@ -22,7 +22,7 @@ class Reranker:
 
     @cached_property
     def _pooled(self) -> Pooled:
-        return open_pooled(self.file, scores=True)
+        return open_pooled(self.file, "scores")
 
     def scores(self, question: str, passages: Sequence[str]) -> NDArray[np.float32]:
         """(n,) float32, higher is better. What does not fit the window beside the question is left off a passage's end.

@@ -1,0 +1,86 @@
+"""Chunk → Extraction by the bundled tagger: names with their types, and the pairs of them that the text relates."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+from localrag.config import Domain, Settings
+from localrag.engine.tagger import TYPES
+from localrag.index.candidates import candidates, concepts
+from localrag.index.names import Case
+from localrag.index.noise import is_noise
+from localrag.index.nouns import is_english, word_tag
+from localrag.index.places import find_names, name_sentences, nearby_pairs
+from localrag.llm.grammar import THING
+from localrag.llm.tagging import Named, Tagged, Tagger
+from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship
+from localrag.text import is_cjk, squeeze
+
+MOST_BETWEEN = 60  # characters between two names of a phrase that says how they are related
+_STOP = re.compile(r"[.;:!?()“”\"]")
+RELATED = 0.35  # least probability that two names are related
+
+
+def can_tag(text: str, settings: Settings) -> bool:
+    """Whether the tagger gives what is asked for: it was taught on European languages, and knows four types."""
+    return not is_cjk(text) and settings.domain == Domain() and set(settings.entity_types) <= set(TYPES)
+
+
+async def extract_tagged(
+    chunk: Chunk, case: Case, tagger: Tagger, settings: Settings
+) -> tuple[list[ExtractedEntity], list[ExtractedRelationship]]:
+    """The entities of a chunk and their relationships; recurring noun phrases are related to what shares a sentence with them.
+
+    Raises ModelError.
+    """
+    text = case.furniture.blank(chunk.text)
+    likely = find_names(text, candidates(chunk.text, case))
+    tagged = await tagger.tag(text, [(s.start, s.end) for spans in likely.values() for s in spans])
+    written = [squeeze(text[n.start : n.end]) for n in tagged.names]
+    votes: defaultdict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for name, n in zip(written, tagged.names, strict=True):
+        if not n.nominal and len(name) > 1 and not is_noise(name):
+            votes[name][n.type] += n.score
+    named = {name: _asked(max(kinds, key=lambda k: kinds[k]), settings) for name, kinds in votes.items()}
+    for name in _unseen(chunk.text, list(named), list(likely)):
+        named[name] = THING
+    phrases = concepts(chunk.text, list(named), case)
+    common = {squeeze(text[n.start : n.end]).lower(): n.type for n in tagged.names if n.nominal}
+    entities = [ExtractedEntity(name, kind) for name, kind in named.items()]
+    entities += [ExtractedEntity(p, _asked(common.get(p.lower(), THING), settings)) for p in phrases]
+    related = _related(text, tagged, written, named)
+    places = name_sentences(chunk.text, [*named, *phrases])
+    met = [pair for pair, (i, j) in nearby_pairs(places).items() if i == j and not set(pair).isdisjoint(phrases)]
+    return entities, [*related, *(ExtractedRelationship(*pair) for pair in met)]
+
+
+def _asked(kind: str, settings: Settings) -> str:
+    return kind if kind in settings.entity_types else THING
+
+
+def _unseen(text: str, known: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Those of `others` that stand somewhere where no known name does."""
+    return [name for name, spans in find_names(text, [*known, *others]).items() if spans and name not in known]
+
+
+def _related(text: str, tagged: Tagged, written: Sequence[str], named: dict[str, str]) -> list[ExtractedRelationship]:
+    """The names that are related, the most probable first, each pair where it is most probable."""
+    best: dict[frozenset[str], tuple[float, int, int]] = {}
+    for i, j, p in tagged.related:
+        a, b = written[i], written[j]
+        if p >= RELATED and a in named and b in named and a not in b and b not in a:
+            key = frozenset((a, b))
+            best[key] = max(best.get(key, (0.0, 0, 0)), (p, i, j))
+    verbs = is_english(text)
+    return [
+        ExtractedRelationship(written[i], written[j], _how(text, tagged.names[i], tagged.names[j]) if verbs else "")
+        for _, i, j in sorted(best.values(), reverse=True)
+    ]
+
+
+def _how(text: str, a: Named, b: Named) -> str:
+    """The text from one name to the other where that is short and a verb stands between them; else nothing."""
+    between = squeeze(text[a.end : b.start])
+    if len(between) > MOST_BETWEEN or _STOP.search(between) or not any(word_tag(w).startswith("VB") for w in between.split()):
+        return ""
+    return squeeze(text[a.start : b.end])
