@@ -20,6 +20,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.llm import Model
 from localrag.models import ModelFile, find_chat_model, weights_size
+from localrag.project import tagger_for
 from localrag.store.schema import open_index
 
 STYLES = ("auto", "extractive", "abstractive")
@@ -119,7 +120,7 @@ async def _quality(task: Task, file: ModelFile, options: EngineOptions, tell: Te
             before, readings = read_energy(), {}
             for language in LANGUAGES:
                 some = [d for d in texts if d.id.startswith(language)]
-                readings[language] = await read(some, model, settings, style, tell)
+                readings[language] = await read(some, model, settings, style, tell, tagger_for(file, options))
             joules = joules_between(before, read_energy())
             extraction = {"calls": model.calls + model.failed, "failed_calls": model.failed, **_tokens(model)}
             said = await ask_questions(asked, model, tell)

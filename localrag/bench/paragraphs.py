@@ -14,6 +14,7 @@ from localrag.eval.scores import Scores, Tally
 from localrag.index.extract import extract
 from localrag.index.names import Case
 from localrag.llm import CALL_FAILED, Model, in_window
+from localrag.llm.tagging import Tagger
 from localrag.records import Extraction
 
 GOLD = Path(__file__).parent / "gold"
@@ -95,14 +96,17 @@ def _spread(every: list[GoldDocument], limit: int) -> list[GoldDocument]:
     return [every[i * len(every) // limit] for i in range(limit)]
 
 
-async def read(documents: Sequence[GoldDocument], model: Model, settings: Settings, style: str, tell: Tell) -> Reading:
+async def read(
+    documents: Sequence[GoldDocument], model: Model, settings: Settings, style: str, tell: Tell, tagger: Tagger | None = None
+) -> Reading:
     """Extract from the paragraphs as indexing does; one that fails is a result with its error, and the others go on."""
     tokenizer, prompts, done = Tokenizer(model.file), wording(style), 0
 
     async def one(document: GoldDocument) -> Found:
         nonlocal done
         try:
-            made = [await extract(c, Case(document.text), model, settings, style) for c in gold_chunks(document, tokenizer, settings)]
+            chunks = gold_chunks(document, tokenizer, settings)
+            made = [await extract(c, Case(document.text), model, settings, style, tagger=tagger) for c in chunks]
             result = score(document, made, settings, prompts)
         except CALL_FAILED as error:
             result = score(document, [], settings, prompts, error.kind)

@@ -21,7 +21,7 @@ from localrag.index.extract import extract
 from localrag.index.names import Case
 from localrag.index.phrases import extract_phrases
 from localrag.index.resolve import resolve
-from localrag.index.spelling import defined_acronyms, normalise
+from localrag.index.spelling import defined_names, normalise
 from localrag.index.variants import Decisions, Name, resolve_names
 from localrag.llm import Model, in_window
 from localrag.llm.tagging import Tagger
@@ -133,7 +133,7 @@ def add_merging(scores: Scores, document: GoldDocument) -> None:
         votes[normalise(name)][scores.types.get(m.type, m.type.lower())] += 1
         written[normalise(name)] = name
     names = [Name("", key, written[key], kinds.most_common(1)[0][0], kinds.total()) for key, kinds in votes.items()]
-    acronyms = {("", short): long for short, long in defined_acronyms(text, written.values()).items()}
-    entity_of = resolve_names(names, acronyms, Decisions()).entity_of
+    defined = {("", key): other for key, other in defined_names(text, written.values()).items()}
+    entity_of = resolve_names(names, defined, Decisions()).entity_of
     said = {text[m.start : m.end]: entity_of["", normalise(text[m.start : m.end])] for m in mentions}
     scores.add_merging(replace(document, mentions=mentions), said)

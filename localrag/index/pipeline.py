@@ -297,7 +297,7 @@ async def _graph(project: Project, style: str, tell: Tell) -> Made | None:
     made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(db, *in_part)]
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
-    state = content_id("graph 3", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
+    state = content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
     if ledger.settings(db).get("graph") == state:
         return None
     tell("graph", 0, 4)

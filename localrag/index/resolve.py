@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from localrag.index.places import find_names, name_sentences, nearby_pairs
-from localrag.index.spelling import defined_acronyms, normalise
+from localrag.index.spelling import defined_names, normalise
 from localrag.index.variants import Decisions, Name, Node, Resolution, resolve_names, split_homonyms
 from localrag.records import Chunk, Claim, Entity, Evidence, Extraction, Graph, Mention, Relationship, content_id
 from localrag.text import Span, chunk_sentences, squeeze
@@ -23,11 +23,11 @@ class _Votes:
 
 def resolve(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], decisions: Decisions | None = None) -> Graph:
     """One entity for all variants of a name, its type by vote; relationships undirected, weighing the chunks that state them."""
-    votes, acronyms = _gather(extractions, chunks)
+    votes, defined = _gather(extractions, chunks)
     names = [
         Name(document, key, _first(v.texts), _first(v.types), sum(v.texts.values())) for (document, key), v in votes.items() if v.texts
     ]  # a name that only ever stands broken over two lines cannot be shown verbatim
-    resolution = resolve_names(names, acronyms, decisions or Decisions())
+    resolution = resolve_names(names, defined, decisions or Decisions())
     split_homonyms(names, resolution, _neighbours(extractions, chunks, resolution), decisions or Decisions())
     relationships, evidence = _relationships(extractions, chunks, resolution)
     degree = Counter(end for r in relationships for end in (r.source_id, r.target_id))
@@ -46,10 +46,10 @@ def resolve(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], deci
     return Graph(entities, relationships, kept, evidence, claims, tuple(resolution.merges), tuple(resolution.open))
 
 
-def _gather(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk]) -> tuple[dict[Node, _Votes], dict[Node, str]]:
-    """What is said of every name of every document, and the acronyms defined there."""
+def _gather(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk]) -> tuple[dict[Node, _Votes], dict[Node, tuple[str, str]]]:
+    """What is said of every name of every document, and the names that are said there to mean the same."""
     votes: defaultdict[Node, _Votes] = defaultdict(_Votes)
-    acronyms: dict[Node, str] = {}
+    defined: dict[Node, tuple[str, str]] = {}
     for extraction in extractions:
         chunk = chunks[extraction.chunk_id]
         found = find_names(chunk.text, [e.name for e in extraction.entities])
@@ -64,9 +64,9 @@ def _gather(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk]) -> t
                 if squeeze(written) == written:
                     one.texts[written] += 1
                 one.places.append((chunk, squeeze(written), span))
-        for short, long in defined_acronyms(chunk.text, found).items():
-            acronyms[chunk.document_id, short] = long
-    return {node: v for node, v in votes.items() if v.types}, acronyms
+        for key, other in defined_names(chunk.text, found).items():
+            defined[chunk.document_id, key] = other
+    return {node: v for node, v in votes.items() if v.types}, defined
 
 
 def _entity(key: str, nodes: Sequence[tuple[Node, _Votes]], degree: Counter[str]) -> Entity:

@@ -10,6 +10,12 @@ from localrag.text import is_cjk, squeeze
 
 _POSSESSIVE = re.compile(r"['’]s?$")
 _NOT_MEANT = re.compile(r"(?<!\d)[.,]|[.,](?!\d)|[;:!?\"“”«»()\[\]{}《》「」『』·・]")
+_MANNER = "also|better|commonly|formerly|previously|originally|sometimes|professionally|officially|popularly|now|then|locally|once|best"
+_CALLED = re.compile(  # what stands between two names of one thing
+    rf"[\s,(\"“]+(?:(?:who|which)\s)?(?:is\s|was\s|are\s|were\s)?(?:or\s)?"
+    rf"(?:(?:(?:{_MANNER})\s)+(?:known(?:\sas)?|called|named)|(?<=[,(])(?:known\sas|née|né|a\.k\.a\.|aka))"
+    r"[\s:\"“]+(?:the\s)?"
+)
 _BRACKET = re.compile(r"[(（]([^()（）]{2,120})[)）]")
 _TITLE = re.compile(r"^(?:mr|dr|the)\s+")  # not Mrs: Mrs. Cratchit is not Cratchit
 FEMALE = frozenset("mrs ms miss lady madam madame mme queen princess duchess countess mother aunt sister dame dona".split())
@@ -70,6 +76,26 @@ def without_company(key: str) -> str:
     while len(words) > 1 and words[-1] in COMPANY:
         words = words[:-1]
     return " ".join(words)
+
+
+def defined_names(text: str, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Names that a text says mean the same: key of the short or second one → (key of the other, what says so)."""
+    known = list(names)
+    found = {first: (other, "also called so in the text") for first, other in _also_called(text, known).items()}
+    return found | {short: (long, "acronym defined in brackets") for short, long in defined_acronyms(text, known).items()}
+
+
+def _also_called(text: str, names: Iterable[str]) -> dict[str, str]:
+    """Names that are said to be another's: "Oslo, formerly known as Kristiania"; key of the second → of the first."""
+    written = sorted({squeeze(n) for n in names}, key=len, reverse=True)
+    found = {}
+    for match in _CALLED.finditer(text):
+        before, after = squeeze(text[max(0, match.start() - 150) : match.start()]), squeeze(text[match.end() : match.end() + 150])
+        first = next((n for n in written if before.endswith(n)), "")
+        second = next((n for n in written if after.startswith(n) and not after[len(n) : len(n) + 1].isalnum()), "")
+        if first and second and normalise(first) != normalise(second):
+            found[normalise(second)] = normalise(first)
+    return found
 
 
 def defined_acronyms(text: str, names: Iterable[str]) -> dict[str, str]:

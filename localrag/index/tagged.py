@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from localrag.config import Domain, Settings
 from localrag.engine.tagger import TYPES
@@ -11,12 +12,17 @@ from localrag.index.names import Case
 from localrag.index.noise import is_noise
 from localrag.index.nouns import is_english, word_tag
 from localrag.index.places import find_names, name_sentences, nearby_pairs
+from localrag.index.spelling import TITLES
 from localrag.llm.grammar import THING
-from localrag.llm.tagging import Named, Tagged, Tagger
+from localrag.llm.tagging import Named, Tagger
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship
 from localrag.text import is_cjk, squeeze
 
 MOST_BETWEEN = 60  # characters between two names of a phrase that says how they are related
+LONGEST_SHORT = 7  # an abbreviation has fewer characters
+_PART = re.compile(r"-(?=[^\W\d_a-z])\w+")
+_BEFORE = re.compile(r"\b([^\W\d_a-z]\w*)\.?\s$")
+_GOES_ON = re.compile(r"\.(?=[,;)]|\s[a-z])")  # no sentence ends there
 _STOP = re.compile(r"[.;:!?()“”\"]")
 RELATED = 0.35  # least probability that two names are related
 
@@ -36,19 +42,20 @@ async def extract_tagged(
     text = case.furniture.blank(chunk.text)
     likely = find_names(text, candidates(chunk.text, case))
     tagged = await tagger.tag(text, [(s.start, s.end) for spans in likely.values() for s in spans])
-    written = [squeeze(text[n.start : n.end]) for n in tagged.names]
+    names = [_whole(text, n) for n in tagged.names]
+    written = [squeeze(text[n.start : n.end]) for n in names]
     votes: defaultdict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for name, n in zip(written, tagged.names, strict=True):
+    for name, n in zip(written, names, strict=True):
         if not n.nominal and len(name) > 1 and not is_noise(name):
             votes[name][n.type] += n.score
     named = {name: _asked(max(kinds, key=lambda k: kinds[k]), settings) for name, kinds in votes.items()}
     for name in _unseen(chunk.text, list(named), list(likely)):
         named[name] = THING
     phrases = concepts(chunk.text, list(named), case)
-    common = {squeeze(text[n.start : n.end]).lower(): n.type for n in tagged.names if n.nominal}
+    common = {squeeze(text[n.start : n.end]).lower(): n.type for n in names if n.nominal}
     entities = [ExtractedEntity(name, kind) for name, kind in named.items()]
     entities += [ExtractedEntity(p, _asked(common.get(p.lower(), THING), settings)) for p in phrases]
-    related = _related(text, tagged, written, named)
+    related = _related(text, names, tagged.related, named)
     places = name_sentences(chunk.text, [*named, *phrases])
     met = [pair for pair, (i, j) in nearby_pairs(places).items() if i == j and not set(pair).isdisjoint(phrases)]
     return entities, [*related, *(ExtractedRelationship(*pair) for pair in met)]
@@ -63,17 +70,32 @@ def _unseen(text: str, known: Sequence[str], others: Sequence[str]) -> list[str]
     return [name for name, spans in find_names(text, [*known, *others]).items() if spans and name not in known]
 
 
-def _related(text: str, tagged: Tagged, written: Sequence[str], named: dict[str, str]) -> list[ExtractedRelationship]:
+def _whole(text: str, n: Named) -> Named:
+    """A name with the capitalised part of a compound behind it, the point of an abbreviation, and a person's titles."""
+    start, end = n.start, n.end
+    if part := _PART.match(text, end):
+        end = part.end()
+    if _GOES_ON.match(text, end) and len(text[start:end].rsplit(maxsplit=1)[-1]) < LONGEST_SHORT:
+        end += 1
+    while n.type == "person" and (title := _BEFORE.search(text[max(0, start - 24) : start])) and title[1].lower() in TITLES:
+        start -= len(title.group())
+    return replace(n, start=start, end=end)
+
+
+def _related(
+    text: str, names: Sequence[Named], related: Sequence[tuple[int, int, float]], named: dict[str, str]
+) -> list[ExtractedRelationship]:
     """The names that are related, the most probable first, each pair where it is most probable."""
+    written = [squeeze(text[n.start : n.end]) for n in names]
     best: dict[frozenset[str], tuple[float, int, int]] = {}
-    for i, j, p in tagged.related:
+    for i, j, p in related:
         a, b = written[i], written[j]
         if p >= RELATED and a in named and b in named and a not in b and b not in a:
             key = frozenset((a, b))
             best[key] = max(best.get(key, (0.0, 0, 0)), (p, i, j))
     verbs = is_english(text)
     return [
-        ExtractedRelationship(written[i], written[j], _how(text, tagged.names[i], tagged.names[j]) if verbs else "")
+        ExtractedRelationship(written[i], written[j], _how(text, names[i], names[j]) if verbs else "")
         for _, i, j in sorted(best.values(), reverse=True)
     ]
 

@@ -55,17 +55,17 @@ class Resolution:
     open: list[Merge] = field(default_factory=list)
 
 
-def resolve_names(names: Sequence[Name], acronyms: Mapping[Node, str], decisions: Decisions) -> Resolution:
-    """Assign every name to an entity. `acronyms`: short name of a document → key of the long name it was defined for in brackets."""
+def resolve_names(names: Sequence[Name], defined: Mapping[Node, tuple[str, str]], decisions: Decisions) -> Resolution:
+    """Assign every name to an entity. `defined`: name of a document → the key of the one it is said to mean there, and what says so."""
     documents: defaultdict[str, dict[str, Name]] = defaultdict(dict)
     for name in names:
         documents[name.document][name.key] = name
-    short: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for (document, key), long in acronyms.items():
-        short[document][key] = long
+    said: defaultdict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
+    for (document, key), other in defined.items():
+        said[document][key] = other
     target: dict[Node, Target] = {}
     for document, own in documents.items():
-        target |= {(document, key): found for key, found in _targets(own, short[document], one_document=True).items()}
+        target |= {(document, key): found for key, found in _targets(own, said[document], one_document=True).items()}
     corpus = _most_frequent(names)
     everywhere = _targets(corpus, {})
     for document, own in documents.items():
@@ -147,18 +147,19 @@ class _Lookup:
                     self.by_first[words[0]].append(key)
 
 
-def _targets(names: Mapping[str, Name], acronyms: Mapping[str, str], *, one_document: bool = False) -> dict[str, Target]:
+def _targets(names: Mapping[str, Name], said: Mapping[str, tuple[str, str]], *, one_document: bool = False) -> dict[str, Target]:
     """For each key with a fuller name the one that the first rule finds which finds exactly one; the longest names first."""
     lookup = _Lookup(names)
     found: dict[str, Target] = {}
     for key in sorted(names, key=lambda k: (-len(k), k)):
-        if acronyms.get(key) in names:
-            found[key] = (acronyms[key], "acronym defined in brackets", 1.0)
+        other, why = said.get(key, ("", ""))
+        if other in names:
+            found[key] = (other, why, 1.0)
             continue
         for reason, score, options in _options(names[key], names, lookup, one_document=one_document):
             others = {found[o][0] if o in found else o for o in options if o != key} - {key}
-            if other := _only(others, names):
-                found[key] = (other, reason, score)
+            if only := _only(others, names):
+                found[key] = (only, reason, score)
                 break
     return found
 

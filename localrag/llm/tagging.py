@@ -90,7 +90,7 @@ class Tagger:
         shape = shapes(text, tokens, likely)
         for (a, b), state in zip(parts, found, strict=True):
             mentions, pairs = self._read(heads, state[1:-1], shape[a:b], sentences[a:b])
-            places = [_whole(text, tokens[a + m.first].start, tokens[a + m.last].end) for m in mentions]
+            places = [_words(text, tokens[a + m.first].start, tokens[a + m.last].end) for m in mentions]
             for m, place in zip(mentions, places, strict=True):
                 names.setdefault(place, Named(*place, m.type, m.score, m.nominal))
             for i, j, p in pairs:
@@ -143,7 +143,7 @@ def windows(sentences: Sequence[int]) -> Iterator[tuple[int, int]]:
         start = again if again > start else cut
 
 
-def _whole(text: str, start: int, end: int) -> tuple[int, int]:
+def _words(text: str, start: int, end: int) -> tuple[int, int]:
     """The characters with the words they begin and end in."""
     while start and text[start - 1].isalnum() and text[start].isalnum():
         start -= 1

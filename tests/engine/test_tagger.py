@@ -1,8 +1,14 @@
 """The bundled tagger: names with their types and what relates them, in place of the bundled chat model."""
 
 import asyncio
+import json
+import os
 import random
+import re
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +30,7 @@ from localrag.llm.tagging import Tagger, windows
 from localrag.models import ModelFile, find_adapter, find_chat_model, find_embedder
 from localrag.project import tagger_for
 from localrag.records import Document
+from tests.conftest import DATA
 
 TEXT = (
     "Ingrid Halvorsen founded Nordic Sails in Bergen in 1962. Her brother Olav Halvorsen sailed to Lisbon with the German painter "
@@ -172,3 +179,43 @@ def test_an_embedding_model_is_none_that_gives_states(home):
 
     with pytest.raises(ModelError, match="is no embedding model"):
         Pooled(as_gguf(find_embedder()), EngineSettings(), "states")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("They elected President Harold Brandt in May.", "President Harold Brandt"),
+        ("She moved from Boston, Mass., to Dover.", "Mass."),
+        ("The treaty was signed in Vienna. Nobody came.", "Vienna"),
+    ],
+)
+def test_a_name_is_whole(tagger, text, name):
+    """With a person's title and the point of an abbreviation, and without that of a sentence."""
+    assert name in {e.name for e in extracted(text, tagger).entities}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not DATA.exists(), reason="needs the annotated sets beside the checkout")
+def test_the_recipe_runs_from_nothing(tmp_path):
+    """A tenth of the texts and a few steps: the loss falls, the checkpoint is gone on from, and the file holds what the tagger needs."""
+    root = Path(__file__).parents[2]
+
+    def run(*args):
+        env = os.environ | {"PYTHONPATH": str(root)}
+        done = subprocess.run([sys.executable, "-m", *map(str, args)], capture_output=True, text=True, check=False, env=env, cwd=root)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("scripts.names_data", DATA, tmp_path)
+    rows = (tmp_path / "names.jsonl").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "names.jsonl").write_text("\n".join(rows[::10]), encoding="utf-8")
+    first = run("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 10)
+    second = run("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 40)
+    losses = [float(loss) for loss in re.findall(r"step \d+ loss ([\d.]+)", first + second)]
+    made = read_adapter(tmp_path / "out" / "tagger.gguf")
+
+    assert "step 10\n" in second.splitlines()[0] + "\n"
+    assert losses[-1] < 0.8 * losses[0]
+    assert {"names", "typed", "relations"} <= json.loads(second[second.rindex("\n{") :])["redocred"].keys()
+    assert made.tensors.keys() == read_adapter(find_adapter("tagger")[0]).tensors.keys()

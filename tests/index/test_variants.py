@@ -5,15 +5,15 @@ import pytest
 from localrag.errors import UsageError
 from localrag.index.aliases import add_alias, read_aliases
 from localrag.index.resolve import resolve
-from localrag.index.spelling import defined_acronyms, normalise
+from localrag.index.spelling import defined_acronyms, defined_names, normalise
 from localrag.index.variants import Decisions, Name, resolve_names
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction
 
 
-def entities_of(*names, document="d", decisions=None, acronyms=None):
+def entities_of(*names, document="d", decisions=None, defined=None):
     """Name → entity key, for (text, type) pairs or (text, type, count)."""
     made = [Name(document, normalise(t), t, kind, *(rest or [1])) for t, kind, *rest in names]
-    found = resolve_names(made, acronyms or {}, decisions or Decisions())
+    found = resolve_names(made, defined or {}, decisions or Decisions())
     return {n.text: found.entity_of[n.document, n.key] for n in made}, found
 
 
@@ -84,6 +84,23 @@ def test_every_merge_is_logged_with_reason_and_score():
 
     assert [(m.name, m.into, m.reason, m.score) for m in found.merges] == [("Scrooge", "Ebenezer Scrooge", "surname", 0.95)]
     assert [{m.name, m.into} for m in found.open] == [{"Zachary", "Zakhary"}]
+
+
+def test_names_that_a_text_says_mean_the_same_are_one():
+    """What is also, formerly, better known or called something is that; what is known for something, or born on a day, is not."""
+    text = (
+        "Klamath Falls was originally named Linkville. The Court Orchestra, better known as Kapellet, played. Anna Marsh (née Holm) sang. "
+        "Oslo is known for Munch. Olav Berg (born May) left. Skua and Tern are called ships. Bergen, formerly Bjørgvin Hall, stands."
+    )
+    names = ["Klamath Falls", "Linkville", "Court Orchestra", "Kapellet", "Anna Marsh", "Holm", "Oslo", "Munch", "Olav Berg", "May", "Tern"]
+    found = {key: other for key, (other, _) in defined_names(text, names).items()}
+    entity_of, merges = entities_of(
+        ("Klamath Falls", "place"), ("Linkville", "place"), defined={("d", "linkville"): ("klamath falls", "also called so in the text")}
+    )
+
+    assert found == {"linkville": "klamath falls", "kapellet": "court orchestra", "holm": "anna marsh"}
+    assert entity_of["Linkville"] == entity_of["Klamath Falls"]
+    assert [m.reason for m in merges.merges] == ["also called so in the text"]
 
 
 def test_acronyms_are_taken_from_their_brackets():
