@@ -20,10 +20,13 @@ from localrag.text import is_cjk, squeeze
 
 MOST_BETWEEN = 60  # characters between two names of a phrase that says how they are related
 LONGEST_SHORT = 7  # an abbreviation has fewer characters
+_THE = ("the ", "The ")
+_WORDS = re.compile(r"\w[\w.&'’-]*\w|\w")
 _PART = re.compile(r"-(?=[^\W\d_a-z])\w+")
 _BEFORE = re.compile(r"\b([^\W\d_a-z]\w*)\.?\s$")
-_GOES_ON = re.compile(r"\.(?=[,;)]|\s[a-z])")  # no sentence ends there
+_GOES_ON = re.compile(r"\.(?=[,;)]|\s[a-z(])")  # no sentence ends there
 _STOP = re.compile(r"[.;:!?()“”\"]")
+SOMEBODY = 0.6  # least probability that a common noun stands for a person or a place
 RELATED = 0.35  # least probability that two names are related
 
 
@@ -35,7 +38,10 @@ def can_tag(text: str, settings: Settings) -> bool:
 async def extract_tagged(
     chunk: Chunk, case: Case, tagger: Tagger, settings: Settings
 ) -> tuple[list[ExtractedEntity], list[ExtractedRelationship]]:
-    """The entities of a chunk and their relationships; recurring noun phrases are related to what shares a sentence with them.
+    """The entities of a chunk and their relationships.
+
+    What stands for somebody, as "the surgeon" does, is an entity, and so are noun phrases that recur; they are related to what shares a
+    sentence with them.
 
     Raises ModelError.
     """
@@ -51,10 +57,14 @@ async def extract_tagged(
     named = {name: _asked(max(kinds, key=lambda k: kinds[k]), settings) for name, kinds in votes.items()}
     for name in _unseen(chunk.text, list(named), list(likely)):
         named[name] = THING
-    phrases = concepts(chunk.text, list(named), case)
-    common = {squeeze(text[n.start : n.end]).lower(): n.type for n in names if n.nominal}
+    somebody = {
+        "the " + phrase[4:]: n.type
+        for phrase, n in zip(written, names, strict=True)
+        if n.nominal and n.score >= SOMEBODY and phrase[:4] in _THE
+    }
+    phrases = list(dict.fromkeys([*somebody, *concepts(chunk.text, list(named), case)]))
     entities = [ExtractedEntity(name, kind) for name, kind in named.items()]
-    entities += [ExtractedEntity(p, _asked(common.get(p.lower(), THING), settings)) for p in phrases]
+    entities += [ExtractedEntity(p, _asked(somebody.get(p, THING), settings)) for p in phrases]
     related = _related(text, names, tagged.related, named)
     places = name_sentences(chunk.text, [*named, *phrases])
     met = [pair for pair, (i, j) in nearby_pairs(places).items() if i == j and not set(pair).isdisjoint(phrases)]
@@ -71,8 +81,20 @@ def _unseen(text: str, known: Sequence[str], others: Sequence[str]) -> list[str]
 
 
 def _whole(text: str, n: Named) -> Named:
-    """A name with the capitalised part of a compound behind it, the point of an abbreviation, and a person's titles."""
-    start, end = n.start, n.end
+    """A name with the capitalised part of a compound behind it, the point of an abbreviation, and a person's titles.
+
+    Without articles, small words and signs at its ends; nothing is left where it has no capital. Common nouns stay as they are.
+    """
+    if n.nominal:
+        return n
+    words = [w for w in _WORDS.finditer(text, n.start, n.end)]
+    while words and (words[0].group().islower() or words[0].group() == "The"):
+        words = words[1:]
+    while words and words[-1].group().islower():
+        words = words[:-1]
+    if not words:
+        return replace(n, end=n.start)
+    start, end = words[0].start(), words[-1].end()
     if part := _PART.match(text, end):
         end = part.end()
     if _GOES_ON.match(text, end) and len(text[start:end].rsplit(maxsplit=1)[-1]) < LONGEST_SHORT:
