@@ -50,6 +50,7 @@ def extracted(text, tagger, settings=None):
 
 
 def test_names_have_their_types_and_related_ones_are_joined(tagger):
+    """A text about a few people, bodies and places; two names that it says nothing of together stay apart."""
     found = extracted(TEXT, tagger)
     kinds = {e.name: e.type for e in found.entities}
     pairs = {frozenset((r.source, r.target)) for r in found.relationships}
@@ -69,6 +70,7 @@ def test_a_relationship_says_how_in_the_words_of_the_text(tagger):
 
 
 def test_types_that_are_not_asked_for_are_things(tagger):
+    """Where only persons are asked for, places and bodies stay in the graph, without a type of their own."""
     found = extracted(TEXT, tagger, Settings(entity_types=("person",)))
 
     assert {e.type for e in found.entities} == {"person", "thing"}
@@ -102,6 +104,7 @@ def test_the_states_are_those_that_torch_computes():
 
 
 def test_texts_computed_together_have_the_states_they_have_alone():
+    """Texts of several lengths in one batch do not see each other."""
     path, base = find_adapter("tagger")
     states = States(base, read_adapter(path))
     rng = random.Random(5)
@@ -114,6 +117,7 @@ def test_texts_computed_together_have_the_states_they_have_alone():
 
 
 def test_a_text_longer_than_the_window_is_refused_and_ends_no_process(tagger):
+    """llama.cpp would abort; the tagger itself reads a long sentence in several windows."""
     path, base = find_adapter("tagger")
     with pytest.raises(EngineFailed, match="longer than the 512 tokens"):
         States(base, read_adapter(path)).compute([[101] * 600])
@@ -157,6 +161,7 @@ def test_only_the_bundled_chat_model_has_a_tagger(tiny, home):
 
 
 def test_what_the_tagger_was_not_taught_is_left_to_the_chat_model():
+    """Chinese, types of one's own, and a domain that the user tuned."""
     assert can_tag(TEXT, Settings())
     assert not can_tag("林黛玉到了荣国府，见了贾母。", Settings())
     assert not can_tag(TEXT, Settings(entity_types=("person", "ship")))
@@ -164,6 +169,7 @@ def test_what_the_tagger_was_not_taught_is_left_to_the_chat_model():
 
 
 def test_an_extraction_by_another_tagger_is_redone(tagger):
+    """The recipe names the tagger, where the style uses one."""
     plain, tagged = (recipe(Settings(), "model", "extractive", t) for t in (None, tagger))
     other = Tagger()
     other.fingerprint = "another"
