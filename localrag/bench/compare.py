@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from localrag.bench.intervals import Difference, mean, micro_f1, paired, unpaired
 from localrag.bench.run import Run, load_run
 from localrag.errors import UsageError
+from localrag.eval.intervals import Difference, mean, micro_f1, paired, unpaired
 
 Row = dict[str, Any]
 LESS_IS_BETTER = {"failed paragraphs", "Brier score", "seconds a question"}

@@ -7,26 +7,40 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from localrag.eval.gold import GoldDocument
+from localrag.eval.intervals import LEVEL, SEED, micro_f1
 from localrag.index.places import find_name, find_names
 from localrag.records import ExtractedEntity, Graph
 from localrag.text import FUNCTION_WORDS
 
 Pair = tuple[str, str]
+DRAWS = 1000  # of documents, for an interval
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts behind precision and recall."""
+    """Counts behind precision and recall; `of_each` has those of every document."""
 
     right: int = 0
     said: int = 0
     gold: int = 0
+    of_each: list[tuple[int, int, int]] = field(default_factory=list)
 
     def add(self, right: int, said: int, gold: int) -> float:
         """Add one document's counts; gives its F1."""
         self.right, self.said, self.gold = self.right + right, self.said + said, self.gold + gold
+        self.of_each.append((right, said, gold))
         return Tally(right, said, gold).f1
+
+    @property
+    def f1_95(self) -> list[float]:
+        """A 95 % interval of F1, by a percentile bootstrap (Efron 1979) that draws documents."""
+        counts = np.array(self.of_each or [(0, 0, 0)], np.float64)
+        rng = np.random.default_rng(SEED)
+        drawn = [float(micro_f1(counts[rng.integers(0, len(counts), len(counts))])) for _ in range(DRAWS)]
+        return [round(float(q), 4) for q in np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])]
 
     @property
     def precision(self) -> float:
@@ -107,8 +121,8 @@ class Scores:
         self.merging.add(_links(both), _links(said), _links(gold))
         self.b_cubed += [(both[g, s] / said[s], both[g, s] / gold[g]) for g, s in named]
 
-    def figures(self) -> dict[str, float]:
-        """The scores by the names they are reported under, to four places; what the gold does not say is left out."""
+    def figures(self) -> dict[str, Any]:
+        """The scores by the names they are reported under, to four places; what the gold does not say is left out. `_95`: an interval."""
         found = {
             "entity_precision": self.spans.precision,
             "entity_recall": self.spans.recall,
@@ -131,7 +145,9 @@ class Scores:
             ("relation_", self.relations.gold), ("merge_", self.merging.gold), ("fact_", self.facts),
         )  # fmt: skip
         silent = tuple(prefix for prefix, counted in missing if not counted)
-        return {k: round(v, 4) for k, v in found.items() if not k.startswith(silent or ("\0",))} | {"duplicates": self.duplicates}
+        tallies = {"entity_f1_95": self.spans, "typed_f1_95": self.typed, "relation_f1_95": self.relations}
+        rounded = {k: round(v, 4) for k, v in found.items()} | {k: t.f1_95 for k, t in tallies.items()}
+        return {k: v for k, v in rounded.items() if not k.startswith(silent or ("\0",))} | {"duplicates": self.duplicates}
 
 
 def content_words(text: str) -> set[str]:

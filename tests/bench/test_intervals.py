@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from localrag.bench.intervals import mean, micro_f1, paired, unpaired
+from localrag.eval.intervals import mean, micro_f1, paired, unpaired
 
 
 def test_the_paired_interval_is_that_of_scipy():
