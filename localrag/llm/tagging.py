@@ -1,6 +1,7 @@
 """Names with their types, and which of them a text relates, from the bundled tagger: a text in windows of whole sentences."""
 
 import asyncio
+import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Tagger:
     """Tags texts; the model is merged with its adapter once per machine, and loaded on first use."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._lock = threading.Lock()  # one text at a time, from whichever thread
 
     @cached_property
     def fingerprint(self) -> str:
@@ -61,8 +62,7 @@ class Tagger:
 
     async def tag(self, text: str, likely: Sequence[tuple[int, int]]) -> Tagged:
         """The names of a text and their relations, given the places of likely names. Raises ModelError where the model cannot run here."""
-        async with self._lock:
-            return await asyncio.to_thread(self._tag, text, likely)
+        return await asyncio.to_thread(self._tag, text, likely)
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, Heads]:
@@ -74,7 +74,8 @@ class Tagger:
         return tokenizer_of(base.path), States(base, adapter), Heads(adapter.tensors)
 
     def _tag(self, text: str, likely: Sequence[tuple[int, int]]) -> Tagged:
-        tokenizer, states, heads = self._loaded
+        with self._lock:
+            tokenizer, states, heads = self._loaded
         whole = tokenizer.encode(text, add_special_tokens=False)
         tokens = [Token(i, a, b) for i, (a, b) in zip(whole.ids, whole.offsets, strict=True)]
         starts = [s.start for s in chunk_sentences(text)]
@@ -82,7 +83,8 @@ class Tagger:
         first, last = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
         parts = list(windows(sentences))
         try:
-            found = states.compute([[first, *(t.id for t in tokens[a:b]), last] for a, b in parts])
+            with self._lock:
+                found = states.compute([[first, *(t.id for t in tokens[a:b]), last] for a, b in parts])
         except ModelError as error:
             raise ModelError(f"The bundled tagger does not run here: {error}", "Do without it: --engine adapter=no") from error
         names: dict[tuple[int, int], Named] = {}
