@@ -217,14 +217,14 @@ def test_files_that_cannot_be_read_are_listed_and_the_rest_is_indexed(tmp_path):
 
 def test_questions_on_an_index_without_a_graph_fall_back(tmp_path):
     """A file without entities is answered from its passages, and the answer says so; no apology."""
-    (tmp_path / "plain.txt").write_text("the harbour freezes in most winters, and nobody can leave it until the ice breaks in april.")
+    (tmp_path / "plain.txt").write_text("harbours freeze in most winters, and nobody can leave them until ice breaks in april.")
     run_localrag("index", "plain.txt", cwd=tmp_path)
     for mode in ("global", "local"):
         answer = ask(tmp_path, "When does the harbour freeze?", "--mode", mode)
 
         assert answer["mode"] == "basic"
         assert answer["note"]
-        assert "freezes in most winters" in answer["citations"][0]["quote"]
+        assert "freeze in most winters" in answer["citations"][0]["quote"]
 
 
 def test_ctrl_c_says_what_is_saved_and_the_same_command_goes_on(tmp_path):

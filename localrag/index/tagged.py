@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from localrag.config import Domain, Settings
@@ -62,11 +62,13 @@ async def extract_tagged(
         for phrase, n in zip(written, names, strict=True)
         if n.nominal and n.score >= SOMEBODY and phrase[:4] in _THE
     }
-    phrases = list(dict.fromkeys([*somebody, *concepts(chunk.text, list(named), case)]))
+    folded = {name.casefold() for name in named}
+    phrases = [p for p in dict.fromkeys([*somebody, *concepts(chunk.text, list(named), case)]) if p.casefold() not in folded]
+    places = name_sentences(chunk.text, [*named, *phrases])
     entities = [ExtractedEntity(name, kind) for name, kind in named.items()]
     entities += [ExtractedEntity(p, _asked(somebody.get(p, THING), settings)) for p in phrases]
-    related = _related(text, names, tagged.related, named)
-    places = name_sentences(chunk.text, [*named, *phrases])
+    entities = [e for e in entities if places[e.name]]  # one cut out of a longer word stands nowhere as a word
+    related = _related(text, names, tagged.related, {e.name for e in entities})
     met = [pair for pair, (i, j) in nearby_pairs(places).items() if i == j and not set(pair).isdisjoint(phrases)]
     return entities, [*related, *(ExtractedRelationship(*pair) for pair in met)]
 
@@ -104,9 +106,7 @@ def _whole(text: str, n: Named) -> Named:
     return replace(n, start=start, end=end)
 
 
-def _related(
-    text: str, names: Sequence[Named], related: Sequence[tuple[int, int, float]], named: dict[str, str]
-) -> list[ExtractedRelationship]:
+def _related(text: str, names: Sequence[Named], related: Sequence[tuple[int, int, float]], named: Set[str]) -> list[ExtractedRelationship]:
     """The names that are related, the most probable first, each pair where it is most probable."""
     written = [squeeze(text[n.start : n.end]) for n in names]
     best: dict[frozenset[str], tuple[float, int, int]] = {}

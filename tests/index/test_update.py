@@ -309,7 +309,8 @@ def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
     docs.mkdir()
     (docs / "a.txt").write_text(TOWN["b.txt"])
     (docs / "b.bin").write_bytes(bytes(range(256)) * 9)
-    planned = run_localrag("index", "docs", "--plan", cwd=tmp_path)
+    planned = run_localrag("index", "docs", "--plan", "--engine", "adapter=no", cwd=tmp_path)
+    tagged = run_localrag("index", "docs", "--plan", cwd=tmp_path)
     nothing_made = not (tmp_path / ".localrag").exists()
     index(tmp_path)
     (docs / "c.txt").write_text(TOWN["c.txt"])
@@ -321,6 +322,7 @@ def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
     assert "docs/b.bin" in planned.stdout
     assert "chunks    1 new" in planned.stdout
     assert "calls     about 15 of" in planned.stdout
+    assert "calls     about 0 of" in tagged.stdout  # the tagger reads it
     assert "3: 1 to read, 1 unchanged, 1 cannot be read" in again.stdout
     assert rows(tmp_path, "SELECT path FROM documents") == [("docs/a.txt",)]
 
