@@ -27,7 +27,6 @@ _BEFORE = re.compile(r"\b([^\W\d_a-z]\w*)\.?\s$")
 _GOES_ON = re.compile(r"\.(?=[,;)]|\s[a-z(])")  # no sentence ends there
 _STOP = re.compile(r"[.;:!?()“”\"]")
 SOMEBODY = 0.6  # least probability that a common noun stands for a person or a place
-LEAST = 0.02  # and of one that is the only one of a name
 RELATED = 0.35  # least probability that two names are related
 
 
@@ -108,26 +107,19 @@ def _whole(text: str, n: Named) -> Named:
 
 
 def _related(text: str, names: Sequence[Named], related: Sequence[tuple[int, int, float]], named: Set[str]) -> list[ExtractedRelationship]:
-    """The names that are related, the most probable first, each pair where it is most probable.
-
-    A name that is related to none is joined with the one it is most probably related to, so that the graph can be walked to it.
-    """
+    """The names that are related, the most probable first, each pair where it is most probable."""
     written = [squeeze(text[n.start : n.end]) for n in names]
     best: dict[frozenset[str], tuple[float, int, int]] = {}
     for i, j, p in related:
         a, b = written[i], written[j]
-        if a in named and b in named and a not in b and b not in a:
+        if p >= RELATED and a in named and b in named and a not in b and b not in a:
             key = frozenset((a, b))
             best[key] = max(best.get(key, (0.0, 0, 0)), (p, i, j))
-    ranked = sorted(best.values(), reverse=True)
-    joined: set[str] = set()
-    chosen = []
-    for p, i, j in ranked:
-        if p >= RELATED or (p >= LEAST and not joined.issuperset((written[i], written[j]))):
-            chosen.append((i, j))
-            joined |= {written[i], written[j]}
     verbs = is_english(text)
-    return [ExtractedRelationship(written[i], written[j], _how(text, names[i], names[j]) if verbs else "") for i, j in chosen]
+    return [
+        ExtractedRelationship(written[i], written[j], _how(text, names[i], names[j]) if verbs else "")
+        for _, i, j in sorted(best.values(), reverse=True)
+    ]
 
 
 def _how(text: str, a: Named, b: Named) -> str:
