@@ -1,5 +1,6 @@
 """Training with low-rank adapters (LoRA, Hu et al. 2021): steps, the checkpoint that a later run goes on from, and what is exported."""
 
+import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,20 @@ from torch import nn
 RANK, ALPHA = 16, 32
 SAVED_EVERY = 300.0  # seconds
 SAID_EVERY = 10  # steps
+
+
+def arguments(doc: str | None, steps: int) -> tuple[argparse.Namespace, str]:
+    """A training's arguments `sets`, `out` (made if missing), `steps` and `threads`, and the device; seeds and threads are set."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    args.out.mkdir(parents=True, exist_ok=True)
+    return args, "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def with_adapter(model: nn.Module, modules: list[str]) -> PeftModel:

@@ -1,13 +1,12 @@
 """Teach the bundled chat model to read: a low-rank adapter (LoRA, Hu et al. 2021) that gives the short answer in the text's own words.
 
-    python -m scripts.train_adapter SETS OUT [--steps 800] [--threads 1]
+    python -m scripts.train_adapter SETS OUT [--steps 1000] [--threads 1]
 
 SETS holds reader.jsonl (`scripts/training_data.py`). A prompt is a stretch of a few sentences and a question; the answer is the stretch's
 own words, yes, no, or none. Weights are read from the packaged GGUF file; the loss is that of the answer's tokens alone. OUT keeps a
 checkpoint every few minutes; the same command goes on from it. Needs torch, transformers and peft; a GPU is used where there is one.
 """
 
-import argparse
 import json
 import random
 from collections import defaultdict
@@ -24,7 +23,7 @@ from localrag.engine.adapter import write_adapter
 from localrag.eval.answer_scores import exact_match, word_f1
 from localrag.models import find_chat_model
 from localrag.text import chunk_sentences, squeeze
-from scripts.lora import ALPHA, Training, differences, with_adapter
+from scripts.lora import ALPHA, Training, arguments, differences, with_adapter
 
 STRETCH = 420  # characters of the sentences that are shown around an answer, at most
 BATCH = 1200  # tokens of a step, padding included
@@ -170,16 +169,7 @@ def taught() -> tuple[Any, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=800)
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
-    args.out.mkdir(parents=True, exist_ok=True)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    args, device = arguments(__doc__, 1000)
     model, tokenizer = taught()
     training = Training(model.to(device), args.out, steps=args.steps, rate=RATE, warm=WARM)
     rows = [json.loads(line) for line in (args.sets / "reader.jsonl").read_text(encoding="utf-8").splitlines()]

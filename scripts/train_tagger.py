@@ -1,12 +1,11 @@
 """Teach the bundled embedding model to tag names and to say which are related: a low-rank adapter (LoRA, Hu et al. 2021) and small heads.
 
-    python -m scripts.train_tagger SETS OUT [--steps 1500] [--threads 1]
+    python -m scripts.train_tagger SETS OUT [--steps 1000] [--threads 1]
 
 SETS holds names.jsonl (`scripts/names_data.py`). OUT keeps a checkpoint every few minutes; the same command goes on from it. What is
 measured is the part of SETS marked `kept`. Needs torch, transformers and peft; a GPU is used where there is one.
 """
 
-import argparse
 import json
 import random
 from collections import defaultdict
@@ -42,7 +41,7 @@ from localrag.index.names import Case
 from localrag.index.places import find_names
 from localrag.models import find_embedder
 from localrag.text import chunk_sentences
-from scripts.lora import ALPHA, Training, differences, with_adapter
+from scripts.lora import ALPHA, Training, arguments, differences, with_adapter
 
 BATCH = 1536  # tokens of one step, padding included
 RATE, WARM = 1e-3, 60
@@ -282,16 +281,7 @@ def export(model: Tagger, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
-    args.out.mkdir(parents=True, exist_ok=True)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    args, device = arguments(__doc__, 1000)
     folder = find_embedder().path
     tokenizer = tokenizer_of(folder)
     rows = [json.loads(line) for line in (args.sets / "names.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -118,9 +118,10 @@ async def _quality(task: Task, file: ModelFile, options: EngineOptions, tell: Te
             small = await model.is_small()
             style = ("extractive" if small else "abstractive") if task.style == "auto" else task.style
             before, readings = read_energy(), {}
+            tagger = tagger_for(file, options)
             for language in LANGUAGES:
                 some = [d for d in texts if d.id.startswith(language)]
-                readings[language] = await read(some, model, settings, style, tell, tagger_for(file, options))
+                readings[language] = await read(some, model, settings, style, tell, tagger)
             joules = joules_between(before, read_energy())
             extraction = {"calls": model.calls + model.failed, "failed_calls": model.failed, **_tokens(model)}
             said = await ask_questions(asked, model, tell)

@@ -68,7 +68,7 @@ async def extract_tagged(
     entities = [ExtractedEntity(name, kind) for name, kind in named.items()]
     entities += [ExtractedEntity(p, _asked(somebody.get(p, THING), settings)) for p in phrases]
     entities = [e for e in entities if places[e.name]]  # one cut out of a longer word stands nowhere as a word
-    related = _related(text, names, tagged.related, {e.name for e in entities})
+    related = _related(text, names, written, tagged.related, {e.name for e in entities})
     met = [pair for pair, (i, j) in nearby_pairs(places).items() if i == j and not set(pair).isdisjoint(phrases)]
     return entities, [*related, *(ExtractedRelationship(*pair) for pair in met)]
 
@@ -89,7 +89,7 @@ def _whole(text: str, n: Named) -> Named:
     """
     if n.nominal:
         return n
-    words = [w for w in _WORDS.finditer(text, n.start, n.end)]
+    words = list(_WORDS.finditer(text, n.start, n.end))
     while words and (words[0].group().islower() or words[0].group() == "The"):
         words = words[1:]
     while words and words[-1].group().islower():
@@ -106,9 +106,10 @@ def _whole(text: str, n: Named) -> Named:
     return replace(n, start=start, end=end)
 
 
-def _related(text: str, names: Sequence[Named], related: Sequence[tuple[int, int, float]], named: Set[str]) -> list[ExtractedRelationship]:
+def _related(
+    text: str, names: Sequence[Named], written: Sequence[str], related: Sequence[tuple[int, int, float]], named: Set[str]
+) -> list[ExtractedRelationship]:
     """The names that are related, the most probable first, each pair where it is most probable."""
-    written = [squeeze(text[n.start : n.end]) for n in names]
     best: dict[frozenset[str], tuple[float, int, int]] = {}
     for i, j, p in related:
         a, b = written[i], written[j]
