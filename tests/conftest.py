@@ -26,6 +26,15 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+def run_module(name: str, *args: object) -> str:
+    """What `python -m name args…` prints, run from the checkout; it must succeed."""
+    root = Path(__file__).resolve().parents[1]
+    command = [sys.executable, "-m", name, *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(root)}, cwd=root)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.fixture(autouse=True, scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Caches go to a folder of the test run, never to the user's."""

@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +16,9 @@ from localrag.errors import ModelError
 from localrag.llm.grammar import short_answer
 from localrag.llm.reader import prompt_of
 from localrag.models import find_adapter
+from tests.conftest import DATA, run_module
 
 ROOT = Path(__file__).parents[2]
-DATA = ROOT.parent / "shared" / "data"
 
 
 def silent(_text):
@@ -126,16 +123,9 @@ def test_a_scored_answer_comes_with_its_probability(engine):
 @pytest.mark.skipif(not DATA.exists(), reason="needs the annotated sets beside the checkout")
 def test_the_recipe_runs_from_nothing(tmp_path, chat_file):
     """A tenth of the made questions and a few steps: the loss falls, the checkpoint is gone on from, and the file can be merged."""
-
-    def run(*args):
-        env = os.environ | {"PYTHONPATH": str(ROOT)}
-        done = subprocess.run([sys.executable, "-m", *map(str, args)], capture_output=True, text=True, check=False, env=env, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    run("scripts.training_data", DATA, tmp_path / "sets", "--made", 1600)
-    first = run("scripts.train_adapter", tmp_path / "sets", tmp_path / "out", "--steps", 10)
-    second = run("scripts.train_adapter", tmp_path / "sets", tmp_path / "out", "--steps", 40)
+    run_module("scripts.training_data", DATA, tmp_path / "sets", "--made", 1600)
+    first = run_module("scripts.train_adapter", tmp_path / "sets", tmp_path / "out", "--steps", 10)
+    second = run_module("scripts.train_adapter", tmp_path / "sets", tmp_path / "out", "--steps", 40)
     losses = [float(loss) for loss in re.findall(r"step \d+ loss ([\d.]+)", first + second)]
 
     assert "step 10\n" in second.splitlines()[0] + "\n"

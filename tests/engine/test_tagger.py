@@ -2,13 +2,9 @@
 
 import asyncio
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +26,7 @@ from localrag.llm.tagging import Tagger, windows
 from localrag.models import ModelFile, find_adapter, find_chat_model, find_embedder
 from localrag.project import tagger_for
 from localrag.records import Document
-from tests.conftest import DATA
+from tests.conftest import DATA, run_module
 
 TEXT = (
     "Ingrid Halvorsen founded Nordic Sails in Bergen in 1962. Her brother Olav Halvorsen sailed to Lisbon with the German painter "
@@ -205,19 +201,11 @@ def test_a_name_is_whole(tagger, text, name):
 @pytest.mark.skipif(not DATA.exists(), reason="needs the annotated sets beside the checkout")
 def test_the_recipe_runs_from_nothing(tmp_path):
     """A tenth of the texts and a few steps: the loss falls, the checkpoint is gone on from, and the file holds what the tagger needs."""
-    root = Path(__file__).parents[2]
-
-    def run(*args):
-        env = os.environ | {"PYTHONPATH": str(root)}
-        done = subprocess.run([sys.executable, "-m", *map(str, args)], capture_output=True, text=True, check=False, env=env, cwd=root)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    run("scripts.names_data", DATA, tmp_path)
+    run_module("scripts.names_data", DATA, tmp_path)
     rows = (tmp_path / "names.jsonl").read_text(encoding="utf-8").splitlines()
     (tmp_path / "names.jsonl").write_text("\n".join(rows[::10]), encoding="utf-8")
-    first = run("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 10)
-    second = run("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 40)
+    first = run_module("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 10)
+    second = run_module("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 40)
     losses = [float(loss) for loss in re.findall(r"step \d+ loss ([\d.]+)", first + second)]
     made = read_adapter(tmp_path / "out" / "tagger.gguf")
 
