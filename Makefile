@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
-.PHONY: demo test test-all setup lint fix bench docs clean
+.PHONY: demo test test-all setup lint fix bench docs site clean
 default: lint test
 
 setup: $(VENV)/.ready            ## create .venv and install everything
@@ -19,7 +19,7 @@ $(VENV)/.ready: pyproject.toml
 	flags="$$($(BIN)/python scripts/compiler_flags.py)"; \
 	  if [ -n "$$flags" ]; then export CFLAGS="$$CFLAGS $$flags" CXXFLAGS="$$CXXFLAGS $$flags" \
 	    PIP_CACHE_DIR="$$($(BIN)/pip cache dir)-$$(echo "$$flags" | tr -cd a-z0-9-)"; fi; \
-	  $(BIN)/pip install -q -e . --group dev
+	  $(BIN)/pip install -q -e ".[all,train]" --group dev
 	touch $@
 
 demo: setup                      ## index the demo documents, ask a global and a local question
@@ -42,8 +42,11 @@ fix: setup
 bench: setup                     ## measure this machine
 	$(BIN)/localrag bench engine --ablate
 
-docs: setup                      ## regenerate the help texts and the file map in README.md
+docs: setup                      ## regenerate the command reference and the map of the code
 	$(BIN)/python scripts/docs.py
 
+site: setup docs                 ## the documentation as a web site, in site/
+	$(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) .localrag dist build
+	rm -rf $(VENV) .localrag dist build site

@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from localrag.config import cache_dir, replace_file
 from localrag.errors import ModelError
-from localrag.header import Header, read_header
+from localrag.gguf_header import Header, read_header
+from localrag.system.files import cache_dir, replace_file
 
 PACKAGE = Path(__file__).parent
 FINGERPRINTS = "fingerprints.json"  # in the user cache

@@ -327,3 +327,28 @@ class Failure:
     subject: str
     reason: str
     kind: str = ""
+
+
+OF_A_QUESTION = "question"
+UNSURE = "unsure"  # an answer about several chunks, since documents were erased: it goes if nothing asks for it before the erasure ends
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One model answer with what produced it; `tokens` are its exact output tokens.
+
+    `about` is the `content_id` of the text of the chunk it is about; empty where it is about several, OF_A_QUESTION where somebody asked.
+    """
+
+    key: str
+    task: str
+    model: str
+    prompt_hash: str
+    grammar: str
+    sampling: str
+    text: str
+    tokens: tuple[int, ...]
+    prompt_tokens: int
+    output_tokens: int
+    seconds: float
+    about: str = ""

@@ -19,10 +19,11 @@ import numpy as np
 
 from localrag.eval.qa_sets import load_questions
 from localrag.eval.retrieval import heading, load_rows
-from localrag.index.pipeline import _embed_chunks, _sentences
-from localrag.index.update import update_documents
-from localrag.project import open_for_questions, open_for_writing
-from localrag.query.answerable import CJK_FLOOR, FLOOR, Signals, signals, standing
+from localrag.index.documents.update import update_documents
+from localrag.index.embed import embed_chunks
+from localrag.index.extraction.stage import split_sentences
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.query.retrieval.answerable import CJK_FLOOR, FLOOR, Signals, signals, standing
 
 RETRIEVAL = ("hotpot_dev100", "musique_dev100", "2wiki_fg101", "zh_cmrc_trial")
 LANGUAGES = ("en", "de", "es", "zh")
@@ -103,8 +104,8 @@ def ask(name, kind, texts, asked, cache):
     with open_for_writing(cache / name / ".localrag", extractor="phrases") as project:
         # all that the figures are made from: the passages, their words, vectors and sentences
         update_documents([docs], project, quiet)
-        _embed_chunks(project, quiet)
-        _sentences(project.db, quiet)
+        embed_chunks(project, quiet)
+        split_sentences(project.db, quiet)
     with open_for_questions(cache / name / ".localrag") as project:
         vectors = project.embedder.embed([t for _, t, _ in asked])
         return [

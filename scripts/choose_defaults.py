@@ -20,9 +20,9 @@ from localrag.eval.answer_scores import evidence_recall
 from localrag.eval.qa_sets import load_questions
 from localrag.eval.wins import interval
 from localrag.index.pipeline import build_index
-from localrag.project import open_for_writing
-from localrag.query.context import pack
-from localrag.query.retrieve import search
+from localrag.opening import open_for_writing
+from localrag.query.retrieval.context import pack
+from localrag.query.retrieval.retrieve import search
 from localrag.records import Quote
 
 MOST = 60  # passages looked at: enough for the largest budget in the smallest chunks

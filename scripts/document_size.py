@@ -25,16 +25,16 @@ from pathlib import Path
 from typing import Any
 
 from localrag.engine.tokens import Tokenizer
-from localrag.index.chunk import chunk
-from localrag.index.load import load_all
-from localrag.index.names import Case
-from localrag.index.nouns import _textblob
-from localrag.index.phrases import extract_phrases
+from localrag.index.documents.chunk import chunk
+from localrag.index.documents.load import load_all
+from localrag.index.extraction.names.case import Case
+from localrag.index.extraction.phrases import extract_phrases
 from localrag.index.pipeline import build_index
 from localrag.models import find_chat_model
-from localrag.project import open_for_writing
+from localrag.opening import open_for_writing
 from localrag.records import Document
-from localrag.text import FUNCTION_WORDS, sentences
+from localrag.text.plain import FUNCTION_WORDS, sentences
+from localrag.text.words import _textblob
 
 STAGES = ("load", "split", "chunk", "names")
 MB = 1_000_000

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from localrag.engine.embedder import open_embedder
+from localrag.engine.embedding.embedder import open_embedder
 from localrag.eval.bundled_judge import MEASURES, UNDECIDED, measures
 from localrag.eval.judge import CRITERIA
 from localrag.eval.statements import sentences_of

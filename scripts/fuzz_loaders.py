@@ -17,10 +17,10 @@ import zipfile
 from collections import Counter
 from pathlib import Path
 
-from localrag.index.load import Limits, load_all
+from localrag.index.documents.load import Limits, load_all
 from localrag.records import Skipped
+from tests.index.documents.load.test_load import SOURCES
 from tests.index.files import zipped
-from tests.index.test_load import SOURCES
 
 LARGEST = 300_000
 GRAVE = ("took longer", "needed more", "damaged: it crashed")

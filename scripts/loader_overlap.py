@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from html import unescape
 from pathlib import Path
 
-from localrag.index.load import load_all
+from localrag.index.documents.load import load_all
 from localrag.records import Skipped
 
 

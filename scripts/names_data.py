@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from localrag.engine.tagger import TYPES
+from localrag.engine.embedding.tagger import TYPES
 from localrag.eval.gold import GoldDocument, GoldMention, join_tokens, load_gold
-from localrag.text import chunk_sentences
+from localrag.text.plain import chunk_sentences
 from scripts.training_data import part
 
 OTHER = "other"

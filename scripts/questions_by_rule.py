@@ -14,8 +14,8 @@ from functools import cache
 
 from lemminflect import getLemma
 
-from localrag.index.nouns import chinese_words
-from localrag.text import is_cjk
+from localrag.text.plain import is_cjk
+from localrag.text.words import chinese_words
 
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _DATE = re.compile(rf"(?:\d{{1,2}} )?{_MONTH}(?: \d{{1,2}})?(?:,? \d{{4}})?|\b1[0-9]\d\d\b|\b20[0-4]\d\b")

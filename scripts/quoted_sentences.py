@@ -15,11 +15,11 @@ from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
 
-from localrag.project import open_for_questions
-from localrag.query import answer
+from localrag.opening import open_for_questions
+from localrag.query.answer import answer
 from localrag.query.question import Options
 from localrag.store import corpus
-from localrag.text import squeeze
+from localrag.text.plain import squeeze
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 REPEATED = 0.8  # of the words of the shorter of two quotes that the other has as well

@@ -3,8 +3,8 @@
     python scripts/rank_sentences.py DATA CACHE
 
 DATA holds `retrieval/` and `qa_spans/`. Each set is indexed without a model; its questions find their passages as in mode mix. The weights
-(`localrag.query.rank_sentences`) are fitted on four fifths of the questions of HotpotQA and XQuAD, those of CJK text on XQuAD and CMRC; the
-table is that of the fifth that is kept from it. CACHE keeps the indexes between runs.
+(`localrag/query/retrieval/rank_sentences.py`) are fitted on four fifths of the questions of HotpotQA and XQuAD, those of CJK text on XQuAD
+and CMRC; the table is that of the fifth that is kept from it. CACHE keeps the indexes between runs.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from scipy.special import logsumexp
 from localrag.eval.answer_scores import stands_in
 from localrag.eval.retrieval import heading, load_rows
 from localrag.index.pipeline import build_index
-from localrag.llm.project import Project
-from localrag.project import open_for_questions, open_for_writing
-from localrag.query.context import Sentences, chunk_quotes, unlike, worth_quoting
-from localrag.query.rank_sentences import CJK_WEIGHTS, WEIGHTS, figures
-from localrag.query.retrieve import names_in
-from localrag.query.steps import LOOKED_AT, search_twice
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.project import Project
+from localrag.query.retrieval.context import Sentences, chunk_quotes, unlike, worth_quoting
+from localrag.query.retrieval.rank_sentences import CJK_WEIGHTS, WEIGHTS, figures
+from localrag.query.retrieval.retrieve import names_in
+from localrag.query.retrieval.two_steps import LOOKED_AT, search_twice
 from localrag.store import corpus
 from scripts.training_data import part
 

@@ -33,12 +33,13 @@ from typing import Any
 import numpy as np
 
 from localrag.config import Settings
-from localrag.index.communities import communities
-from localrag.index.phrases import PHRASES, weigh_by_pmi
-from localrag.index.reports import write_reports
-from localrag.index.resolve import resolve
+from localrag.index.extraction.phrases import PHRASES
+from localrag.index.graph.communities import communities
+from localrag.index.graph.resolve import resolve
+from localrag.index.graph.weights import weigh_by_pmi
+from localrag.index.reports.stage import write_reports
 from localrag.models import find_chat_model, find_embedder
-from localrag.query.retrieve import nearest_chunks
+from localrag.query.retrieval.retrieve import nearest_chunks
 from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction
 from localrag.store import corpus, generations, ledger, vectors
 from localrag.store import graph as store

@@ -16,17 +16,18 @@ from pathlib import Path
 import numpy as np
 
 from localrag.config import Settings
-from localrag.engine.embedder import open_embedder
-from localrag.llm import Model
-from localrag.llm.project import Project
+from localrag.engine.embedding.embedder import open_embedder
+from localrag.llm.model import Model
 from localrag.models import find_chat_model, find_embedder
-from localrag.query import retrieve
+from localrag.project import Project
+from localrag.query.retrieval import retrieve
 from localrag.records import Chunk, Document, Entity, Graph, Mention, Relationship
 from localrag.store import corpus, graph, ledger, vectors
+from localrag.store.ledger import CallLedger
 from localrag.store.network import load_network
 from localrag.store.schema import open_index
 from localrag.store.search import search_chunks
-from localrag.text import sentences
+from localrag.text.plain import sentences
 
 SENTENCES = 6
 PER_DOCUMENT = 100
@@ -92,7 +93,7 @@ def main():
         samples = fill(db, texts, args.chunks, embedder.embed, rng)
         filled = time.perf_counter() - begun
         ledger.save_settings(db, settings={})
-        project = Project(folder, folder, db, Settings(), Model(db, find_chat_model(None)), embedder)
+        project = Project(folder, folder, db, db, Settings(), Model(CallLedger(db), find_chat_model(None)), embedder)
         begun = time.perf_counter()
         net = load_network(db, folder)
         built = time.perf_counter() - begun

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from localrag.eval.answer_scores import exact_match, stands_in, word_f1
-from localrag.llm.project import Project
-from localrag.project import open_for_questions
-from localrag.query.brief import SURE, read
-from localrag.query.context import chunk_quotes, ranked, unlike, worth_quoting
+from localrag.opening import open_for_questions
+from localrag.project import Project
+from localrag.query.answering.quoted import SURE, read
 from localrag.query.question import Question
-from localrag.query.retrieve import names_in
-from localrag.query.steps import search_twice
+from localrag.query.retrieval.context import chunk_quotes, ranked, unlike, worth_quoting
+from localrag.query.retrieval.retrieve import names_in
+from localrag.query.retrieval.two_steps import search_twice
 from scripts.rank_sentences import load
 
 SETS = ("xquad_en", "xquad_zh", "hotpot_dev100", "musique_dev100", "zh_cmrc_trial")

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.engine.embedder import open_embedder
+from localrag.engine.embedding.embedder import open_embedder
 from localrag.eval.qa_sets import load_questions
 from localrag.models import find_embedder
-from localrag.query.verify import support, supporting
+from localrag.query.answering.verify import support, supporting
 from localrag.records import Quote
-from localrag.text import sentences, squeeze
+from localrag.text.plain import sentences, squeeze
 
 PASSAGES, LENGTH = 5, 12  # of so many sentences each
 

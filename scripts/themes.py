@@ -17,8 +17,8 @@ from pathlib import Path
 from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
 from localrag.index.pipeline import build_index
-from localrag.project import open_for_writing
-from localrag.query import Options, answer
+from localrag.opening import open_for_writing
+from localrag.query.answer import Options, answer
 from localrag.store import graph
 
 DRAWS = 2000

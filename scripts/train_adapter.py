@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from localrag.engine.adapter import write_adapter
 from localrag.eval.answer_scores import exact_match, word_f1
 from localrag.models import find_chat_model
-from localrag.text import chunk_sentences, squeeze
+from localrag.text.plain import chunk_sentences, squeeze
 from scripts.lora import ALPHA, Training, arguments, differences, with_adapter
 
 STRETCH = 420  # characters of the sentences that are shown around an answer, at most

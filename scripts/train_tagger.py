@@ -21,7 +21,7 @@ from torch import nn
 from transformers import AutoModel
 
 from localrag.engine.adapter import write_adapter
-from localrag.engine.tagger import (
+from localrag.engine.embedding.tagger import (
     FACTS,
     NOMINAL_TAGS,
     NOMINALS,
@@ -36,11 +36,12 @@ from localrag.engine.tagger import (
     spans,
     tokenizer_of,
 )
-from localrag.index.candidates import candidates
-from localrag.index.names import Case
-from localrag.index.places import find_names
+from localrag.index.extraction.names.candidates import candidates
+from localrag.index.extraction.names.case import Case
+from localrag.index.extraction.names.spans import find_names
+from localrag.index.extraction.passage import Passage
 from localrag.models import find_embedder
-from localrag.text import chunk_sentences
+from localrag.text.plain import chunk_sentences
 from scripts.lora import ALPHA, Training, arguments, differences, with_adapter
 
 BATCH = 1536  # tokens of one step, padding included
@@ -69,7 +70,7 @@ class Item:
 
 
 class Tagger(nn.Module):
-    """The embedding model with its adapter, and the heads of `localrag.engine.tagger.Heads`."""
+    """The embedding model with its adapter, and the heads of `localrag.engine.embedding.tagger.Heads`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -111,7 +112,7 @@ def prepared(row: dict[str, Any], tokenizer: Any) -> Item:
     tokens = [Token(i, a, b) for i, (a, b) in zip(whole.ids[1 : size + 1], whole.offsets[1 : size + 1], strict=True)]
     ids = [*whole.ids[: size + 1], whole.ids[-1]]
     starts = [s.start for s in chunk_sentences(row["text"])]
-    found = find_names(row["text"], candidates(row["text"], Case(row["text"])))
+    found = find_names(row["text"], candidates(Passage(row["text"], Case(row["text"]))))
     likely = [(s.start, s.end) for spans in found.values() for s in spans]
     sentences = [max(0, sum(s <= t.start for s in starts) - 1) for t in tokens]
     tags, nominal = [0] * len(tokens), [0 if row["nominals"] else NOTHING] * len(tokens)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.eval.retrieval import heading, load_rows
-from localrag.text import chunk_sentences, is_cjk
+from localrag.text.plain import chunk_sentences, is_cjk
 from scripts.questions_by_rule import comparisons, questions
 
 Row = dict[str, Any]

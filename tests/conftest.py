@@ -55,8 +55,8 @@ def chat_file(home):
 def engine(chat_file):
     """An engine over the embedded model, loaded once; an exact one holds nothing over from test to test."""
     from localrag.engine.engine import Engine
+    from localrag.engine.hardware.opened import open_backend
     from localrag.engine.settings import EngineOptions
-    from localrag.engine.tune import open_backend
 
     made = Engine(lambda: open_backend(chat_file, EngineOptions("context=2048")))
     yield made

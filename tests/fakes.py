@@ -7,9 +7,9 @@ from collections import Counter
 
 import numpy as np
 
-from localrag.engine.figures import Figures
 from localrag.engine.request import Generation
 from localrag.engine.settings import EngineSettings
+from localrag.engine.usage import Figures
 from localrag.errors import ContextTooSmall, EngineFailed, NoRoom
 
 VOCABULARY = 64

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from localrag.index.pipeline import build_index
-from localrag.project import open_for_questions, open_for_writing
-from localrag.query import Options, answer
-from localrag.query.answerable import unsaid
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.query.answer import Options, answer
 from localrag.query.converse import questions_worth_asking
+from localrag.query.retrieval.answerable import unsaid
 from localrag.store import corpus, graph, ledger
 from tests.conftest import TOWN
 

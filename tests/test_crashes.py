@@ -12,8 +12,8 @@ import pytest
 
 from localrag.store.check import check_index, wrongs
 from localrag.store.schema import open_index, writer_lock
+from tests.cli.test_index import rows
 from tests.conftest import TOWN, run_process, write_town
-from tests.test_cli import rows
 from tests.test_slow import GRAPH, many_documents
 
 KILLS = 50

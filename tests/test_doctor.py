@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from localrag.bench.doctor import Subject, examine
-from localrag.config import free_memory
+from localrag.doctor import Subject, examine
 from localrag.engine.settings import EngineOptions
+from localrag.system.cores import free_memory
 from tests.conftest import run_localrag
 
 ROOT = Path(__file__).parents[1]
@@ -95,7 +95,7 @@ def test_an_index_that_others_can_read_is_named_with_the_command_that_mends_it(t
 def test_the_proof_of_being_offline_can_fail():
     """One socket for a network, and the line says so."""
     code = (
-        "import socket; from localrag.bench.doctor import _offline, _watch_sockets; a = _watch_sockets()\n"
+        "import socket; from localrag.doctor import _offline, _watch_sockets; a = _watch_sockets()\n"
         "print(_offline(a).state); s = socket.socket(); s.bind(('127.0.0.1', 0)); print(_offline(a).state, _offline(a).text)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT, env=os.environ)

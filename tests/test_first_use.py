@@ -118,7 +118,7 @@ def test_beside_processes_that_burn_all_cores_no_nonsense_is_kept(place, chat_fi
     """On a busy machine nothing is taken for measured: the usual settings are used, with the reason, and measured another time."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
-        code = "from localrag.engine.settings import EngineOptions; from localrag.engine.tune import open_backend; "
+        code = "from localrag.engine.settings import EngineOptions; from localrag.engine.hardware.opened import open_backend; "
         code += "from localrag.models import find_chat_model; open_backend(find_chat_model(None), EngineOptions(say=print)).close()"
         env = os.environ | {"LOCALRAG_HOME": str(place / "home")}
         done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=env, cwd=ROOT)

@@ -13,28 +13,54 @@ PACKAGE = ROOT / "localrag"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # From the bottom up; a module imports only from rows below its own, or from its own row's package.
 ROWS = [
-    {"splitter"},
-    {"errors", "records", "text", "cgroups"},
-    {"prose"},
-    {"config", "header", "quotes", "walk"},
+    {"errors", "records"},
+    {"system"},
+    {"text"},
+    {"config", "gguf_header", "pagerank"},
     {"models"},
     {"engine", "store"},
     {"llm"},
+    {"project"},
     {"index", "query"},
-    {"project", "demo"},
+    {"opening", "demo"},
     {"eval"},
     {"bench"},
+    {"doctor"},
     {"cli"},
     {"__init__", "__main__"},
 ]
+# The rooms of the large packages, by the same rule.
+ROOMS = {
+    "engine": [
+        {"settings", "adapter", "draft", "kv", "usage"},
+        {"sampler", "shape"},
+        {"request"},
+        {"llama"},
+        {"hardware"},
+        {"tokens", "embedding", "sequence"},
+        {"prefixes", "slots", "remote"},
+        {"batch"},
+        {"engine"},
+    ],
+    "index": [{"progress"}, {"documents"}, {"extraction"}, {"graph"}, {"reports"}, {"embed", "traces"}, {"pipeline"}, {"erase", "plan"}],
+    "query": [
+        {"draft", "reading", "questions"},
+        {"question"},
+        {"retrieval"},
+        {"cost", "answering", "route"},
+        {"modes", "converse"},
+        {"answer"},
+    ],
+    "cli": [{"views"}, {"options"}, {"commands"}],
+}
 
 
 def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def row_of(name: str) -> int:
-    return next(n for n, row in enumerate(ROWS) if name in row)
+def row_of(name: str, rows: list[set[str]]) -> int:
+    return next(n for n, row in enumerate(rows) if name in row)
 
 
 def imports(path: Path) -> list[str]:
@@ -58,31 +84,53 @@ def third_parties(path: Path) -> set[str]:
     return found
 
 
+def check(mine: str, other: str, rows: list[set[str]], path: Path) -> None:
+    assert other == mine or row_of(other, rows) < row_of(mine, rows), f"{path.relative_to(PACKAGE)} imports {other}, which is not below it"
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_a_module_imports_only_from_rows_below(path):
-    """A module imports only from rows below its own; engine and store never import each other."""
+    """Packages stand in rows, and so do the rooms of the large ones; `llm` knows no store, and `engine` and `store` not each other."""
     mine = name_of(path)
-    if mine in {"__main__"}:
+    if mine == "__main__":
         return
     for target in imports(path):
-        other = target.split(".")[0]
-        if other in {mine, "__version__"}:
-            continue
-        assert row_of(other) < row_of(mine) or (mine, other) == ("query", "index"), f"{mine} imports {target}, which is not below it"
+        other, *inner = target.split(".")
+        if other != "__version__":
+            check(mine, other, ROWS, path)
+        if other == mine in ROOMS and inner and len(rest := path.relative_to(PACKAGE).parts[1:]) and rest != ("__init__.py",):
+            check(rest[0].removesuffix(".py"), inner[0], ROOMS[mine], path)
+    assert mine != "llm" or not any(t.startswith("store") for t in imports(path))
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Also within a room, and also by imports inside functions."""
+    named = {path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path for path in MODULES}
+    graph = {
+        name: {t for x in imports(path) for t in (x, x.rpartition(".")[0]) if t in named and t != name} for name, path in named.items()
+    }
+    while leaves := [name for name, below in graph.items() if not below & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+
+    assert not graph
+
+
+STAGES = ("pipeline.py", "plan.py", "erase.py", "traces.py", "progress.py", "embed.py", "documents/update.py")
 
 
 def test_stages_do_not_touch_the_store():
-    """Of indexing, only the pipeline and its parts read and write the store; stages take and return records."""
+    """Of indexing, only the pipeline and its parts read and write the store; what they call takes and returns records."""
     for path in (PACKAGE / "index").rglob("*.py"):
-        if path.name not in ("pipeline.py", "update.py", "reports.py", "erase.py", "plan.py", "traces.py"):
-            assert not [t for t in imports(path) if t.startswith("store")], path.name
+        if path.name != "stage.py" and path.relative_to(PACKAGE / "index").as_posix() not in STAGES:
+            assert not [t for t in imports(path) if t.startswith("store")], path
 
 
 def test_one_package_knows_llama_cpp_and_the_terminal_stays_in_cli():
     """Only engine/llama/ imports llama_cpp; rich and typer stay in cli/."""
     for path in MODULES:
         used = third_parties(path)
-        assert "llama_cpp" not in used or path.parent.name == "llama", path
+        assert "llama_cpp" not in used or path.parent == PACKAGE / "engine" / "llama", path
         assert not used & {"rich", "typer"} or name_of(path) == "cli", path
 
 
@@ -125,12 +173,6 @@ def test_every_test_says_what_it_holds():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 assert ast.get_docstring(node), f"{path.name}: {node.name}"
-
-
-def test_the_readme_is_up_to_date():
-    """The help texts and the file map in README.md are what the code says today."""
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "docs.py", "--check"], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_help_is_quick():

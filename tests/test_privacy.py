@@ -11,7 +11,7 @@ import pytest
 
 from localrag.config import Domain
 from localrag.errors import kind_and_place
-from localrag.index.aliases import add_alias
+from localrag.index.graph.aliases import add_alias
 from localrag.llm.domain import write_domain
 from localrag.store.schema import open_index
 from tests.conftest import run_process

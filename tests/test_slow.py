@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_index import check_citations, rows, wait_for_calls
 from tests.conftest import DATA, TOWN, run_process, write_town
-from tests.test_cli import check_citations, rows, wait_for_calls
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent

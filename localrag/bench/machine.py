@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from localrag.config import free_cores
+from localrag.system.cores import free_cores
 
 SYSTEM = Path("/sys/class")
 

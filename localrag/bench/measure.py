@@ -18,9 +18,10 @@ from localrag.engine.engine import Engine
 from localrag.engine.prefixes import Prefixes
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
-from localrag.llm import Model
+from localrag.llm.model import Model
 from localrag.models import ModelFile, find_chat_model, weights_size
-from localrag.project import tagger_for
+from localrag.opening import tagger_for
+from localrag.store.ledger import CallLedger
 from localrag.store.schema import open_index
 
 STYLES = ("auto", "extractive", "abstractive")
@@ -58,11 +59,11 @@ def prepare(task: Task, say: Callable[[str], None]) -> dict[str, Any]:
     """
     file = find_chat_model(task.model)
     if file.url:
-        from localrag.engine.remote import identified
+        from localrag.engine.remote.remote import identified
 
         return {"name": file.name, "given": file.given, "fingerprint": identified(file, _options(task)).fingerprint}
-    from localrag.engine.llama.weights import file_type
-    from localrag.engine.tune import open_backend
+    from localrag.engine.hardware.opened import open_backend
+    from localrag.engine.shape import file_type
 
     kind = file_type(file.path)
     open_backend(file, replace(_options(task), say=say)).close()
@@ -112,7 +113,7 @@ async def _quality(task: Task, file: ModelFile, options: EngineOptions, tell: Te
     settings, texts, asked = Settings(), paragraphs(task.limit), questions(task.limit)
     with TemporaryDirectory() as folder:
         db = open_index(Path(folder), create=True)
-        model = Model(db, file, options)
+        model = Model(CallLedger(db), file, options)
         try:
             about = await _load(model, Path(folder))
             small = await model.is_small()

@@ -10,8 +10,8 @@ from typing import Any
 
 from localrag.bench.recommend import recommend, toml_lines
 from localrag.bench.table import Table, about, notes, table
-from localrag.config import private_file, replace_file
 from localrag.errors import UsageError
+from localrag.system.files import private_file, replace_file
 
 FORMATS = ("md", "csv", "json", "jsonl", "sqlite", "html")
 Row = dict[str, Any]

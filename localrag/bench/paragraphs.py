@@ -11,9 +11,9 @@ from localrag.engine.tokens import Tokenizer
 from localrag.eval.extraction import count_names, gold_chunks
 from localrag.eval.gold import TYPES, GoldDocument, load_gold, marked_sections
 from localrag.eval.scores import Scores, Tally
-from localrag.index.extract import extract
-from localrag.index.names import Case
-from localrag.llm import CALL_FAILED, Model, in_window
+from localrag.index.extraction.extract import extract
+from localrag.index.extraction.names.case import Case
+from localrag.llm.model import CALL_FAILED, Model, in_window
 from localrag.llm.tagging import Tagger
 from localrag.records import Extraction
 

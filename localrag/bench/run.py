@@ -16,9 +16,9 @@ from localrag import __version__
 from localrag.bench.figures import figures
 from localrag.bench.machine import machine
 from localrag.bench.measure import Task, check
-from localrag.config import cache_dir, private_folder, replace_file
 from localrag.errors import UsageError
 from localrag.models import find_chat_model
+from localrag.system.files import cache_dir, private_folder, replace_file
 
 VERSION = 1  # of the form of a run
 LAST_WORDS = 300  # characters of what a process said before it died

@@ -16,10 +16,11 @@ from localrag.engine.engine import Engine
 from localrag.engine.prefixes import Prefixes
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError
-from localrag.index.pipeline import Progress, build_index
-from localrag.llm.project import Project, choose_style
-from localrag.project import open_for_writing
-from localrag.query import Options, answer
+from localrag.index.pipeline import build_index
+from localrag.index.progress import Progress
+from localrag.opening import open_for_writing
+from localrag.project import Project, choose_style
+from localrag.query.answer import Options, answer
 from localrag.records import Answer
 from localrag.store import graph
 

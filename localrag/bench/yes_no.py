@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from localrag.bench.paragraphs import Asked, Tell
-from localrag.config import in_a_thread_that_ends
+from localrag.engine.hardware.opened import open_backend
 from localrag.engine.llama.chat import PIECE
 from localrag.engine.request import Backend
 from localrag.engine.settings import EngineOptions
-from localrag.engine.tune import open_backend
-from localrag.llm import CALL_FAILED, Model, in_window
 from localrag.llm.grammar import choice
+from localrag.llm.model import CALL_FAILED, Model, in_window
 from localrag.llm.prompts import Message, load_prompt
 from localrag.models import ModelFile
+from localrag.system.cores import in_a_thread_that_ends
 
 BINS = 5  # of confidence, from one half to one
 

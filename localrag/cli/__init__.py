@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from localrag import __version__
-from localrag.cli import ask, bench, chat, check, doctor, evaluate, index, look, merges, tune
-from localrag.cli.terminal import ends_quietly, status, visible
+from localrag.cli.commands import ask, bench, chat, check, demo, doctor, evaluate, help, index, look, merges, rm, tune
+from localrag.cli.views.terminal import ends_quietly, status, visible
 from localrag.errors import LocalragError, disk_trouble, kind_and_place
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
@@ -71,10 +71,11 @@ app.command("status")(look.status_command)
 app.command("files")(look.files_command)
 app.command("check")(check.check_command)
 app.command("doctor")(doctor.doctor_command)
-app.command("rm")(index.rm_command)
+app.command("rm")(rm.rm_command)
 app.command("reembed")(index.reembed_command)
-app.command("demo")(index.demo_command)
+app.command("demo")(demo.demo_command)
 app.command("tune")(tune.tune_command)
+app.command("help")(help.help_command)
 app.add_typer(merges.merges_app, name="merges")
 app.add_typer(evaluate.eval_app, name="eval")
 app.add_typer(bench.bench_app, name="bench")

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.figures import Figures
-from localrag.engine.job import Job
+from localrag.engine.batch import SHORT, Planner, Step
 from localrag.engine.prefixes import Prefixes
-from localrag.engine.request import Backend, Generation, Request, Row
+from localrag.engine.request import Backend, Generation, Request
 from localrag.engine.sampler import Constraint, Sampler
-from localrag.engine.scheduler import SHORT, Place, Run, Scheduler, Sequence, Step
+from localrag.engine.sequence import Caller, Sequence
+from localrag.engine.slots import Place, Slots
+from localrag.engine.usage import Figures
 from localrag.errors import ContextTooSmall, EngineFailed, LocalragError, NoRoom, kind_and_place
 
 
@@ -31,8 +32,8 @@ class Engine:
         counts more workers than cores they sleep instead of spin at each of a step's thousand barriers, which doubles its time (measured).
         """
         self.figures = Figures()
-        self._inbox: queue.SimpleQueue[tuple[str, Job | None]] = queue.SimpleQueue()
-        self._jobs: dict[Sequence, Job] = {}
+        self._inbox: queue.SimpleQueue[tuple[str, Sequence | None]] = queue.SimpleQueue()
+        self._sequences: set[Sequence] = set()  # those that somebody waits for
         self._grammar_tokenizer: Any = None
         self._sending = threading.Lock()  # between the look whether the engine is closed and the putting of a request
         self._closed: EngineFailed | None = None  # what every request gets from the moment on that this is set
@@ -43,7 +44,8 @@ class Engine:
             self.backend = b = opened.result()
             self.settings = b.settings
             self.window, self.at_once = b.n_ctx, b.settings.slots
-            self.scheduler = Scheduler(b.settings, b.n_ctx, piece, can_truncate=b.can_truncate, capacity=b.capacity)
+            self.slots = Slots(b.settings, can_truncate=b.can_truncate, capacity=b.capacity)
+            self._planner = Planner(b.settings, self.slots, piece)
             self.prefixes = Prefixes(b.prefix_folder if b.settings.share_prefixes else None)
         except BaseException:
             self._inbox.put(("close", None))
@@ -63,30 +65,29 @@ class Engine:
                 "Use a model with a larger window, a smaller chunk size, or --engine context=…",
             )
         loop = asyncio.get_running_loop()
-        sequence = Sequence(list(request.cells), request.max_tokens, request.priority, request.task)
-        job = Job(request, loop, loop.create_future(), sequence)
+        caller = Caller(loop, loop.create_future())
+        sequence = Sequence(request, caller)
         with self._sending:
             if self._closed:
                 raise EngineFailed(str(self._closed), self._closed.hint)
-            self._inbox.put(("add", job))
+            self._inbox.put(("add", sequence))
         try:
-            return await job.future
+            return await caller.future
         except asyncio.CancelledError:
-            self._inbox.put(("cancel", job))
+            self._inbox.put(("cancel", sequence))
             raise
 
     def report(self) -> dict[str, Any]:
         """What was done so far, as JSON-ready values."""
-        s = self.scheduler
         return self.figures.to_json(self.settings.slots) | {
-            "prefix_tokens_saved": s.reused,
-            "preempted": s.preempted,
+            "prefix_tokens_saved": self.slots.reused,
+            "preempted": self.slots.preempted,
             "settings": self.settings.to_json(),
         }
 
     def leaks(self) -> list[str]:
-        """What is wrong with the books of an idle engine: sequences, slots or jobs that nobody waits for. Empty when all is well."""
-        return self.scheduler.leaks() + [f"{len(self._jobs)} jobs are kept"] * bool(self._jobs)
+        """What is wrong with the books of an idle engine: sequences or slots that nobody waits for. Empty when all is well."""
+        return self.slots.leaks() + [f"{len(self._sequences)} sequences are kept"] * bool(self._sequences)
 
     def close(self) -> None:
         """Stop after the step under way and free the model; generations still running fail."""
@@ -114,10 +115,10 @@ class Engine:
             started = time.perf_counter()
             try:
                 self._place_waiting()
-                if step := self.scheduler.plan():
+                if step := self._planner.plan():
                     self._carry_out(step)
-            except Exception as error:  # noqa: BLE001 — the thread must outlive any step: its jobs get the error
-                self._fail(list(self._jobs.values()), error)
+            except Exception as error:  # noqa: BLE001 — the thread must outlive any step: its callers get the error
+                self._fail(list(self._sequences), error)
                 if isinstance(error, EngineFailed):
                     self._renew()
             self.figures.seconds += time.perf_counter() - started
@@ -129,55 +130,57 @@ class Engine:
         waiting = []
         with suppress(queue.Empty):
             while True:
-                kind, job = self._inbox.get_nowait()
-                waiting += [job] if job and kind == "add" else []
-        for sequence in self._jobs:
-            self.scheduler.release(sequence, keep=False)
-        for job in [*self._jobs.values(), *waiting]:
-            job.settle(EngineFailed(str(self._closed), self._closed.hint))
-        self._jobs.clear()
+                kind, sequence = self._inbox.get_nowait()
+                waiting += [sequence] if sequence and kind == "add" else []
+        for sequence in self._sequences:
+            self.slots.release(sequence, keep=False)
+        for sequence in [*self._sequences, *waiting]:
+            sequence.settle(EngineFailed(str(self._closed), self._closed.hint))
+        self._sequences.clear()
 
     def _drain(self) -> bool:
         """Take in what callers sent, waiting for them only when there is nothing to compute. False: close."""
         while True:
             try:
-                kind, job = self._inbox.get(block=self.scheduler.idle)
+                kind, sequence = self._inbox.get(block=self.slots.idle)
             except queue.Empty:
                 return True
-            if job is None:
+            if sequence is None:
                 return False
             if kind == "cancel":
-                self._drop(job)
+                self._drop(sequence)
             else:
-                self._start(job)
+                self._start(sequence)
 
-    def _drop(self, job: Job) -> None:
-        if self._jobs.pop(job.sequence, None):
-            self.scheduler.release(job.sequence)
+    def _drop(self, sequence: Sequence) -> None:
+        if sequence in self._sequences:
+            self._sequences.remove(sequence)
+            self.slots.release(sequence)
 
-    def _start(self, job: Job) -> None:
+    def _start(self, sequence: Sequence) -> None:
+        request = sequence.request
         try:
-            if grammar := job.request.grammar:
+            if request.grammar:
                 self._grammar_tokenizer = self._grammar_tokenizer or self.backend.grammar_tokenizer()
-                job.constraint = Constraint(self._grammar_tokenizer, grammar)
-            job.sampler = Sampler(job.request.sampling, job.constraint, lazy=self.settings.lazy_masks, scored=job.request.scored)
-            if job.request.task:
-                job.sequence.boundary = self.prefixes.learn(job.request.task, job.sequence.cells)
+                sequence.constraint = Constraint(self._grammar_tokenizer, request.grammar)
+            sequence.sampler = Sampler(request.sampling, sequence.constraint, scored=request.scored)
+            if request.task:
+                sequence.boundary = self.prefixes.learn(request.task, sequence.cells)
         except Exception as error:  # noqa: BLE001 — a grammar that cannot be built fails its own request only
-            job.settle(_failure(error))
+            sequence.settle(_failure(error))
             return
-        self._jobs[job.sequence] = job
-        self.scheduler.add(job.sequence)
+        self._sequences.add(sequence)
+        self.slots.add(sequence)
 
     def _place_waiting(self) -> None:
-        while place := self.scheduler.admit():
+        while place := self.slots.admit():
             for slot in place.evict:
                 self.backend.truncate(slot, 0)
             self._place(place)
-            job = self._jobs[place.sequence]
-            if job.waited < 0:
-                job.waited, job.cached = time.perf_counter() - job.asked, place.sequence.computed
-            self._keep_prefix(place.sequence)
+            sequence = place.sequence
+            if sequence.waited < 0:
+                sequence.waited, sequence.cached = time.perf_counter() - sequence.asked, sequence.computed
+            self._keep_prefix(sequence)
 
     def _place(self, place: Place) -> None:
         sequence = place.sequence
@@ -186,7 +189,7 @@ class Engine:
         if path and (length > place.keep or (place.source is not None and length == place.keep)):
             if self.backend.load(place.slot, path, sequence.cells[:length]):
                 self.prefixes.used(path)
-                self.scheduler.reused += length - place.keep
+                self.slots.reused += length - place.keep
                 sequence.computed = length
                 return
             self.prefixes.dropped(path)
@@ -210,7 +213,7 @@ class Engine:
     def _carry_out(self, step: Step) -> None:
         for slot in step.evict:
             self.backend.truncate(slot, 0)
-        rows = [row for run in step.runs for row in _rows(run)]
+        rows = [row for run in step.runs for row in run.as_rows()]
         rows += [(rows[0][0], at + i, slot, False) for slot, at, count in step.gaps for i in range(count)]
         started = time.perf_counter()
         try:
@@ -231,14 +234,14 @@ class Engine:
     def _recover(self, step: Step, error: EngineFailed) -> None:
         """A step failed: the KV is made anew. A lone request gets the error; of several each is tried alone, for one is to blame."""
         if len(step.runs) == 1:
-            self._fail([self._jobs[r.sequence] for r in step.runs], error)
+            self._fail([r.sequence for r in step.runs], error)
         for run in step.runs:
             run.sequence.suspect = True
         self._renew()
 
     def _renew(self) -> None:
         """Make the KV anew, empty; where that fails, nothing can be computed any more."""
-        self.scheduler.lost()
+        self.slots.lost()
         try:
             self.backend.reset()
         except Exception as lost:  # noqa: BLE001 — without a context the next call would end the process
@@ -252,102 +255,101 @@ class Engine:
 
     def _make_room(self, step: Step, error: NoRoom) -> None:
         """The step did not fit into the KV: the newest sequence waits; a lone one fails with the numbers."""
-        if len(self.scheduler.running) == 1:
-            self._fail([self._jobs[r.sequence] for r in step.runs], error)
+        if len(self.slots.running) == 1:
+            self._fail([r.sequence for r in step.runs], error)
             return
-        self.backend.truncate(self.scheduler.send_back(self.scheduler.newest), 0)
+        self.backend.truncate(self.slots.send_back(self.slots.newest), 0)
 
     def _use(self, step: Step, logits: NDArray[np.float32]) -> None:
         """Hand the rows of a step to the sequences, and take back from the KV what they did not want."""
-        at, waiting = 0, {id(run) for run in self.scheduler.computed(step)}
+        at, waiting = 0, {id(run) for run in step.computed()}
         for run in step.runs:
             sequence, slot, end = run.sequence, run.sequence.slot, run.sequence.computed + run.rows - run.known
             if id(run) in waiting:
-                wanted = 1 + _drafted(run)
-                job = self._jobs[sequence]
+                wanted = 1 + run.drafted
                 try:
-                    self._take(job, logits[at : at + wanted], sequence.draft[: wanted - 1])
+                    self._take(sequence, logits[at : at + wanted], sequence.draft[: wanted - 1])
                 except Exception as error:  # noqa: BLE001 — one request's grammar may fail; the others of the step go on
-                    self._fail([job], error)
+                    self._fail([sequence], error)
                 at += wanted
-            if slot is not None and (held := self.scheduler.held(slot)) < end:
+            if slot is not None and (held := self.slots.held(slot)) < end:
                 self.backend.truncate(slot, held)
             self._keep_prefix(sequence)
 
-    def _take(self, job: Job, rows: NDArray[np.float32], draft: list[int]) -> None:
-        """Draw tokens from a job's rows as long as its draft foretold them, and finish the job where it is complete.
+    def _take(self, sequence: Sequence, rows: NDArray[np.float32], draft: list[int]) -> None:
+        """Draw tokens from a sequence's rows as long as its draft foretold them, and finish it where it is complete.
 
         rows: (1 + len(draft), n_vocab); row i follows the i-th drafted token.
         """
-        sequence = job.sequence
         base, right = len(sequence.cells), 0
-        while not self._draw(job, rows[right]):
+        while not self._draw(sequence, rows[right]):
             while right < len(draft) and base + right < len(sequence.cells) and sequence.cells[base + right] == draft[right]:
                 right += 1
             sequence.computed = base + right
             if sequence.pending or right == len(rows):
                 break
         if draft:
-            self.figures.tasks[sequence.task].drafted_tokens += right
+            self.figures.tasks[sequence.request.task].drafted_tokens += right
             sequence.luck = min(0.9, 0.7 * sequence.luck + 0.3 * right / len(draft))
-        if sequence in self._jobs:
-            sequence.draft = self._guess(job) if self.settings.drafts and self.scheduler.can_truncate else []
+        if sequence in self._sequences:
+            sequence.draft = self._guess(sequence) if self.settings.drafts and self.slots.can_truncate else []
 
-    def _draw(self, job: Job, row: NDArray[np.float32]) -> bool:
-        """Draw a job's next token, append it with what it forces; whether that finished the job."""
-        assert job.sampler is not None
-        token = job.sampler.choose(row)
+    def _draw(self, sequence: Sequence, row: NDArray[np.float32]) -> bool:
+        """Draw a sequence's next token, append it with what it forces; whether that finished it."""
+        assert sequence.sampler is not None
+        token = sequence.sampler.choose(row)
         if token in self.backend.end_tokens:
-            self._finish(job, complete=True)
+            self._finish(sequence, complete=True)
             return True
         tokens = [token]
-        constraint = job.constraint
-        if constraint and self.settings.forced_tokens:
+        constraint, most = sequence.constraint, sequence.request.max_tokens
+        if constraint:
             tokens += constraint.forced()
-            job.forced += len(tokens) - 1
-        room = job.sequence.max_tokens - job.sequence.generated
-        job.sequence.append(tokens[:room])
-        job.emit(b"".join(self.backend.piece(t) for t in tokens[:room]))
+            sequence.forced += len(tokens) - 1
+        room = most - sequence.generated
+        sequence.append(tokens[:room])
+        sequence.emit(b"".join(self.backend.piece(t) for t in tokens[:room]))
         if constraint and len(tokens) <= room:
-            constraint.advance(lambda: job.text)
-        stopped = job.stopped()
+            constraint.advance(lambda: sequence.text)
+        stopped = sequence.stopped()
         if stopped or (constraint and constraint.finished):
-            self._finish(job, complete=True)
-        elif job.sequence.generated >= job.sequence.max_tokens:
-            self._finish(job, complete=False)
-        elif job.loop.is_closed():  # its caller is gone without a word
-            self._drop(job)
-        return job.sequence not in self._jobs
+            self._finish(sequence, complete=True)
+        elif sequence.generated >= most:
+            self._finish(sequence, complete=False)
+        elif sequence.caller and sequence.caller.loop.is_closed():  # gone without a word
+            self._drop(sequence)
+        return sequence not in self._sequences
 
-    def _guess(self, job: Job) -> list[int]:
-        draft = job.lookup.guess(job.sequence.cells)
-        draft = draft[: max(0, job.sequence.max_tokens - job.sequence.generated - 1)]
-        return draft[: job.constraint.valid(draft)] if draft and job.constraint else draft
+    @staticmethod
+    def _guess(sequence: Sequence) -> list[int]:
+        draft = sequence.lookup.guess(sequence.cells)
+        draft = draft[: max(0, sequence.request.max_tokens - sequence.generated - 1)]
+        return draft[: sequence.constraint.valid(draft)] if draft and sequence.constraint else draft
 
-    def _finish(self, job: Job, *, complete: bool) -> None:
-        sequence, seconds = job.sequence, time.perf_counter() - job.asked
-        self.scheduler.finished(sequence)
-        self._drop(job)
-        figures = self.figures.tasks[sequence.task]
+    def _finish(self, sequence: Sequence, *, complete: bool) -> None:
+        request, seconds = sequence.request, time.perf_counter() - sequence.asked
+        self.slots.finished(sequence)
+        self._drop(sequence)
+        figures = self.figures.tasks[request.task]
         figures.requests += 1
-        figures.prompt_tokens += len(job.request.cells)
-        figures.cached_tokens += job.cached
+        figures.prompt_tokens += len(request.cells)
+        figures.cached_tokens += sequence.cached
         figures.output_tokens += sequence.generated
-        figures.forced_tokens += job.forced
+        figures.forced_tokens += sequence.forced
         figures.seconds.append(seconds)
-        figures.waits.append(job.waited)
-        counts = (len(job.request.cells), job.cached, sequence.generated, job.forced)
-        likely = job.sampler.log_probability if job.sampler else 0.0
-        job.settle(Generation(job.text, complete, tuple(sequence.cells), *counts, seconds, job.waited, likely))
+        figures.waits.append(sequence.waited)
+        counts = (len(request.cells), sequence.cached, sequence.generated, sequence.forced)
+        likely = sequence.sampler.log_probability if sequence.sampler else 0.0
+        sequence.settle(Generation(sequence.text, complete, tuple(sequence.cells), *counts, seconds, sequence.waited, likely))
 
-    def _fail(self, jobs: list[Job], error: Exception) -> None:
-        for job in jobs:
-            slot = job.sequence.slot
-            self.scheduler.release(job.sequence, keep=False)
-            self._jobs.pop(job.sequence, None)
+    def _fail(self, sequences: list[Sequence], error: Exception) -> None:
+        for sequence in sequences:
+            slot = sequence.slot
+            self.slots.release(sequence, keep=False)
+            self._sequences.discard(sequence)
             if slot is not None:
                 self.backend.truncate(slot, 0)
-            job.settle(_failure(error))
+            sequence.settle(_failure(error))
 
     def _count(self, step: Step, seconds: float, rows: int, written: int) -> None:
         f = self.figures
@@ -362,19 +364,3 @@ class Engine:
 
 def _failure(error: Exception) -> EngineFailed:
     return error if isinstance(error, EngineFailed) else EngineFailed(f"The engine failed: {kind_and_place(error)}")
-
-
-def _rows(run: Run) -> list[Row]:
-    """The rows of a run: known cells, then drafts, then whatever fills it up."""
-    sequence, start = run.sequence, run.sequence.computed
-    assert sequence.slot is not None
-    tokens = sequence.cells[start : start + run.known]
-    first = run.known - 1 if run.known == sequence.pending else run.rows  # the first row that wants logits
-    last = first + _drafted(run)
-    tokens += sequence.draft[: run.rows - run.known] if first < run.rows else []
-    tokens += [tokens[0]] * (run.rows - len(tokens))
-    return [(token, start + i, sequence.slot, first <= i <= last) for i, token in enumerate(tokens)]
-
-
-def _drafted(run: Run) -> int:
-    return min(run.rows - run.known, len(run.sequence.draft))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.config import private_folder
-from localrag.engine.scheduler import common_length
+from localrag.engine.sequence import common_length
+from localrag.system.files import private_folder
 
 SHORTEST = 64  # tokens: a shorter beginning is read as fast as its file
 MOST_BYTES = 2 << 30  # of the files of all models together; the longest unused go first

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.settings import EngineSettings
 
+MARGIN = 32  # cells beyond a sequence's own that a step may touch
 Row = tuple[int, int, int, bool]  # token, position, slot, wants logits
 
 

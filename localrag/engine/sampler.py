@@ -109,8 +109,7 @@ class Constraint:
 class Sampler:
     """Draws one sequence's tokens from its rows of logits."""
 
-    def __init__(self, sampling: Sampling, constraint: Constraint | None, *, lazy: bool = True, scored: bool = False) -> None:
-        self._lazy = lazy
+    def __init__(self, sampling: Sampling, constraint: Constraint | None, *, scored: bool = False) -> None:
         self._scored = scored
         self.log_probability = 0.0  # of the tokens drawn so far, among all tokens; summed up where `scored`
         self._sampling = sampling
@@ -129,7 +128,7 @@ class Sampler:
         constraint = self._constraint
         if constraint is None:
             return self._draw(logits)
-        if self._lazy and constraint.accepts(token := self._draw(logits)):
+        if constraint.accepts(token := self._draw(logits)):
             return token
         allowed = constraint.allowed()
         token = int(allowed[self._draw(logits[allowed])])

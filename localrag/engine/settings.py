@@ -1,4 +1,4 @@
-"""How the engine is set up for one model on one machine: measured by `tune`, or given by hand."""
+"""How the engine is set up for one model on one machine: measured (`hardware/`), or given by hand."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
@@ -25,9 +25,7 @@ class EngineSettings:
     extra_buffers: bool = True  # * rearrange weights for the CPU's own instructions (repacking, AMX)
     weights: str = "own"  # * compute with the file's own weights, or with a copy of them in a type that is faster here
     share_prefixes: bool = True  # copy the KV that an earlier prompt of the same beginning left
-    forced_tokens: bool = True  # append what the grammar leaves no choice about; never slower: each fills a row it would take anyway
     drafts: bool = True  # guess tokens from the text so far and check several in one step
-    lazy_masks: bool = True  # compute a grammar's mask only when the model's favourite is refused
     pass_rows: float = 8.0  # what a step costs besides its rows, counted in rows
     slot_rows: float = 2.0  # and what every sequence in it costs besides its rows
     least_rows: int = 2  # rows a sequence takes part with: on CPU two or more round alike, one does not
@@ -84,7 +82,7 @@ class EngineOptions:
     """What a user asks of the engine: settings by hand, to measure anew, answers that are functions of their requests alone."""
 
     values: str = ""
-    retune: bool = False
+    remeasure: bool = False
     deterministic: bool = False
     say: Callable[[str], None] = _silent
     allowed_hosts: tuple[str, ...] = ()  # beyond this machine, for a model behind a server

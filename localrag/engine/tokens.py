@@ -14,10 +14,10 @@ from typing import Any
 
 import tiktoken
 
-from localrag.config import cache_dir, private_folder, replace_file
 from localrag.errors import ModelError
 from localrag.models import ModelFile, fingerprint, whole_header
-from localrag.text import is_cjk
+from localrag.system.files import cache_dir, private_folder, replace_file
+from localrag.text.plain import is_cjk
 
 # What precedes the merges, by the GGUF's `tokenizer.ggml.pre`. llama.cpp applies `smollm`'s two expressions one after the other; one
 # alternation does the same when whitespace before a digit is its own case.
@@ -59,8 +59,8 @@ class _LlamaTokenizer:
     """llama.cpp's tokenizer, for the vocabularies that are no byte-pair encodings."""
 
     def __init__(self, file: ModelFile) -> None:
-        from localrag.engine.llama.weights import open_vocabulary
-        from localrag.engine.tune import check_vocabulary
+        from localrag.engine.hardware.opened import check_vocabulary
+        from localrag.engine.llama.vocabulary import open_vocabulary
 
         check_vocabulary(file)
         self.encode = open_vocabulary(file.path)

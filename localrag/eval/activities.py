@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localrag.errors import UsageError
-from localrag.llm import Model
 from localrag.llm.grammar import question_lines, short_lines
+from localrag.llm.model import Model
 from localrag.llm.prompts import load_prompt
 from localrag.records import content_id
 

@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 from localrag.eval.qa_sets import Span
-from localrag.query.verify import SUPPORT, support
-from localrag.quotes import Embed
+from localrag.query.answering.verify import SUPPORT, support
 from localrag.records import Quote
-from localrag.text import CJK, chunk_sentences, squeeze
+from localrag.text.plain import CJK, chunk_sentences, squeeze
+from localrag.text.quotes import Embed
 
 _TOKEN = re.compile(rf"[{CJK}]|[^\W_]+")
 _MARKS = re.compile(r"\s*\[(?:\d+|unsupported)\]")

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.eval.statements import sentences_of
-from localrag.query.retrieve import stems
-from localrag.quotes import Embed
+from localrag.query.retrieval.retrieve import stems
+from localrag.text.quotes import Embed
 
 NAME = "bundled"
 UNDECIDED = 0.1  # how far from one half the probability must be for a choice

@@ -8,9 +8,9 @@ from typing import Any
 from localrag.errors import LocalragError, UsageError
 from localrag.eval.activities import Asked
 from localrag.eval.answer_scores import cited_sentences, without_marks
-from localrag.eval.rows import Row
-from localrag.llm.project import Project
-from localrag.query import UNBOUNDED, Options, answer
+from localrag.eval.row_file import Row
+from localrag.project import Project
+from localrag.query.answer import UNBOUNDED, Options, answer
 from localrag.store import corpus, graph
 
 LEVELS = ("C0", "C1", "C2", "C3")

@@ -15,19 +15,20 @@ from localrag.errors import UsageError
 from localrag.eval.freeform import extract_freely
 from localrag.eval.gold import TYPES, GoldDocument
 from localrag.eval.scores import Scores
-from localrag.index.chunk import chunk
-from localrag.index.describe import describe
-from localrag.index.extract import extract
-from localrag.index.names import Case
-from localrag.index.phrases import extract_phrases
-from localrag.index.resolve import resolve
-from localrag.index.spelling import defined_names, normalise
-from localrag.index.variants import Decisions, Name, resolve_names
-from localrag.llm import Model, in_window
+from localrag.index.documents.chunk import chunk
+from localrag.index.extraction.extract import extract
+from localrag.index.extraction.names.case import Case
+from localrag.index.extraction.phrases import extract_phrases
+from localrag.index.graph.describe import describe
+from localrag.index.graph.resolve import resolve
+from localrag.index.graph.spelling import defined_names, normalise
+from localrag.index.graph.variants import Decisions, Name, resolve_names
+from localrag.llm.model import Model, in_window
 from localrag.llm.tagging import Tagger
 from localrag.models import ModelFile
-from localrag.project import tagger_for
+from localrag.opening import tagger_for
 from localrag.records import Chunk, Document, ExtractedEntity, Extraction, content_id
+from localrag.store.ledger import CallLedger
 from localrag.store.schema import open_index
 
 EXTRACTORS = ("model", "phrases", "freeform")
@@ -49,7 +50,7 @@ async def evaluate(
     chunks = [gold_chunks(d, tokenizer, settings) for d in documents]
     with tempfile.TemporaryDirectory() as folder:
         db = open_index(Path(folder), create=True)
-        model, tagger = Model(db, file, options), tagger_for(file, options)
+        model, tagger = Model(CallLedger(db), file, options), tagger_for(file, options)
         try:
             if extractor != "phrases" and not tagger:
                 await model.engine()  # loading is no part of the work

@@ -6,7 +6,7 @@ A model of 135 million parameters that is asked for users, tasks and questions g
 from collections.abc import Sequence
 
 from localrag.eval.activities import Asked
-from localrag.text import is_cjk
+from localrag.text.plain import is_cjk
 
 USERS = (
     "a newcomer who has to work with these documents",

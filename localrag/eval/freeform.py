@@ -7,8 +7,8 @@ from localrag.config import Settings
 from localrag.engine.engine import Engine
 from localrag.engine.request import Request
 from localrag.errors import UsageError
-from localrag.llm import Model
 from localrag.llm.grammar import json_object
+from localrag.llm.model import Model
 from localrag.llm.prompts import parse_prompt
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction
 

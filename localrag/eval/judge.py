@@ -9,9 +9,9 @@ from localrag.errors import LocalragError
 from localrag.eval.activities import Asked
 from localrag.eval.bundled_judge import NAME, Prefers, choice
 from localrag.eval.conditions import as_read
-from localrag.eval.rows import Row
-from localrag.llm import Model, in_window
+from localrag.eval.row_file import Row
 from localrag.llm.grammar import json_object, object_schema
+from localrag.llm.model import Model, in_window
 from localrag.llm.prompts import load_prompt
 
 CRITERIA = {

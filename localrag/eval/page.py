@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from localrag.config import replace_file
 from localrag.eval.judge import CRITERIA
 from localrag.eval.plots import matrix, mean_rates, save_plots
 from localrag.eval.results import per_question
+from localrag.system.files import replace_file
 
 TEMPLATE = Path(__file__).parent / "page.html"
 

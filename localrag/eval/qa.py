@@ -13,14 +13,14 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
 from localrag.eval.answer_scores import cited_sentences, evidence_recall, exact_match, plain, rouge, stands_in, word_f1
 from localrag.eval.qa_sets import Gold, GoldQuestion
-from localrag.eval.rows import appending, read_rows
+from localrag.eval.row_file import appending, read_rows
 from localrag.index.pipeline import build_index
-from localrag.llm import seconds_since
 from localrag.llm.grammar import line
-from localrag.llm.project import Project
+from localrag.llm.model import seconds_since
 from localrag.llm.prompts import load_prompt
-from localrag.project import open_for_writing
-from localrag.query import MODES, Options, answer
+from localrag.opening import open_for_writing
+from localrag.project import Project
+from localrag.query.answer import MODES, Options, answer
 from localrag.records import Answer, Quote
 
 CLOSED = "none"  # the model's own knowledge, without any document

@@ -11,11 +11,11 @@ import numpy as np
 from localrag.errors import UsageError
 from localrag.eval.activities import load_questions
 from localrag.eval.judge import key_of
-from localrag.eval.rows import Row, latest, read_rows
+from localrag.eval.row_file import Row, latest, read_rows
 from localrag.eval.statements import THRESHOLDS, agreement
 from localrag.eval.study import answer_rows, answers_of, read_study, samples_of
 from localrag.eval.wins import interval, judge_figures, warnings_about, win_rates
-from localrag.quotes import Embed
+from localrag.text.quotes import Embed
 
 
 def results(folder: Path, embed: Callable[[], Embed]) -> dict[str, Any]:

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.embedder import open_reranker
+from localrag.engine.embedding.embedder import open_reranker
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.index.pipeline import build_index
-from localrag.llm.project import Project
 from localrag.models import find_reranker
-from localrag.project import open_for_writing
-from localrag.query.local import passages_about
-from localrag.query.retrieve import nearest_chunks, search
-from localrag.query.steps import search_twice
+from localrag.opening import open_for_writing
+from localrag.project import Project
+from localrag.query.modes.local import passages_about
+from localrag.query.retrieval.retrieve import nearest_chunks, search
+from localrag.query.retrieval.two_steps import search_twice
 from localrag.records import Chunk
 from localrag.store import corpus, vectors
 from localrag.store.search import search_chunks

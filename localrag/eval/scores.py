@@ -11,9 +11,9 @@ import numpy as np
 
 from localrag.eval.gold import GoldDocument
 from localrag.eval.intervals import LEVEL, SEED, micro_f1
-from localrag.index.places import find_name, find_names
+from localrag.index.extraction.names.spans import find_name, find_names
 from localrag.records import ExtractedEntity, Graph
-from localrag.text import FUNCTION_WORDS
+from localrag.text.plain import FUNCTION_WORDS
 
 Pair = tuple[str, str]
 DRAWS = 1000  # of documents, for an interval

@@ -10,13 +10,13 @@ import numpy as np
 from localrag.errors import LocalragError
 from localrag.eval.answer_scores import plain, rouge
 from localrag.eval.conditions import as_read
-from localrag.eval.rows import Row
-from localrag.llm import Model
+from localrag.eval.row_file import Row
 from localrag.llm.grammar import short_lines
+from localrag.llm.model import Model
 from localrag.llm.prompts import load_prompt
-from localrag.query.verify import SUPPORT, support
-from localrag.quotes import Embed
-from localrag.text import chunk_sentences, squeeze
+from localrag.query.answering.verify import SUPPORT, support
+from localrag.text.plain import chunk_sentences, squeeze
+from localrag.text.quotes import Embed
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8)  # distances, one less ROUGE-L, up to which statements are one cluster
 MOST, LONGEST, MAX_TOKENS = 40, 240, 2400

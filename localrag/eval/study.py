@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from localrag.config import private_folder, replace_file
-from localrag.engine.embedder import open_embedder
+from localrag.engine.embedding.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.eval.activities import Asked, load_questions, make_questions, save_questions
@@ -21,19 +20,21 @@ from localrag.eval.bundled_judge import NAME, Prefers, bundled_judge
 from localrag.eval.conditions import Condition, answer_row, conditions, context_of
 from localrag.eval.frames import framed_questions
 from localrag.eval.judge import give_verdicts, key_of, name_of, pairings
-from localrag.eval.rows import Row, appending, latest, read_rows
+from localrag.eval.row_file import Row, appending, latest, read_rows
 from localrag.eval.statements import statements_row
-from localrag.llm import Model
 from localrag.llm.domain import FILE_NAME as DOMAIN_FILE
 from localrag.llm.grammar import THING
-from localrag.llm.project import Project, choose_style
+from localrag.llm.model import Model
 from localrag.models import find_chat_model, find_embedder
-from localrag.project import find_index, open_for_questions
-from localrag.query import Options
+from localrag.opening import find_index, open_for_questions
+from localrag.project import Project, choose_style
+from localrag.query.answer import Options
 from localrag.store import corpus, graph, ledger
 from localrag.store.connect import FILE_NAME
+from localrag.store.ledger import CallLedger
 from localrag.store.schema import copy_database, open_index, writer_lock
-from localrag.text import enumeration
+from localrag.system.files import private_folder, replace_file
+from localrag.text.plain import enumeration
 
 Tell = Callable[[str], None]
 SUBJECTS = 40  # entities that questions may be about, the most connected
@@ -69,7 +70,7 @@ async def run_study(index: Path | None, folder: Path, plan: Plan, tell: Tell) ->
         project.model.close()
         own_scores = plan.judge == NAME or (plan.judge is None and await project.model.is_small())
         model = project.model.file if plan.judge in (None, NAME) else find_chat_model(plan.judge)
-        judge = Model(project.db, model, plan.engine)
+        judge = Model(CallLedger(project.db), model, plan.engine)
         try:
             await _split(folder, questions, judge, tell)
             scores = bundled_judge(open_embedder(find_embedder()).embed) if own_scores else judge

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.errors import UsageError
-from localrag.query.verify import Check
+from localrag.query.answering.verify import Check
 from localrag.records import Quote
 
 HINT = 'Every line is a JSON object: {"source": "…", "sentence": "…", "supported": true, "kind": "…"}; kind may be left out.'

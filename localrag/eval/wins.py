@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from localrag.eval.judge import CRITERIA
-from localrag.eval.rows import Row
+from localrag.eval.row_file import Row
 
 DRAWS = 4000  # of the bootstrap
 SIGNIFICANT = 0.05

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from localrag.errors import IndexBusy, UsageError
-from localrag.index.load import stored_path
-from localrag.index.pipeline import Progress, rebuild_graph
+from localrag.index.documents.load import stored_path
+from localrag.index.pipeline import rebuild_graph
+from localrag.index.progress import Progress
 from localrag.index.traces import erase_traces
-from localrag.llm.project import Project
-from localrag.store import corpus, departed, erasure, generations
+from localrag.project import Project
+from localrag.store import corpus, departed, generations
+from localrag.store import purge as erasure
 
 
 def documents_at(paths: Sequence[Path], project: Project) -> list[str]:

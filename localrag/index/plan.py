@@ -9,10 +9,10 @@ from sqlite_utils import Database
 
 from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
-from localrag.index.chunk import chunk
-from localrag.index.load import Options, load_all, stored_path
-from localrag.index.tagged import can_tag
-from localrag.index.update import find_sources, to_read
+from localrag.index.documents.chunk import chunk
+from localrag.index.documents.load import Options, load_all, stored_path
+from localrag.index.documents.update import find_sources, to_read
+from localrag.index.extraction.tagged import can_tag
 from localrag.llm.speeds import speeds
 from localrag.models import ModelFile
 from localrag.records import Skipped

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from localrag.config import Domain
-from localrag.index.aliases import drop_aliases
+from localrag.index.graph.aliases import drop_aliases
 from localrag.llm.domain import change_domains
 from localrag.llm.grammar import THING
-from localrag.llm.project import Project
-from localrag.store import departed, erasure
+from localrag.project import Project
+from localrag.store import departed
+from localrag.store import purge as erasure
 
 
 def erase_traces(project: Project) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 
 import tomli_w
 
-from localrag.config import Domain, Example, replace_file
+from localrag.config import Domain, Example
 from localrag.errors import UsageError
 from localrag.llm.prompts import Prompt
+from localrag.system.files import replace_file
 
 FILE_NAME = "domain.toml"
 _HEAD = """# What localrag knows about these documents beforehand. Edit it freely, then run `localrag index` again.

@@ -13,7 +13,7 @@ from typing import Any
 from localrag.engine.sampler import Grammar
 from localrag.llm.budgets import USUAL, Script
 from localrag.records import content_id
-from localrag.text import Said, is_cjk
+from localrag.text.plain import Said, is_cjk
 
 THING = "thing"  # the type of a noun phrase that is of none of the types asked for
 LONGEST_WORD = 40  # characters; longer ones, of base64 or addresses, are no part of names

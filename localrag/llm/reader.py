@@ -6,16 +6,16 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from localrag.config import free_cores
 from localrag.engine.adapter import read_adapter
 from localrag.engine.engine import Engine
 from localrag.engine.request import Request
 from localrag.engine.sampler import Grammar
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import LocalragError
-from localrag.llm import CALL_FAILED, PERSON, started
 from localrag.llm.grammar import short_answer
+from localrag.llm.model import CALL_FAILED, PERSON, started
 from localrag.models import find_adapter
+from localrag.system.cores import free_cores
 
 NONE, YES, NO = "none", "yes", "no"
 MOST_TOKENS = 48  # of a short answer
@@ -61,8 +61,8 @@ class Reader:
         return Said(found.text if found.complete else NONE, found.log_probability)
 
     def _open(self) -> Engine:
+        from localrag.engine.hardware.opened import open_with
         from localrag.engine.llama.merge import merged  # brings llama.cpp
-        from localrag.engine.tune import open_with
 
         path, base = find_adapter("reader")
         file = merged(base, read_adapter(path), self._options.say)

@@ -4,8 +4,8 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from localrag.config import cache_dir, replace_file
 from localrag.models import ModelFile
+from localrag.system.files import cache_dir, replace_file
 
 KEPT = 5
 

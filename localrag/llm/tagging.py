@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.engine.adapter import Adapter, read_adapter
-from localrag.engine.tagger import (
+from localrag.engine.embedding.tagger import (
     NOMINALS,
     TYPES,
     WINDOW,
@@ -27,7 +27,7 @@ from localrag.engine.tagger import (
 )
 from localrag.errors import ModelError
 from localrag.models import find_adapter, known_models
-from localrag.text import chunk_sentences
+from localrag.text.plain import chunk_sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Tagger:
     @cached_property
     def _loaded(self) -> tuple[Any, Any, Heads]:
         """The tokenizer, what computes states, and the heads."""
-        from localrag.engine.llama.states import States  # loads llama.cpp
+        from localrag.engine.embedding.states import States  # loads llama.cpp
 
         path, base = find_adapter("tagger")
         adapter: Adapter = read_adapter(path)

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from localrag.llm.budgets import Script
 from localrag.llm.grammar import line, question_lines
-from localrag.llm.project import Project, choose_style
 from localrag.llm.prompts import load_prompt
-from localrag.query.leaning import leans
+from localrag.project import Project, choose_style
+from localrag.query.answering.written import call_alone
 from localrag.query.question import Question
-from localrag.query.retrieve import named_entities
-from localrag.query.write import call_alone
+from localrag.query.questions.leaning import leans
+from localrag.query.retrieval.retrieve import named_entities
 from localrag.records import Answer
 from localrag.store import graph
-from localrag.text import is_cjk, squeeze
+from localrag.text.plain import is_cjk, squeeze
 
 REWRITTEN = 300  # characters of a follow-up made to stand on its own
 TURNS = 5  # of a conversation that a follow-up may lean on: the newest

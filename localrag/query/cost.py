@@ -8,10 +8,10 @@ import numpy as np
 
 from localrag.errors import LocalragError
 from localrag.llm.budgets import Budgets, Script
-from localrag.llm.project import Project
 from localrag.llm.prompts import load_prompt
 from localrag.llm.speeds import seconds_for
-from localrag.query.cite import Source
+from localrag.project import Project
+from localrag.query.draft import Source
 from localrag.query.question import Question
 from localrag.store import graph, vectors
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.query.cite import Point
+from localrag.query.draft import Point
 
 # What a question costs at most where the user sets no limit. In the paper (table 3) the coarsest reports had 26,657 and 39,770 tokens.
 CALLS, TOKENS = 50, 100_000

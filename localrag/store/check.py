@@ -13,11 +13,11 @@ from sqlite_utils import Database
 
 from localrag.records import content_id
 from localrag.store import generations, ledger, network, vectors
-from localrag.text import cjk_bigrams, squeeze
+from localrag.store.connect import cache_files
+from localrag.text.plain import cjk_bigrams, squeeze
 
 SHOWN = 3  # of many things that are wrong in the same way
 TOLERANCE = 1e-3  # of a unit vector's length
-KINDS = {"chunk": "chunks", "entity": "entities", "report": "reports"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ def _vectors(db: Database) -> tuple[str, list[Wrong]]:
     lengths = Counter(n for (n,) in _rows(db, "SELECT length(vector) FROM embeddings"))
     size = lengths.most_common(1)[0][0] if lengths else 0
     counts, wrong = [], []
-    for kind, name in KINDS.items():
+    for kind, name in vectors.KINDS.items():
         left = {key: content_id(text) for key, text in vectors.texts(db, kind).items()}
         bad: dict[str, list[tuple[str, str]]] = {}
         rows = _rows(db, f"SELECT subject_id, content_hash, embedder, vector FROM embeddings WHERE kind = '{kind}'")
@@ -314,10 +314,10 @@ def _finished(db: Database) -> bool:
 
 def _caches(db: Database, folder: Path) -> tuple[str, list[Wrong]]:
     """The files beside the database hold what the database says; one of an earlier state is of no use and does no harm."""
-    files = [p for p in folder.iterdir() if p.suffix in (".faiss", ".npz", ".part")]
-    current = [kind for kind in KINDS if (folder / f"{kind}.{vectors.state_of(db, kind)}.faiss").exists()]
+    files = cache_files(folder)
+    current = [kind for kind in vectors.KINDS if (folder / f"{kind}.{vectors.state_of(db, kind)}.faiss").exists()]
     wrong = [
-        Wrong(f"the FAISS index of {KINDS[k]} has other vectors than the database", "cache")
+        Wrong(f"the FAISS index of {vectors.KINDS[k]} has other vectors than the database", "cache")
         for k in current
         if not vectors.same(db, folder, k)
     ]

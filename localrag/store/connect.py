@@ -7,10 +7,11 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from localrag.config import private_file, private_folder
 from localrag.errors import NoIndex
+from localrag.system.files import private_file, private_folder
 
 FILE_NAME = "index.db"
+CACHES = ("*.faiss*", "*.npz", "*.part")  # files beside the database that can be made from it again
 WRITER_WAITS = 600.0  # seconds for another process that writes: what indexing has made must be kept
 ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,000 chunks
 LOG_LIMIT = 64 << 20  # bytes of the write-ahead log
@@ -98,3 +99,8 @@ def cut_log(db: Database) -> None:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         db.execute(f"PRAGMA busy_timeout = {WRITER_WAITS * 1000:.0f}")
+
+
+def cache_files(folder: Path) -> list[Path]:
+    """The files of an index folder that can be made from its database again, and what killed processes left of them."""
+    return [path for pattern in CACHES for path in folder.glob(pattern)]

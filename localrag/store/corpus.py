@@ -11,7 +11,7 @@ from sqlite_utils import Database
 from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, Skipped, content_id
 from localrag.store.departed import note_departure
 from localrag.store.search import add_to_search, remove_from_search
-from localrag.text import SPLITTER, remember_sentences, sentence_bounds
+from localrag.text.plain import SPLITTER, remember_sentences, sentence_bounds
 
 
 def add_document(db: Database, document: Document, chunks: Sequence[Chunk], *, moved: bool = False) -> None:

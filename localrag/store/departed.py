@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from localrag.text import FUNCTION_WORDS, cjk_bigrams
+from localrag.text.plain import FUNCTION_WORDS, cjk_bigrams
 
 _EDITS = "SELECT coalesce(max(edited), 0) FROM departed WHERE path NOT IN (SELECT path FROM documents)"  # 1: they count
 _WORD = re.compile(r"[^\W_]{2,}")

@@ -11,7 +11,7 @@ to keep apart, and everything is published as it comes. A question reads from on
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -23,8 +23,8 @@ from localrag.store import corpus, ledger
 from localrag.store.connect import cut_log
 from localrag.store.graph import graph_changes, put_graph
 from localrag.store.search import add_to_search, remove_from_search
+from localrag.store.vectors import KINDS
 
-KINDS = ("chunk", "entity", "report")
 _ENDING = "SELECT id FROM main.documents WHERE path IN (SELECT path FROM next_gone)"
 _NEXT = {
     "documents": "SELECT * FROM main.documents WHERE path NOT IN (SELECT path FROM next_gone) UNION ALL SELECT * FROM main.next_documents",
@@ -76,7 +76,7 @@ def publish(
     communities: Sequence[Community] = (),
     *,
     reports: Collection[str] | None = None,
-    kinds: Sequence[str] = KINDS,
+    kinds: Iterable[str] = KINDS,
     embedder: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:

@@ -3,56 +3,41 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from sqlite3 import OperationalError
 from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Answer, Citation, Failure
-
-OF_A_QUESTION = "question"
-UNSURE = "unsure"  # an answer about several chunks, since documents were erased: it goes if nothing asks for it before the erasure ends
+from localrag.records import Answer, Call, Citation, Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One model answer with what produced it; `tokens` are its exact output tokens.
+class CallLedger:
+    """The model answers that are committed to an index; a `Model` asks it first."""
 
-    `about` is the `content_id` of the text of the chunk it is about; empty where it is about several, OF_A_QUESTION where somebody asked.
-    """
+    db: Database
 
-    key: str
-    task: str
-    model: str
-    prompt_hash: str
-    grammar: str
-    sampling: str
-    text: str
-    tokens: tuple[int, ...]
-    prompt_tokens: int
-    output_tokens: int
-    seconds: float
-    about: str = ""
+    def find(self, key: str) -> Call | None:
+        """The committed answer to exactly this request."""
+        rows = list(self.db.query("SELECT * FROM llm_calls WHERE key = ?", [key]))
+        if not rows:
+            return None
+        row = {k: v for k, v in rows[0].items() if k != "created_at"}
+        return Call(**row | {"tokens": tuple(json.loads(row["tokens"]))})
 
+    def save(self, call: Call, *, needed: bool) -> None:
+        """Commit an answer; the first one stays. One that is not `needed` may be lost on a read-only disk, or one busy for minutes."""
+        try:
+            with self.db.atomic():
+                self.db.table("llm_calls").insert(asdict(call) | {"tokens": json.dumps(call.tokens)}, ignore=True)
+        except OperationalError:
+            if needed:
+                raise
 
-def find_call(db: Database, key: str) -> Call | None:
-    """The committed answer to exactly this request."""
-    rows = list(db.query("SELECT * FROM llm_calls WHERE key = ?", [key]))
-    if not rows:
-        return None
-    row = {k: v for k, v in rows[0].items() if k != "created_at"}
-    return Call(**row | {"tokens": tuple(json.loads(row["tokens"]))})
-
-
-def save_call(db: Database, call: Call) -> None:
-    """Commit an answer; the first one stays."""
-    with db.atomic():
-        db.table("llm_calls").insert(asdict(call) | {"tokens": json.dumps(call.tokens)}, ignore=True)
-
-
-def confirm_call(db: Database, key: str) -> None:
-    """Say of an answer in doubt that what is stored now asks for it."""
-    with db.atomic():
-        db.execute("UPDATE llm_calls SET about = '' WHERE key = ?", [key])
+    def confirm(self, key: str) -> None:
+        """Say of an answer in doubt that what is stored now asks for it."""
+        with self.db.atomic():
+            self.db.execute("UPDATE llm_calls SET about = '' WHERE key = ?", [key])
 
 
 def spent(db: Database) -> dict[str, Any]:

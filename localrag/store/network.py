@@ -7,11 +7,11 @@ import numpy as np
 from scipy.sparse import load_npz, save_npz
 from sqlite_utils import Database
 
-from localrag.config import new_file
+from localrag.pagerank import Network, make_network
 from localrag.records import content_id
 from localrag.store import ledger
 from localrag.store.vectors import state_of
-from localrag.walk import Network, make_network
+from localrag.system.files import new_file
 
 _MATRICES = ("to_chunks", "to_entities", "to_related")
 _kept: dict[Path, tuple[str, Network]] = {}  # of this process, which may ask many questions

@@ -12,7 +12,7 @@ from sqlite_utils import Database
 
 from localrag.store import generations, ledger
 from localrag.store.check import Wrong, check_index, wrongs
-from localrag.store.connect import FILE_NAME
+from localrag.store.connect import FILE_NAME, cache_files
 from localrag.store.schema import back_up, migrations
 from localrag.store.search import add_to_search
 
@@ -135,9 +135,8 @@ def _cache(_db: Database, _: list[Any]) -> None:
 
 
 def _drop_caches(folder: Path) -> None:
-    for pattern in ("*.faiss", "network.*", "*.part"):
-        for path in folder.glob(pattern):
-            path.unlink(missing_ok=True)
+    for path in cache_files(folder):
+        path.unlink(missing_ok=True)
 
 
 MENDS: dict[str, Callable[[Database, list[Any]], None]] = {

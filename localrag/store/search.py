@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlite_utils import Database
 
-from localrag.text import FUNCTION_WORDS, cjk_bigrams
+from localrag.text.plain import FUNCTION_WORDS, cjk_bigrams
 
 MOST_WORDS = 8  # of a query that are searched for
 TOKENIZER = "porter unicode61 remove_diacritics 2"  # of `chunk_search`; a migration goes with another

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from localrag.config import new_file
 from localrag.records import Entity
 from localrag.store import corpus, ledger
+from localrag.system.files import new_file
 
 FLAT_LIMIT = 250_000  # exact search up to here, HNSW above: 61 ms a query at 250k x 384
 
 
-KINDS = {  # what has a vector, and the text it is the vector of
+KINDS = {"chunk": "chunks", "entity": "entities", "report": "reports"}  # what has a vector
+_TEXTS = {  # the text that it is the vector of
     "chunk": "SELECT id, text FROM chunks",
     "entity": "SELECT id, name || ': ' || description AS text FROM entities ORDER BY degree DESC, name",  # as entity_text
     "report": "SELECT community_id AS id, markdown AS text FROM reports",
@@ -31,7 +32,7 @@ def entity_text(entity: Entity) -> str:
 
 def texts(db: Database, kind: str) -> dict[str, str]:
     """Subject id → the text that its vector is made of, for every subject of a kind; chunks behind their document's header if so set."""
-    found = {row["id"]: row["text"] for row in db.query(KINDS[kind])}
+    found = {row["id"]: row["text"] for row in db.query(_TEXTS[kind])}
     if kind != "chunk" or not ledger.settings(db).get("prepended"):
         return found
     headers = corpus.document_headers(db)

@@ -10,7 +10,7 @@ from localrag.bench.paragraphs import GOLD, paragraphs, questions
 from localrag.demo import CORPUS
 from localrag.errors import UsageError
 from localrag.eval.gold import load_gold
-from localrag.index.places import find_name
+from localrag.index.extraction.names.spans import find_name
 from localrag.llm.prompts import load_prompt
 from localrag.models import data_path
 

@@ -12,7 +12,7 @@ from localrag.bench.run import ask_worker, load_run, measure_models
 from localrag.bench.table import notes
 from localrag.errors import UsageError
 from tests.conftest import run_localrag
-from tests.engine.test_remote import example
+from tests.engine.remote.test_remote import example
 from tests.servers import Server
 
 

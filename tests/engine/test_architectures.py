@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from localrag.engine.engine import Engine
+from localrag.engine.hardware.opened import open_backend
 from localrag.engine.llama.chat import Llama
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions, EngineSettings
-from localrag.engine.tune import open_backend
 from localrag.errors import ModelError
 from localrag.llm.grammar import choice
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from localrag.config import cache_dir
-from localrag.engine.embedder import QuickEmbedder
+from localrag.engine.embedding.embedder import QuickEmbedder
 from localrag.engine.llama.chat import Llama
 from localrag.engine.llama.convert import as_gguf
-from localrag.engine.llama.weights import copy_path, weights_file
+from localrag.engine.llama.copies import copy_path, weights_file
 from localrag.engine.settings import EngineSettings
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ModelError
-from localrag.header import is_whole
+from localrag.gguf_header import is_whole
 from localrag.llm.speeds import keep_speed, speeds
 from localrag.models import ModelFile, find_embedder, fingerprint
+from localrag.system.files import cache_dir
 from tests.conftest import TOWN, run_process, write_town
 
 DAMAGES = {"empty": 0.0, "half": 0.5, "nearly whole": 0.999}

@@ -7,14 +7,14 @@ import sys
 import gguf
 import pytest
 
+from localrag.engine.kv import kv_shape
 from localrag.engine.llama.chat import Llama
-from localrag.engine.llama.kv import kv_shape
 from localrag.engine.llama.pooled import Pooled
-from localrag.engine.llama.weights import file_type
 from localrag.engine.settings import EngineSettings
+from localrag.engine.shape import file_type
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ModelError
-from localrag.header import BLOCKS, is_whole, read_header
+from localrag.gguf_header import BLOCKS, is_whole, read_header
 from localrag.models import ModelFile
 from tests.conftest import run_process
 
@@ -85,7 +85,7 @@ def test_a_file_that_was_cut_off_is_named_with_the_place(cut, where):
 def test_llama_cpp_refuses_what_was_cut_off_and_does_not_end_the_process(cut, where):
     """Should such a file change after it was looked at, loading it fails, and the process goes on."""
     code = (
-        "import sys; from pathlib import Path; import llama_cpp; from localrag.engine.llama.weights import load\n"
+        "import sys; from pathlib import Path; import llama_cpp; from localrag.engine.llama.library import load\n"
         "from localrag.errors import ModelError\n"
         "for vocab in (False, True):\n"
         "    params = llama_cpp.llama_model_default_params(); params.vocab_only = vocab\n"

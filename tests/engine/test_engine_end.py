@@ -88,7 +88,7 @@ def test_a_thread_that_ends_by_accident_leaves_nobody_waiting(monkeypatch):
     """Whatever goes wrong outside of a step, those who wait and those who come later get an error."""
     engine = Engine(FakeLlama, piece=16)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    monkeypatch.setattr(engine.scheduler, "add", None)
+    monkeypatch.setattr(engine.slots, "add", None)
 
     async def run():
         for _ in range(2):

@@ -12,8 +12,9 @@ from localrag.engine.llama.chat import Llama
 from localrag.engine.llama.pooled import Pooled
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError
-from localrag.llm import Model
+from localrag.llm.model import Model
 from localrag.models import ModelFile
+from localrag.store.ledger import CallLedger
 from localrag.store.schema import open_index
 from tests.fakes import FakeLlama
 
@@ -101,13 +102,13 @@ class Loads:
 @pytest.fixture
 def loads(monkeypatch):
     made = Loads()
-    monkeypatch.setattr("localrag.engine.tune.open_backend", made)
+    monkeypatch.setattr("localrag.engine.hardware.opened.open_backend", made)
     return made
 
 
 @pytest.fixture
 def model(tmp_path):
-    return Model(open_index(tmp_path / "index", create=True), ModelFile("m", "chat", tmp_path / "m.gguf"), EngineOptions())
+    return Model(CallLedger(open_index(tmp_path / "index", create=True)), ModelFile("m", "chat", tmp_path / "m.gguf"), EngineOptions())
 
 
 async def cancelled(model):

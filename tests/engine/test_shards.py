@@ -8,13 +8,14 @@ import shutil
 import gguf
 import pytest
 
-from localrag.bench.doctor import Subject, examine
+from localrag.doctor import Subject, examine
 from localrag.engine.engine import Engine
 from localrag.engine.llama.chat import Llama
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError
 from localrag.models import find_chat_model, find_embedder, shards, weights_size
+from localrag.store.ledger import CallLedger
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +120,12 @@ def test_links_keep_their_names(three, tmp_path):
 
 def test_a_replaced_file_is_noticed(copies, tmp_path):
     """Also the second file of a model must not change while it is in use."""
-    from localrag.llm import Model
+    from localrag.llm.model import Model
     from localrag.store.schema import open_index
 
-    model = Model(open_index(tmp_path / "index", create=True), find_chat_model(str(copies[0])), EngineOptions("slots=1,context=256"))
+    model = Model(
+        CallLedger(open_index(tmp_path / "index", create=True)), find_chat_model(str(copies[0])), EngineOptions("slots=1,context=256")
+    )
     model._check_file()
     copies[1].touch()
 

@@ -15,7 +15,7 @@ from localrag.engine.llama.chat import Llama
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed
-from localrag.llm import in_window
+from localrag.llm.model import in_window
 from tests.fakes import FakeLlama
 
 SECONDS = float(os.environ.get("LOCALRAG_SOAK", "10"))
@@ -67,7 +67,7 @@ def test_random_work_leaks_nothing(capacity):
     leaks = engine.leaks()
     engine.close()  # the thread tidies up the last step after its answer is out
     held = [len(cells) for cells in backend.kv]
-    kept = [engine.scheduler.held(slot) for slot in range(6)]
+    kept = [engine.slots.held(slot) for slot in range(6)]
     gc.collect()
 
     assert leaks == []

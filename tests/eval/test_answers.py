@@ -14,7 +14,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from localrag.engine.embedder import open_embedder
+from localrag.engine.embedding.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineFailed
 from localrag.eval import study as study_module
@@ -24,13 +24,13 @@ from localrag.eval.frames import framed_questions
 from localrag.eval.judge import CRITERIA, key_of, pairings
 from localrag.eval.page import write_page
 from localrag.eval.results import results
-from localrag.eval.rows import appending, read_rows
+from localrag.eval.row_file import appending, read_rows
 from localrag.eval.statements import agreement, clusters, sentences_of
 from localrag.eval.wins import judge_figures, scores, warnings_about, win_rates
 from localrag.llm.prompts import load_prompt
 from localrag.models import find_embedder
-from localrag.project import open_for_questions
-from localrag.query import Options
+from localrag.opening import open_for_questions
+from localrag.query.answer import Options
 from tests.conftest import run_localrag
 from tests.fakes import Scripted, example
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from localrag.engine.embedder import open_embedder
+from localrag.engine.embedding.embedder import open_embedder
 from localrag.eval.activities import Asked
 from localrag.eval.bundled_judge import bundled_judge, choice
 from localrag.eval.judge import CRITERIA, give_verdicts, pairings

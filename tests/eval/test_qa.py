@@ -11,7 +11,7 @@ from localrag.errors import UsageError
 from localrag.eval.answer_scores import evidence_recall, exact_match, plain, rouge, stands_in, word_f1
 from localrag.eval.qa import Setup, averages, evaluate_answers
 from localrag.eval.qa_sets import Span, load_questions
-from localrag.query import Options
+from localrag.query.answer import Options
 from localrag.records import Quote
 
 MEETING = {

@@ -14,12 +14,12 @@ from pathlib import Path
 if FAULTS := json.loads(os.environ.get("FAULTS", "{}")):
     import numpy as np
 
-    from localrag.engine import trial
+    from localrag.engine.hardware import trial
     from localrag.engine.llama.chat import Llama
     from localrag.engine.settings import sized
 
     trial.PATIENCE = 20.0
-    IS_TRIAL = "localrag.engine.trial" in sys.orig_argv
+    IS_TRIAL = "localrag.engine.hardware.trial" in sys.orig_argv
     computed = Llama.decode
 
     def decode(self, rows):

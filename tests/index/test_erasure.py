@@ -13,21 +13,21 @@ import pytest
 from localrag.config import Domain, Example
 from localrag.errors import UsageError
 from localrag.eval.study import _keep_index
-from localrag.index.aliases import add_alias
+from localrag.index.documents.update import Deletion
 from localrag.index.erase import documents_at, erase
+from localrag.index.graph.aliases import add_alias
 from localrag.index.pipeline import build_index
-from localrag.index.update import Deletion
 from localrag.llm.domain import write_domain
-from localrag.project import open_for_writing
-from localrag.query import Options, answer
+from localrag.opening import open_for_writing
+from localrag.query.answer import Options, answer
 from localrag.records import Answer, Citation, content_id
 from localrag.store import corpus, ledger
 from localrag.store.check import check_index, wrongs
 from localrag.store.schema import back_up
+from tests.cli.test_index import rows
 from tests.conftest import TOWN, run_localrag
 from tests.fakes import Scripted, example
-from tests.index.test_update import words_in
-from tests.test_cli import rows
+from tests.index.documents.test_update import words_in
 
 SECRET = (
     "Zebulon Quarrick met Lars Holm at Xanthorpe. Zebulon Quarrick paid Ingrid Holm in guilders. 夸里克先生付了钱。\n\n"
@@ -156,7 +156,7 @@ def interrupted_in_a_rename(folder):
     """The new path is stored; then the process is killed, before the old one is taken out."""
     (folder / "docs" / "secret.txt").rename(folder / "docs" / "new.txt")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("localrag.index.update._left_out", lambda *_: 1 / 0)
+        patch.setattr("localrag.index.documents.update._left_out", lambda *_: 1 / 0)
         patch.setattr(corpus, "remove_document", but_for_the_secret)
         with pytest.raises(ZeroDivisionError):
             index(folder)

@@ -7,12 +7,13 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineFailed
-from localrag.index.describe import describe
+from localrag.index.graph.describe import describe
 from localrag.index.pipeline import build_index
-from localrag.llm import Model
-from localrag.project import open_for_writing
+from localrag.llm.model import Model
+from localrag.opening import open_for_writing
 from localrag.records import Entity, Graph
 from localrag.store import graph, ledger
+from localrag.store.ledger import CallLedger
 from localrag.store.schema import open_index
 from tests.conftest import TOWN
 from tests.fakes import CutOff, Scripted, example
@@ -81,7 +82,7 @@ def test_a_summary_that_a_real_model_has_no_room_for_is_a_failure_and_succeeds_w
     whole = Graph((Entity("e", "Ingrid Holm", "person", said), Entity("f", "Lars Holm", "person", ("the mate",))), ())
     found = {}
     for window in (256, 2048):
-        model = Model(open_index(tmp_path / str(window), create=True), chat_file, EngineOptions(f"context={window}"))
+        model = Model(CallLedger(open_index(tmp_path / str(window), create=True)), chat_file, EngineOptions(f"context={window}"))
         try:
             found[window] = asyncio.run(describe(whole, {}, model, "abstractive"))
         finally:

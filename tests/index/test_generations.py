@@ -18,8 +18,8 @@ from localrag.engine.settings import EngineOptions
 from localrag.index.erase import erase
 from localrag.index.pipeline import build_index, reembed
 from localrag.models import ModelFile, find_chat_model
-from localrag.project import open_for_questions, open_for_writing
-from localrag.query import MODES, Options, answer
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.query.answer import MODES, Options, answer
 from localrag.store import connect, ledger
 from localrag.store.check import check_index, wrongs
 from localrag.store.schema import open_index
@@ -39,7 +39,7 @@ SCRIPT = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from localrag.index.pipeline import build_index
-from localrag.project import open_for_writing
+from localrag.opening import open_for_writing
 
 def progress(p):
     if p.stage == sys.argv[2]:
@@ -223,7 +223,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from localrag.index.pipeline import build_index
-from localrag.project import open_for_writing
+from localrag.opening import open_for_writing
 
 folder, day = Path(sys.argv[1]), 100
 while not (folder / "stop").exists():

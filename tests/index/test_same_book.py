@@ -8,13 +8,13 @@ from itertools import combinations
 import pytest
 
 from localrag.engine.tokens import Tokenizer
-from localrag.index.chunk import chunk
-from localrag.index.load import load_all
-from localrag.index.names import Case
-from localrag.index.phrases import extract_phrases
-from localrag.index.resolve import resolve
-from localrag.index.spelling import normalise
-from localrag.text import squeeze
+from localrag.index.documents.chunk import chunk
+from localrag.index.documents.load import load_all
+from localrag.index.extraction.names.case import Case
+from localrag.index.extraction.phrases import extract_phrases
+from localrag.index.graph.resolve import resolve
+from localrag.index.graph.spelling import normalise
+from localrag.text.plain import squeeze
 from tests.conftest import DATA
 from tests.index.files import pdf_of
 

@@ -23,8 +23,8 @@ ASKERS = 4
 ASKER = """
 import asyncio, json, sys
 from pathlib import Path
-from localrag.project import open_for_questions
-from localrag.query import MODES, Options, answer
+from localrag.opening import open_for_questions
+from localrag.query.answer import MODES, Options, answer
 
 folder, n, notes = Path(sys.argv[1]), int(sys.argv[2]), set()
 while not (folder / "stop").exists():

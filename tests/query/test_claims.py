@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from localrag.engine.settings import EngineOptions
-from localrag.index.phrases import PHRASES
+from localrag.index.extraction.phrases import PHRASES
 from localrag.index.pipeline import build_index
-from localrag.project import open_for_questions, open_for_writing
-from localrag.query import Options, answer, local
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.query.answer import Options, answer
+from localrag.query.modes import local
 from localrag.records import ExtractedClaim
 from localrag.store import corpus, ledger
 from tests.fakes import Scripted, example

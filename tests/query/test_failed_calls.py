@@ -11,8 +11,10 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import AnswerTruncated, EngineFailed
 from localrag.index.pipeline import build_index
 from localrag.llm.budgets import Budgets
-from localrag.project import open_for_questions, open_for_writing
-from localrag.query import Options, answer, global_, question
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.query import question
+from localrag.query.answer import Options, answer
+from localrag.query.modes import map_reduce as global_
 from tests.fakes import CutOff, Scripted, example
 
 QUESTION = "What happened to the Old Quay?"

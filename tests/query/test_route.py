@@ -8,10 +8,11 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.index.pipeline import build_index
-from localrag.project import open_for_writing
-from localrag.query import Options, answer
-from localrag.query.leaning import leans
-from localrag.query.route import about_everything, route
+from localrag.opening import open_for_writing
+from localrag.query.answer import Options, answer
+from localrag.query.questions.leaning import leans
+from localrag.query.questions.whole import about_everything
+from localrag.query.route import route
 
 DATA = Path(__file__).parent / "data"
 TEXTS = {

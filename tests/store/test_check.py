@@ -10,7 +10,7 @@ import pytest
 
 from localrag.errors import IndexBusy
 from localrag.index.pipeline import build_index
-from localrag.project import open_for_writing
+from localrag.opening import open_for_writing
 from localrag.store import corpus, ledger, network, vectors
 from localrag.store.check import check_index, wrongs
 from localrag.store.repair import repair_index

@@ -11,6 +11,7 @@ import pytest
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 from localrag.records import (
     Answer,
+    Call,
     Chunk,
     Citation,
     Community,
@@ -134,12 +135,13 @@ def test_only_changed_texts_need_a_vector(db):
 
 def test_the_first_committed_answer_stays(db):
     """A call is found by its key; saving it again changes nothing."""
-    call = ledger.Call("k", "task", "m", "p", "g", "s", "text", (1, 2), 10, 2, 0.5)
-    ledger.save_call(db, call)
-    ledger.save_call(db, ledger.Call("k", "task", "m", "p", "g", "s", "other", (), 1, 1, 1.0))
+    call = Call("k", "task", "m", "p", "g", "s", "text", (1, 2), 10, 2, 0.5)
+    calls = ledger.CallLedger(db)
+    calls.save(call, needed=True)
+    calls.save(Call("k", "task", "m", "p", "g", "s", "other", (), 1, 1, 1.0), needed=True)
 
-    assert ledger.find_call(db, "k") == call
-    assert ledger.find_call(db, "unknown") is None
+    assert calls.find("k") == call
+    assert calls.find("unknown") is None
     assert ledger.spent(db)["output_tokens"] == 2
 
 

@@ -2,7 +2,7 @@
 
 With a KV stream for each sequence (kv_unified=False) and flash attention off, logits on CPU do not depend on what else is in the
 batch: a row computed in a piece of two or more is bit for bit the same in any piece and beside any company. Everything above builds
-on this; `tune` measures whether it holds.
+on this; `hardware/proof.py` measures whether it holds.
 """
 
 import ctypes
@@ -19,17 +19,19 @@ from llguidance import LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
-from localrag.config import cache_dir, free_memory, new_file
+from localrag.engine.kv import KV_TYPES, kv_shape, kv_types
+from localrag.engine.llama.copies import load_weights
 from localrag.engine.llama.devices import model_params
-from localrag.engine.llama.kv import KV_TYPES, kv_shape, kv_types
+from localrag.engine.llama.library import BUILD, GPU, last_log, meta
 from localrag.engine.llama.rows import Rows
 from localrag.engine.llama.template import open_format
 from localrag.engine.llama.vocabulary import Vocabulary
-from localrag.engine.llama.weights import BUILD, GPU, last_log, load_weights, meta
-from localrag.engine.scheduler import MARGIN
+from localrag.engine.request import MARGIN
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError, NoRoom
 from localrag.models import ModelFile, weights_size
+from localrag.system.cores import free_memory
+from localrag.system.files import cache_dir, new_file
 
 PIECE = 512  # tokens of a prompt computed in one call (n_ubatch)
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localrag.config import cache_dir, new_file, private_folder
 from localrag.engine.adapter import Adapter
 from localrag.engine.llama.pooled import LONGEST
-from localrag.header import is_whole
+from localrag.gguf_header import is_whole
 from localrag.models import ModelFile
+from localrag.system.files import cache_dir, new_file, private_folder
 
 _MADE_OF = {"Transformer", "Pooling", "Normalize"}
 

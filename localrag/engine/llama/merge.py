@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from localrag.config import cache_dir, new_file, private_folder
 from localrag.engine.adapter import Adapter
 from localrag.errors import ModelError
-from localrag.header import is_whole
+from localrag.gguf_header import is_whole
 from localrag.models import ModelFile
+from localrag.system.files import cache_dir, new_file, private_folder
 
 Q8_0 = 7  # llama_ftype
 

@@ -1,5 +1,6 @@
 """Models that turn a text into vectors or scores, as GGUF files: loading and computing batches."""
 
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -7,13 +8,13 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.config import free_cores
 from localrag.engine.llama.devices import model_params
+from localrag.engine.llama.library import last_log, load, meta
 from localrag.engine.llama.rows import Rows
-from localrag.engine.llama.weights import last_log, load, meta
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError
 from localrag.models import ModelFile, whole_header
+from localrag.system.cores import free_cores
 
 AT_ONCE = 64  # texts of one call
 FASTEST = 512  # tokens of one call, on 2 cores: 256 take a tenth longer, 2048 nearly twice as long
@@ -52,6 +53,8 @@ class Pooled:
         self._room = max(FASTEST, self.window)
         self._rows = Rows(self._room)
         self._ctx = self._context()
+        # Whoever opened it need not free it; at the end of the process the system does, sooner.
+        weakref.finalize(self, _free, self._ctx, self.model).atexit = False
 
     def _context(self) -> Any:
         options = llama_cpp.llama_context_default_params()
@@ -110,3 +113,8 @@ class Pooled:
         if not all(found):
             raise EngineFailed(f"{self._file.path.name} gives nothing for a whole text: it has no pooling.", "Give another model.")
         return [np.ctypeslib.as_array(vector, shape=(self.width,)).copy() for vector in found]
+
+
+def _free(ctx: Any, model: Any) -> None:
+    llama_cpp.llama_free(ctx)
+    llama_cpp.llama_model_free(model)

@@ -6,13 +6,14 @@ contents have the same tokens as if the whole text were tokenized at once.
 
 import ctypes
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import llama_cpp
 
-from localrag.engine.llama.weights import tokenize
+from localrag.engine.llama.library import load
 
 _SPACE = " \t\n\v\f\r"  # what C's isspace takes for space
 _UNSPOKEN = int(llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN)
@@ -139,3 +140,19 @@ def any_of(texts: Iterable[str]) -> re.Pattern[str]:
 
 
 NO_MARKS = Marks({})
+
+
+def open_vocabulary(path: Path) -> Callable[[str], list[int]]:
+    """A tokenizer over a GGUF's vocabulary alone; the weights are not loaded. Raises ModelError."""
+    params = llama_cpp.llama_model_default_params()
+    params.vocab_only = True
+    vocabulary = llama_cpp.llama_model_get_vocab(load(path, params))
+    return lambda text: tokenize(vocabulary, text, special=False, start=False)
+
+
+def tokenize(vocabulary: Any, text: str, *, special: bool, start: bool) -> list[int]:
+    """The tokens of a text; `special` reads control tokens in it, `start` adds BOS where the vocabulary wants it."""
+    data = text.encode()
+    tokens = (llama_cpp.llama_token * (len(data) + 8))()
+    n = llama_cpp.llama_tokenize(vocabulary, data, len(data), tokens, len(tokens), start, special)
+    return list(tokens[:n])

@@ -11,13 +11,14 @@ from hashlib import sha256
 from pathlib import PurePath
 from typing import Any
 
-from localrag.config import cache_dir, in_a_thread_that_ends, replace_file
 from localrag.engine.remote.dialect import whole
 from localrag.engine.remote.server import KEY_HINT, Lost, Malformed, Refused, Wire, check_host, get, open_wire, post
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import EngineFailed, UsageError
 from localrag.models import Facts, ModelFile
+from localrag.system.cores import in_a_thread_that_ends
+from localrag.system.files import cache_dir, replace_file
 
 QUICK = 3.0  # seconds for an answer to a question about the server itself
 OLLAMA_WINDOW = 4096  # its least default; a longer prompt would be cut without a word

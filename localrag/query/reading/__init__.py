@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from localrag.query.reading.record import Clause, Reading, Word
-from localrag.text import is_cjk
+from localrag.text.plain import is_cjk
 
 __all__ = ["Clause", "Reading", "Word", "read"]
 

@@ -136,7 +136,7 @@ def _is_name(toks: list[Token], k: int) -> bool:
 
 def _known(token: Token) -> bool:
     """Whether the tagger's dictionary has the word in lower case: then a capital at the head of a sentence says nothing."""
-    from localrag.index.nouns import word_tag
+    from localrag.text.words import word_tag
 
     return any(not (tag := word_tag(k)).startswith("NNP") and tag for k in token.keys if not k.startswith("~")) or "_" in token.low
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from localrag.query.reading.amounts import Amount, english_amounts
 from localrag.query.reading.lexicon import phrases
-from localrag.text import FUNCTION_WORDS
+from localrag.text.plain import FUNCTION_WORDS
 
 TITLES = frozenset("mr mrs ms miss sir madam dr cllr councillor councilor frau herr mme m lady lord mister st prof professor".split())
 BE = frozenset("be is are was were been being am 's 're 'm".split())

@@ -68,7 +68,7 @@ def _noun_by_form(word: str) -> bool:
 @lru_cache(maxsize=10_000)
 def _verbal(word: str) -> bool:
     """Whether most words that mean the same are verbs: jieba calls 命令 and 称帝 nouns."""
-    from localrag.index.nouns import chinese_words
+    from localrag.text.words import chinese_words
 
     others = [w for w in synonyms_of(word, "zh") if len(w) <= 3]
     verbs = sum(next(iter(chinese_words(w)))[1].startswith("v") for w in others)

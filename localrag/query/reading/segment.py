@@ -33,7 +33,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def _words(part: str, at: int) -> list[Token]:
-    from localrag.index.nouns import chinese_words
+    from localrag.text.words import chinese_words
 
     made = []
     for word, flag in chinese_words(part):

@@ -1,0 +1,151 @@
+"""`localrag ask` and `questions`."""
+
+import asyncio
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localrag.cli.options import (
+    AllowHostOption,
+    AtOnceOption,
+    DeterministicOption,
+    EngineOption,
+    IndexOption,
+    JsonOption,
+    ModelOption,
+    ModeOption,
+    RemeasureOption,
+    RerankerOption,
+    StrictOption,
+    StyleOption,
+    engine_options,
+)
+from localrag.cli.views.terminal import status, write_json
+
+if TYPE_CHECKING:
+    from localrag.project import Project
+    from localrag.query.question import Options
+    from localrag.records import Answer
+
+
+def ask_command(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="Your question.")],
+    mode: ModeOption = "auto",
+    level: Annotated[int | None, typer.Option("--level", help="Community level for global questions. 0 is the top.")] = None,
+    dynamic: Annotated[bool, typer.Option("--dynamic", help="Select reports for a global question from the top level down.")] = False,
+    go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
+    style: StyleOption = "",
+    strict: StrictOption = False,
+    response_type: Annotated[
+        str, typer.Option("--response-type", help="For example 'single sentence', 'list of 3 points', 'multiple paragraphs'.")
+    ] = "",
+    max_calls: Annotated[
+        int | None,
+        typer.Option("--max-calls", min=0, help="Maximum model calls. Then the best answer so far. Default: 50 calls and 100,000 tokens."),
+    ] = None,
+    max_seconds: Annotated[float | None, typer.Option("--max-seconds", min=0, help="Maximum seconds. Then the best answer so far.")] = None,
+    context_only: Annotated[bool, typer.Option("--context-only", help="Print the context instead of an answer.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed that shuffles the reports of a global question.")] = 0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before answers that may take over a minute.")] = False,
+    index: IndexOption = None,
+    model: ModelOption = None,
+    reranker: RerankerOption = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
+    engine: EngineOption = "",
+    remeasure: RemeasureOption = False,
+    deterministic: DeterministicOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer a question; every citation is a verbatim passage of a file."""
+    from localrag.opening import open_for_questions
+    from localrag.query.question import Options
+
+    options = Options(mode, level, dynamic, seed, style, strict, max_calls, max_seconds, response_type, context_only)
+    chosen = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once)
+    with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
+        if go_on:
+            options = replace(options, conversation=last_conversation(project))
+        ask_and_print(question, project, options, as_json=as_json, asks=not yes)
+
+
+def last_conversation(project: "Project") -> int:
+    """The number of the conversation that the last answer belongs to. Raises LocalragError."""
+    from localrag.errors import LocalragError
+    from localrag.store import ledger
+
+    last = ledger.last_answer(project.db)
+    if last is None or not last.conversation:
+        raise LocalragError("There is no conversation to go on with.", 'Begin one: localrag ask "…"')
+    return last.conversation
+
+
+def ask_and_print(question: str, project: "Project", options: "Options", *, as_json: bool = False, asks: bool = True) -> "Answer":
+    """Ask and render: JSON alone on stdout, or text that comes sentence by sentence, then its citations.
+
+    `asks`: whether a person at a terminal is asked before an answer that takes long. Ctrl-C ends it: what was kept is said, and
+    typer.Exit(130) raised.
+    """
+    from localrag.cli.views.answers import Stream, answer_json, print_answer
+    from localrag.cli.views.console import say
+    from localrag.query.answer import answer
+
+    stream, calls = Stream(live=not as_json), project.model.calls
+    agree = _go_on if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
+    try:
+        result = asyncio.run(answer(question, project, options, stream.write, on_status=status.show, agree=agree))
+    except KeyboardInterrupt:
+        say(_kept(bool(stream.heard), project.model.calls - calls))
+        raise typer.Exit(130) from None
+    finally:
+        status.clear()
+    if as_json:
+        write_json(answer_json(result, project))
+    else:
+        print_answer(result, project, stream)
+    return result
+
+
+def _go_on() -> bool:
+    from localrag.cli.views.console import confirmed
+
+    return confirmed("Go on?", default=True)
+
+
+def _kept(heard: bool, calls: int) -> str:
+    """What a question that was stopped leaves behind."""
+    answer = "What was written is kept: localrag logs -n 1." if heard else "No sentence was written yet."
+    finished = f" {calls} finished calls of the model are kept: the same question does not make them again." if calls else ""
+    return f"\nStopped. {answer}{finished}"
+
+
+def questions_command(
+    about: Annotated[str, typer.Option("--about", metavar="ENTITY", help="Suggest questions about this entity.")] = "",
+    n: Annotated[int, typer.Option("-n", min=1, max=50, help="Number of questions.")] = 5,
+    index: IndexOption = None,
+    model: ModelOption = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Suggest questions to ask."""
+    from localrag.cli.views.console import out
+    from localrag.errors import LocalragError
+    from localrag.opening import open_for_questions
+    from localrag.query.converse import questions_worth_asking
+    from localrag.query.retrieval.retrieve import named_entities
+    from localrag.store import ledger
+
+    chosen = engine_options("", hosts=allow_host, at_once=at_once, quiet=as_json)
+    with open_for_questions(index, model=model, engine=chosen) as project:
+        if about and not named_entities(about, project):
+            raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")
+        last = None if about else ledger.last_answer(project.db)
+        history = ledger.conversation(project.db, last.conversation) if last and last.conversation else []
+        found = asyncio.run(questions_worth_asking(project, history, about=about, n=n))
+    if as_json:
+        write_json(found)
+    else:
+        out.print("\n".join(found))

@@ -1,0 +1,171 @@
+"""`localrag status`, `files`, `search`, `entity`, `tree`, `report`, `logs` and `source`: what an index holds. None asks a chat model."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localrag.cli.options import IndexOption, JsonOption, RerankerOption
+from localrag.cli.views.terminal import write_json, write_line
+
+if TYPE_CHECKING:
+    from localrag.project import Opened
+
+
+def status_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
+    """Show what the index holds, what failed, and what it cost."""
+    from localrag.cli.views.contents import print_status
+    from localrag.opening import find_index
+    from localrag.store.schema import open_index
+    from localrag.store.status import status
+
+    folder = find_index(index)
+    found = status(open_index(folder, still=True), folder)
+    if as_json:
+        write_json(found)
+    else:
+        print_status(found)
+
+
+def files_command(
+    skipped: Annotated[bool, typer.Option("--skipped", help="Only files that were skipped or failed.")] = False,
+    index: IndexOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """List all files: indexed, skipped or failed, and why."""
+    from localrag.opening import find_index
+    from localrag.store.schema import open_index
+    from localrag.store.status import files
+
+    for row in files(open_index(find_index(index), still=True)):
+        if skipped and row["state"] == "indexed":
+            continue
+        if as_json:
+            write_json(row)
+        else:
+            write_line(f"{row['state']:<8} {row['path']}{': ' * bool(row['reason'])}{row['reason']}")
+
+
+def search_command(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words or a question.")],
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Number of passages.")] = 10,
+    reranker: RerankerOption = None,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find passages by words, meaning and graph, without a chat model."""
+    from localrag.cli.views.contents import print_passages, snippets
+    from localrag.errors import UsageError
+    from localrag.opening import open_for_questions
+    from localrag.query.answer import LONGEST_QUESTION
+    from localrag.query.retrieval.retrieve import search
+
+    if not query.strip() or len(query) > LONGEST_QUESTION:
+        raise UsageError("The query is empty or too long.", 'Search for something: localrag search "the ferry"')
+    with open_for_questions(index, reranker=reranker, asks=False, still=True) as project:
+        vector = project.embedder.embed([query])[0]
+        found = snippets(query, vector, search(query, vector, project, k), project)
+        if as_json:
+            write_json(found)
+        else:
+            print_passages(found)
+
+
+def entity_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Any name of the entity.")],
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an entity: names, description, relationships, mentions."""
+    from localrag.cli.views.contents import entity_json, print_entity
+    from localrag.opening import open_to_look
+
+    with open_to_look(index) as opened:
+        found = entity_json(name, opened)
+    for one in found:
+        if not as_json:
+            print_entity(one)
+    if as_json:
+        write_json(found)
+
+
+def tree_command(
+    level: Annotated[int | None, typer.Option("--level", min=0, help="Deepest level to show.")] = None,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the communities by level, with report titles and coverage."""
+    from localrag.cli.views.contents import print_tree, tree_json
+    from localrag.opening import find_index
+    from localrag.store.schema import open_index
+
+    found = tree_json(open_index(find_index(index), still=True), level)
+    if as_json:
+        write_json(found)
+    else:
+        print_tree(found)
+
+
+def report_command(
+    number: Annotated[str, typer.Argument(metavar="ID", help="A community from `localrag tree`, for example 1.4.")],
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the report of a community with its sources."""
+    from localrag.cli.views.contents import print_report, report_json
+    from localrag.opening import open_to_look
+
+    with open_to_look(index) as opened:
+        found = report_json(number, opened)
+    if as_json:
+        write_json(found)
+    else:
+        print_report(found)
+
+
+def logs_command(
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of answers, newest first.")] = 3,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show past questions and answers."""
+    from localrag.cli.views.contents import log_json, print_log
+    from localrag.opening import open_to_look
+    from localrag.store import ledger
+
+    with open_to_look(index) as opened:
+        found = ledger.answers(opened.db, n)
+    if as_json:
+        write_json([log_json(*one, opened) for one in found])
+    else:
+        print_log(found)
+
+
+def source_command(
+    n: Annotated[int, typer.Argument(metavar="N", help="Number of a citation in the last answer.")],
+    opens: Annotated[bool, typer.Option("--open", help="Open the file in its default program.")] = False,
+    index: IndexOption = None,
+) -> None:
+    """Print the passage behind citation N of the last answer."""
+    from localrag.cli.views.console import say
+    from localrag.opening import open_to_look
+
+    with open_to_look(index) as opened:
+        path = print_citation(opened, n)
+        if opens and typer.launch(str(opened.root / path)) != 0:
+            say(f"{opened.root / path} could not be opened.")
+
+
+def print_citation(opened: "Opened", n: int) -> str:
+    """Print the passage behind a citation of the last answer; returns its path. Raises LocalragError."""
+    from localrag.cli.views.answers import print_source
+    from localrag.errors import LocalragError
+    from localrag.store import ledger
+
+    last = ledger.last_answer(opened.db)
+    if last is None:
+        raise LocalragError("No question was asked of this index yet.", 'Ask one: localrag ask "…"')
+    found = next((c for c in last.citations if c.n == n), None)
+    if found is None:
+        raise LocalragError(f"The last answer has no citation {n}.", f"It has {len(last.citations)}: localrag source 1")
+    print_source(found, opened)
+    return found.path

@@ -1,0 +1,37 @@
+"""`localrag rm`."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localrag.cli.options import AllowHostOption, IndexOption, QuietOption, engine_options
+
+
+def rm_command(
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH…", help="Files or folders listed by `localrag files`.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Remove every document, and all reports, answers and conversations.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    index: IndexOption = None,
+    allow_host: AllowHostOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Remove documents from the index, with all answers about them. The files stay."""
+    from localrag.cli.views.console import confirmed, say
+    from localrag.cli.views.progress import IndexProgress
+    from localrag.errors import UsageError
+    from localrag.index.erase import documents_at, erase
+    from localrag.opening import find_index, open_for_writing
+    from localrag.store import corpus
+
+    if bool(paths) == everything:
+        raise UsageError("Say what to remove: paths, or --all.", "Those there are: localrag files")
+    with open_for_writing(find_index(index), engine=engine_options("", hosts=allow_host, quiet=quiet)) as project:
+        gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
+        if everything and not yes and not confirmed(f"Remove all {len(gone)} documents, and all that was made and asked?"):
+            raise UsageError(f"All {len(gone)} documents would be removed; nothing was.", "If they are to go: localrag rm --all --yes")
+        with IndexProgress(quiet=quiet) as progress:
+            asyncio.run(erase(gone, project, progress))
+        say(f"{len(gone)} documents are out of the index; no copy of their text is left in it. The files themselves were not touched.")
+        say("To keep them out when the folder is indexed again, list them in its .localragignore.")

@@ -1,0 +1,112 @@
+"""The options that several commands take, and those that take one of a few words."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from localrag.engine.settings import EngineOptions
+
+MODES = ("auto", "mix", "local", "global", "drift", "basic", "ts", "ss")
+STYLES = ("extractive", "abstractive")
+EXTRACTORS = ("model", "phrases")
+
+
+def one_of(what: str, values: tuple[str, ...]) -> dict[str, Any]:
+    """What makes a typer option of a string, or of several, take only these values."""
+
+    def check(given: Any) -> Any:
+        for value in [given] if isinstance(given, str) else given or ():
+            if value and value not in values:
+                raise typer.BadParameter(f"There is no {what} {value!r}. Choose {', '.join(values[:-1])} or {values[-1]}.")
+        return given
+
+    def complete(incomplete: str) -> list[str]:
+        return [v for v in values if v.startswith(incomplete)]
+
+    return {"metavar": "|".join(values), "callback": check, "autocompletion": complete}
+
+
+IndexOption = Annotated[
+    Path | None, typer.Option("--index", "-i", metavar="DIR", help="The index folder. Default: the nearest .localrag, here or above.")
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="NAME|PATH", help="Chat model: a name in models.toml, a GGUF file, or http://HOST:PORT/v1#NAME."),
+]
+RerankerOption = Annotated[
+    str | None, typer.Option("--reranker", metavar="NAME|PATH", help="Re-rank passages with a cross-encoder (GGUF).")
+]
+EngineOption = Annotated[
+    str, typer.Option("--engine", metavar="NAME=VALUE,…", help="Override engine settings, for example slots=4,context=8192,kv=f16.")
+]
+AllowHostOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="HOST", help="Allow sending document text to a model server on this host. Repeatable."),
+]
+AtOnceOption = Annotated[
+    int, typer.Option("--at-once", min=0, metavar="N", help="Parallel requests to each model server. Default: what it reports, or 8.")
+]
+RemeasureOption = Annotated[
+    bool, typer.Option("--remeasure", "--retune", help="Measure again which engine settings are fastest on this machine.")
+]
+DeterministicOption = Annotated[
+    bool, typer.Option("--deterministic", help="Make every answer independent of other requests, even if that is slower. Always so on CPU.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+TextColumnOption = Annotated[
+    str | None, typer.Option("--text-column", metavar="NAME", help="Column of CSV, Excel and JSON rows that holds the text.")
+]
+MetadataColumnsOption = Annotated[
+    str | None, typer.Option("--metadata-columns", metavar="A,B,…", help="Columns to put before the text of a row.")
+]
+PrependOption = Annotated[
+    bool | None,
+    typer.Option("--prepend-metadata/--no-prepend-metadata", help="Add the document's title, date and author to each chunk."),
+]
+FollowOption = Annotated[
+    bool | None, typer.Option("--follow-links/--no-follow-links", help="Follow symbolic links that lead out of the folders.")
+]
+PruneOption = Annotated[bool, typer.Option("--prune", help="Remove all documents whose files are gone, also those of a missing folder.")]
+
+
+def engine_options(
+    values: str,
+    *,
+    remeasure: bool = False,
+    deterministic: bool = False,
+    hosts: list[str] | None = None,
+    at_once: int = 0,
+    quiet: bool = False,
+) -> "EngineOptions":
+    """What the options ask of the engine; what it has to say goes to stderr. Raises UsageError."""
+    from localrag.cli.views.console import say
+    from localrag.engine.settings import EngineOptions
+
+    chosen = EngineOptions.of(values, remeasure=remeasure, deterministic=deterministic, allowed_hosts=tuple(hosts or ()), at_once=at_once)
+    return chosen if quiet else replace(chosen, say=say)
+
+
+ExtractorOption = Annotated[
+    str | None,
+    typer.Option("--extractor", help="phrases: names and noun phrases, without a model.", **one_of("extractor", EXTRACTORS)),
+]
+
+
+MODES_HELP = (
+    "mix: details, by a walk over the graph. local: about entities. global: about everything. drift: broad, then deep. "
+    "basic: nearest passages. ts, ss: the paper's baselines. auto: chosen by the question."
+)
+ModeOption = Annotated[str, typer.Option("--mode", "--method", help=MODES_HELP, **one_of("mode", MODES))]
+StyleOption = Annotated[
+    str,
+    typer.Option(
+        "--style",
+        help="extractive: quote sentences. abstractive: let the model write. Default: by model size.",
+        **one_of("style", STYLES),
+    ),
+]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Leave out sentences that no passage supports.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

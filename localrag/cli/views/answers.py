@@ -1,0 +1,112 @@
+"""How answers, their citations and the passages behind them are printed."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from localrag.cli.views.console import out, say, styled
+from localrag.cli.views.terminal import in_line, status
+from localrag.records import Answer, Citation
+from localrag.store import corpus
+from localrag.text.plain import squeeze
+
+if TYPE_CHECKING:
+    from localrag.project import Opened
+
+
+class Stream:
+    """Prints an answer's text while it comes; where it is not `live`, it only hears it."""
+
+    def __init__(self, *, live: bool) -> None:
+        self.live, self.heard = live, ""
+
+    def write(self, text: str) -> None:
+        """A new stretch of the answer: whole lines of it."""
+        self.heard += text
+        if self.live:
+            status.clear()
+            out.print(_bold_titles(text), end="")
+
+    def finish(self, answer: str) -> None:
+        """What of the answer was not written yet."""
+        if not answer.startswith(self.heard):  # it was put in other words at its end
+            out.print("\n")
+            self.heard = ""
+        self.write(answer[len(self.heard) :] + "\n")
+
+
+def shown_path(path: str, opened: "Opened") -> str:
+    """A stored path as the user would type it here: relative where it lies below the working folder."""
+    full = opened.root / path
+    return os.path.relpath(full) if full.is_relative_to(Path.cwd()) else str(full)
+
+
+def shown_place(citation: Citation, opened: "Opened") -> str:
+    """The file of a citation, and its page or the like: `report.pdf, page 3`."""
+    return in_line(shown_path(citation.path, opened)) + (f", {citation.part}" if citation.part else "")
+
+
+def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
+    """The answer as `--json` prints it."""
+    citations = [
+        {"n": c.n, "path": shown_path(c.path, opened), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
+        for c in answer.citations
+    ]
+    return {
+        "answer": answer.answer,
+        "mode": answer.mode,
+        "level": answer.level,
+        "citations": citations,
+        "calls": answer.calls,
+        "prompt_tokens": answer.prompt_tokens,
+        "output_tokens": answer.output_tokens,
+        "seconds": answer.seconds,
+        "short": answer.short,
+        "style": answer.style,
+        "note": answer.note,
+        "question": answer.question,
+        "asked": answer.asked,
+        "reason": answer.reason,
+        "unsupported": answer.unsupported,
+        "conversation": answer.conversation,
+        "answerable": answer.answerable,
+        "confidence": answer.confidence and round(answer.confidence, 3),
+    }
+
+
+def print_answer(answer: Answer, opened: "Opened", stream: Stream) -> None:
+    """The answer, then each citation with its file and quote; how it came about goes to stderr."""
+    stream.finish(answer.answer)
+    if answer.citations:
+        out.print()
+    for c in answer.citations:
+        quote = squeeze(c.quote)
+        short = quote if len(quote) <= 100 else quote[:97] + "…"
+        out.print(f"{c.n:>3}  {shown_place(c, opened)}:{c.start}-{c.end}  “{short}”", style="dim")
+    level = f", level {answer.level}" if answer.level is not None else ""
+    note = f"\n{answer.note}" if answer.note else ""
+    cost = f"{answer.calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.calls else ""
+    if answer.asked not in ("", answer.question):
+        say(f"\nunderstood as: {answer.asked}")
+    mode = f"{answer.mode} ({answer.reason})" if answer.reason else answer.mode
+    say(f"\nmode: {mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s · open a source: localrag source 1{note}")
+
+
+def _bold_titles(text: str) -> Text:
+    """A stretch of an answer, the lines that are titles in bold."""
+    lines = text.split("\n")
+    return Text("\n").join(Text(t[2:-2], "bold") if len(t) > 4 and t.startswith("**") and t.endswith("**") else Text(t) for t in lines)
+
+
+def print_source(citation: Citation, opened: "Opened") -> None:
+    """The chunk around a citation with the quote marked."""
+    out.print(styled((shown_place(citation, opened), "bold"), f", characters {citation.start}-{citation.end}\n"))
+    found = corpus.chunks_by_id(opened.db, [citation.chunk_id])
+    if not found:
+        out.print(citation.quote)
+        return
+    chunk = found[0]
+    a, b = citation.start - chunk.start, citation.end - chunk.start
+    out.print(styled(chunk.text[:a], (chunk.text[a:b], "reverse"), chunk.text[b:]))

@@ -1,0 +1,255 @@
+"""Parts of an index as JSON-ready values, and how they are printed."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz import process
+from rich.table import Table
+from rich.tree import Tree
+from sqlite_utils import Database
+
+from localrag.cli.views.answers import answer_json, shown_path
+from localrag.cli.views.console import out, styled
+from localrag.cli.views.terminal import in_line
+from localrag.cli.views.usage import engine_line
+from localrag.errors import LocalragError
+from localrag.records import Answer, Chunk
+from localrag.store import corpus, graph
+from localrag.text.plain import chunk_sentences, squeeze
+
+if TYPE_CHECKING:
+    from localrag.project import Opened, Project
+
+MOST = 15  # relationships and places shown of an entity
+
+
+def snippets(query: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: "Project") -> list[dict[str, Any]]:
+    """Passages with their place, score and the sentence of each that is nearest the query."""
+    from localrag.query.retrieval.rank_sentences import (
+        word_overlap,  # brings all that answers questions, which a look at the index does without
+    )
+
+    rows = []
+    for chunk, score in found:
+        spans = chunk_sentences(chunk.text) or ((0, len(chunk.text)),)
+        texts = [squeeze(chunk.text[a:b]) for a, b in spans]
+        near = project.embedder.embed(texts) @ vector + np.array(word_overlap(query, texts), np.float32)
+        path = shown_path(corpus.document_path(project.db, chunk.id), project)
+        snippet = texts[int(np.argmax(near))]
+        rows.append(
+            {"path": path, "start": chunk.start, "end": chunk.end, "score": round(score, 3), "snippet": snippet, "text": chunk.text}
+        )
+    return rows
+
+
+def print_passages(found: Sequence[dict[str, Any]]) -> None:
+    """Each passage with its place and its best sentence."""
+    for n, row in enumerate(found, 1):
+        place = (f":{row['start']}-{row['end']}  {row['score']:.2f}", "dim")
+        out.print(styled((f"{n:>3}  {in_line(row['path'])}", "bold"), place))
+        out.print(f"     {row['snippet'][:300]}")
+    if not found:
+        out.print("Nothing was found.")
+
+
+def entity_json(name: str, opened: "Opened") -> list[dict[str, Any]]:
+    """The entities that go by a name. Raises LocalragError naming the nearest names."""
+    db = opened.db
+    ids = graph.entities_named(db, [name]).get(name.lower(), ())
+    if not ids:
+        near = [found for found, *_ in process.extract(name, list(graph.aliases(db)), limit=3, score_cutoff=60)]
+        raise LocalragError(f"No entity is called {name!r}.", f"Near: {', '.join(near)}" if near else f"Search: localrag search {name!r}")
+    return [_entity(e, opened) for e in ids]
+
+
+def _entity(entity_id: str, opened: "Opened") -> dict[str, Any]:
+    db = opened.db
+    (entity,) = graph.entities(db, [entity_id])
+    related = graph.relationships(db, [entity_id])
+    names = {e.id: e.name for e in graph.entities(db, [i for r in related for i in (r.source_id, r.target_id)])}
+    places = graph.mentions(db, [entity_id])
+    paths = {c: corpus.document_path(db, c) for c in dict.fromkeys(m.chunk_id for m in places)}
+    return {
+        "name": entity.name,
+        "type": entity.type,
+        "names": graph.aliases_of(db, [entity_id]).get(entity_id, []),
+        "description": entity.description,
+        "relationships": [
+            {
+                "with": names[r.target_id if r.source_id == entity_id else r.source_id],
+                "weight": r.weight,
+                "how": list(r.descriptions),
+                "description": r.description,
+            }
+            for r in related
+        ],
+        "claims": [asdict(c) for c in graph.claims(db, [entity_id])],
+        "mentions": [{"path": shown_path(paths[m.chunk_id], opened), "start": m.start, "end": m.end} for m in places],
+    }
+
+
+def print_entity(found: dict[str, Any]) -> None:
+    """An entity as a person reads it."""
+    out.print(styled((found["name"], "bold"), f" · {found['type']} · {len(found['mentions'])} mentions"))
+    if len(found["names"]) > 1:
+        out.print(f"also: {', '.join(n for n in found['names'] if n != found['name'])}")
+    out.print(found["description"] + "\n")
+    table = Table("with", "weight", "", box=None, pad_edge=False, header_style="dim")
+    for r in found["relationships"][:MOST]:
+        table.add_row(r["with"], f"{r['weight']:.1f}", (r["how"] or [r["description"]])[0][:120])
+    out.print(table)
+    for c in found["claims"][:MOST]:
+        out.print(f"{c['status']}: {c['description']}")
+    for m in found["mentions"][:MOST]:
+        out.print(f"{in_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
+
+
+def tree_json(db: Database, deepest: int | None) -> list[dict[str, Any]]:
+    """The communities below each other, each with its number, report title, coverage and size. Raises LocalragError where there is none."""
+    titles = {r.community_id: r for r in graph.reports(db)}
+    covered = graph.coverage_of(db, titles)
+    nodes: dict[str, dict[str, Any]] = {}
+    roots: list[dict[str, Any]] = []
+    for c in graph.communities(db):
+        if deepest is not None and c.level > deepest:
+            continue
+        report = titles.get(c.id)
+        nodes[c.id] = {
+            "id": f"{c.level}.{c.ordinal}",
+            "title": report.title if report else "",
+            "coverage": round(covered.get(c.id, 0.0), 4) if report else None,
+            "entities": len(c.entity_ids),
+            "parts": [],
+        }
+        (nodes[c.parent_id]["parts"] if c.parent_id in nodes else roots).append(nodes[c.id])
+    if not roots:
+        raise LocalragError("The index has no communities.", "Finish it: localrag index PATH")
+    return roots
+
+
+def print_tree(roots: Sequence[dict[str, Any]]) -> None:
+    """The communities as a tree; one that a level merely carries down is not shown again."""
+    tree = Tree("communities", hide_root=True)
+
+    def add(parent: Tree, node: dict[str, Any]) -> None:
+        covers = "" if node["coverage"] is None else f", {_percent(node['coverage'])} of the passages"
+        branch = parent.add(
+            styled((node["id"], "dim"), f" {node['title'] or '(no report)'} ", (f"{node['entities']} entities{covers}", "dim"))
+        )
+        parts = node["parts"]
+        while len(parts) == 1 and parts[0]["entities"] == node["entities"]:
+            parts = parts[0]["parts"]
+        for part in parts:
+            add(branch, part)
+
+    for root in roots:
+        add(tree, root)
+    out.print(tree)
+
+
+def report_json(number: str, opened: "Opened") -> dict[str, Any]:
+    """The report of a community, by its number in the tree. Raises LocalragError."""
+    db = opened.db
+    chosen = next((c for c in graph.communities(db) if number in (f"{c.level}.{c.ordinal}", c.id)), None)
+    report = next((r for r in graph.reports(db) if chosen and r.community_id == chosen.id), None)
+    if chosen is None or report is None:
+        what = f"There is no community {number}." if chosen is None else f"The community {number} has no report."
+        raise LocalragError(what, "See all: localrag tree")
+    places = [
+        {"path": shown_path(corpus.document_path(db, q.chunk_id), opened), "start": q.start, "end": q.end, "quote": q.text}
+        for q in dict.fromkeys(q for f in report.findings for q in f.quotes)
+    ]
+    names = [e.name for e in graph.entities(db, chosen.entity_ids)]
+    return {
+        "id": number,
+        "title": report.title,
+        "coverage": round(graph.coverage_of(db, [chosen.id]).get(chosen.id, 0.0), 4),
+        "rating": report.rating,
+        "rating_explanation": report.rating_explanation,
+        "markdown": report.markdown,
+        "entities": names,
+        "quotes": places,
+    }
+
+
+def print_report(found: dict[str, Any]) -> None:
+    """A report, whom it is about and where it comes from."""
+    out.print(found["markdown"])
+    out.print(f"\nabout: {', '.join(found['entities'])}", style="dim")
+    out.print(f"covers {_percent(found['coverage'])} of the passages", style="dim")
+    if found["rating"] is not None:
+        out.print(f"rated {found['rating']:.0f} of 10 by the model: {found['rating_explanation']}", style="dim")
+    for q in found["quotes"]:
+        out.print(f"{in_line(q['path'])}:{q['start']}-{q['end']}  “{squeeze(q['quote'])[:100]}”", style="dim")
+
+
+def _percent(share: float) -> str:
+    """A share as a person reads it: `12 %`, and `< 1 %` for what would be none."""
+    return f"{100 * share:.0f} %" if share >= 0.01 or not share else "< 1 %"
+
+
+def log_json(number: int, at: str, answer: Answer, opened: "Opened") -> dict[str, Any]:
+    """A past answer, as `ask --json` printed it."""
+    return {"id": number, "at": at} | answer_json(answer, opened)
+
+
+def print_log(found: Sequence[tuple[int, str, Answer]]) -> None:
+    """Past answers, newest first."""
+    for number, at, a in found:
+        asked = f" → {a.asked}" if a.asked and a.asked != a.question else ""
+        when = (f" {at} · {a.mode} · conversation {a.conversation}", "dim")
+        out.print(styled((f"{number}  {a.question}", "bold"), asked, when))
+        out.print(a.answer + "\n")
+    if not found:
+        out.print("No question was asked of this index yet.")
+
+
+def print_status(found: dict[str, Any]) -> None:
+    """The status as a table, then what needs attention."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for key in ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures"):
+        levels = " (" + ", ".join(f"level {n}: {c}" for n, c in found["communities_per_level"].items()) + ")"
+        table.add_row(key, str(found[key]) + (levels if key == "communities" and found[key] else ""))
+    table.add_row("claims", str(found["claims"]))
+    table.add_row("merged", f"{found['merged']} names (localrag merges list)")
+    table.add_row("noise", f"{found['noise']} capitalised words that are no names")
+    spent = found["spent"]
+    table.add_row("spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written")
+    for kind, model in found["models"].items():
+        table.add_row(kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})")
+    table.add_row("index", f"{found['index']} ({found['bytes'] / 1e6:.1f} MB)")
+    if run := found["run"]:
+        at = f" at {run['stage']} {run['done']}/{run['total']}" if run["state"] != "complete" and run["stage"] else ""
+        table.add_row("last run", f"{run['state']}{at}")
+        if line := engine_line(run["figures"]):
+            table.add_row("its engine", line)
+    out.print(table)
+    if run and run["figures"]:
+        out.print(_tasks_table(run["figures"]["tasks"]))
+    if missing := found["coverage"]["in_no_report"]:
+        named = ", ".join(map(in_line, missing[:5])) + " …" * (len(missing) > 5)
+        out.print(f"in no report: {len(missing)} of {found['documents']} documents: {named}")
+    for row in found["skipped"]:
+        out.print(f"{'failed' if row['failed'] else 'left out'}: {in_line(row['path'])}: {row['reason']}")
+    for row in found["failed"]:
+        out.print(f"failed: {row['stage']} {in_line(row['subject'])}: {row['reason']}")
+
+
+def _tasks_table(tasks: dict[str, Any]) -> Table:
+    table = Table("task", box=None, padding=(0, 2, 0, 0))
+    shown = {
+        "requests": "requests",
+        "prompt_tokens": "read",
+        "cached_tokens": "cached",
+        "output_tokens": "written",
+        "forced_tokens": "forced",
+    }
+    seconds = {"wait_p50_s": "wait p50 s", "p50_s": "p50 s", "p95_s": "p95 s"}
+    for name in (*shown.values(), *seconds.values()):
+        table.add_column(name, justify="right")
+    for name, task in tasks.items():
+        table.add_row(name, *(str(task[k]) for k in (*shown, *seconds)))
+    return table

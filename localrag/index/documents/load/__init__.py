@@ -1,0 +1,7 @@
+"""Files → Documents: find them, read each in a process of its own that nothing can take down with it, list the rest with its reason."""
+
+from localrag.index.documents.load.content import Options
+from localrag.index.documents.load.files import Sources, check_paths, find_files, is_index, is_there, stored_path
+from localrag.index.documents.load.reader import Limits, file_hash, load_all
+
+__all__ = ["Limits", "Options", "Sources", "check_paths", "file_hash", "find_files", "is_index", "is_there", "load_all", "stored_path"]

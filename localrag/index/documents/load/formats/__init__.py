@@ -1,0 +1,1 @@
+"""One module a file format; each turns a file into its content."""

@@ -1,0 +1,103 @@
+"""The process that parses: takes a path at a time on stdin and answers on stdout, with little memory and no network.
+
+Whatever a hostile file does to it, it does to this process alone.
+"""
+
+import contextlib
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+from localrag.index.documents.load.content import Options, Unreadable
+from localrag.index.documents.load.messages import packed, read_message
+from localrag.index.documents.load.parse import parse
+from localrag.index.documents.load.sandbox import enforce
+
+try:
+    import resource
+except ImportError:  # Windows, where `load_all` says that it cannot read
+    resource = None  # type: ignore[assignment]
+
+_FORBIDDEN = tuple(
+    """
+    socket. subprocess. os.system os.exec os.fork os.posix_spawn os.spawn pty. os.startfile os.kill os.remove os.rename os.rmdir os.mkdir
+    os.link os.symlink os.truncate os.chmod os.chown os.lchown os.utime os.setxattr os.removexattr shutil.
+    """.split()
+)
+
+
+def serve(memory: int, seconds: int) -> None:
+    """Parse files until stdin ends. `memory`: bytes of address space; `seconds`: of computing for one file."""
+    answers, requests = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer
+    os.dup2(2, 1)  # what a library prints is no answer
+    confine(memory)
+    sys.setrecursionlimit(8000)  # pages nest up to 2048 elements, each three calls
+    while (request := read_message(requests)) is not None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 5)  # should nobody be left to stop it
+        answer, exhausted = _answer(request)
+        answers.write(packed(answer))
+        answers.flush()
+        if exhausted:
+            return  # its memory is in pieces: the next file gets a fresh process
+
+
+def confine(memory: int) -> None:
+    """No more memory than this, no file written or removed, no core dump, no connection, no other process, no thread.
+
+    What Python code does is refused by a hook, everywhere; what native code does by the kernel, on Linux (`sandbox`). Elsewhere native
+    code that a hostile file has taken over is stopped by the limits of resources alone.
+    """
+    _limit(resource.RLIMIT_AS, memory)
+    for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
+        _limit(nothing, 0)
+    sys.modules["numpy"] = None  # type: ignore[assignment]  # openpyxl would load it, and it a hundred threads
+    enforce()
+    sys.addaudithook(_refuse)
+
+
+def _limit(what: int, value: int) -> None:
+    with contextlib.suppress(ValueError, OSError):  # not every system knows every limit
+        resource.setrlimit(what, (value, resource.getrlimit(what)[1]))
+
+
+def _refuse(event: str, args: Any) -> None:
+    writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    foreign = event == "ctypes.dlopen" and not str(args[0]).startswith(tuple(filter(None, sys.path)))  # a library of no package
+    if writes or foreign or event.startswith(_FORBIDDEN):
+        raise PermissionError(f"a file may not lead to {event}")
+
+
+def _answer(request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """What was read, or why not; and whether memory ran out."""
+    try:
+        options = Options(request["text_column"], tuple(request["metadata_columns"]))
+        return asdict(parse(Path(request["path"]), options)), False
+    except Unreadable as error:
+        return {"reason": _squeezed(str(error)), "failed": error.failed}, False
+    except MemoryError:
+        return {"reason": "memory", "failed": True}, True
+    except RecursionError:
+        return {"reason": "damaged: it is nested too deeply", "failed": True}, False
+    except Exception as error:  # noqa: BLE001 - parsers of broken files raise anything
+        return {"reason": _squeezed(_said(error)), "failed": True}, False
+
+
+def _said(error: Exception) -> str:
+    """What a person is told of an error: its message where it is made for people, else its kind as well."""
+    if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError) and error.strerror:
+        return f"cannot be read: {error.strerror}"
+    message = str(error) or "it ends too early"
+    told = isinstance(error, ValueError | SyntaxError | BadZipFile | EOFError)
+    return f"damaged: {message}" if told else f"damaged: {type(error).__name__}: {message}"
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,227 @@
+"""Files → stored documents: only what is new, changed, moved or gone since the last run is touched. Part of the pipeline."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from localrag.config import Settings
+from localrag.engine.tokens import Tokenizer
+from localrag.errors import UsageError
+from localrag.index.documents.chunk import chunk
+from localrag.index.documents.load import Options, Sources, check_paths, file_hash, find_files, is_there, load_all, stored_path
+from localrag.index.documents.reach import OutOfReach, out_of_reach
+from localrag.index.progress import Tell
+from localrag.models import ModelFile
+from localrag.project import Project
+from localrag.records import Document, Skipped
+from localrag.store import corpus, ledger
+
+MOST_DELETED = 1 / 3  # of the documents below the given paths: more are deleted only where the user says so
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What became of the files that were found: the paths of those that are new, changed, moved here or gone; those left out.
+
+    `kept` are documents whose files are gone and that are so many that the user has to say whether they go, `unreached` those whose
+    folders cannot be looked into; both are among those left out as well.
+    """
+
+    files: int
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    kept: tuple[str, ...] = ()
+    unreached: tuple[OutOfReach, ...] = ()
+
+    @property
+    def touched(self) -> int:
+        """How many documents are not what they were."""
+        return len(self.new) + len(self.changed) + len(self.moved) + len(self.deleted)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Whether documents go whose files are gone. `prune`: all of them, those below missing and empty folders included.
+
+    Else those below a folder that cannot be looked into stay; where what is left is more than a third of the documents that a run is about,
+    `asked(how many, of how many)` decides.
+    """
+
+    prune: bool = False
+    asked: Callable[[int, int], bool] = lambda *_: False
+
+
+CAREFUL = Deletion()
+
+
+def update_documents(paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion = CAREFUL) -> Loaded:
+    """Bring the stored documents up to date with the given files and folders; documents from elsewhere stay.
+
+    A file that was read before and cannot be now keeps its earlier content. Raises UsageError where there is nothing to index.
+    """
+    db, root, tops = project.db, project.root, [Path(os.path.realpath(p)) for p in paths]
+    sources = find_sources(paths, root, project.settings, db)
+    files = {stored_path(f, root): f for f in sources.files}
+    known = corpus.document_hashes(db)
+    covered = [p for p in known if _below(p, tops, root)]
+    missing = [p for p in covered if p not in files]
+    unreached = [u for u in out_of_reach(missing, tops, root, sources) if u.closed or not deletion.prune]
+    waiting = {p for u in unreached for p in u.documents}
+    away = {p for u in unreached if u.closed for p in u.documents}
+    read = _read(files, {p: known[p] for p in missing if p not in away}, project, tell)
+    deleted = [p for p in [*missing, *read.emptied] if p not in waiting and p not in read.moved.values()]
+    if len(deleted) > MOST_DELETED * len(covered) and not (deletion.prune or deletion.asked(len(deleted), len(covered))):
+        kept, deleted = deleted, []
+    else:
+        kept = []
+    for path in [*deleted, *read.moved.values()]:
+        corpus.remove_document(db, path)
+    unreached = [replace(u, documents=tuple(p for p in u.documents if p not in read.moved.values())) for u in unreached]
+    skipped = _left_out(read.skipped, sources, unreached, kept, root)
+    corpus.set_skipped(db, [*_still_left_out(corpus.skipped(db), files, tops, unreached, root), *skipped])
+    ledger.save_settings(db, prepended=project.settings.prepend_metadata, chunk_tokens=project.settings.chunk_tokens)
+    tell("documents", len(files), len(files))
+    if not deleted:
+        _check_something(paths, len(files), project)
+    told = tuple(u for u in unreached if u.documents)
+    return Loaded(len(files), tuple(read.new), tuple(read.changed), tuple(read.moved), tuple(deleted), tuple(skipped), tuple(kept), told)
+
+
+@dataclass(slots=True)
+class _Read:
+    """What reading the files brought; `moved`: where a document is now → where it was; `emptied`: known ones nothing can be read of now."""
+
+    skipped: list[Skipped]
+    new: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    moved: dict[str, str] = field(default_factory=dict)
+    emptied: list[str] = field(default_factory=list)
+
+
+def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: Tell) -> _Read:
+    """Read and store the files that the index does not know as they are; `gone`: documents without a file, with their hashes."""
+    known = corpus.document_hashes(project.db)
+    left, skipped = to_read(files, project.db, project.settings)
+    read, origins = _Read(skipped), dict[str, list[str]]()
+    for path, content in gone.items():
+        origins.setdefault(content, []).append(path)
+    options = Options(project.settings.text_column, project.settings.metadata_columns)
+    for done, found in enumerate(load_all(left, project.root, options), len(files) - len(left)):
+        tell("documents", done, len(files))
+        if isinstance(found, Skipped):
+            read.skipped.append(_kept(found) if found.failed and found.path in known else found)
+            read.emptied += [found.path] * (found.path in known and not found.failed)
+        elif _store(found, project, moved=found.path not in known and bool(origins.get(found.content_hash))):
+            if found.path in known:
+                read.changed.append(found.path)
+            elif origins.get(found.content_hash):
+                read.moved[found.path] = origins[found.content_hash].pop(0)
+            else:
+                read.new.append(found.path)
+    return read
+
+
+def find_sources(paths: Sequence[Path], root: Path, settings: Settings, db: Database | None) -> Sources:
+    """What lies below the paths; one where there is nothing is passed over if documents were read from there. Raises UsageError."""
+    there = [p for p in paths if is_there(p)]
+    if len(there) < len(paths):
+        check_paths(paths, [root / path for path in corpus.document_hashes(db)] if db else [])
+    return find_files(there, follow_links=settings.follow_links)
+
+
+def _left_out(
+    skipped: Sequence[Skipped], sources: Sources, unreached: Sequence[OutOfReach], kept: Sequence[str], root: Path
+) -> list[Skipped]:
+    """The list of what was not read in this run, each path once: files, links, folders, documents that wait for a decision."""
+    rows = {s.path: s for s in skipped}
+    rows |= {path: Skipped(path, why, False) for p, why in sources.left_out.items() for path in [stored_path(p, root)]}
+    rows |= {path: Skipped(path, why, True) for p, why in sources.closed.items() for path in [stored_path(p, root)]}
+    rows |= {u.path: u.listed() for u in unreached if u.documents}
+    for path in kept:
+        why = rows[path].reason if path in rows else "its file is gone"
+        rows[path] = Skipped(path, f"{why}; its earlier content is kept until you say --prune", True)
+    return list(rows.values())
+
+
+def _still_left_out(
+    before: Sequence[Skipped], files: dict[str, Path], tops: Sequence[Path], unreached: Sequence[OutOfReach], root: Path
+) -> list[Skipped]:
+    """What an earlier run left out elsewhere, or where nothing can be seen today."""
+    unseen = [root / u.path for u in unreached]
+    rows = ((s, root / s.path) for s in before if s.path not in files)
+    return [s for s, full in rows if not _below(s.path, tops, root) or any(folder in full.parents for folder in unseen)]
+
+
+def to_read(files: dict[str, Path], db: Database | None, settings: Settings) -> tuple[list[Path], list[Skipped]]:
+    """The files, of those at these stored paths, that the index does not know as they are; those it knows that nothing can be read of."""
+    if db is None:
+        return list(files.values()), []
+    options = Options(settings.text_column, settings.metadata_columns)
+    known = corpus.document_hashes(db) if _cut_as_before(db, settings) else {}
+    passed = {s.path: s for s in corpus.skipped(db) if s.content_hash}
+    left, skipped = list[Path](), list[Skipped]()
+    for path, file in files.items():
+        unreadable = passed.get(path)
+        if unreadable and _is_known(file, unreadable.content_hash, options):
+            skipped.append(unreadable)
+        elif not _is_known(file, known.get(path), options):
+            left.append(file)
+    return left, skipped
+
+
+def _cut_as_before(db: Database, settings: Settings) -> bool:
+    """Whether files that did not change would give the chunks they gave."""
+    last = ledger.settings(db)
+    before = (last.get("chunk_tokens", settings.chunk_tokens), last.get("prepended", False))
+    return before == (settings.chunk_tokens, settings.prepend_metadata)
+
+
+def _kept(found: Skipped) -> Skipped:
+    return Skipped(found.path, f"{found.reason}; its earlier content is kept", found.failed)
+
+
+def _check_something(paths: Sequence[Path], files: int, project: Project) -> None:
+    if not corpus.document_hashes(project.db):
+        there = f"{files} files, none of them readable text" if files else "no files"
+        raise UsageError(
+            f"There is nothing to index in {', '.join(map(str, paths))}: {there}.",
+            "Each file that was left out, and why: localrag files --skipped",
+        )
+
+
+def _is_known(file: Path, stored: str | None, options: Options) -> bool:
+    """Whether a file is stored as it is now; the same bytes read in the same way."""
+    try:
+        return stored is not None and stored == file_hash(file, options)
+    except OSError:
+        return False
+
+
+def _store(document: Document, project: Project, *, moved: bool) -> bool:
+    """Store a document; whether its text or its chunks are new."""
+    settings = project.settings
+    header = document.header if settings.prepend_metadata else ""
+    counts = _tokenizer(project.model.file).counts
+    chunks = chunk(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header)
+    if corpus.holds(project.db, document, chunks):
+        corpus.update_document(project.db, document, chunks)
+        return False
+    corpus.add_document(project.db, document, chunks, moved=moved)
+    return True
+
+
+@cache
+def _tokenizer(file: ModelFile) -> Tokenizer:
+    return Tokenizer(file)
+
+
+def _below(path: str, folders: Sequence[Path], root: Path) -> bool:
+    full = root / path  # as the file goes by, which may be a link today
+    return any(full.is_relative_to(folder) for folder in folders)

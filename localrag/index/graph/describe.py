@@ -1,0 +1,81 @@
+"""Several descriptions of one entity or relationship → one (paper, section 3.1.3)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from localrag.errors import ContextTooSmall
+from localrag.llm.budgets import LEAST, Budgets, Script
+from localrag.llm.grammar import line
+from localrag.llm.model import CALL_FAILED, Model, in_window
+from localrag.llm.prompts import load_prompt
+from localrag.records import Chunk, Failure, Graph, Quote
+from localrag.text.plain import squeeze
+from localrag.text.quotes import entity_quotes, relationship_quotes, telling
+
+SENTENCES = 2  # of an extractive description
+
+
+async def describe(
+    graph: Graph, chunks: Mapping[str, Chunk], model: Model, style: str, budgets: Budgets = LEAST
+) -> tuple[Graph, list[Failure]]:
+    """The graph with every description filled in, and whose summary failed: those keep their longest description.
+
+    Extractive: the most telling sentences, no model. Abstractive: summaries.
+    """
+    of_entity, of_relationship = entity_quotes(graph, chunks), relationship_quotes(graph, chunks)
+    failed: list[Failure] = []
+
+    async def summary(key: str, subject: str, descriptions: Sequence[str]) -> str:
+        try:
+            return await summarise(subject, descriptions, model, budgets)
+        except CALL_FAILED as error:  # one description is better than none, and than no graph
+            failed.append(Failure("description", key, str(error), error.kind))
+            return max(descriptions, key=len)
+
+    if style == "extractive":
+        entities = [_join(of_entity.get(e.id, ())) for e in graph.entities]
+        relationships = [_join(_best(of_relationship.get(r.id, ()))) for r in graph.relationships]
+    else:
+        names = {e.id: e.name for e in graph.entities}
+        jobs = [(e.id, e.name, e.descriptions) for e in graph.entities]
+        jobs += [(r.id, f"{names[r.source_id]} and {names[r.target_id]}", r.descriptions) for r in graph.relationships]
+        said = await in_window(summary(*job) for job in jobs)
+        n = len(graph.entities)
+        entities = [d or _join(of_entity.get(e.id, ())) for e, d in zip(graph.entities, said[:n], strict=True)]
+        relationships = [d or _join(_best(of_relationship.get(r.id, ()))) for r, d in zip(graph.relationships, said[n:], strict=True)]
+    described = replace(
+        graph,
+        entities=tuple(replace(e, description=d) for e, d in zip(graph.entities, entities, strict=True)),
+        relationships=tuple(replace(r, description=d) for r, d in zip(graph.relationships, relationships, strict=True)),
+    )
+    return described, sorted(failed, key=lambda f: f.subject)
+
+
+async def summarise(subject: str, descriptions: Sequence[str], model: Model, budgets: Budgets = LEAST) -> str:
+    """One description is kept as it is; several are summarised, in rounds where one prompt cannot hold them. Raises CALL_FAILED."""
+    waiting = sorted(set(descriptions))
+    while len(waiting) > 1:
+        taken, used = 0, 0
+        while taken < len(waiting) and (taken < 2 or used + await model.count(waiting[taken]) <= budgets.descriptions):
+            used += await model.count(waiting[taken])
+            taken += 1
+        some = waiting[:taken]
+        script = await Script.of(model.count, "".join(some))
+        messages = load_prompt("abstractive/describe").fill(subject=subject, descriptions="\n".join(f"- {d}" for d in some))
+        longest = script.characters(budgets.description)
+        try:
+            reply = await model.ask("describe", messages, max_tokens=script.tokens(longest) + 8, grammar=line(longest))
+        except ContextTooSmall:
+            if budgets == LEAST:
+                raise
+            return await summarise(subject, waiting, model)  # the window is smaller today than what the index's budgets are for
+        waiting = [reply.text.strip(), *waiting[taken:]]
+    return waiting[0] if waiting else ""
+
+
+def _best(quotes: Sequence[Quote]) -> list[Quote]:
+    return sorted(quotes, key=lambda q: -telling(squeeze(q.text), 2))[:1]
+
+
+def _join(quotes: Sequence[Quote]) -> str:
+    return " ".join(squeeze(q.text) for q in quotes[:SENTENCES])

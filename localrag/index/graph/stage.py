@@ -1,0 +1,62 @@
+"""Extractions → graph and communities, where anything they are made from is new. Part of the pipeline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from localrag.index.extraction.phrases import PHRASES
+from localrag.index.extraction.stage import in_part, recipe_of
+from localrag.index.graph.aliases import read_aliases
+from localrag.index.graph.communities import communities
+from localrag.index.graph.describe import describe
+from localrag.index.graph.resolve import resolve
+from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
+from localrag.index.graph.weights import weigh_by_pmi
+from localrag.index.progress import Tell
+from localrag.llm.budgets import LEAST
+from localrag.project import Project, choose_budgets
+from localrag.records import Community, Failure, Graph, content_id
+from localrag.store import corpus, ledger
+from localrag.store import graph as store
+from localrag.text.quotes import entity_quotes
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A graph with its communities, and the hash of all it was made from; not published yet."""
+
+    graph: Graph
+    communities: Sequence[Community]
+    state: str
+
+
+async def build_graph(project: Project, style: str, tell: Tell) -> Made | None:
+    """Resolve, describe and cluster, if any extraction, decision or setting of these stages is new."""
+    db, settings = project.db, project.settings
+    by_model = [recipe_of(project, style)] * (settings.extractor == "model")
+    partly = [in_part(key) for key in by_model]
+    extractions, decisions = corpus.extractions(db, *by_model, *partly, PHRASES), read_aliases(project.folder)
+    made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(db, *partly)]
+    budgets = await choose_budgets(project) if style == "abstractive" else LEAST
+    sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
+    state = content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
+    if ledger.settings(db).get("graph") == state:
+        return None
+    tell("graph", 0, 4)
+    chunks = {c.id: c for c in corpus.all_chunks(db)}
+    graph = resolve(extractions, chunks, decisions)
+    graph = replace(graph, similar=(*graph.similar, *alike_in_meaning(graph, project.embedder.embed, decisions)))
+    unasked: list[Failure] = []
+    if style == "abstractive" and graph.similar:
+        decisions, unasked = await ask_whether_same(graph, entity_quotes(graph, chunks), project.model, decisions)
+        graph = replace(resolve(extractions, chunks, decisions), similar=graph.similar)
+    tell("graph", 1, 4)
+    graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
+    tell("graph", 2, 4)
+    graph, undescribed = await describe(graph, chunks, project.model, style, budgets)
+    tell("graph", 3, 4)
+    levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed, before=store.communities(db))
+    failed = [*unasked, *undescribed]
+    ledger.replace_failures(db, ("same entity", "description"), failed)
+    tell("graph", 4, 4)
+    # A graph that something failed of is not yet what its input makes: the next run asks again.
+    return Made(graph, levels, content_id(state, *failed) if failed else state)

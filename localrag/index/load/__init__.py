@@ -1,7 +1,0 @@
-"""Files → Documents: find them, read each in a process of its own that nothing can take down with it, list the rest with its reason."""
-
-from localrag.index.load.content import Options
-from localrag.index.load.files import Sources, check_paths, find_files, is_index, is_there, stored_path
-from localrag.index.load.reader import Limits, file_hash, load_all
-
-__all__ = ["Limits", "Options", "Sources", "check_paths", "file_hash", "find_files", "is_index", "is_there", "load_all", "stored_path"]

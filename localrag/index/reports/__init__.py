@@ -1,0 +1,1 @@
+"""Communities → reports (paper, section 3.1.5)."""

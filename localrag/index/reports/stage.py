@@ -1,0 +1,209 @@
+"""Communities → stored reports, the deepest level first; those whose input is what it was are kept. Part of the pipeline."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.engine.tokens import Tokenizer
+from localrag.errors import ContextTooSmall
+from localrag.index.graph.stage import Made
+from localrag.index.progress import Tell
+from localrag.index.reports import write as writing
+from localrag.index.reports.context import Element, Sources, report_context
+from localrag.index.reports.topics import Topics
+from localrag.llm.budgets import LEAST, Budgets
+from localrag.llm.model import CALL_FAILED, in_window
+from localrag.project import Project, budgets_here, choose_budgets
+from localrag.records import Chunk, Community, Failure, Graph, Quote, Report, content_id
+from localrag.store import corpus, ledger
+from localrag.store import graph as store
+from localrag.text.plain import squeeze
+from localrag.text.quotes import claim_quotes, embed_texts, entity_quotes, relationship_quotes
+
+PORTION = 100  # extractive reports whose sentences are embedded together, and are lost if the process ends meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The reports of a graph, by community, and the hash of what they were made from; None where some could not be written."""
+
+    reports: Mapping[str, Report]
+    state: str | None
+
+
+async def write_reports(project: Project, style: str, tell: Tell, made: Made | None = None) -> Written | None:
+    """Write every report whose input changed; a community uses those of the level below it. A failed one is a row.
+
+    Of the graph that was `made`, else of the stored one. None where the published reports are of just that. Those that are written are
+    kept, and are read once they are published.
+    """
+    db = project.db
+    budgets = await choose_budgets(project) if style == "abstractive" else LEAST
+    recipe = writing.recipe(project.settings, project.model.file.fingerprint, style, budgets)
+    settings = ledger.settings(db)
+    state = content_id("titles 5", made.state if made else settings.get("graph"), recipe)
+    if settings.get("reports") == state:
+        return None
+    levels = made.communities if made else store.communities(db)
+    writer = _writer(project, recipe, budgets, made.graph if made else _stored_graph(project), levels)
+    done = 0
+    tell("reports", done, len(levels))
+
+    async def one(community: Community) -> None:
+        nonlocal done
+        await writer.abstractive(community)
+        done += 1
+        tell("reports", done, len(levels))
+
+    for level in sorted({c.level for c in levels}, reverse=True):
+        some = [c for c in levels if c.level == level]
+        if style == "abstractive":
+            await in_window(one(c) for c in some)
+            continue
+        for at in range(0, len(some), PORTION):
+            writer.extractive(some[at : at + PORTION])
+            done += len(some[at : at + PORTION])
+            tell("reports", done, len(levels))
+    if style == "abstractive" and project.model.calls and (await budgets_here(project)).report_context > budgets.report_context:
+        project.model.say(
+            "The model's window is larger now than when reports were first written. Longer ones: localrag index PATH --rebuild"
+        )
+    return Written(writer.written, state if len(writer.failed) == 0 else None)
+
+
+def _stored_graph(project: Project) -> Graph:
+    db = project.db
+    return Graph(
+        tuple(store.entities(db)),
+        tuple(store.relationships(db)),
+        tuple(store.mentions(db)),
+        tuple(store.evidence(db)),
+        tuple(store.claims(db)),
+    )
+
+
+def _writer(project: Project, recipe: str, budgets: Budgets, graph: Graph, levels: Sequence[Community]) -> "_Writer":
+    chunks = {c.id: c for c in corpus.all_chunks(project.db)}
+    of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
+    of_claim = claim_quotes(graph.claims, chunks)
+    sources = Sources.of(graph, of_relationship, of_entity, of_claim)
+    below: defaultdict[str | None, list[Community]] = defaultdict(list)
+    for c in levels:
+        below[c.parent_id].append(c)
+    count = Tokenizer(project.model.file).count
+    found: list[Mapping[str, Sequence[Quote]]] = [of_relationship, of_entity, {i: (quote,) for i, quote in of_claim.items()}]
+    stored = store.known_reports(project.db)
+    return _Writer(project, recipe, budgets, sources, count, below, stored, _placed_anew(stored, chunks, found))
+
+
+def _placed_anew(
+    reports: Mapping[str, Report], chunks: Mapping[str, Chunk], found: Sequence[Mapping[str, Sequence[Quote]]]
+) -> dict[str, Report]:
+    """The stored reports, quoting the chunks there are: a renamed or edited document has others of the same sentences."""
+    places: dict[str, Quote] = {}
+    for quote in (q for of in found for quotes in of.values() for q in quotes):
+        places.setdefault(squeeze(quote.text), quote)
+    return {key: writing.placed_anew(report, chunks, places) for key, report in reports.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What a report is to be written from, and the hash of it."""
+
+    community: Community
+    elements: Sequence[Element]
+    key: str
+
+
+@dataclass
+class _Writer:
+    """Writes reports. `stored` are those that there were, `known` the same with quotes of today's chunks, `written` those that hold now."""
+
+    project: Project
+    recipe: str
+    budgets: Budgets
+    sources: Sources
+    count: Callable[[str], int]
+    below: Mapping[str | None, Sequence[Community]]
+    stored: Mapping[str, Report]
+    known: Mapping[str, Report]
+    written: dict[str, Report] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    @cached_property
+    def topics(self) -> Topics:
+        """The words of every sentence that speaks of an entity or a relationship."""
+        found = (self.sources.of_relationship, self.sources.of_entity)
+        return Topics(list(dict.fromkeys(squeeze(q.text) for quotes in found for some in quotes.values() for q in some)))
+
+    def extractive(self, communities: Sequence[Community]) -> None:
+        """Reports of verbatim sentences. Only sentences of reports to be written are embedded: that is what takes the time."""
+        drafts = [self.draft(c) for c in communities if not self.carried(c)]
+        stored = [(d, self.kept(d)) for d in drafts]
+        left = [d for d, report in stored if report is None]
+        texts = (squeeze(q.text) for d in left for e in d.elements for q in e.quotes)
+        self.vectors.update(embed_texts((t for t in texts if t not in self.vectors), self.project.embedder.embed))
+        for d in left:
+            self.save(writing.extractive_report(d.community, d.elements, d.key, self.sources, self.vectors, self.topics))
+            ledger.clear_failure(self.project.db, "report", d.community.id)
+        for d, report in stored:
+            if report is not None:
+                self.save(writing.named_anew(report, d.community, d.elements, self.sources, self.topics))
+
+    async def abstractive(self, community: Community) -> None:
+        """A report by the model; one that fails is a row, and those above it do without."""
+        project = self.project
+        draft = None if self.carried(community) else self.draft(community)
+        try:
+            if draft is not None:
+                self.save(self.kept(draft) or await self.asked(draft))
+            ledger.clear_failure(project.db, "report", community.id)
+        except CALL_FAILED as error:
+            ledger.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
+            self.failed.append(community.id)
+
+    async def asked(self, draft: _Draft) -> Report:
+        """The model's report; where its window today is smaller than the index's budgets are for, a report from less."""
+        model, settings = self.project.model, self.project.settings
+        try:
+            return await writing.abstractive_report(draft.community, draft.elements, draft.key, model, settings, self.budgets)
+        except ContextTooSmall:
+            if self.budgets == LEAST:
+                raise
+        less = self.elements(draft.community, LEAST)
+        return await writing.abstractive_report(draft.community, less, draft.key, model, settings, LEAST)
+
+    def carried(self, community: Community) -> bool:
+        """Give a community the report of the one below it where that is the same, carried down; whether it is, and has one."""
+        below = self.below[community.id]
+        report = self.written.get(below[0].id) if len(below) == 1 and len(below[0].entity_ids) == len(community.entity_ids) else None
+        if report is None:
+            return False
+        self.save(replace(report, community_id=community.id, input_hash=content_id("carried down", report.input_hash)))
+        return True
+
+    def draft(self, community: Community) -> _Draft:
+        """What a community's report is to be written from."""
+        elements = self.elements(community, self.budgets)
+        return _Draft(community, elements, writing.input_hash(community, elements, self.recipe))
+
+    def kept(self, draft: _Draft) -> Report | None:
+        """The report there was, if it came of just this."""
+        report = self.known.get(draft.community.id)
+        return report if report is not None and report.input_hash == draft.key else None
+
+    def elements(self, community: Community, budgets: Budgets) -> list[Element]:
+        """The context of a community's report."""
+        below = [(c, self.written[c.id]) for c in self.below[community.id] if c.id in self.written]
+        return report_context(community, below, self.sources, self.count, budgets.report_context)
+
+    def save(self, written: Report) -> None:
+        """Commit a report, unless just this one is stored."""
+        if self.stored.get(written.community_id) != written:
+            store.save_report(self.project.db, written)
+        self.written[written.community_id] = written

@@ -1,0 +1,222 @@
+"""Opening a project: find the index folder, bind it to its models, hand out what indexing and questions work with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.config import INDEX_FOLDER, Settings
+from localrag.engine.embedding.embedder import open_embedder, open_reranker
+from localrag.engine.settings import EngineOptions
+from localrag.errors import IndexMismatch, NoIndex
+from localrag.llm.domain import read_domain
+from localrag.llm.model import Model
+from localrag.llm.reader import Reader
+from localrag.llm.tagging import Tagger
+from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker, known_models
+from localrag.project import Opened, Project
+from localrag.store import corpus, ledger
+from localrag.store.connect import FILE_NAME
+from localrag.store.schema import open_index, writer_lock
+
+
+def find_index(chosen: Path | None) -> Path:
+    """The index folder: the one given, or `.localrag` here or in the nearest parent. Raises NoIndex."""
+    if chosen is not None:
+        for folder in (chosen, chosen / INDEX_FOLDER):
+            if (folder / FILE_NAME).exists():
+                return folder.resolve()
+        raise NoIndex(f"There is no index in {chosen}.", f"Make one: localrag index PATH --index {chosen}")
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / INDEX_FOLDER / FILE_NAME).exists():
+            return folder / INDEX_FOLDER
+    raise NoIndex("There is no index here or in a folder above.", "Make one: localrag index PATH")
+
+
+def documents_of(chosen: Path | None) -> list[Path]:
+    """Where the documents of an index were read from; none where there is no index."""
+    try:
+        folder = find_index(chosen)
+    except NoIndex:
+        return []
+    db = open_index(folder)
+    try:
+        return [root_of(folder) / path for path in corpus.document_hashes(db)]
+    finally:
+        db.close()
+
+
+def root_of(folder: Path) -> Path:
+    """The folder that stored paths are relative to: the parent of `.localrag`, or the index folder's own parent."""
+    return folder.resolve().parent
+
+
+@contextmanager
+def open_for_writing(
+    chosen: Path | None,
+    *,
+    model: str | None = None,
+    embedder: str | None = None,
+    rebuild: bool = False,
+    engine: EngineOptions | None = None,
+    **changes: Any,
+) -> Iterator[Project]:
+    """The project to index into, made where it is missing, locked against a second writer; `changes` are new values of settings.
+
+    Raises IndexMismatch where the index was made with other models and `rebuild` is not set; IndexBusy, ModelError, UsageError.
+    """
+    try:
+        folder = find_index(chosen)
+    except NoIndex:
+        folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
+    fresh = not (folder / FILE_NAME).exists()
+    chat = _chat_model(folder, model, engine, fresh=fresh)
+    vectors = find_embedder(embedder or (None if fresh else _bound_name(folder, "embedder")))
+    models = {"chat_model": chat.binding, "embedder": vectors.binding}  # before a folder is made: a damaged file is refused here
+    with writer_lock(folder):
+        db = open_index(folder, create=True)
+        bound, empty = ledger.settings(db), not corpus.document_hashes(db)
+        _bind(folder, bound, chat, vectors, rebuild=rebuild or empty)  # a first run that found nothing leaves the choice of models open
+        if rebuild:
+            ledger.save_settings(db, window_of={})
+        if not empty and bound.get("embedder", models["embedder"])["fingerprint"] != vectors.fingerprint:
+            del models["embedder"]  # questions need the one that the published vectors are of: it changes when they do
+        settings = replace(Settings.from_json(bound.get("settings", {})), **changes)
+        ledger.save_settings(db, settings=settings.to_json(), **models)
+        settings = settings.with_domain(read_domain(folder))
+        reader, tagger = reader_for(chat, engine or EngineOptions()), tagger_for(chat, engine or EngineOptions())
+        vectors_by = open_embedder(vectors)
+        project = Project(
+            root_of(folder), folder, db, db, settings, Model(ledger.CallLedger(db), chat, engine), vectors_by, None, reader, tagger
+        )
+        try:
+            yield project
+        finally:
+            project.close()
+            db.close()
+
+
+def settings_for(
+    chosen: Path | None, model: str | None, changes: dict[str, Any], engine: EngineOptions | None = None
+) -> tuple[Path, Settings, ModelFile, Database | None]:
+    """What a run would use: the root of stored paths, settings, model, and the index as it is, if there is one. Raises ModelError."""
+    try:
+        folder = find_index(chosen)
+    except NoIndex:
+        folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
+        return root_of(folder), replace(Settings(), **changes), _chat_model(folder, model, engine, fresh=True), None
+    db = open_index(folder)
+    settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)
+    return root_of(folder), settings, _chat_model(folder, model, engine), db
+
+
+@contextmanager
+def open_to_look(chosen: Path | None) -> Iterator[Opened]:
+    """The index to look into: no model is needed, nor looked for. Raises NoIndex."""
+    folder = find_index(chosen)
+    db = open_index(folder, still=True)
+    try:
+        yield Opened(root_of(folder), folder, db)
+    finally:
+        db.close()
+
+
+@contextmanager
+def open_for_questions(
+    chosen: Path | None,
+    *,
+    model: str | None = None,
+    reranker: str | None = None,
+    engine: EngineOptions | None = None,
+    asks: bool = True,
+    still: bool = False,
+) -> Iterator[Project]:
+    """The project to ask. `model` may be another chat model than the index was made with; without `asks` none is looked for.
+
+    `answer` reads every question from a moment of its own; `still` holds the whole project to one, for a command that only looks, and soon
+    ends. Raises NoIndex, IndexMismatch, ModelError.
+    """
+    folder = find_index(chosen)
+    db = open_index(folder, still=still)
+    bound = ledger.settings(db)
+    if "chat_model" not in bound:
+        raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")
+    embedder = find_embedder(_bound_name(folder, "embedder"))
+    if bound["embedder"]["fingerprint"] != embedder.fingerprint:
+        raise IndexMismatch(
+            f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
+            "Embed it anew, which asks no chat model anything: localrag reembed",
+        )
+    chat = _chat_model(folder, model, engine) if asks else find_chat_model(None)
+    settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
+    rerank = open_reranker(find_reranker(reranker)) if reranker else None
+    reader = reader_for(chat, engine or EngineOptions()) if asks else None
+    quick = open_embedder(embedder, quick=True)
+    project = Project(root_of(folder), folder, db, db, settings, Model(ledger.CallLedger(db), chat, engine), quick, rerank, reader)
+    try:
+        yield project
+    finally:
+        project.close()
+        db.close()
+
+
+def reader_for(chat: ModelFile, engine: EngineOptions) -> Reader | None:
+    """The reader of short answers, unless the user does without it. Settings by hand are its own only where it is the chat model's file."""
+    own = chat.fingerprint == find_chat_model(None).fingerprint
+    return Reader(engine if own else replace(engine, values="")) if engine.adapter else None
+
+
+def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
+    """The tagger of names, in place of the bundled chat model and no other, unless the user does without it."""
+    return Tagger() if engine.adapter and not chat.url and chat.fingerprint == find_chat_model(None).fingerprint else None
+
+
+def model_names(folder: Path) -> tuple[str | None, str | None]:
+    """How to find the chat model and the embedder an index was made with, whether or not they are still there; None for the default."""
+    db = open_index(folder)
+    bound = ledger.settings(db)
+    db.close()
+    table = known_models()
+    kinds = {"chat_model": table["chat"], "embedder": table["embedder"]}
+    chat, embedder = (bound[k]["name" if bound[k]["name"] in known else "path"] if k in bound else None for k, known in kinds.items())
+    return chat, embedder
+
+
+def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *, fresh: bool = False) -> ModelFile:
+    """The chat model asked for, else the index's own; of one behind a server, what the server tells. Raises ModelError, UsageError."""
+    file = find_chat_model(model or (None if fresh else _bound_name(folder, "chat_model")))
+    if not file.url:
+        return file
+    from localrag.engine.remote.remote import identified  # a client for the network, loaded only where a model is behind a server
+
+    known = None if fresh else _bound(folder).get("chat_model")
+    return identified(file, engine or EngineOptions(), known)
+
+
+def _bound(folder: Path) -> dict[str, Any]:
+    db = open_index(folder)
+    try:
+        return ledger.settings(db)
+    finally:
+        db.close()
+
+
+def _bound_name(folder: Path, kind: str) -> str | None:
+    """How to find a model an index was made with: None for the default, else its path or address."""
+    bound = _bound(folder).get(kind)
+    default = (find_chat_model if kind == "chat_model" else find_embedder)(None)
+    return None if bound is None or bound["name"] == default.name else str(bound["path"])
+
+
+def _bind(folder: Path, bound: dict[str, dict[str, str]], chat: ModelFile, embedder: ModelFile, *, rebuild: bool) -> None:
+    mend = {"chat_model": "redo the model's part: --rebuild", "embedder": "embed it anew: localrag reembed --embedder NAME|PATH"}
+    for kind, file in (("chat_model", chat), ("embedder", embedder)):
+        if kind in bound and bound[kind]["fingerprint"] != file.fingerprint and not rebuild:
+            raise IndexMismatch(
+                f"The index in {folder} was made with {bound[kind]['name']}, not with {file.name}.",
+                f"Leave out --model and --embedder, use another folder (--index DIR), or {mend[kind]}.",
+            )

@@ -1,0 +1,215 @@
+"""Questions to an index: `answer(question, project, options)` picks the mode's function and completes its answer."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from localrag.errors import ContextTooSmall, UsageError
+from localrag.llm.model import seconds_since
+from localrag.llm.speeds import keep_speed
+from localrag.project import Project, choose_style
+from localrag.query.answering.cite import Cited, Citer
+from localrag.query.answering.verify import aliases_in, checker
+from localrag.query.converse import standalone
+from localrag.query.cost import MANY
+from localrag.query.draft import Draft
+from localrag.query.modes.drift import ask_drift
+from localrag.query.modes.local import ask_local
+from localrag.query.modes.map_reduce import ask_global, ask_ts
+from localrag.query.modes.passages import ask_basic, ask_mix, ask_ss
+from localrag.query.question import CALLS, TOKENS, UNBOUNDED, Budget, Options, Question
+from localrag.query.retrieval.answerable import closest, confidence, floor, unsaid
+from localrag.query.route import route
+from localrag.records import Answer
+from localrag.store import graph, ledger
+from localrag.store.connect import snapshot
+
+MODES = {
+    "mix": ask_mix,
+    "local": ask_local,
+    "global": ask_global,
+    "drift": ask_drift,
+    "basic": ask_basic,
+    "ts": ask_ts,
+    "ss": ask_ss,
+}
+LONGEST_QUESTION = 10_000  # characters
+
+__all__ = ["LONGEST_QUESTION", "MODES", "UNBOUNDED", "Options", "answer"]
+
+
+async def answer(
+    text: str,
+    project: Project,
+    options: Options,
+    on_text: Callable[[str], None] | None = None,
+    on_status: Callable[[str], None] | None = None,
+    agree: Callable[[], bool] | None = None,
+) -> Answer:
+    """Answer a question from the index, with verified citations; the answer is kept for `localrag source`.
+
+    `on_text` is given the answer's text while it comes: what a model writes, sentence by sentence, checked and cited as in the answer.
+    `on_status` is told what is being done until then. Cancelled, it keeps what was given so far.
+
+    From first to last it is answered from the index as it is at this moment (`connect.snapshot`), whatever is written to it meanwhile.
+    Where the graph is empty or still being built, or the window too small for a mode, one mode down is taken and the answer's note says
+    so. `agree` is called where it may take more than a minute, after the cost was said. Raises UsageError, NoIndex, ModelError, and
+    LocalragError where `agree` said no.
+    """
+    started, before = time.perf_counter(), _spent(project)
+    _check(text, options)
+
+    def keep(made: Answer) -> Answer:
+        calls, read, written = (now - then for now, then in zip(_spent(project), before, strict=True))
+        if calls >= MANY:  # a few calls do not fill the engine: their speed would say nothing of many
+            keep_speed(project.model.file, project.model.report())
+        spent = replace(made, calls=calls, prompt_tokens=read, output_tokens=written, seconds=seconds_since(started))
+        return _keep(spent, project)
+
+    with snapshot(project.folder) as db:
+        watched = _Watched(on_text, on_status, agree)
+        done = await _answered(text, replace(project, db=db), options, watched, keep)
+    return keep(done)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """Who hears of an answer while it is made, and who is asked."""
+
+    on_text: Callable[[str], None] | None
+    on_status: Callable[[str], None] | None
+    agree: Callable[[], bool] | None
+
+
+async def _answered(text: str, project: Project, options: Options, watched: _Watched, keep: Callable[[Answer], Answer]) -> Answer:
+    """The answer, without its cost; what there is of one that is cancelled is kept."""
+    budget = Budget.of(options)
+    question = await _understood(text, project, options, budget)
+    bullets = "list" in options.response_type.lower()
+    check = checker(project.embedder.embed, aliases_in(project.db))
+    citer = Citer(project.db, check, strict=options.strict, bullets=bullets, on_text=watched.on_text)
+    question = replace(question, on_point=citer.take, on_status=watched.on_status, agree=watched.agree)
+    mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
+    mode, note = _mode_for(project, mode)
+    sure = confidence(question, project)
+    says = options.context_only or sure is None or sure >= floor(question.text)
+
+    def made(mode: str, cited: Cited, level: int | None, *notes: str) -> Answer:
+        said = [note, *notes, _failed(budget), _left_out(cited, strict=options.strict)]
+        answer = replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
+        return replace(answer, answerable=says and bool(cited.text), confidence=sure)
+
+    try:
+        mode, draft, smaller = await _draft(mode, question, project) if says else (mode, closest(question, project), "")
+    except asyncio.CancelledError:
+        if (so_far := citer.cited()).text:
+            keep(made(mode, so_far, None, "Stopped before its end."))
+        raise
+    done = made(mode, citer.cited(draft), draft.level, smaller, draft.note, _stopped(budget, options))
+    return replace(done, short=draft.short or None)
+
+
+async def _understood(text: str, project: Project, options: Options, budget: Budget) -> Question:
+    """The question with its style, made to stand on its own where it goes on with a conversation."""
+    question = Question(text, project.embedder.embed([text])[0], options.style or await choose_style(project), options, budget)
+    history = ledger.conversation(project.db, options.conversation) if options.conversation else []
+    asked = await standalone(question, history, project) if history else text
+    return question if asked == text else replace(question, text=asked, vector=project.embedder.embed([asked])[0])
+
+
+def _spent(project: Project) -> tuple[int, int, int]:
+    """Calls, tokens read and tokens written by this process."""
+    return project.model.calls, project.model.prompt_tokens, project.model.output_tokens
+
+
+def _answer_of(text: str, question: Question, cited: Cited) -> Answer:
+    said = cited.text or unsaid(question.text)
+    return Answer(
+        text,
+        said,
+        question.options.mode,
+        citations=cited.citations,
+        style=question.style,
+        asked=question.text,
+        unsupported=cited.unsupported,
+        conversation=question.options.conversation or 0,
+    )
+
+
+def _keep(answer: Answer, project: Project) -> Answer:
+    try:
+        return ledger.save_answer(project.db, answer)
+    except Exception as error:  # noqa: BLE001 — an index on a read-only disk still answers
+        return replace(answer, note=f"{answer.note} The answer could not be kept: {error}.".strip())
+
+
+def _check(text: str, options: Options) -> None:
+    if not text.strip():
+        raise UsageError("The question is empty.", 'Ask something: localrag ask "What are the main themes?"')
+    if len(text) > LONGEST_QUESTION:
+        raise UsageError(
+            f"The question has {len(text)} characters; {LONGEST_QUESTION} are read at most.", "Put long texts into a file and index it."
+        )
+    if options.mode not in (*MODES, "auto"):
+        raise UsageError(f"There is no mode {options.mode!r}.", f"Modes: auto, {', '.join(MODES)}")
+    if options.style not in ("", "extractive", "abstractive"):
+        raise UsageError(f"There is no style {options.style!r}.", "Styles: extractive, abstractive")
+
+
+async def _draft(mode: str, question: Question, project: Project) -> tuple[str, Draft, str]:
+    """The draft of a mode, or of the next simpler one where the mode's context does not fit the model or nothing is found."""
+    try:
+        draft = await MODES[mode](question, project)
+    except ContextTooSmall:
+        if mode == "basic":
+            raise
+        draft, why = Draft(()), "The model's window is too small for this mode"
+    else:
+        why = "Nothing was found this way"
+    down = {"global": "mix", "drift": "local", "local": "mix", "mix": "basic", "ts": "basic"}.get(mode)
+    if draft.points or down is None:
+        return mode, draft, ""
+    tried = draft.note
+    mode, draft, _ = await _draft(down, question, project)
+    return mode, draft, f"{why}, so this is answered in mode {mode}. {tried}".strip()
+
+
+def _stopped(budget: Budget, options: Options) -> str:
+    if not budget.stopped:
+        return ""
+    if budget.until is not None and time.monotonic() >= budget.until:
+        reached = f"{options.max_seconds:g} s"
+    else:
+        reached = f"{CALLS} calls and {TOKENS:,} tokens" if options.max_calls is None else f"{options.max_calls} calls"
+    return f"Stopped at the limit of {reached}: this is the best answer so far."
+
+
+def _failed(budget: Budget) -> str:
+    said = ["The answer was cut off; its complete sentences are kept."] * budget.cut_off
+    if budget.failures:
+        said.append(f"{len(budget.failures)} of {budget.made} calls to the model failed and are left out: {budget.failures[-1]}")
+    return " ".join(said)
+
+
+def _left_out(cited: Cited, *, strict: bool) -> str:
+    said = [f"{_sentences(cited.unsupported)} without support {'left out' if strict else 'marked'}."] if cited.unsupported else []
+    return " ".join([*said, *[f"{_sentences(cited.repeated)} said before left out."] * bool(cited.repeated)])
+
+
+def _sentences(n: int) -> str:
+    return f"{n} sentence{'s' * (n > 1)}"
+
+
+def _mode_for(project: Project, mode: str) -> tuple[str, str]:
+    """The mode asked for, or the next simpler one that the index can serve, and why."""
+    counts = graph.counts(project.db)
+    run = ledger.last_run(project.db)
+    remedies = {"running": " It is being built now.", "complete": "", "partly": ""}
+    building = remedies.get(run["state"], " Index again to finish it: localrag index PATH") if run else ""
+    if mode in ("global", "drift") and not counts["reports"]:
+        why = "No reports are written yet" if counts["communities"] else "The graph has no communities"
+        return ("mix" if counts["entities"] else "basic"), f"{why}, so this is answered from the passages.{building}"
+    if mode in ("local", "mix") and not counts["entities"]:
+        return "basic", f"The graph holds no entities, so this is answered from the nearest passages.{building}"
+    return mode, f"The index is not complete.{building}" if building else ""

@@ -1,0 +1,1 @@
+"""From what was found to an answer whose citations are verified."""

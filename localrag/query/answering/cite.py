@@ -1,0 +1,138 @@
+"""Drafts → answers whose citations are verified: each resolves to a file, a character range and a verbatim quote that supports it."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlite_utils import Database
+
+from localrag.query.answering.verify import Check
+from localrag.query.draft import Draft, Point, Source
+from localrag.records import Citation, Document, Quote
+from localrag.store import corpus
+from localrag.text.plain import Said, sentences, squeeze
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """The text of an answer with `[n]` behind each point, its citations, and how many of its sentences nothing supports.
+
+    `repeated` sentences were said before, or went round in themselves; they are left out.
+    """
+
+    text: str
+    citations: tuple[Citation, ...]
+    unsupported: int = 0
+    repeated: int = 0
+
+
+UNSUPPORTED = "[unsupported]"
+
+
+SHORTEST = 10  # characters; less is no sentence that could be checked by itself
+
+
+class Citer:
+    """Takes the points of an answer one by one; each stands at once as it will in the answer, checked and with its citations numbered.
+
+    What a model wrote is cited, sentence by sentence, by the sentence of its sources that supports it best; without any it is marked, or
+    with `strict` left out; one that was said already is left out. A quote that is not in its document is no citation. `on_text` is given
+    every new stretch of the answer's text.
+    """
+
+    def __init__(
+        self, db: Database, check: Check, *, strict: bool = False, bullets: bool = False, on_text: Callable[[str], None] | None = None
+    ) -> None:
+        self._check, self._strict, self._bullets, self._on_text = check, strict, bullets, on_text
+        self._verified = _verifier(db)
+        self._numbers: dict[Quote, int] = {}
+        self._citations: list[Citation] = []
+        self._text = ""
+        self._said = Said()
+        self._taken = self._unsupported = self._repeated = 0
+
+    def take(self, point: Point) -> None:
+        """The next point of the answer."""
+        self._taken += 1
+        before = "\n\n" * bool(self._text) + (f"**{point.title}**\n" if point.title else "") + "- " * self._bullets
+        for text in _sentences(point.text) if point.written else [point.text]:
+            if point.written and not self._said.is_new(text):
+                self._repeated += 1
+                continue
+            marks = self._marks(self._check(text, point.quotes) if point.written else point.quotes)
+            if not marks:
+                self._unsupported += 1
+                if self._strict:
+                    continue
+            self._say(f"{before}{text} {marks or UNSUPPORTED}")
+            before = " "  # the sentences of a point are one paragraph
+
+    def cited(self, draft: Draft | None = None) -> Cited:
+        """The answer, when the points of its draft that were not taken yet are; without a draft, as far as it has come."""
+        if draft:
+            if draft.opening and not self._taken:
+                self._say(draft.opening)
+            for point in draft.points[self._taken :]:
+                self.take(point)
+        return Cited(self._text, tuple(self._citations), self._unsupported, self._repeated)
+
+    def _marks(self, quotes: Sequence[Quote]) -> str:
+        marks = []
+        for quote in dict.fromkeys(quotes):
+            if quote not in self._numbers and (citation := self._verified(quote, len(self._citations) + 1)):
+                self._numbers[quote] = citation.n
+                self._citations.append(citation)
+            if quote in self._numbers:
+                marks.append(f"[{self._numbers[quote]}]")
+        return "".join(marks)
+
+    def _say(self, new: str) -> None:
+        self._text += new
+        if self._on_text:
+            self._on_text(new)
+
+
+def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bullets: bool = False) -> Cited:
+    """The answer that a draft becomes, see `Citer`."""
+    return Citer(db, check, strict=strict, bullets=bullets).cited(draft)
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a stretch of prose; one too short to be checked stays with the next."""
+    found: list[str] = []
+    short = False
+    for start, end in sentences(text):
+        part = squeeze(text[start:end])
+        found[len(found) - short :] = [f"{found[-1]} {part}" if short else part]
+        short = len(found[-1]) < SHORTEST
+    return found
+
+
+def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
+    """A function that makes a quote citation `n` if it is verbatim in its document; each document is read once."""
+    documents: dict[str, Document | None] = {}
+
+    def verified(quote: Quote, n: int) -> Citation | None:
+        path = corpus.document_path(db, quote.chunk_id)
+        if path not in documents:
+            documents[path] = corpus.document(db, path)
+        found = documents[path]
+        if found is None or found.text[quote.start : quote.end] != quote.text:
+            return None
+        part = next((p.label for p in found.parts if p.start <= quote.start < p.end), "")
+        return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id, part)
+
+    return verified
+
+
+_MARK = re.compile(r"\[(\d+)\]")
+
+
+def points_of(prose: str, sources: Sequence[Source]) -> list[Point]:
+    """Free prose whose sentences cite `[n]`, as points: n counts `sources` from 1; a number beyond them is dropped."""
+    points = []
+    for paragraph in filter(str.strip, prose.split("\n")):
+        ids = [int(m) for m in _MARK.findall(paragraph)]
+        quotes = tuple(q for i in dict.fromkeys(ids) if 1 <= i <= len(sources) for q in sources[i - 1].quotes)
+        points.append(Point(_MARK.sub("", paragraph).replace(" .", ".").strip(), quotes, written=True))
+    return points

@@ -1,0 +1,160 @@
+"""Taking documents out of the database so that no byte of their text is left in any file of the index.
+
+What is kept is what can be shown to rest on the documents that stay: model answers about chunks that are still there or made only of
+their words, summaries that the rebuilt graph asks for again, conversations whose quotes all stand in them.
+"""
+
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.records import OF_A_QUESTION, UNSURE, content_id
+from localrag.store import corpus, ledger
+from localrag.store.connect import cache_files
+from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
+from localrag.system.files import cache_dir
+
+STUDY = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "study.json", "report.html")
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_SENTENCE = re.compile(r"[^.!?。！？\n]{12,}")
+_OWN_WORDS = {"name", "type", "items", "answer", "yes", "no", "source", "target", "thing", ""}  # that answers have from us
+
+
+def forget(db: Database, paths: Sequence[str]) -> None:
+    """Delete documents; what models said is in doubt from now on until `finish`. Nothing is rebuilt here."""
+    texts = [corpus.document_text(db, path) or "" for path in paths]
+    with db.atomic():
+        for path in paths:
+            corpus.remove_document(db, path)
+        _note_studies(db, texts)
+        db.execute("UPDATE llm_calls SET about = ? WHERE about = ''", [UNSURE])  # those that the graph is built from are asked for again
+        db.execute("DELETE FROM failures")
+        below = "d.value = skipped.path OR substr(d.value, 1, length(skipped.path) + 1) = skipped.path || '/'"
+        db.execute(f"DELETE FROM skipped WHERE EXISTS (SELECT 1 FROM json_each(?) AS d WHERE {below})", [json.dumps(list(paths))])
+        ledger.save_settings(db, erasing=True)
+        db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports', 'coverage')")
+
+
+def forget_graph(db: Database) -> None:
+    """Delete the graph and what models said of it: no document is left."""
+    with db.atomic():
+        for table in ("communities", "entities", "merges", "llm_calls", "answers"):
+            db.execute(f"DELETE FROM {table}")
+        db.execute("DELETE FROM embeddings")
+
+
+def is_due(db: Database) -> bool:
+    """Whether documents were forgotten and not every trace of them is gone."""
+    return bool(ledger.settings(db).get("erasing"))
+
+
+def forget_traces(db: Database, kinds: Sequence[str]) -> None:
+    """Delete model answers and conversations that may rest on what is gone; once the graph is built from what is left.
+
+    `kinds` are words of ours that answers of models may hold: the entity types.
+    """
+    is_left_over, gone = leftovers(db), departed_paths(db)
+    with db.atomic():
+        _forget_calls(db, _OWN_WORDS | set(kinds))
+        told = [(n, talk) for n, talk, result in _answers(db) if not _rests_on_what_is_left(db, json.loads(result), gone, is_left_over)]
+        ids, talks = json.dumps([n for n, _ in told]), json.dumps(sorted({talk for _, talk in told if talk > 0}))
+        db.execute(
+            "DELETE FROM answers WHERE id IN (SELECT value FROM json_each(?)) OR conversation IN (SELECT value FROM json_each(?))",
+            [ids, talks],
+        )
+
+
+def _forget_calls(db: Database, own: set[str]) -> None:
+    chunks = {content_id(text) for text in corpus.chunk_texts(db)}
+    rows = db.execute("SELECT rowid, about, text FROM llm_calls WHERE about <> ''").fetchall()
+    kept_for_now = (UNSURE, OF_A_QUESTION)
+    gone = [n for n, about, text in rows if about in kept_for_now or (about not in chunks and not _is_all_stored(db, text, own))]
+    db.execute("DELETE FROM llm_calls WHERE rowid IN (SELECT value FROM json_each(?))", [json.dumps(gone)])
+
+
+def _is_all_stored(db: Database, text: str, own: set[str]) -> bool:
+    """Whether all that a model said stands in the documents, or is a word of ours."""
+    strings = {json.loads(f'"{s}"', strict=False) for s in _STRING.findall(text)} if '"' in text else {text.strip()}
+    return all(s in own or holds_text(db, s) for s in strings)
+
+
+def _answers(db: Database) -> list[tuple[int, int, str]]:
+    return db.execute("SELECT id, conversation, result FROM answers").fetchall()
+
+
+def _rests_on_what_is_left(db: Database, answer: dict[str, Any], gone: set[str], is_left_over: Callable[[str], bool]) -> bool:
+    cited = answer["citations"]
+    if not cited or answer.get("unsupported") or gone.intersection(c["path"] for c in cited):
+        return False
+    said = [value for value in answer.values() if isinstance(value, str)]
+    return not any(map(is_left_over, said)) and all(_stands(db, c["quote"]) for c in cited)
+
+
+def _stands(db: Database, quote: str) -> bool:
+    return holds_text(db, quote) or bool(db.execute("SELECT 1 FROM documents WHERE instr(text, ?) LIMIT 1", [quote]).fetchone())
+
+
+def forget_studies(db: Database) -> list[Path]:
+    """Delete the studies whose copy of the index holds what is gone, all of them that localrag wrote; returns their folders."""
+    settings, documents = ledger.settings(db), set(corpus.document_hashes(db))
+    known, with_text = [Path(p) for p in settings.get("studies", [])], set(settings.get("studies_with_text", []))
+    lost = [p for p in known if str(p) in with_text or any(path not in documents for path, _ in _copied(p))]
+    for folder in lost:
+        shutil.rmtree(folder / "index", ignore_errors=True)
+        for name in STUDY:
+            (folder / name).unlink(missing_ok=True)
+        with suppress(OSError):  # something of the user's is in it
+            folder.rmdir()
+    ledger.save_settings(db, studies=[str(p) for p in known if p not in lost and p.exists()], studies_with_text=[])
+    return lost
+
+
+def _note_studies(db: Database, texts: Iterable[str]) -> None:
+    """Remember the studies that hold a sentence of these texts which no stored document has, under whatever path they have it."""
+    sentences = {s for text in texts for part in _SENTENCE.findall(text) if (s := part.strip()) and not holds_text(db, s)}
+    settings = ledger.settings(db)
+    holding = [p for p in settings.get("studies", []) if any(s in text for _, text in _copied(Path(p)) for s in sentences)]
+    ledger.save_settings(db, studies_with_text=sorted({*settings.get("studies_with_text", []), *holding}))
+
+
+def _copied(study: Path) -> list[tuple[str, str]]:
+    """The documents of a study's copy of the index, as (path, text); of one that cannot be read, one without a path."""
+    copy = study / "index" / "index.db"
+    if not copy.exists():
+        return []
+    try:
+        db = Database(copy)
+        try:
+            return db.execute("SELECT path, text FROM documents").fetchall()
+        finally:
+            db.close()
+    except sqlite3.DatabaseError:  # cut off or damaged
+        return [("", "")]
+
+
+def finish(db: Database, folder: Path) -> bool:
+    """Write the database anew, empty its log, and delete the copies and caches of it.
+
+    False where another process still reads what was: then the log keeps it until the next call.
+    """
+    forget_departures(db)
+    db.execute("INSERT INTO chunk_search(chunk_search) VALUES ('optimize')")  # or deleted words stay in its segments
+    db.conn.commit()
+    db.execute("VACUUM")
+    ((busy, *_),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # waits for readers as long as for a lock
+    prefixes = cache_dir() / "prefixes"  # beginnings that prompts share may hold a stretch of a text
+    for file in [*cache_files(folder), *folder.glob("index.db.before-*")] + [f for f in prefixes.rglob("*") if f.is_file()]:
+        file.unlink(missing_ok=True)
+    for kind in prefixes.glob("*"):
+        with suppress(OSError):  # another process keeps its own there
+            kind.rmdir()
+    if not busy:
+        ledger.save_settings(db, erasing=False)
+    return not busy

@@ -1,0 +1,93 @@
+"""The files that localrag writes: for their owner alone, whole or not at all; and the cache folder of the user."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+import platformdirs
+import psutil
+
+from localrag.errors import LocalragError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+def cache_dir() -> Path:
+    """Where requantised models, vocabularies and fingerprints are kept (`LOCALRAG_HOME` moves it); created if missing.
+
+    Where it cannot be created, writing to it fails: everything in it can be done without.
+    """
+    home = os.environ.get("LOCALRAG_HOME")
+    folder = Path(home) / "cache" if home else platformdirs.user_cache_path("localrag")
+    with suppress(OSError):
+        private_folder(folder)
+    return folder
+
+
+def private_folder(folder: Path) -> Path:
+    """The folder, made if it is missing with those above it, for its owner alone; one that exists keeps the mode its owner gave it."""
+    if not folder.is_dir():
+        private_folder(folder.parent).joinpath(folder.name).mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def private_file(path: Path) -> Path:
+    """The file, made empty if it is missing, and then for its owner alone: libraries that write to it leave its mode as it is."""
+    path.touch(mode=0o600)
+    return path
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file for its owner alone, in one step: another process sees the old content or the new, never half."""
+    with new_file(path) as part:
+        part.write_bytes(data)
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Path]:
+    """An empty file beside `target`, for its owner alone, to be written by its path; then it takes the target's place in one step.
+
+    It is removed where the writing fails, and so are those that killed processes left in the folder. Raises OSError.
+    """
+    remove_dead_parts(target.parent)
+    part = private_file(target.with_name(f"{target.name}.localrag-{os.getpid()}-{token_hex(4)}.part"))
+    try:
+        with part.open("rb") as held:
+            if fcntl:  # says that its process lives also where process numbers do not: in another container, on another machine
+                fcntl.flock(held, fcntl.LOCK_SH)
+            yield part
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def remove_dead_parts(folder: Path) -> None:
+    """Remove the files that `new_file` began in a folder and whose process is gone."""
+    with suppress(OSError):
+        for part in folder.glob("*.localrag-*.part"):
+            pid = re.search(r"\.localrag-(\d+)-[0-9a-f]+\.part$", part.name)
+            if pid and not psutil.pid_exists(int(pid[1])) and not _is_held(part):
+                part.unlink(missing_ok=True)
+
+
+def _is_held(part: Path) -> bool:
+    if not fcntl:
+        return False
+    try:
+        with part.open("rb") as f:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def check_system() -> None:
+    """Raises LocalragError on Windows, which lacks what indexing needs: limits for another process, locks that end with theirs."""
+    if not fcntl:
+        raise LocalragError("Indexing does not run on Windows itself.", "Use the Windows Subsystem for Linux: wsl --install")

@@ -1,0 +1,134 @@
+"""The command line in one process: which values and options commands take, and which of them need a model."""
+
+import json
+import os
+import shutil
+
+import pytest
+import typer
+
+from localrag.bench.output import FORMATS
+from localrag.cli import app, options
+from localrag.cli.commands import bench, evaluate
+from localrag.eval.extraction import EXTRACTORS
+from localrag.eval.retrieval import RETRIEVERS
+from localrag.query.answer import MODES
+from localrag.store import ledger
+from localrag.store.schema import open_index
+from tests.terminals import invoke, out
+
+
+@pytest.fixture
+def town(plain_town, tmp_path, monkeypatch):
+    """A copy of the town, which is the working folder."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    monkeypatch.chdir(tmp_path / "town")
+    return tmp_path / "town"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("ask x --mode best", "There is no mode 'best'. Choose auto, mix,"),
+        ("chat --mode best", "There is no mode 'best'"),
+        ("ask x --style poetic", "There is no style 'poetic'. Choose extractive or abstractive."),
+        ("chat --style poetic", "There is no style 'poetic'"),
+        ("index docs --extractor magic", "There is no extractor 'magic'. Choose model or phrases."),
+        ("eval extraction x --format mine --extractor magic", "There is no extractor 'magic'"),
+        ("eval retrieval x --extractor magic", "There is no extractor 'magic'"),
+        ("eval retrieval x --mode mix --mode best", "There is no mode 'best'"),
+        ("eval qa x --mode best", "There is no mode 'best'"),
+        ("eval qa x --style poetic", "There is no style 'poetic'"),
+        ("eval answers --style poetic", "There is no style 'poetic'"),
+        ("bench --style poetic", "There is no style 'poetic'"),
+        ("bench --format best", "There is no output format 'best'"),
+    ],
+)
+def test_a_value_that_is_no_choice_is_refused_with_the_choices(args, said, tmp_path, monkeypatch):
+    """Exit code 2 and what there is to choose from, before anything is opened."""
+    monkeypatch.chdir(tmp_path)
+    done = invoke(*args.split())
+
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
+
+
+def test_a_command_line_that_is_none_is_quoted_without_its_orders():
+    """A file name that the shell put on the command line reaches the terminal as signs, not as orders."""
+    for args in (["ask", "x", "a\x1b[31m.txt"], ["ask", "x", "--mode", "a\x1b[31m"], ["source", "a\x1b[31m"], ["\x1b[31m"]):
+        done = invoke(*args)
+
+        assert done.exit_code == 2
+        assert "\x1b" not in done.output
+
+
+def test_the_choices_are_those_there_are():
+    """The help names just the modes, extractors and formats that the library knows."""
+    assert ("auto", *MODES) == options.MODES
+    assert (*options.EXTRACTORS, "freeform") == tuple(EXTRACTORS)
+    assert tuple(RETRIEVERS) == evaluate.RETRIEVAL_MODES
+    assert sorted(bench.FORMATS) == sorted(FORMATS)
+    assert "|".join(options.MODES) in " ".join(out("ask", "--help").split())
+
+
+def commands(group, path=()):
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from commands(one, (*path, name))
+        yield " ".join((*path, name)), one
+
+
+def test_what_may_ask_a_server_takes_the_option_its_error_recommends():
+    """A model on another machine is refused with `--allow-host`: every command that may ask a model has it. Files go to `--out`."""
+    have = {name: {o for p in one.params for o in p.opts} for name, one in commands(typer.main.get_command(app))}
+    asking = "index ask chat questions tune rm bench".split()
+    asking += ["merges undo", "merges add", "eval extraction", "eval retrieval", "eval qa", "eval answers"]
+
+    assert {name for name in asking if "--allow-host" not in have[name]} == set()
+    assert not [name for name, options in have.items() if "--output" in options]
+
+
+def test_a_look_at_an_index_needs_no_model(town):
+    """Where the GGUF file has moved, everything that asks no model works; a question names the missing file."""
+    answer = json.loads(out("ask", "Who is Lars Holm?", "--style", "extractive", "--json"))
+    db = open_index(town / ".localrag", create=True)
+    ledger.save_settings(db, chat_model={"name": "gone", "path": str(town / "gone.gguf"), "fingerprint": "0"})
+    db.close()
+
+    assert answer["citations"][0]["quote"] in out("source", "1")
+    assert "Lars Holm" in out("entity", "Lars Holm")
+    assert out("report", json.loads(out("tree", "--json"))[0]["id"]).startswith("# ")
+    assert "docs/" in out("search", "Who wrote to the mayor?")
+    for command in ("logs", "files", "status", "tree", "merges list"):
+        out(*command.split())
+    asked = invoke("ask", "Who is Lars Holm?")
+    assert "gone.gguf" in str(asked.exception)
+
+
+def test_logs_have_the_paths_that_the_answer_had(town, monkeypatch):
+    """`logs --json` is what `ask --json` printed, from whichever folder it is asked."""
+    (town / "docs" / "deep").mkdir()
+    for folder in (town, town / "docs" / "deep", town.parent):
+        monkeypatch.chdir(folder)
+        index = ["--index", os.path.relpath(town / ".localrag")]
+        asked = json.loads(out("ask", "Who is Lars Holm?", "--style", "extractive", *index, "--json"))
+        (logged,) = json.loads(out("logs", "-n", "1", *index, "--json"))
+
+        assert {k: v for k, v in logged.items() if k not in ("id", "at")} == asked
+        assert all(os.path.exists(c["path"]) for c in asked["citations"])  # noqa: PTH110
+
+
+def test_a_name_that_begins_with_a_dot_is_asked_about(tmp_path, monkeypatch):
+    """`.NET` is an entity of that name, is found in questions, and no sentence ends before it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text(
+        "Ada Quist wrote the harbour's software in .NET for the Northern Line. Lars Holm does not like .NET at all."
+    )
+    out("index", "a.txt", "--extractor", "phrases", "--quiet")
+
+    (found,) = json.loads(out("entity", ".NET", "--json"))
+    assert (found["name"], len(found["mentions"])) == (".NET", 2)
+    assert json.loads(out("questions", "--about", ".NET", "-n", "1", "--json")) == ["What is said about .NET?"]
+    asked = json.loads(out("ask", "Who does not like .NET?", "--style", "extractive", "--json"))
+    assert asked["mode"] == "mix"
+    assert "Lars Holm does not like .NET at all." in [c["quote"] for c in asked["citations"]]

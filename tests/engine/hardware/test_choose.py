@@ -1,0 +1,196 @@
+"""What the engine finds out about a machine, and what can be set by hand."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from localrag.bench.engine import read_workload
+from localrag.engine.engine import Engine
+from localrag.engine.hardware.choose import search, write_file
+from localrag.engine.hardware.opened import open_backend, read_record
+from localrag.engine.hardware.proof import is_exact
+from localrag.engine.hardware.trial import Journal
+from localrag.engine.llama.chat import Llama
+from localrag.engine.settings import EngineOptions, EngineSettings, layout
+from localrag.errors import ModelError, Refused, UsageError
+from localrag.llm.grammar import choice
+from localrag.llm.model import Model
+from localrag.models import ModelFile
+from localrag.store.ledger import CallLedger
+from localrag.store.schema import open_index
+from tests.conftest import run_localrag
+
+
+def test_what_was_measured_is_kept(engine, chat_file):
+    """The first use writes the settings and the figures behind them; the next use measures nothing."""
+    kept = json.loads(read_record(chat_file).path.read_text())
+    choice = kept["choices"].get("context=2048@0") or kept["choices"]["@0"]
+    said = []
+    backend = open_backend(chat_file, EngineOptions("context=2048", say=said.append))
+    backend.close()
+
+    assert said == []
+    assert choice["busy"] or len(choice["measured"]) >= 5
+    assert all(row["read_ms"] > 0 and row["write_ms"] > 0 for row in choice["measured"])
+    assert {**choice["settings"], "context": 2048} == engine.settings.to_json()
+
+
+def test_settings_by_hand_win():
+    """`--engine` changes what it names and nothing else."""
+    settings = EngineSettings(threads=3).with_values("slots=2, kv=f32,flash-attention=yes,drafts=no")
+
+    assert settings == EngineSettings(threads=3, slots=2, kv="f32", flash_attention=True, drafts=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("speed=9", "no setting 'speed'"),
+        ("slots=many", "is a number"),
+        ("slots=0", "at least 1"),
+        ("slots=999", "256"),
+        ("context=10", "at least 256"),
+        ("kv=q3", "cannot be 'q3'"),
+        ("kv=q8_0", "needs flash attention"),
+        ("drafts=maybe", "yes or no"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_in_words(text, said):
+    """A mistake in --engine names the setting and what it may be."""
+    with pytest.raises(UsageError, match=said):
+        EngineSettings().with_values(text)
+
+
+def test_a_mistake_in_engine_settings_ends_before_anything_is_made(tmp_path):
+    """The command line refuses it with exit code 2 and leaves no index behind."""
+    (tmp_path / "a.txt").write_text("Lars Holm is the mate.")
+    done = run_localrag("index", "a.txt", "--engine", "slots=0", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert not (tmp_path / ".localrag").exists()
+
+
+def test_too_little_memory_is_said_with_the_numbers(engine, chat_file):
+    """A KV that the memory cannot hold is refused with what it needs, what there is, and what to ask for instead."""
+    with pytest.raises(ModelError, match=r"256 slots of 8192 tokens needs .* GiB .* GiB are free") as error:
+        Llama(chat_file, EngineSettings(slots=256, context=8192, kv="f32"))
+    assert "--engine slots=128" in error.value.hint
+
+
+def test_exactness_is_measured_not_assumed(engine):
+    """The layout in use passes the test that an answer depends on its request alone; with fewer rows for a sequence it does not."""
+    settings = engine.settings
+
+    assert settings.exact
+    assert is_exact(engine.backend, settings)
+    assert settings.least_rows == 1 or not is_exact(engine.backend, replace(settings, least_rows=1))
+
+
+def test_deterministic_engines_are_exact(chat_file, engine):
+    """With flash attention asked for, answers would depend on their company; --deterministic takes a layout where they do not."""
+    loose = Engine(
+        lambda: open_backend(chat_file, EngineOptions("flash_attention=yes,kv=f16,slots=2,context=512,exact=no", deterministic=True))
+    )
+    settings = loose.settings
+    loose.close()
+
+    assert settings.exact
+    assert not settings.flash_attention
+
+
+def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
+    """The workload given as files runs, and one JSON object with all figures is all that stdout gets."""
+    (tmp_path / "text").write_text("The Skua leaks, said Lars Holm, and the Northern Line must pay for it. " * 20)
+    (tmp_path / "prefix").write_text("<|im_start|>system\nName one person as JSON.<|im_end|>\n")
+    shape = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 20}},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    (tmp_path / "schema").write_text(json.dumps(shape))
+    files = ["--text", "text", "--prefix", "prefix", "--schema", "schema"]
+    done = run_localrag("bench", "engine", *files, "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
+    figures = json.loads(done.stdout)
+
+    assert done.returncode == 0, done.stderr
+    assert {
+        "output_tokens",
+        "seconds",
+        "output_tokens_per_s",
+        "chunks_per_s",
+        "forced_tokens",
+        "prefix_tokens_saved",
+        "steps",
+    } <= figures.keys()
+    assert 0 < figures["output_tokens"] <= 120
+    assert figures["settings"]["threads"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"), [("text", "cannot be read"), ("prefix", "no turn"), ("schema", "no JSON"), ("words", "needs? [0-9]+")]
+)
+def test_a_workload_that_cannot_be_run_is_refused_in_words(tmp_path, wrong, said):
+    """A missing text, a prefix without turns, a schema that is no JSON and too short a text each get a sentence."""
+    text, prefix, schema = (tmp_path / name for name in ("text", "prefix", "schema"))
+    text.write_text("one two three")
+    prefix.write_text("nothing" if wrong == "prefix" else "<|im_start|>user\nHello<|im_end|>")
+    schema.write_text("{" if wrong == "schema" else "{}")
+    if wrong == "text":
+        text.unlink()
+
+    with pytest.raises(UsageError, match=said):
+        read_workload(text, prefix, schema, chunks=2, words=9 if wrong == "words" else 1, max_tokens=5)
+
+
+def test_a_replaced_model_file_is_noticed(tmp_path, chat_file):
+    """A model file that changes under a running engine ends the run in words, before another answer is committed under its name."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(chat_file.path.read_bytes())
+    model = Model(
+        CallLedger(open_index(tmp_path / "index", create=True)), ModelFile("m", "chat", path), EngineOptions("slots=2,context=512")
+    )
+
+    async def run():
+        question = [{"role": "user", "content": "Hello"}]
+        await model.ask("t", question, max_tokens=30, grammar=choice(["yes", "no"]))
+        path.touch()
+        await model.ask("t", [*question, {"role": "user", "content": "Again"}], max_tokens=30, grammar=choice(["yes", "no"]))
+
+    with pytest.raises(ModelError, match="was replaced while it was in use"):
+        asyncio.run(run())
+    model.close()
+
+
+def test_a_crash_is_laid_to_the_model_loaded_last(tmp_path):
+    """Where a process holds two models, an embedder and a chat model, and dies, only the one loaded last bears the mark."""
+    code = "import os, sys, pathlib; from localrag.engine.settings import EngineSettings; "
+    code += "from localrag.engine.hardware.opened import Record, leave_mark; home = pathlib.Path(sys.argv[1]); "
+    code += "[leave_mark(Record(home / f'{name}.json'), EngineSettings()) for name in ('first', 'last')]; os.abort()"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, capture_output=True)
+    said = {mark.name.split(".")[0]: mark.read_text() for mark in tmp_path.glob("*.died")}
+
+    assert done.returncode == -6
+    assert "Fatal Python error" not in said["first"]
+    assert "Fatal Python error: Aborted" in said["last"]
+
+
+def test_a_layout_that_fails_after_it_was_chosen_is_left_out(tiny):
+    """What dies while the rules for its rows are found out is refused, and the next layout taken; its rules are found out as well."""
+    told, file = [], tiny("llama")
+    start = EngineSettings(gpu_layers=0)
+    died = [layout(replace(start, kv=kv)) for kv in ("q8_0/bf16", "q8_0/f32")]
+    known = {"measured ways": None, "measured layouts": None} | {f"rules {name}": {"refused": "SIGSEGV", "passing": False} for name in died}
+    found = search(Journal(known, told.append), file=write_file(file), values="slots=2,context=512", deterministic=False)
+
+    assert (found["settings"]["kv"], found["settings"]["flash_attention"]) == ("f16", False)
+    assert [row["tried"] for row in told if row.get("value") == {"refused": "SIGSEGV", "passing": False}] == died
+    both = [layout(replace(start, kv="f16", extra_buffers=on)) for on in (True, False)]
+    known |= {f"rules {name}": {"refused": "SIGSEGV", "passing": False} for name in both}
+    with pytest.raises(Refused, match="SIGSEGV"):
+        by_hand = "slots=2,context=512,flash_attention=no,kv=f16"
+        search(Journal(known, told.append), file=write_file(file), values=by_hand, deterministic=False)

@@ -1,0 +1,56 @@
+"""What the engine says when something fails names the cause and never a text of the user's."""
+
+import warnings
+
+import llama_cpp
+import pytest
+from llguidance.llamacpp import lltokenizer_from_vocab
+
+from localrag.engine.llama import library
+from localrag.engine.sampler import Constraint, Grammar
+from localrag.errors import EngineFailed, ModelError
+
+
+@pytest.fixture(scope="module")
+def tokenizer(chat_file):
+    """llguidance's view of the embedded model's vocabulary."""
+    params = llama_cpp.llama_model_default_params()
+    params.vocab_only = True
+    model = library.load(chat_file.path, params)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # llguidance calls a renamed function
+        made = lltokenizer_from_vocab(llama_cpp.llama_model_get_vocab(model), eos_token=[2])
+    yield made
+    llama_cpp.llama_model_free(model)
+
+
+@pytest.mark.parametrize(
+    ("lark", "why"),
+    [
+        ('start: "Zebulon Quarrick" nothing', "unknown name"),
+        ('start: "Zebulon Quarrick', "lexer error"),
+        ("start: /Zebulon(/", "invalid regex"),
+        ('start: "Zebulon" {3', "Expected token"),
+    ],
+)
+def test_a_grammar_that_cannot_be_followed_is_not_quoted(tokenizer, lark, why):
+    """Grammars are made of names and sentences of a document; the error says what is wrong with one, not what it holds."""
+    with pytest.raises(EngineFailed, match=why) as error:
+        Constraint(tokenizer, Grammar("key", lambda _: lark))
+
+    assert "Zebulon" not in str(error.value)
+
+
+def test_the_reason_is_that_of_this_loading(tmp_path, chat_file):
+    """A complaint about one file is not given as the reason for the next; a long one is cut."""
+    (tmp_path / "first.gguf").write_bytes(b"GGUF" + bytes(50))
+    params = llama_cpp.llama_model_default_params()
+    with pytest.raises(ModelError):
+        library.load(tmp_path / "first.gguf", params)
+    with pytest.raises(ModelError) as error:
+        library.load(tmp_path / "second.gguf", params)
+    assert "first.gguf" not in str(error.value)
+
+    library._log_lines.append("error: " + "x\n" * 1000)
+    assert len(library.last_log()) == 300
+    assert "\n" not in library.last_log()

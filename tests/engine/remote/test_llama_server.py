@@ -1,0 +1,247 @@
+"""Everything about servers once more with llama.cpp's own, in a process of its own, with the embedded model."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from localrag.engine.remote.remote import Remote, identified
+from localrag.engine.request import Request
+from localrag.engine.settings import EngineOptions
+from localrag.errors import ContextTooSmall
+from localrag.llm.grammar import choice, entity_lines
+from localrag.models import find_chat_model
+from tests.conftest import run_process
+
+pytest.importorskip("xllamacpp")
+SCRIPT = Path(__file__).parents[2] / "llama_server.py"
+SLOTS, WINDOW = 2, 4096
+DOCUMENTS = {
+    "note": "# The ferry\n\nIngrid Holm bought the ferry Skua from the Northern Line in Vardby. Lars Holm is the mate of the Skua.\n",
+    "letter": "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks. Mayor Ruth Sand asked the Northern Line to pay.\n",
+    "minutes": "The council of Vardby met in 1974. Mayor Ruth Sand said that the harbour needs a new pier.\n",
+    "answer": "The Northern Line answered that Ingrid Holm had seen the Skua in Tromso before she signed.\n",
+}
+
+
+class LlamaServer:
+    """A server that can be killed and started again at its port."""
+
+    def __init__(self, model):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.model, self.root = model, f"http://127.0.0.1:{self.port}"
+        self.url, self.process = f"{self.root}/v1", None
+        self.start()
+
+    def start(self):
+        """Start it, and wait until it answers."""
+        command = [sys.executable, str(SCRIPT), str(self.model), str(self.port), str(SLOTS), str(WINDOW)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not self.get("/health"):
+            assert self.process.poll() is None
+            time.sleep(0.1)
+
+    def get(self, path):
+        """What it tells; None while it does not."""
+        with contextlib.suppress(OSError):
+            return json.load(urllib.request.urlopen(self.root + path, timeout=10))
+
+    def busy(self):
+        """How many of its slots compute."""
+        return sum(slot["is_processing"] for slot in self.get("/slots") or [])
+
+    def kill(self):
+        """SIGKILL: what it computed is lost, its connections break."""
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def start(chat_file):
+    """A function that starts a server; all are killed in the end."""
+    made = []
+
+    def started():
+        made.append(LlamaServer(chat_file.path))
+        return made[-1]
+
+    yield started
+    for server in made:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def shared(chat_file):
+    """A server for the tests that leave it as it is."""
+    server = LlamaServer(chat_file.path)
+    yield server
+    server.kill()
+
+
+def remote(server):
+    return Remote(identified(find_chat_model(f"{server.url}#smol"), EngineOptions()), EngineOptions())
+
+
+def request(grammar=None, max_tokens=60, content="Ingrid Holm bought the ferry Skua in Vardby. What is the Skua?", **options):
+    return Request((), max_tokens, grammar, messages=({"role": "user", "content": content},), **options)
+
+
+def calls(folder):
+    """Committed calls of an index, requests that its runs' servers answered, and chunks that failed."""
+    db = sqlite3.connect(folder / ".localrag" / "index.db")
+    committed = db.execute("SELECT count(*) FROM llm_calls").fetchone()[0]
+    figures = [json.loads(row[0] or "{}") for row in db.execute("SELECT figures FROM runs")]
+    failures = db.execute("SELECT subject, reason FROM failures").fetchall()
+    db.close()
+    return committed, sum(t["requests"] for f in figures for t in f.get("tasks", {}).values()), failures
+
+
+def folder_of(path):
+    (path / "docs").mkdir(parents=True)
+    for name, text in DOCUMENTS.items():
+        (path / "docs" / f"{name}.md").write_text(text)
+    return path
+
+
+def test_llama_cpp_tells_and_answers(shared):
+    """Its window, slots and size are known; a yes or no, names and plain text come back in their forms; streams are what is kept."""
+    engine, shown = remote(shared), []
+    assert (engine.window, engine.at_once, engine.parameters) == (WINDOW, SLOTS, 134515008)
+
+    async def ask():
+        kinds = entity_lines(["Skua", "Vardby"], ["thing", "place"])
+        asked = [request(choice(["yes", "no"]), 4), request(kinds, 100), request(on_text=shown.append)]
+        return await asyncio.gather(*(engine.generate(one) for one in asked))
+
+    verdict, typed, plain = asyncio.run(ask())
+    assert verdict.text in ("yes", "no")
+    assert [json.loads(line)["name"] for line in typed.text.splitlines()] == ["Skua", "Vardby"]
+    assert len(shown) > 2
+    assert "".join(shown) == plain.text
+    assert plain.prompt_tokens > 20
+
+
+def test_llama_cpp_stops_when_nobody_waits(shared):
+    """A cancelled request frees its slot long before its answer would have ended."""
+
+    async def run():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await remote(shared).generate(request(max_tokens=1500, content="Write a long story about a ferry, in many chapters."))
+
+    asyncio.run(run())
+    until = time.monotonic() + 5
+    while shared.busy() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert shared.busy() == 0
+
+
+def test_llama_cpp_s_window_is_kept_to(shared):
+    """A prompt that is too long is counted by the server's own vocabulary and not sent."""
+    with pytest.raises(ContextTooSmall, match=f"{WINDOW} tokens"):
+        asyncio.run(remote(shared).generate(request(content="The ferry leaks. " * 1400)))
+
+
+@pytest.mark.slow
+def test_a_folder_is_indexed_through_llama_cpp_and_moves_with_it(start, tmp_path):
+    """Index and questions work through the server without a failed call; at another port the same model is asked nothing again."""
+    folder, first = folder_of(tmp_path), start()
+    done = run_process("index", "docs", "--model", f"{first.url}#smol", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    committed, asked, failures = calls(folder)
+    assert committed == asked > 5
+    assert failures == []
+    answer = run_process("ask", "Who is the mate of the Skua?", "--json", cwd=folder)
+    assert json.loads(answer.stdout)["citations"]
+    first.kill()
+    second = start()
+    again = run_process("index", "docs", "--model", f"{second.url}#smol", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert calls(folder)[:2] == (committed, asked)
+    assert second.get("/slots")[0].get("id_task", -1) in (-1, 0)
+
+
+class Kills(threading.Thread):
+    """Kills a server whenever some more calls of an index are committed, and starts it again after a while."""
+
+    def __init__(self, server, folder, after, again):
+        super().__init__(daemon=True)
+        self.server, self.folder, self.after, self.again, self.killed = server, folder, after, again, 0
+
+    def run(self):
+        for count in self.after:
+            while not (self.committed() >= count and self.server.busy()):
+                time.sleep(0.05)
+            self.server.kill()
+            self.killed += 1
+            if self.again:
+                time.sleep(1)
+                self.server.start()
+
+    def committed(self):
+        with contextlib.suppress(sqlite3.Error):
+            return calls(self.folder)[0]
+        return 0
+
+
+@pytest.mark.slow
+def test_a_server_killed_twice_costs_no_chunk(start, tmp_path):
+    """Killed in the middle of answers and started again, twice: the run waits, says so, ends without a failure and repeats no answer."""
+    folder, server = folder_of(tmp_path), start()
+    kills = Kills(server, folder, after=(2, 6), again=True)
+    kills.start()
+    done = run_process("index", "docs", "--model", f"{server.url}#smol", cwd=folder)
+    committed, asked, failures = calls(folder)
+
+    assert done.returncode == 0, done.stderr
+    assert kills.killed == 2
+    assert done.stderr.count("does not answer; waiting for it") == done.stderr.count("is back.") == 2
+    assert failures == []
+    assert committed == asked
+
+
+@pytest.mark.slow
+def test_one_of_two_servers_killed_costs_no_chunk(start, tmp_path):
+    """Two servers share the work; when one is killed for good, the other does all of it."""
+    folder, one, two = folder_of(tmp_path), start(), start()
+    kills = Kills(two, folder, after=(3,), again=False)
+    kills.start()
+    done = run_process("index", "docs", "--model", f"{one.url},{two.url}#smol", cwd=folder)
+    committed, asked, failures = calls(folder)
+
+    assert done.returncode == 0, done.stderr
+    assert kills.killed == 1
+    assert f"{two.url} does not answer; going on without it" in done.stderr
+    assert failures == []
+    assert committed == asked
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_a_run_at_once(start, tmp_path):
+    """Ctrl-C while the server writes: the process ends, and the server stops writing for nobody."""
+    folder, server = folder_of(tmp_path), start()
+    command = [sys.executable, "-m", "localrag", "index", "docs", "--model", f"{server.url}#smol", "--chunk-tokens", "100"]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=os.environ)
+    while not server.busy():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    assert "Stopped." in process.stderr.read()
+    until = time.monotonic() + 5
+    while server.busy() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert server.busy() == 0

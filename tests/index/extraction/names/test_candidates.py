@@ -1,0 +1,99 @@
+"""Which stretches of a text are offered as names, and which are noise."""
+
+import gc
+import weakref
+
+import pytest
+
+from localrag.index.extraction.names.candidates import candidates, concepts
+from localrag.index.extraction.names.case import Case
+from localrag.index.extraction.names.noise import Furniture, is_noise
+from localrag.index.extraction.names.spans import find_name
+from localrag.index.extraction.passage import Passage
+from localrag.index.extraction.stage import Cases
+from localrag.records import Chunk, Document
+from localrag.store import corpus
+from localrag.store.schema import open_index
+
+
+def names(text):
+    return candidates(Passage(text, Case(text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("She joined the Association for the Advancement of Science.", ["Association for the Advancement of Science"]),
+        ("He met the American Academy of Arts and Sciences in Boston.", ["American Academy of Arts and Sciences", "Boston"]),
+        ("They left Ohio and Iowa for the Gulf.", ["Ohio", "Iowa", "Gulf"]),
+        ("It belongs to the U.S. Navy and to Dr. Lee.", ["U.S. Navy", "Dr. Lee"]),
+        ("We flew Apollo 11 to the Moon in July 1969.", ["Apollo 11", "Moon"]),
+        ("The 6th Fleet saw Şanlıurfa and Piton des Neiges.", ["6th Fleet", "Şanlıurfa", "Piton des Neiges"]),
+        ("Significantly less was paid. According to Reuters, nobody knew.", ["Reuters"]),
+        ("Gordon Banks\nGordon Banks was a keeper.\nHull City\nDerby County", ["Gordon Banks", "Hull City", "Derby County"]),
+        ("The committee that met in the long room of the Hugh\nDunmore Hall agreed.", ["Hugh Dunmore Hall"]),
+        ("An iPhone lay beside UNESCO papers.", ["iPhone", "UNESCO"]),
+        ("They wrote it in .NET for Reuters. The .NET Core (.NET) is new .", [".NET", "Reuters", ".NET Core"]),
+    ],
+)
+def test_a_name_is_found_whole(text, found):
+    """Names go on over "of", "for the" and "and" where they begin or end as a body's name does, not over the end of a short line; the first
+    word of a sentence is none."""
+    assert names(text) == found
+
+
+@pytest.mark.parametrize("word", ["He", "Monday", "Tues", "1984", "12:30", "GMT", "他们", "星期一", "---"])
+def test_pronouns_weekdays_numbers_and_units_are_noise(word):
+    """What no reader would call a name never becomes an entity."""
+    assert is_noise(word)
+
+
+def test_lines_repeated_on_every_page_and_licences_hold_no_names():
+    """A page's foot and a licence are blanked, offsets stay; what stands elsewhere is found."""
+    pages = "\n".join(f"Lars Holm wrote page {n}.\nAcme Corporation Confidential, Page {n} of 3" for n in (1, 2, 3))
+    licence = "\n\nCopyright Zenith Press. All rights reserved. Permission is hereby granted to Quill House."
+
+    found = names(pages + licence)
+
+    assert found == ["Lars Holm"]
+    assert len(Furniture(pages + licence).blank(pages)) == len(pages)
+    assert not Furniture(pages + licence).blank("Permission is hereby granted to Quill").strip()  # a chunk ends within the line
+
+
+def test_noun_phrases_that_recur_stand_in_for_names():
+    """In a text without names, the noun phrases it keeps using are offered, as they are written; what occurs once is not."""
+    text = (
+        "The larva eats its egg shell. A growing larva sheds its skin. In the chrysalis the larva changes. "
+        "A butterfly leaves the chrysalis. The butterfly has wings and a branch."
+    )
+
+    found = concepts(Passage(text, Case(text)), [])
+
+    assert {"the larva", "the chrysalis"} <= set(found)
+    assert not any("branch" in phrase for phrase in found)
+    assert all(find_name(text, phrase) for phrase in found)
+
+
+def test_chinese_noun_phrases_are_found_by_dictionary():
+    """Chinese texts have noun phrases too."""
+    text = "灯塔建在码头旁边。灯塔的看守人每天检查码头。"
+
+    assert {"灯塔", "码头"} <= {*concepts(Passage(text, Case(text)), []), *candidates(Passage(text, Case(text)))}
+
+
+def test_how_a_document_writes_its_words_is_kept_while_its_chunks_are_read(tmp_path):
+    """Chunks of one document share what is known of it; at the next document it is let go, or a corpus would be in memory twice."""
+    db = open_index(tmp_path, create=True)
+    chunks = {}
+    for name in ("a", "b"):
+        text = f"Ruth Sand wrote {name}."
+        chunks[name] = Chunk(f"chunk {name}", name, 0, 0, len(text), text, 6)
+        corpus.add_document(db, Document(name, f"{name}.txt", name, text, name), [chunks[name]])
+    cases = Cases(db)
+    first = weakref.ref(cases.of(chunks["a"]))
+    assert cases.of(chunks["a"]) is first()
+    cases.of(chunks["b"])
+    gc.collect()
+
+    assert first() is None
+    db.close()

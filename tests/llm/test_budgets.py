@@ -1,0 +1,234 @@
+"""How much is put before a model and asked of it: by its window and size, and by the script of the text."""
+
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+
+from localrag.config import Settings
+from localrag.engine.tokens import Tokenizer
+from localrag.index.reports.context import Element
+from localrag.index.reports.write import _schema, abstractive_report, recipe
+from localrag.llm.budgets import LEAST, Budgets, Script, _longest, room
+from localrag.llm.grammar import ENTITY_TOKENS, cited_lines, entity_lines
+from localrag.llm.prompts import load_prompt
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.project import choose_budgets
+from localrag.query.answering.written import LINE, MARKS
+from localrag.query.modes.map_reduce import _points_schema
+from localrag.records import Community, content_id
+from tests.fakes import CutOff, Scripted, example
+
+CHINESE = "小镇因出售造船厂而分裂。它还必须从洪水中恢复过来，那场洪水摧毁了下街。王海明说，渡轮漏水不是他的错。" * 40
+ENGLISH = "The town was divided over the sale of the boatyard. It also had to recover from the flood, which destroyed a street. " * 40
+GERMAN = "Die Stadt war wegen des Verkaufs der Bootswerft gespalten. Sie musste sich außerdem von der Überschwemmung erholen. " * 40
+RUSSIAN = "Город разделился из-за продажи верфи. Ему также пришлось оправляться от наводнения, разрушившего нижнюю улицу. " * 40
+TEXTS = {"Chinese": CHINESE, "English": ENGLISH, "German": GERMAN, "Russian": RUSSIAN}
+
+
+@pytest.fixture(scope="module")
+def count(chat_file):
+    """Counts tokens as the embedded model does, in the way of `Model.count`."""
+    tokenizer = Tokenizer(chat_file)
+
+    async def counted(text):
+        return tokenizer.count(text)
+
+    return counted
+
+
+def script(count, *texts, language=""):
+    return asyncio.run(Script.of(count, *texts, language=language))
+
+
+def filled(schema, text):
+    """The longest value of a schema, its strings full of a text."""
+    if "enum" in schema:
+        return max(schema["enum"], key=len)
+    if schema["type"] == "object":
+        return {name: filled(part, text) for name, part in schema["properties"].items()}
+    if schema["type"] == "array":
+        return [filled(schema["items"], text)] * schema["maxItems"]
+    return schema["maximum"] if schema["type"] == "integer" else text[: schema["maxLength"]]
+
+
+def test_a_small_window_and_a_small_model_keep_the_least():
+    """At 4,096 tokens nothing is other than it was, and a small model is given no more in any window."""
+    assert Budgets.of(4096) == Budgets.of(8191) == Budgets.of(32768, small=True) == LEAST
+    assert (LEAST.report_context, LEAST.map_batch, LEAST.reduce, LEAST.sources, LEAST.descriptions) == (2000, 1800, 2000, 2400, 1500)
+
+
+def test_budgets_grow_with_the_window_up_to_the_papers_contexts():
+    """No number shrinks in a larger window; contexts end at 8,000 tokens, reports at ten findings of some sentences."""
+    sizes = [Budgets.of(w) for w in (4096, 8192, 16384, 32768)]
+
+    for less, more in pairwise(sizes):
+        assert all(getattr(less, name) <= getattr(more, name) for name in Budgets.__slots__)
+    assert sizes[0].report_context < sizes[1].report_context < sizes[2].report_context == sizes[3].report_context == 8000
+    assert (sizes[2].findings, sizes[2].explanation) == (10, 600)
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("window", [4096, 8192, 16384])
+def test_prompt_context_and_longest_answer_fit_the_window(count, window, text):
+    """For every task, in every script: the prompt, a context as large as its budget and the longest answer are no more than the window."""
+    budgets, ids = Budgets.of(window), [f"R{n}" for n in range(150)]
+    s = script(count, text)
+
+    async def needed(prompt, context, answer):
+        return sum([await count(body) + 6 for _, body in load_prompt(f"abstractive/{prompt}").messages]) + context + answer
+
+    async def all_tasks():
+        report = await room(_schema(ids, budgets, s), s, count)
+        points = await room(_points_schema(ids[:20], budgets.points, s), s, count)
+        prose = s.tokens(s.characters(LINE) + s.characters(budgets.prose)) + MARKS * budgets.sentences
+        yield await needed("report_long" if budgets.long_reports else "report", budgets.report_context, report)
+        yield await needed("map", budgets.map_batch + 4 * 20, points)
+        yield await needed("answer", budgets.sources + 4 * 20, prose)
+        yield await needed("reduce", budgets.reduce + 12 * 20, prose)
+        yield await needed("describe", budgets.descriptions + 3 * 50, s.tokens(s.characters(budgets.description)) + 8)
+
+    async def largest():
+        return [n async for n in all_tasks()]
+
+    assert max(asyncio.run(largest())) <= window
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("window", [4096, 16384])
+def test_the_longest_answer_of_any_script_has_room(count, text, window):
+    """A report and a map answer with every list and every string full have at most the tokens that are asked for."""
+    ids = [f"R{n}" for n in range(150)]
+    s = script(count, text)
+    for schema in (_schema(ids, Budgets.of(window), s), _points_schema(ids, Budgets.of(window).points, s)):
+        said = json.dumps(filled(schema, text), ensure_ascii=False)
+
+        assert asyncio.run(count(said)) <= asyncio.run(room(schema, s, count))
+
+
+def test_chinese_limits_are_tokens_not_characters(count):
+    """What is 300 characters of English is a fraction of that in Chinese, and takes no more tokens; English is not cut."""
+    chinese, english = script(count, CHINESE), script(count, ENGLISH)
+
+    assert english.characters(300) == 300
+    assert 10 < chinese.characters(300) < 100
+    assert asyncio.run(count(CHINESE[: chinese.characters(300)])) <= 150
+
+
+def test_a_language_that_is_asked_for_counts(count):
+    """Reports in Chinese on English documents have the limits of Chinese."""
+    assert script(count, ENGLISH, language="Chinese").density > 2
+    assert script(count, ENGLISH, language="English").density == script(count, "In 1953?").density == 0.5
+
+
+def test_prose_ends_with_the_line_that_makes_it_enough():
+    """A text that has reached its size is complete; a shorter one may go on."""
+    following = cited_lines(["[1]"], most=9, longest=20, enough=30).following
+
+    assert following("十五个字的一行话，说渡轮漏水了。[1]\n") is not None
+    assert following("十五个字的一行话，说渡轮漏水了。[1]\n" * 2) is None
+
+
+def test_an_existing_report_of_a_small_window_stays():
+    """The least budgets leave the recipe of reports as it was, so none is written anew; others are other reports."""
+    settings = Settings()
+    before = content_id("report 4", "abstractive", "f", "", load_prompt("abstractive/report").hash)
+
+    assert recipe(settings, "f", "abstractive", LEAST) == before
+    assert len({recipe(settings, "f", "abstractive", Budgets.of(w)) for w in (4096, 8192, 16384)}) == 3
+    assert recipe(settings, "f", "extractive", Budgets.of(16384)) == recipe(settings, "f", "extractive", LEAST)
+
+
+def chosen(folder, window, **how):
+    with open_for_writing(folder, **how) as project:
+        project.model._engine = Scripted(None, window=window)
+        return asyncio.run(choose_budgets(project))
+
+
+def test_another_window_on_another_day_changes_no_budget(tmp_path):
+    """An index keeps the budgets of the first window it saw, until it is rebuilt."""
+    first = chosen(tmp_path, 16384)
+
+    assert first == Budgets.of(16384)
+    assert chosen(tmp_path, 4096) == chosen(tmp_path, 8192) == first
+    assert chosen(tmp_path, 8192, rebuild=True) == Budgets.of(8192)
+
+
+def test_known_budgets_need_no_model(tmp_path):
+    """A later process learns them from the index alone."""
+    chosen(tmp_path, 8192)
+
+    with open_for_questions(tmp_path) as project:
+        assert asyncio.run(choose_budgets(project)) == Budgets.of(8192)
+        assert project.model.report() == {}
+
+
+def test_a_report_asks_for_as_much_as_the_data_has(tmp_path):
+    """In a large window a community with much data has at least five findings of ten possible; one with a relationship has one."""
+    budgets = Budgets.of(16384)
+    seen = []
+    engine = Scripted(lambda r: seen.append(r.grammar.schema["properties"]["findings"]) or example(r.grammar.schema), window=16384)
+    with open_for_writing(tmp_path) as project:
+        project.model._engine = engine
+        for n in (3, 60):
+            elements = [Element(f"E{i}", f"entity E{i}: Anna Marsh (person)", 9, ()) for i in range(n)]
+            community = Community("c", 0, 0, None, ("a",))
+            made = asyncio.run(abstractive_report(community, elements, "k", project.model, project.settings, budgets))
+            assert made.findings
+
+    assert [(s["minItems"], s["maxItems"]) for s in seen] == [(1, 10), (5, 10)]
+
+
+def test_a_chinese_report_that_fills_its_limits_is_complete(tmp_path, chat_file):
+    """A model that uses up every limit in Chinese says all of it in the tokens it was given, as the embedded model counts them."""
+    tokens = Tokenizer(chat_file).count
+
+    def fills(request):
+        value = filled(request.grammar.schema, CHINESE)
+        said = json.dumps(value, ensure_ascii=False)
+        return value if tokens(said) <= request.max_tokens else CutOff(said)
+
+    elements = [Element(f"E{i}", f"entity E{i}: 王海明 (person): {CHINESE[:60]}", 90, ()) for i in range(4)]
+    with open_for_writing(tmp_path) as project:
+        project.model._engine = engine = Scripted(fills)
+        community = Community("c", 0, 0, None, ("a",))
+        made = asyncio.run(abstractive_report(community, elements, "k", project.model, project.settings, LEAST))
+
+    assert len(made.findings) == LEAST.findings
+    assert len(engine.requests) == 1
+
+
+def test_every_schema_has_its_longest_value():
+    """The longest value has all keys, the largest number and the longest choice; free characters are counted in every list element."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 7}},
+            "b": {"enum": ["x", "long"]},
+            "c": {"type": "integer", "maximum": 100},
+        },
+    }
+
+    assert _longest(schema) == ({"a": ["", "", ""], "b": "long", "c": 100}, 21)
+
+
+def test_a_list_of_chinese_entities_is_as_long_as_an_english_one(count):
+    """Described lists end by tokens: with a vocabulary that knows Chinese they hold as many entities as in English, not a third."""
+
+    def lines(text, script):
+        following = entity_lines([], ["person"], span_of=text, described=True, script=script).following
+        said = ""
+        while following(said) is not None:
+            n = said.count("\n")
+            said += json.dumps({"name": f"n{n}", "type": "person", "description": text[: script.characters(90)]}, ensure_ascii=False) + "\n"
+        return said.count("\n"), said
+
+    knows_chinese = Script(0.8)
+    english, _ = lines(ENGLISH, Script())
+    chinese, _ = lines(CHINESE, knows_chinese)
+    embedded, said = lines(CHINESE, script(count, CHINESE))
+
+    assert chinese >= 0.9 * english
+    assert embedded >= 0.9 * english
+    assert asyncio.run(count(said)) <= ENTITY_TOKENS

@@ -1,0 +1,138 @@
+"""Answers while they are written: each sentence is held back until it is complete and checked, and is then what the answer has."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from localrag.engine.request import Generation
+from localrag.llm.grammar import cited_lines
+from localrag.opening import open_for_questions
+from localrag.query.answer import Options, answer
+from localrag.text.plain import Said
+from tests.fakes import Scripted
+
+PROSE = (
+    "Lars Holm is the mate of the Skua.[1][2][3]\nThe Skua sank in 1980.[1]\nLars Holm is the mate of the Skua![2]\n"
+    "The Skua leaks, the Skua leaks, the Skua leaks.[1]\nLars Holm wrote to Mayor Ruth Sand that the Skua leaks.[1][2][3]\nThe Sk"
+)
+
+
+class Writes(Scripted):
+    """Writes a text in small pieces, `heard` being what was given on of it by then; hangs at its end, if so told."""
+
+    def __init__(self, text, heard, *, hangs=False):
+        super().__init__(None)
+        self.text, self.heard, self.hangs = text, heard, hangs
+        self.then = []
+
+    async def generate(self, request):
+        for n in range(0, len(self.text), 7):
+            request.on_text(self.text[n : n + 7])
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            self.then.append((n + 7, "".join(self.heard)))
+        if self.hangs:
+            await asyncio.sleep(600)
+        return Generation(self.text, False, (), 9, 0, 9, 0, 0.0, 0.0)
+
+
+@pytest.fixture
+def write(plain_town, tmp_path):
+    """A function that has a text written as the answer to a question, and gives the answer, what was heard of it and the engine."""
+    shutil.copytree(plain_town, tmp_path / "town")
+
+    def written(text, hangs=False, on_text=None, **options):
+        heard: list[str] = []
+        with open_for_questions(tmp_path / "town" / ".localrag") as project:
+            project.model._engine = engine = Writes(text, heard, hangs=hangs)
+            asked = Options("basic", style="abstractive", **options)
+            return asyncio.run(answer("What is wrong with the Skua?", project, asked, on_text or heard.append)), heard, engine
+
+    return written
+
+
+def test_a_sentence_is_given_on_when_it_is_complete_and_not_before(write):
+    """While the model writes its second sentence the first one is there, with the number of its citation in the answer; no half ones."""
+    given, heard, engine = write(PROSE)
+
+    assert "".join(heard) == given.answer
+    first = PROSE.index("\n") + 1
+    assert {said for at, said in engine.then if at < first} == {""}
+    assert next(said for at, said in engine.then if at > first + 14) == "Lars Holm is the mate of the Skua. [1]"
+    assert given.citations[0].quote == "Her brother Lars Holm is the mate of the Skua."
+
+
+def test_what_was_said_already_is_left_out_and_counted(write):
+    """A sentence said before, in other punctuation, and one that goes round in itself are not in the answer; its note says how many."""
+    given, *_ = write(PROSE)
+
+    assert given.answer.count("Lars Holm is the mate") == 1
+    assert "the Skua leaks, the Skua leaks" not in given.answer
+    assert "The Skua sank in 1980. [unsupported]" in given.answer
+    assert "2 sentences said before left out." in given.note
+    assert "cut off" in given.note
+
+
+def test_each_sentence_of_a_line_is_checked_by_itself(write):
+    """Of two sentences that cite the same sources the one that they support is cited, the other marked; they stay one paragraph."""
+    given, heard, _ = write("Lars Holm is the mate of the Skua. The Skua sank in 1980.[1][2][3]\n")
+
+    assert given.answer == "Lars Holm is the mate of the Skua. [1] The Skua sank in 1980. [unsupported]"
+    assert "".join(heard) == given.answer
+
+
+def test_strict_holds_while_it_is_written(write):
+    """What no passage supports is not given on with `strict`."""
+    given, heard, _ = write(PROSE, strict=True)
+
+    assert "1980" not in "".join(heard)
+    assert "".join(heard) == given.answer
+    assert given.unsupported == 1
+
+
+def test_at_its_limit_the_sentences_written_so_far_are_the_answer(write):
+    """Out of time in the middle, the answer is what was given on, and its note says so."""
+    given, heard, _ = write(PROSE, hangs=True, max_seconds=5)
+
+    assert "".join(heard) == given.answer
+    assert given.answer.startswith("Lars Holm is the mate of the Skua. [1]")
+    assert "Stopped at the limit" in given.note
+
+
+def test_a_listener_that_fails_ends_the_question(write):
+    """Where nobody can be told any more, as behind a closed pipe, that is what the question ends with."""
+
+    def gone(_):
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        write(PROSE, on_text=gone)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "new"),
+    [
+        (["The Skua leaks.", "the skua leaks!", "2. The Skua, leaks"], [True, False, False]),
+        (["The Skua leaks in winter.", "The Skua leaks.", "The Skua"], [True, True, False]),
+        (["The Skua is the Skua is the Skua is the Skua."], [False]),
+        (["It is very, very, very cold.", "No no no no no no"], [True, False]),
+        (["渡轮漏水。", "渡轮漏水！", "渡轮漏水渡轮漏水渡轮漏水"], [True, False, False]),
+        (["Lee hit Ray.", "Ray hit Lee."], [True, True]),
+    ],
+)
+def test_a_sentence_that_says_nothing_new_is_known(sentences, new):
+    """The same words again, the broken-off beginning of what was said, and words that go round say nothing new; their order counts."""
+    said = Said()
+
+    assert [said.is_new(s) for s in sentences] == new
+
+
+def test_prose_ends_when_the_model_repeats_itself():
+    """The grammar of prose allows nothing more after a second line that says nothing new."""
+    grammar = cited_lines(["[1]", "[2]"], most=8)
+    text = "The Skua leaks. [1]\nThe skua leaks [1]\n"
+
+    assert grammar.following(text)
+    assert grammar.following(text + "The Skua, it leaks. [1]\n")
+    assert grammar.following(text + "2. The Skua leaks. [2]\n") is None

@@ -1,0 +1,130 @@
+"""Questions that the documents do not answer: said so, in the question's language, with the closest passages; before the model is asked."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from localrag.cli.views.answers import answer_json
+from localrag.demo import CORPUS
+from localrag.index.pipeline import build_index
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.query.answer import Options, answer
+from localrag.store import ledger
+from tests.fakes import Scripted
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """The demo, indexed without a model."""
+    folder = tmp_path_factory.mktemp("demo")
+    shutil.copytree(CORPUS, folder / "docs")
+    with open_for_writing(folder / ".localrag", extractor="phrases") as project:
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+    return folder / ".localrag"
+
+
+@pytest.fixture(scope="module")
+def project(index):
+    """The demo, opened once."""
+    with open_for_questions(index) as opened:
+        yield opened
+
+
+def asked(project, text, **options):
+    return asyncio.run(answer(text, project, Options(**options)))
+
+
+UNANSWERED = [
+    ("What is the capital of Mongolia?", "The documents do not say."),
+    ("Who won the 2018 World Cup in football?", "The documents do not say."),
+    ("Wie heißt die Hauptstadt der Mongolei?", "Das steht nicht in den Dokumenten."),
+    ("¿Cuál es la capital de Mongolia?", "Los documentos no lo dicen."),
+    ("蒙古的首都是哪里？", "文档中没有提到。"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), UNANSWERED)
+def test_what_the_documents_do_not_say_is_not_answered(project, text, said):
+    """The answer says so in the question's language and quotes the closest passages verbatim."""
+    given = asked(project, text, style="extractive")
+
+    assert given.answer.startswith(said)
+    assert not given.answerable
+    assert given.citations
+    for citation in given.citations:
+        assert project.root.joinpath(citation.path).read_text(encoding="utf-8").count(citation.quote)
+
+
+@pytest.mark.parametrize("mode", ["mix", "local", "basic", "ss", "drift", "global"])
+def test_no_mode_answers_what_the_documents_do_not_say(project, mode):
+    """Every mode is held to the same floor."""
+    assert not asked(project, "What is the capital of Mongolia?", mode=mode, style="extractive").answerable
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What happened to the Old Quay?",
+        "Who is Hannah Quill?",
+        "What did the harbour master announce?",
+        "What did Margaret Lisle write to Catherine?",
+        "What are the main themes?",
+        "Worum geht es in diesen Dokumenten?",
+        "tl;dr",
+    ],
+)
+def test_what_the_documents_say_is_answered(project, text):
+    """Questions of particulars that stand there, and of the whole, are answered."""
+    given = asked(project, text, style="extractive")
+
+    assert given.answerable
+    assert given.citations
+
+
+def test_json_says_whether_the_documents_answer(project):
+    """`--json` has `answerable`, and so has the answer that is kept."""
+    for text, expected in (("What is the capital of Mongolia?", False), ("Who is Hannah Quill?", True)):
+        given = asked(project, text, style="extractive")
+        assert answer_json(given, project)["answerable"] is expected
+        assert ledger.last_answer(project.db).answerable is expected
+
+
+def test_the_model_is_not_asked_what_the_documents_do_not_say(index):
+    """A model that would write the answer is not called."""
+    with open_for_questions(index) as project:
+        project.model._engine = scripted = Scripted(lambda _: "It is Ulaanbaatar. [1]\n", window=4096)
+        given = asked(project, "What is the capital of Mongolia?", style="abstractive")
+
+    assert not scripted.tasks
+    assert given.calls == 0
+    assert given.answer.startswith("The documents do not say.")
+    assert given.unsupported == 0
+
+
+def test_the_context_is_shown_even_so(project):
+    """`--context-only` shows what a model would be shown, whatever it is worth."""
+    assert asked(project, "What is the capital of Mongolia?", context_only=True).answerable
+
+
+def test_a_small_index_answers_of_what_all_its_passages_name(tmp_path):
+    """What every passage names is not rare, and yet a question of it is answered."""
+    for n in range(3):
+        (tmp_path / f"{n}.txt").write_text(f"The Skua leaks, wrote Lars Holm in letter {n} to the Northern Line.", encoding="utf-8")
+    with open_for_writing(tmp_path / ".localrag", extractor="phrases") as small:
+        asyncio.run(build_index([tmp_path], small, lambda _: None, reports=False))
+
+        assert asked(small, "What is wrong with the Skua?", style="extractive").answerable
+        assert not asked(small, "What is the capital of Mongolia?", style="extractive").answerable
+
+
+def test_confidence_is_a_probability_that_parts_answered_questions_from_others(project):
+    """An answer says how likely the documents answer its question: more for one they answer; nothing for one about everything."""
+    said, unsaid_, whole = (
+        asked(project, text, style="extractive")
+        for text in ("What did Margaret Lisle write to Catherine?", "What is the capital of Mongolia?", "What are the main themes?")
+    )
+
+    assert 0 < unsaid_.confidence < 0.5 < said.confidence < 1
+    assert whole.confidence is None
+    assert answer_json(said, project)["confidence"] == round(said.confidence, 3)

@@ -1,0 +1,32 @@
+"""Commands that need a library of an extra say so, at once, where it is not installed."""
+
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from localrag.cli import app
+from localrag.errors import LocalragError
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "extra"),
+    [
+        (["index", "docs", "--watch"], "watchfiles", "watch"),
+        (["eval", "qa", "SET", "--out", "new"], "rouge_score", "eval"),
+        (["eval", "answers", "--out", "new"], "matplotlib", "eval"),
+        (["eval", "report", "docs"], "matplotlib", "eval"),
+    ],
+)
+def test_a_missing_library_is_said_before_anything_is_done(command, module, extra, tmp_path, monkeypatch):
+    """The error names the library and the extra that brings it; nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Ruth Sand steers the Skua.")
+    monkeypatch.setitem(sys.modules, module, None)
+    ended = CliRunner().invoke(app, command)
+
+    assert isinstance(ended.exception, LocalragError), ended.output
+    assert module in str(ended.exception)
+    assert f"localrag[{extra}]" in ended.exception.hint
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["docs"]
