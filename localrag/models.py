@@ -95,7 +95,7 @@ def find_chat_model(name: str | None) -> ModelFile:
         return _served(name)
     if name and (name.endswith(".gguf") or "/" in name):
         if not (path := _first_shard(name)).is_file():
-            raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the embedded model.")
+            raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the bundled model.")
         return _at(path, "chat")
     return _named("chat", name)
 
@@ -118,7 +118,7 @@ def find_embedder(name: str | None = None) -> ModelFile:
     """The embedding model of that name in models.toml, or the GGUF file or folder at that path; the default for None. Raises ModelError."""
     if name and (name.endswith(".gguf") or "/" in name):
         if not (path := _first_shard(name)).exists():
-            raise ModelError(f"There is no embedding model at {path}.", "Check the path, or leave out --embedder for the embedded one.")
+            raise ModelError(f"There is no embedding model at {path}.", "Check the path, or leave out --embedder for the bundled one.")
         return _at(path, "embedder")
     return _named("embedder", name)
 

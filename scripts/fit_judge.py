@@ -1,4 +1,4 @@
-"""Fit the judge in the box on pairs of answers of which one is known to be worse, and say how often it is right on pairs kept from it.
+"""Fit the bundled judge on pairs of answers of which one is known to be worse, and say how often it is right on pairs kept from it.
 
     python -m scripts.fit_judge DATA
 

@@ -45,7 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def chat_file(home):
-    """The embedded chat model."""
+    """The bundled chat model."""
     from localrag.models import find_chat_model
 
     return find_chat_model(None)
@@ -53,7 +53,7 @@ def chat_file(home):
 
 @pytest.fixture(scope="session")
 def engine(chat_file):
-    """An engine over the embedded model, loaded once; an exact one holds nothing over from test to test."""
+    """An engine over the bundled model, loaded once; an exact one holds nothing over from test to test."""
     from localrag.engine.engine import Engine
     from localrag.engine.hardware.opened import open_backend
     from localrag.engine.settings import EngineOptions
@@ -134,7 +134,7 @@ TOWN = {
 
 @pytest.fixture(scope="session")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of three short documents, indexed by the embedded models through the command line."""
+    """A folder of three short documents, indexed by the bundled models through the command line."""
     folder = tmp_path_factory.mktemp("town")
     write_town(folder / "docs")
     done = run_localrag("index", "docs", cwd=folder)

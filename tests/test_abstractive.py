@@ -1,4 +1,4 @@
-"""The abstractive style, for models that write reliable prose: its mechanics hold with any model, also with the one in the box."""
+"""The abstractive style, for models that write reliable prose: its mechanics hold with any model, also with the bundled one."""
 
 import asyncio
 import re

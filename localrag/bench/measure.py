@@ -30,7 +30,7 @@ SPEED_CHUNKS, SPEED_WORDS, SPEED_TOKENS = 16, 150, 64  # of the speed test: shor
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is measured of a model: `model` as --model takes it, None for the embedded one.
+    """What is measured of a model: `model` as --model takes it, None for the bundled one.
 
     `repeat`: how often the speed test runs; `quick`: without the standard index; `limit`: so many paragraphs, 0 for all.
     """

@@ -18,7 +18,7 @@ from localrag.records import Failure
 from localrag.store import generations, ledger
 from localrag.store import graph as store
 
-FIRST_PASS = 200  # chunks, some five minutes of the model in the box; from here on there is a graph without it first
+FIRST_PASS = 200  # chunks, some five minutes of the bundled model; from here on there is a graph without it first
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from localrag.models import ModelFile
 from localrag.records import Skipped
 from localrag.store import corpus, generations, ledger
 
-# The model in the box on A Christmas Carol and the demo: calls and tokens computed (read or written, none from a cache) for a chunk.
+# The bundled model on A Christmas Carol and the demo: calls and tokens computed (read or written, none from a cache) for a chunk.
 CALLS, TOKENS = 15.0, 1200.0
 SPREAD = 1.5  # a run may be that much faster or slower than others were: texts differ, machines are busy
 BYTES = 25  # of the index for a byte of text: text, full-text index, vectors, graph, reports

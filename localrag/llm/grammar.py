@@ -136,7 +136,7 @@ def entity_lines(
 ) -> Grammar:
     """Lines `{"name", "type"[, "description"]}`, no name twice.
 
-    Without `span_of`, exactly the given names in their order, each with its type (in an order of its own choice the embedded model typed
+    Without `span_of`, exactly the given names in their order, each with its type (in an order of its own choice the bundled model typed
     0.78 of CoNLL04's names right, so 0.80). With it, the names are suggestions: any word-aligned stretch of that text may be named, and
     the list ends when the model would rather end or after `most` lines. Names that are `known` already cannot be listed; those that are
     mere noun `phrases` may also be of the type THING. `script` is that of the descriptions, where it was measured.

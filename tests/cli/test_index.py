@@ -1,4 +1,4 @@
-"""The command line end to end on the embedded models: what a user types and sees."""
+"""The command line end to end on the bundled models: what a user types and sees."""
 
 import json
 import os

@@ -31,7 +31,7 @@ CUTS = {
 
 @pytest.fixture(scope="module")
 def cut(chat_file, tmp_path_factory):
-    """A function that gives the embedded model cut off at a place."""
+    """A function that gives the bundled model cut off at a place."""
     whole, folder = chat_file.path.read_bytes(), tmp_path_factory.mktemp("cut")
     tensors = whole.index(b"blk.7.ffn_up.weight")
     at = {-1: tensors, -2: len(whole) // 2, -3: len(whole) - 1}

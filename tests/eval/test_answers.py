@@ -1,4 +1,4 @@
-"""`localrag eval answers`: verdicts to win rates by worked examples, and the whole protocol with the embedded model."""
+"""`localrag eval answers`: verdicts to win rates by worked examples, and the whole protocol with the bundled model."""
 
 import asyncio
 import json

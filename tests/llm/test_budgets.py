@@ -29,7 +29,7 @@ TEXTS = {"Chinese": CHINESE, "English": ENGLISH, "German": GERMAN, "Russian": RU
 
 @pytest.fixture(scope="module")
 def count(chat_file):
-    """Counts tokens as the embedded model does, in the way of `Model.count`."""
+    """Counts tokens as the bundled model does, in the way of `Model.count`."""
     tokenizer = Tokenizer(chat_file)
 
     async def counted(text):
@@ -181,7 +181,7 @@ def test_a_report_asks_for_as_much_as_the_data_has(tmp_path):
 
 
 def test_a_chinese_report_that_fills_its_limits_is_complete(tmp_path, chat_file):
-    """A model that uses up every limit in Chinese says all of it in the tokens it was given, as the embedded model counts them."""
+    """A model that uses up every limit in Chinese says all of it in the tokens it was given, as the bundled model counts them."""
     tokens = Tokenizer(chat_file).count
 
     def fills(request):

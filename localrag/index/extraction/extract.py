@@ -100,7 +100,7 @@ async def _extract_sentences(
         return [ExtractedEntity(**row) for row in parse_lines(reply.text)]
 
     async def relationships_of(window: tuple[int, int], pairs: list[Pair]) -> list[ExtractedRelationship]:
-        if len(pairs) == 1:  # asked about one pair, the embedded model declined 0 times of 267: the question is saved
+        if len(pairs) == 1:  # asked about one pair, the bundled model declined 0 times of 267: the question is saved
             return [ExtractedRelationship(*pairs[0])]
         found = list(dict.fromkeys(n for pair in pairs for n in pair))
         messages = prompts["relationships"].fill(text=passage.sentence(*window), names=", ".join(found))

@@ -1,6 +1,6 @@
 """What a group of sentences is about, as a stretch of one of them: the title of an extractive report ("The wreck of the Marian Dace").
 
-Nothing is written: small models invent here. Asked for free titles, the embedded one put a person of the prompt's example into one of the
+Nothing is written: small models invent here. Asked for free titles, the bundled one put a person of the prompt's example into one of the
 six shown for the demo corpus.
 """
 

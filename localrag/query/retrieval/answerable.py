@@ -51,7 +51,7 @@ class Signals:
 
 
 # Logistic weights of the signals in their order, and of 1; FLOOR is where so fitted few answerable questions are refused
-# (scripts/answerable.py). Character pairs are no words, and the embedder in the box knows little Chinese: CJK questions have their own.
+# (scripts/answerable.py). Character pairs are no words, and the bundled embedder knows little Chinese: CJK questions have their own.
 WEIGHTS = (3.1, 1.3, 1.6, 7.0, -2.9, -5.8)
 CJK_WEIGHTS = (6.8, 5.0, 5.4, 0.0, 0.0, -4.2)
 FLOOR, CJK_FLOOR = -1.3, -0.7

@@ -29,7 +29,7 @@ WEIGHTS = {
     "length": 0.0,
     "fits": 1.1,
 }
-# Of CJK text, of which the embedder in the box knows little: the shared characters tell most.
+# Of CJK text, of which the bundled embedder knows little: the shared characters tell most.
 CJK_WEIGHTS = {
     "near": 3.7,
     "shared": 0.0,

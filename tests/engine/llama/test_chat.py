@@ -1,4 +1,4 @@
-"""The engine on the real embedded model: exactness, grammar, tokens, bad model files."""
+"""The engine on the real bundled model: exactness, grammar, tokens, bad model files."""
 
 import asyncio
 import json

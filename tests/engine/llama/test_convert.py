@@ -24,7 +24,7 @@ TEXTS = [
 
 
 def altered(folder, **files):
-    """A copy of the embedded model's folder; of the named files, these keys are other ones."""
+    """A copy of the bundled model's folder; of the named files, these keys are other ones."""
     shutil.copytree(find_embedder().path, folder)
     for name, keys in files.items():
         path = folder / f"{name}.json"

@@ -13,7 +13,7 @@ from localrag.errors import EngineFailed, ModelError
 
 @pytest.fixture(scope="module")
 def tokenizer(chat_file):
-    """llguidance's view of the embedded model's vocabulary."""
+    """llguidance's view of the bundled model's vocabulary."""
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
     model = library.load(chat_file.path, params)

@@ -163,7 +163,7 @@ def test_a_model_without_a_template_is_refused_in_words(chat_file, tmp_path):
 
 
 def test_texts_without_marks_have_the_tokens_of_the_whole(engine):
-    """With the embedded model, a prompt's tokens are those of its text tokenized in one call, so that nothing is spelled oddly."""
+    """With the bundled model, a prompt's tokens are those of its text tokenized in one call, so that nothing is spelled oddly."""
     from localrag.engine.llama.vocabulary import tokenize
 
     backend = engine.backend

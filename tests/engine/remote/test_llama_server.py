@@ -1,4 +1,4 @@
-"""Everything about servers once more with llama.cpp's own, in a process of its own, with the embedded model."""
+"""Everything about servers once more with llama.cpp's own, in a process of its own, with the bundled model."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,6 @@
 """Names a text might hold, found without a model: capitalised runs, and what a Chinese dictionary marks as names.
 
-A small model lists few names unasked and never knows when to stop; shown candidates it types them well. Measured with the embedded model,
+A small model lists few names unasked and never knows when to stop; shown candidates it types them well. Measured with the bundled model,
 entity spans of CoNLL04: listing freely from the text's spans F1 0.17 (40 sentences), typing candidates F1 0.70 (200). It cannot reject:
 allowed to call a capitalised candidate no entity, it was wrong 33 times of 49. Of noun phrases it can: those it called things were no
 mention of LitBank's 9 times in 10, definite ones it called persons or places were 6 times in 10.
