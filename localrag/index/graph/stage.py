@@ -1,6 +1,6 @@
 """Extractions → graph and communities, where anything they are made from is new. Part of the pipeline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from localrag.index.extraction.phrases import PHRASES
@@ -10,11 +10,12 @@ from localrag.index.graph.communities import communities
 from localrag.index.graph.describe import describe
 from localrag.index.graph.resolve import resolve
 from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
+from localrag.index.graph.variants import Decisions
 from localrag.index.graph.weights import weigh_by_pmi
 from localrag.index.progress import Tell
-from localrag.llm.budgets import LEAST
+from localrag.llm.budgets import LEAST, Budgets
 from localrag.project import Project, choose_budgets
-from localrag.records import Community, Failure, Graph, content_id
+from localrag.records import Chunk, Community, Extraction, Failure, Graph, content_id
 from localrag.store import corpus, ledger
 from localrag.store import graph as store
 from localrag.text.quotes import entity_quotes
@@ -30,25 +31,16 @@ class Made:
 
 
 async def build_graph(project: Project, style: str, tell: Tell) -> Made | None:
-    """Resolve, describe and cluster, if any extraction, decision or setting of these stages is new."""
+    """Resolve, weigh, describe and cluster, if any extraction, decision or setting of these stages is new."""
     db, settings = project.db, project.settings
-    by_model = [recipe_of(project, style)] * (settings.extractor == "model")
-    partly = [in_part(key) for key in by_model]
-    extractions, decisions = corpus.extractions(db, *by_model, *partly, PHRASES), read_aliases(project.folder)
-    made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(db, *partly)]
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
-    sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
-    state = content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
+    extractions, decisions = _extractions(project, style), read_aliases(project.folder)
+    state = _state(project, style, budgets, extractions, decisions)
     if ledger.settings(db).get("graph") == state:
         return None
     tell("graph", 0, 4)
     chunks = {c.id: c for c in corpus.all_chunks(db)}
-    graph = resolve(extractions, chunks, decisions)
-    graph = replace(graph, similar=(*graph.similar, *alike_in_meaning(graph, project.embedder.embed, decisions)))
-    unasked: list[Failure] = []
-    if style == "abstractive" and graph.similar:
-        decisions, unasked = await ask_whether_same(graph, entity_quotes(graph, chunks), project.model, decisions)
-        graph = replace(resolve(extractions, chunks, decisions), similar=graph.similar)
+    graph, unasked = await _resolved(project, style, extractions, chunks, decisions)
     tell("graph", 1, 4)
     graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
     tell("graph", 2, 4)
@@ -60,3 +52,32 @@ async def build_graph(project: Project, style: str, tell: Tell) -> Made | None:
     tell("graph", 4, 4)
     # A graph that something failed of is not yet what its input makes: the next run asks again.
     return Made(graph, levels, content_id(state, *failed) if failed else state)
+
+
+def _extractions(project: Project, style: str) -> list[Extraction]:
+    """Of every chunk the best extraction there is: the model's, one some of whose calls failed, or that by phrases."""
+    return corpus.extractions(project.db, *_recipes(project, style), *map(in_part, _recipes(project, style)), PHRASES)
+
+
+def _recipes(project: Project, style: str) -> list[str]:
+    return [recipe_of(project, style)] * (project.settings.extractor == "model")
+
+
+def _state(project: Project, style: str, budgets: Budgets, extractions: Sequence[Extraction], decisions: Decisions) -> str:
+    """A hash of all that the graph is made from."""
+    settings, by_model = project.settings, _recipes(project, style)
+    made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(project.db, *map(in_part, by_model))]
+    sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
+    return content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
+
+
+async def _resolved(
+    project: Project, style: str, extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], decisions: Decisions
+) -> tuple[Graph, list[Failure]]:
+    """The graph of the extractions, with names that might be one; a model that writes prose decides which are. What it failed of."""
+    graph = resolve(extractions, chunks, decisions)
+    graph = replace(graph, similar=(*graph.similar, *alike_in_meaning(graph, project.embedder.embed, decisions)))
+    if style != "abstractive" or not graph.similar:
+        return graph, []
+    decisions, unasked = await ask_whether_same(graph, entity_quotes(graph, chunks), project.model, decisions)
+    return replace(resolve(extractions, chunks, decisions), similar=graph.similar), unasked
