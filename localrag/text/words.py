@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -31,16 +31,18 @@ def is_english(text: str) -> bool:
 
 def noun_phrases(text: str) -> Iterator[Span]:
     """The noun phrases of an English or Chinese text: adjectives and nouns ending in a noun, without articles. Others have none."""
-    phrases = _chinese_phrases if is_cjk(text) else _english_phrases if is_english(text) else None
-    if phrases is not None:
+    cjk = is_cjk(text)
+    if cjk or is_english(text):
         for start, end in stretches(text, _AT_ONCE):
-            for a, b in phrases(text[start:end]):
+            part = text[start:end]
+            for a, b in chinese_phrases(chinese_words(part)) if cjk else _english_phrases(part):
                 yield Span(start + a, start + b)
 
 
-def _chinese_phrases(text: str) -> Iterator[Span]:
+def chinese_phrases(words: Iterable[tuple[str, str]]) -> Iterator[Span]:
+    """The nouns of a Chinese text of two characters and more, given its words with their parts of speech."""
     at = 0
-    for word, flag in chinese_words(text):
+    for word, flag in words:
         if flag.startswith("n") and len(word) > 1:
             yield Span(at, at + len(word))
         at += len(word)

@@ -6,7 +6,7 @@ from functools import cached_property
 from localrag.index.extraction.names.case import Case
 from localrag.index.extraction.names.spans import find_name, longest_first, sentence_numbers
 from localrag.text.plain import Span, chunk_sentences, is_cjk, squeeze
-from localrag.text.words import is_english, noun_phrases
+from localrag.text.words import chinese_phrases, chinese_words, is_english, noun_phrases
 
 
 class Passage:
@@ -42,9 +42,14 @@ class Passage:
         return chunk_sentences(self.text)
 
     @cached_property
+    def chinese_words(self) -> tuple[tuple[str, str], ...]:
+        """The words of a Chinese text outside of furniture, with their parts of speech: what takes most of its extraction's time."""
+        return tuple(chinese_words(self.plain)) if self.cjk else ()
+
+    @cached_property
     def noun_phrases(self) -> tuple[Span, ...]:
         """Where its noun phrases are, outside of furniture; of other languages than English and Chinese there are none."""
-        return tuple(noun_phrases(self.plain))
+        return tuple(chinese_phrases(self.chinese_words) if self.cjk else noun_phrases(self.plain))
 
     def sentence(self, first: int, last: int | None = None) -> str:
         """The sentence of a number, or those from one to another, on one line."""

@@ -14,7 +14,6 @@ from localrag.index.extraction.names.capitals import capitalised
 from localrag.index.extraction.names.noise import is_noise
 from localrag.index.extraction.passage import Passage
 from localrag.text.plain import CJK, squeeze
-from localrag.text.words import chinese_words
 
 _QUOTED_CJK = re.compile(rf"[《“「『]([{CJK}A-Za-z0-9·]{{2,12}})[》”」』]")
 _NAME_FLAGS = ("nr", "ns", "nt", "nz")
@@ -32,7 +31,7 @@ def candidates(passage: Passage) -> list[str]:
     """The likely names in a passage, in the order of their first occurrence; each, whitespace squeezed, is a stretch of it."""
     text, case = passage.plain, passage.case
     found: dict[str, Counter[str]] = {}
-    for name in [*capitalised(text, case), *(_chinese(text) if passage.cjk else ())]:
+    for name in [*capitalised(text, case), *(_chinese(passage) if passage.cjk else ())]:
         if not is_noise(name):
             found.setdefault(name.casefold(), Counter())[name] += 1
     kept = sorted(found, key=lambda n: -found[n].total())[:LIMIT]
@@ -58,10 +57,10 @@ def concepts(passage: Passage, names: Sequence[str]) -> list[str]:
     return [found[p] for p in found if p in ranked]
 
 
-def _chinese(text: str) -> Iterator[str]:
-    yield from _QUOTED_CJK.findall(text)
+def _chinese(passage: Passage) -> Iterator[str]:
+    yield from _QUOTED_CJK.findall(passage.plain)
     run: list[tuple[str, bool]] = []
-    for word, flag in [*chinese_words(text), ("\n", "x")]:
+    for word, flag in [*passage.chinese_words, ("\n", "x")]:
         named = flag.startswith(_NAME_FLAGS)
         if named or (run and (word == "·" or word in _CJK_SUFFIX)):
             run.append((word, named))
