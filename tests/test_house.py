@@ -25,7 +25,7 @@ ROWS = [
     {"opening", "demo"},
     {"eval"},
     {"bench"},
-    {"doctor"},
+    {"doctor", "serve"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -1,0 +1,95 @@
+"""`localrag serve`: the index as a model that other programs on this machine can ask."""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localrag.cli.options import (
+    AllowHostOption,
+    AtOnceOption,
+    EngineOption,
+    IndexOption,
+    ModelOption,
+    RerankerOption,
+    engine_options,
+)
+
+KEY = "serve.key"  # a file of the index folder
+
+
+def serve_command(
+    host: Annotated[str, typer.Option("--host", help="Address to listen on. Beyond this machine only with --api-key-file.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on. 0: any that is free.")] = 8765,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option("--api-key-file", metavar="FILE", help="File with the API key. Default: a new key in the index folder."),
+    ] = None,
+    trust_host: Annotated[
+        list[str] | None, typer.Option("--trust-host", metavar="NAME", help="Another name the server goes by. Repeatable.")
+    ] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="Web origin that may use the server. Repeatable.")
+    ] = None,
+    api_sources: Annotated[bool, typer.Option("--api-sources/--no-api-sources", help="List the sources behind each answer.")] = True,
+    index: IndexOption = None,
+    model: ModelOption = None,
+    reranker: RerankerOption = None,
+    allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
+    engine: EngineOption = "",
+) -> None:
+    """Answer OpenAI-compatible requests of other programs on this machine (/v1)."""
+    import uvicorn
+
+    from localrag.cli.views.console import say
+    from localrag.errors import UsageError
+    from localrag.opening import find_index, open_for_questions, root_of
+    from localrag.serve.app import make_app
+    from localrag.serve.guard import OWN_NAMES, Door
+    from localrag.serve.openai import Api
+    from localrag.serve.worker import Worker
+
+    if host not in ("127.0.0.1", "::1", "localhost") and api_key_file is None:
+        raise UsageError(f"{host} can be reached from other machines, and the key opens the documents.", "Set a key: --api-key-file FILE")
+    folder = find_index(index)
+    key = read_key(api_key_file or folder / KEY, make=api_key_file is None)
+    chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
+    worker = Worker(lambda: open_for_questions(folder, model=model, reranker=reranker, engine=chosen))
+    worker.start()
+    try:
+        door = Door(key, (*OWN_NAMES, *(name.lower() for name in trust_host or ())), tuple(cors or ()))
+        app = make_app(Api(worker, root_of(folder), list_sources=api_sources), door)
+        config = uvicorn.Config(
+            app, host=host, port=port, access_log=False, log_level="warning", lifespan="off", timeout_graceful_shutdown=3
+        )
+        server = uvicorn.Server(config)
+        socket = config.bind_socket()
+        at = f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}/v1"
+        say(f"Listening on {at}\nKey: {key}\nModel: localrag, or localrag:MODE. Ctrl-C ends.")
+        sys.stderr.flush()
+        server.run(sockets=[socket])
+    finally:
+        worker.close()
+
+
+def read_key(file: Path, *, make: bool) -> str:
+    """The key in a file; a new one, 256 random bits, where `make` and there is none. Raises UsageError."""
+    from localrag.errors import UsageError
+    from localrag.system.files import private_file
+
+    if make and not file.exists():
+        private_file(file).write_text(secrets.token_urlsafe(32), encoding="ascii")
+    try:
+        key = file.read_text(encoding="utf-8").strip()
+        shared = os.name == "posix" and file.stat().st_mode & 0o077
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The key in {file} cannot be read: {error}", "Write one: openssl rand -base64 32 > FILE") from error
+    if len(key) < 16:
+        raise UsageError(f"The key in {file} has fewer than 16 characters.", "Write a longer one: openssl rand -base64 32 > FILE")
+    if shared:
+        raise UsageError(f"Others may read the key in {file}.", f"Keep it to yourself: chmod 600 {file}")
+    return key

@@ -1,0 +1,192 @@
+"""`localrag serve` as a real process, spoken to by OpenAI's own client."""
+
+import asyncio
+import base64
+import os
+import re
+import subprocess
+import sys
+import threading
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from localrag.opening import open_for_questions
+from localrag.query.question import Options
+from localrag.serve.worker import AT_ONCE, WAITING, Busy, Worker
+from tests.conftest import run_localrag, write_town
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, home):
+    made = tmp_path_factory.mktemp("served")
+    write_town(made / "docs")
+    (made / "docs" / "picture.md").write_text(
+        "# Picture\n\nThe mayor Ada Quill wrote ![map](http://evil.example/x.png) and <b>more</b> to Ruth Sand.\n"
+    )
+    done = run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=made)
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    """(address, key) of a running server; at its end it is interrupted, and must end well."""
+    command = [sys.executable, "-m", "localrag", "serve", "--port", "0"]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    said = ""
+    while "Ctrl-C ends" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    yield re.search(r"Listening on (\S+)", said)[1], re.search(r"Key: (\S+)", said)[1]
+    process.send_signal(2)
+    assert process.wait(20) in (0, 130)
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server[0], api_key=server[1], max_retries=0)
+
+
+QUESTION = [{"role": "user", "content": "Who is the mate of the Skua?"}]
+
+
+def test_the_models_are_the_modes(client):
+    """`localrag` chooses by the question."""
+    assert {"localrag", "localrag:mix", "localrag:global"} <= {m.id for m in client.models.list()}
+
+
+def test_a_whole_answer_has_its_citations_in_every_form(client, folder):
+    """Numbers in the text, annotations with file and characters, a list of sources; each quote stands where it says."""
+    answer = client.chat.completions.create(model="localrag:mix", messages=QUESTION)
+    message = answer.choices[0].message
+
+    assert "[1]" in message.content
+    assert "Sources" in message.content
+    assert message.annotations
+    for found in message.annotations:
+        cited = found.url_citation
+        assert re.fullmatch(r"\[\d+\]", message.content[cited.start_index : cited.end_index])
+        path, start, end = re.fullmatch(r"file://(.+)#char=(\d+),(\d+)", cited.url).groups()
+        quote = (folder / "docs" / path.rpartition("/")[2]).read_text(encoding="utf-8")[int(start) : int(end)]
+        assert " ".join(quote.split())[:100] in cited.title
+    assert len(answer.model_extra["search_results"]) == len(message.annotations)
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+
+
+def test_a_stream_says_the_same_as_a_whole_answer(client):
+    """Chunks of checked text that add up to it, the annotations, then the usage where it was asked for."""
+    whole = client.chat.completions.create(model="localrag:mix", messages=QUESTION)
+    chunks = list(
+        client.chat.completions.create(model="localrag:mix", messages=QUESTION, stream=True, stream_options={"include_usage": True})
+    )
+    deltas = [c.choices[0].delta for c in chunks if c.choices]
+
+    assert "".join(d.content or "" for d in deltas) == whole.choices[0].message.content
+    assert [a for d in deltas for a in (d.model_extra or {}).get("annotations", [])]
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
+    assert not chunks[-1].choices
+    assert chunks[-1].usage is not None
+
+
+def test_nothing_in_an_answer_loads_a_picture_or_a_tag(client):
+    """A document that holds a picture's address and HTML is quoted, but neither is live in another program."""
+    answer = client.chat.completions.create(
+        model="localrag:mix", messages=[{"role": "user", "content": "What did the mayor Ada Quill write?"}]
+    )
+
+    assert "![" not in answer.choices[0].message.content
+    assert "](" not in answer.choices[0].message.content
+    assert "<b>" not in answer.choices[0].message.content
+
+
+def test_embeddings_as_numbers_and_in_base64_are_the_same(client, server):
+    """By the index's embedder, of length 1; the SDK asks for base64 by itself."""
+    texts = ["the ferry", "der Hafen"]
+    plain = client.embeddings.create(model="localrag", input=texts, encoding_format="float")
+    raw = httpx.post(
+        f"{server[0]}/embeddings",
+        headers={"authorization": f"Bearer {server[1]}"},
+        json={"input": texts, "encoding_format": "base64"},
+        trust_env=False,
+    ).json()
+    vectors = [np.frombuffer(base64.b64decode(d["embedding"]), "<f4") for d in raw["data"]]
+
+    assert np.allclose([d.embedding for d in plain.data], vectors, atol=1e-6)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert plain.usage.prompt_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"model": "gpt-9"}, openai.NotFoundError),
+        ({"messages": []}, openai.BadRequestError),
+        ({"messages": [{"role": "user", "content": " "}]}, openai.BadRequestError),
+        ({"tools": [], "tool_choice": "required"}, openai.BadRequestError),
+    ],
+)
+def test_a_wrong_request_gets_an_error_that_the_client_knows(client, changes, kind):
+    """The server stays, and answers the next one."""
+    with pytest.raises(kind):
+        client.chat.completions.create(**{"model": "localrag", "messages": QUESTION} | changes)
+
+    assert client.models.list().data
+
+
+def test_a_wrong_key_is_refused(server):
+    """Before anything is read."""
+    with pytest.raises(openai.AuthenticationError):
+        openai.OpenAI(base_url=server[0], api_key="wrong", max_retries=0).models.list()
+
+
+def test_a_stream_that_is_left_costs_nothing_more(client):
+    """Twenty streams closed after their first chunk: the next question is answered as ever."""
+    for _ in range(20):
+        with client.chat.completions.create(model="localrag:mix", messages=QUESTION, stream=True) as stream:
+            next(iter(stream))
+
+    assert "[1]" in client.chat.completions.create(model="localrag:mix", messages=QUESTION).choices[0].message.content
+
+
+def test_more_questions_than_may_wait_are_refused_and_none_is_lost(folder):
+    """Those that were taken are answered, all others hear at once that the server is busy."""
+    worker = Worker(lambda: open_for_questions(folder))
+    worker.start()
+
+    async def many():
+        asks = (worker.ask("Who is the mate of the Skua?", Options("mix"), lambda _: None, lambda _: None) for _ in range(30))
+        return await asyncio.gather(*asks, return_exceptions=True)
+
+    try:
+        found = asyncio.run(many())
+    finally:
+        worker.close()
+
+    assert sum(isinstance(f, Busy) for f in found) == 30 - AT_ONCE - WAITING
+    assert {f.answer for f in found if not isinstance(f, Busy)} == {next(f.answer for f in found if not isinstance(f, Busy))}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--host", "0.0.0.0"], "--api-key-file"),
+        (["--api-key-file", "short"], "16 characters"),
+        (["--api-key-file", "open"], "chmod 600"),
+        (["--api-key-file", "none"], "cannot be read"),
+    ],
+)
+def test_a_door_that_would_stand_open_is_not_opened(folder, args, said):
+    """Beyond this machine only with a key of the user's own, which nobody else can read."""
+    (folder / "short").write_text("secret")
+    (folder / "open").write_text("k" * 32)
+    for name, mode in (("short", 0o600), ("open", 0o644)):
+        (folder / name).chmod(mode)
+    done = run_localrag("serve", "--port", "0", *args, cwd=folder)
+
+    assert done.returncode == 2
+    assert said in done.stderr
