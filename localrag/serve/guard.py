@@ -9,7 +9,6 @@ import hmac
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -78,7 +77,8 @@ def _name(host: str) -> str:
 
 def _is_own(origin: str, host: str) -> bool:
     """Whether a page was loaded from this server, under the name that the request uses."""
-    return urlsplit(origin).netloc.lower() == host.lower() and origin.startswith(("http://", "https://"))
+    scheme, _, rest = origin.partition("://")
+    return scheme in ("http", "https") and rest.lower() == host.lower()
 
 
 class Guard:
