@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from localrag.errors import ContextTooSmall, UsageError
@@ -46,11 +46,14 @@ async def answer(
     on_text: Callable[[str], None] | None = None,
     on_status: Callable[[str], None] | None = None,
     agree: Callable[[], bool] | None = None,
+    history: Sequence[Answer] = (),
 ) -> Answer:
     """Answer a question from the index, with verified citations; the answer is kept for `localrag source`.
 
     `on_text` is given the answer's text while it comes: what a model writes, sentence by sentence, checked and cited as in the answer.
     `on_status` is told what is being done until then. Cancelled, it keeps what was given so far.
+
+    `history`: the conversation so far, where it is not one that the index keeps (`options.conversation`).
 
     From first to last it is answered from the index as it is at this moment (`connect.snapshot`), whatever is written to it meanwhile.
     Where the graph is empty or still being built, or the window too small for a mode, one mode down is taken and the answer's note says
@@ -69,7 +72,7 @@ async def answer(
 
     with snapshot(project.folder) as db:
         watched = _Watched(on_text, on_status, agree)
-        done = await _answered(text, replace(project, db=db), options, watched, keep)
+        done = await _answered(text, replace(project, db=db), options, watched, keep, history)
     return keep(done)
 
 
@@ -82,10 +85,12 @@ class _Watched:
     agree: Callable[[], bool] | None
 
 
-async def _answered(text: str, project: Project, options: Options, watched: _Watched, keep: Callable[[Answer], Answer]) -> Answer:
+async def _answered(
+    text: str, project: Project, options: Options, watched: _Watched, keep: Callable[[Answer], Answer], history: Sequence[Answer]
+) -> Answer:
     """The answer, without its cost; what there is of one that is cancelled is kept."""
     budget = Budget.of(options)
-    question = await _understood(text, project, options, budget)
+    question = await _understood(text, project, options, budget, history)
     bullets = "list" in options.response_type.lower()
     check = checker(project.embedder.embed, aliases_in(project.db))
     citer = Citer(project.db, check, strict=options.strict, bullets=bullets, on_text=watched.on_text)
@@ -110,10 +115,10 @@ async def _answered(text: str, project: Project, options: Options, watched: _Wat
     return replace(done, short=draft.short or None)
 
 
-async def _understood(text: str, project: Project, options: Options, budget: Budget) -> Question:
+async def _understood(text: str, project: Project, options: Options, budget: Budget, history: Sequence[Answer]) -> Question:
     """The question with its style, made to stand on its own where it goes on with a conversation."""
     question = Question(text, project.embedder.embed([text])[0], options.style or await choose_style(project), options, budget)
-    history = ledger.conversation(project.db, options.conversation) if options.conversation else []
+    history = history or (ledger.conversation(project.db, options.conversation) if options.conversation else [])
     asked = await standalone(question, history, project) if history else text
     return question if asked == text else replace(question, text=asked, vector=project.embedder.embed([asked])[0])
 

@@ -62,7 +62,7 @@ class Api:
         """`POST /v1/chat/completions`, whole or as a stream of checked sentences."""
         try:
             body = json_body(await request.body(), ["messages"])
-            text, options = _question(body)
+            text, history, options = _question(body)
         except ValueError as wrong:
             return error(400, str(wrong))
         except LookupError as wrong:
@@ -74,9 +74,9 @@ class Api:
         if body.get("stream"):
             options_of_stream = body.get("stream_options")
             usage = isinstance(options_of_stream, dict) and bool(options_of_stream.get("include_usage"))
-            return StreamingResponse(self._streamed(text, options, model, usage=usage), media_type="text/event-stream")
+            return StreamingResponse(self._streamed(text, history, options, model, usage=usage), media_type="text/event-stream")
         try:
-            made = await self._worker.ask(text, options, lambda _: None, lambda _: None)
+            made = await self._worker.ask(text, options, lambda _: None, lambda _: None, history)
         except Exception as failed:  # noqa: BLE001 — whatever it was, the client gets a sentence and the server stays
             return failure(failed)
         return JSONResponse(self._whole(made, model))
@@ -87,7 +87,7 @@ class Api:
         head = {"id": f"chatcmpl-{uuid4().hex}", "object": "chat.completion", "created": int(time.time()), "model": model}
         return head | {"choices": [choice], "usage": _usage(made)} | self._sources(made)
 
-    async def _streamed(self, text: str, options: Options, model: str, *, usage: bool) -> AsyncIterator[str]:
+    async def _streamed(self, text: str, history: list[Answer], options: Options, model: str, *, usage: bool) -> AsyncIterator[str]:
         said = _Said(model, stream=True)
         heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         asked = asyncio.create_task(
@@ -96,6 +96,7 @@ class Api:
                 options,
                 lambda new: heard.put_nowait({"content": _inert(new)}),
                 lambda status: heard.put_nowait({"reasoning_content": f"{status}\n"}),
+                history,
             )
         )
         sent = ""
@@ -149,9 +150,9 @@ class Api:
         return found
 
     def _sources(self, made: Answer) -> dict[str, Any]:
-        """What clients of Perplexity's kind read."""
+        """What clients of Perplexity's kind read; and the question as it was understood."""
         results = [{"title": self._title(c), "url": self._address(c), "snippet": c.quote} for c in made.citations]
-        return {"citations": [r["url"] for r in results], "search_results": results}
+        return {"citations": [r["url"] for r in results], "search_results": results, "asked": made.asked}
 
 
 class _Said:
@@ -190,12 +191,13 @@ class _Said:
         return Response("".join(lines), media_type="text/event-stream")
 
 
-def _question(body: dict[str, Any]) -> tuple[str, Options]:
-    """The last thing a person said, and how to answer it. Raises ValueError, and LookupError for a model there is not."""
+def _question(body: dict[str, Any]) -> tuple[str, list[Answer], Options]:
+    """The last thing a person said, the conversation before it, how to answer it. Raises ValueError; LookupError for an unknown model."""
     messages = body["messages"]
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
         raise ValueError("`messages` is a list of objects.")
-    text = next((_content(m) for m in reversed(messages) if m.get("role") == "user"), "")
+    said = [n for n, m in enumerate(messages) if m.get("role") == "user"]
+    text = _content(messages[said[-1]]) if said else ""
     if not text.strip():
         raise ValueError("No message of the user has a text.")
     if body.get("tool_choice") == "required":
@@ -204,7 +206,9 @@ def _question(body: dict[str, Any]) -> tuple[str, Options]:
     if name != NAME or (mode and mode not in MODES):
         raise LookupError(f"There is no model {body.get('model')!r}. Those there are: GET /v1/models")
     seed = body.get("seed")
-    return text, replace(Options(mode or "auto"), seed=seed if isinstance(seed, int) else 0)
+    replies = (next((_content(m) for m in messages[n + 1 :] if m.get("role") == "assistant"), "") for n in said)
+    history = [Answer(_content(messages[n]), reply, "mix") for n, reply in zip(said[:-1], replies, strict=False)]
+    return text, history, replace(Options(mode or "auto"), seed=seed if isinstance(seed, int) else 0)
 
 
 def _content(message: dict[str, Any]) -> str:

@@ -51,8 +51,18 @@ class Worker:
             self._ready.result().call_soon_threadsafe(self._ends.set)
             self._thread.join()
 
-    async def ask(self, text: str, options: Options, on_text: Callable[[str], None], on_status: Callable[[str], None]) -> Answer:
-        """Answer a question; what it hears of comes on the caller's loop. Cancelled, it ends. Raises Busy and what `answer` raises."""
+    async def ask(
+        self,
+        text: str,
+        options: Options,
+        on_text: Callable[[str], None],
+        on_status: Callable[[str], None],
+        history: Sequence[Answer] = (),
+    ) -> Answer:
+        """Answer a question that follows a conversation; what is told of it meanwhile is told on the caller's loop. Cancelled, it ends.
+
+        Raises Busy and what `answer` raises.
+        """
         here = asyncio.get_running_loop()
 
         def heard(tell: Callable[[str], None]) -> Callable[[str], None]:
@@ -65,7 +75,7 @@ class Worker:
             raise Busy("Too many questions are waiting.", "Ask again in a moment.")
         self._pending += 1
         try:
-            return await self._there(self._answer(text, options, heard(on_text), heard(on_status)))
+            return await self._there(self._answer(text, options, heard(on_text), heard(on_status), history))
         finally:
             self._pending -= 1
 
@@ -91,9 +101,11 @@ class Worker:
 
     # Everything below runs in the worker's thread.
 
-    async def _answer(self, text: str, options: Options, on_text: Callable[[str], None], on_status: Callable[[str], None]) -> Answer:
+    async def _answer(
+        self, text: str, options: Options, on_text: Callable[[str], None], on_status: Callable[[str], None], history: Sequence[Answer]
+    ) -> Answer:
         async with self._places:
-            return await answer(text, self._project, options, on_text, on_status)
+            return await answer(text, self._project, options, on_text, on_status, history=history)
 
     def _run(self) -> None:
         asyncio.run(self._serve())

@@ -93,6 +93,17 @@ def test_a_stream_says_the_same_as_a_whole_answer(client):
     assert chunks[-1].usage is not None
 
 
+def test_a_question_that_leans_on_the_conversation_is_understood_from_its_messages(client):
+    """Of whom "he" is said, the messages before tell; the index keeps nothing of it."""
+    before = [{"role": "user", "content": "Who is Lars Holm?"}, {"role": "assistant", "content": "Lars Holm is the mate of the Skua."}]
+    asked = [{"role": "user", "content": "What did he write to the mayor?"}]
+    alone = client.chat.completions.create(model="localrag:mix", messages=asked)
+    after = client.chat.completions.create(model="localrag:mix", messages=[*before, *asked])
+
+    assert "Lars Holm" in after.model_extra["asked"]
+    assert "Lars Holm" not in alone.model_extra["asked"]
+
+
 def test_nothing_in_an_answer_loads_a_picture_or_a_tag(client):
     """A document that holds a picture's address and HTML is quoted, but neither is live in another program."""
     answer = client.chat.completions.create(
