@@ -8,6 +8,7 @@ request, whatever ran beside it, was evicted, or was shared.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from localrag.engine.request import Row
 from localrag.engine.sequence import Sequence
@@ -45,10 +46,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call: the runs in slot order, and (slot, position, rows) of free slots between them, to be taken back."""
+    """One call: the runs in slot order, and the slots whose KV makes room for them."""
 
     runs: tuple[Run, ...]
-    gaps: tuple[tuple[int, int, int], ...] = ()
     evict: tuple[int, ...] = ()
 
     def computed(self) -> list[Run]:
@@ -100,9 +100,8 @@ class Planner:
             rows = min(self.piece // len(running), *(min(q.pending, q.to_boundary) for q in running))
             return [Run(q, rows, rows) for q in running], len(running) * rows / self._cost(len(running), rows)
         slots, s = [q.slot for q in running if q.slot is not None], self._settings
-        gains = []
+        gains, sizes = [], self._passes(slots)
         for rows in LENGTHS:
-            sizes = [last - first + 1 for first, last in self._passes(slots, rows)]
             if rows >= s.least_rows and sum(sizes) * rows <= self.piece and not any(size * rows % s.row_multiple for size in sizes):
                 gains.append((sum(q.useful(rows) for q in running) / sum(self._cost(size, rows) for size in sizes), rows))
         if not gains:
@@ -110,20 +109,17 @@ class Planner:
         gain, rows = max(gains)
         return [Run(q, min(rows, q.pending, q.to_boundary), rows) for q in running], gain
 
-    def _passes(self, slots: list[int], rows: int) -> list[tuple[int, int]]:
-        """First and last slot of the passes in which llama.cpp computes those slots: it splits a step where their numbers have a gap.
-
-        A gap is filled with rows that are thrown away where that costs less than another pass.
-        """
+    def _passes(self, slots: list[int]) -> list[int]:
+        """How many slots each pass has in which llama.cpp computes those slots: it splits a step where their numbers have a gap."""
         if self._settings.unified:  # no streams, so no gaps: any rows go in one pass
-            return [(0, len(slots) - 1)]
-        passes: list[tuple[int, int]] = []
-        for slot in slots:
-            if passes and (slot - passes[-1][1] - 1) * (self._settings.slot_rows + rows) <= self._settings.pass_rows:
-                passes[-1] = (passes[-1][0], slot)
+            return [len(slots)]
+        sizes = [1]
+        for before, slot in pairwise(slots):
+            if slot == before + 1:
+                sizes[-1] += 1
             else:
-                passes.append((slot, slot))
-        return passes
+                sizes.append(1)
+        return sizes
 
     def _fitted(self, runs: list[Run]) -> Step:
         """The step, with the KV it needs made free: cached slots go first, then the newest sequences."""
@@ -136,12 +132,4 @@ class Planner:
                 need -= last.computed + sum(r.rows for r in runs if r.sequence is last)
                 runs = [r for r in runs if r.sequence is not last]
                 evict = (*evict, self._slots.send_back(last))
-        return Step(tuple(runs), self._gaps(runs), evict)
-
-    def _gaps(self, runs: list[Run]) -> tuple[tuple[int, int, int], ...]:
-        """Rows for the free slots inside the passes of a step."""
-        if len(runs) < 2 or not self._slots.can_truncate or self._settings.unified:
-            return ()
-        slots, rows = [r.sequence.slot for r in runs if r.sequence.slot is not None], runs[0].rows
-        passes = self._passes(slots, rows)
-        return tuple((i, self._slots.held(i), rows) for first, last in passes for i in range(first, last) if i not in slots)
+        return Step(tuple(runs), evict)

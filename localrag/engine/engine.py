@@ -214,10 +214,9 @@ class Engine:
         for slot in step.evict:
             self.backend.truncate(slot, 0)
         rows = [row for run in step.runs for row in run.as_rows()]
-        rows += [(rows[0][0], at + i, slot, False) for slot, at, count in step.gaps for i in range(count)]
         started = time.perf_counter()
         try:
-            logits = self.backend.decode(sorted(rows, key=lambda row: row[2]) if step.gaps else rows)
+            logits = self.backend.decode(rows)
         except NoRoom as error:
             self._make_room(step, error)
             return
@@ -226,8 +225,6 @@ class Engine:
             return
         before = sum(r.sequence.generated for r in step.runs)
         seconds = time.perf_counter() - started
-        for slot, at, _ in step.gaps:
-            self.backend.truncate(slot, at)
         self._use(step, logits)
         self._count(step, seconds, len(rows), sum(r.sequence.generated for r in step.runs) - before)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from localrag.config import Domain, Settings
@@ -15,7 +15,7 @@ from localrag.index.extraction.passage import Passage
 from localrag.llm.grammar import THING
 from localrag.llm.tagging import Named, Tagger
 from localrag.records import ExtractedEntity, ExtractedRelationship
-from localrag.text.plain import is_cjk, squeeze
+from localrag.text.plain import Span, is_cjk, squeeze
 from localrag.text.words import word_tag
 
 MOST_BETWEEN = 60  # characters between two names of a phrase that says how they are related
@@ -46,7 +46,7 @@ async def extract_tagged(passage: Passage, tagger: Tagger, settings: Settings) -
     text = passage.plain
     likely = find_names(text, candidates(passage))
     tagged = await tagger.tag(text, [(s.start, s.end) for spans in likely.values() for s in spans])
-    names = [_whole(text, n) for n in tagged.names]
+    names = [_whole(text, n) for n in _grown(tagged.names, likely)]
     written = [squeeze(text[n.start : n.end]) for n in names]
     votes: defaultdict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for name, n in zip(written, names, strict=True):
@@ -78,6 +78,18 @@ def _asked(kind: str, settings: Settings) -> str:
 def _unseen(passage: Passage, known: Sequence[str], others: Sequence[str]) -> list[str]:
     """Those of `others` that stand somewhere where no known name does."""
     return [name for name, spans in passage.spans_apart([*known, *others]).items() if spans and name not in known]
+
+
+def _grown(names: Sequence[Named], likely: Mapping[str, Sequence[Span]]) -> list[Named]:
+    """The names; one that a likely name begins with, and whose rest is no other name, is all of it: "Dover Lines", not Dover alone."""
+    ends = {span.start: span.end for spans in likely.values() for span in spans}
+    taken = {n.start for n in names}
+    return [
+        replace(n, end=ends[n.start])
+        if not n.nominal and ends.get(n.start, 0) > n.end and taken.isdisjoint(range(n.start + 1, ends[n.start]))
+        else n
+        for n in names
+    ]
 
 
 def _whole(text: str, n: Named) -> Named:

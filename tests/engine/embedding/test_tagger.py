@@ -65,6 +65,13 @@ def test_a_relationship_says_how_in_the_words_of_the_text(tagger):
     assert all(phrase in TEXT for phrase in how)
 
 
+def test_a_name_is_not_cut_where_a_likely_one_goes_on(tagger):
+    """Of "Dover Lines" not Dover alone, unless the rest is a name of its own."""
+    found = {e.name for e in extracted("Anna Marsh works for Dover Lines in Oslo.", tagger).entities}
+
+    assert {"Anna Marsh", "Dover Lines", "Oslo"} == found
+
+
 def test_types_that_are_not_asked_for_are_things(tagger):
     """Where only persons are asked for, places and bodies stay in the graph, without a type of their own."""
     found = extracted(TEXT, tagger, Settings(entity_types=("person",)))
