@@ -5,6 +5,7 @@
 Runs the command and draws what it prints; long lines are cut, so that the picture stays small. Nothing in it comes from elsewhere.
 """
 
+import io
 import re
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def main() -> None:
     first = lines[:last]
     if len(lines) > MOST:  # the local answer whole, of the global one its beginning
         first = [*first[: max(8, MOST - (len(lines) - last) - 1)], "…"]
-    console = Console(record=True, width=WIDTH, file=open("/dev/null", "w", encoding="utf-8"), highlight=False)  # noqa: SIM115, PTH123
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
     console.print(Text("$ localrag demo", "bold"))
     for line in [*first, "", *lines[last:]]:
         style = "bold" if line.startswith("$ ") else "dim" if re.match(r"\s+\d+  ", line) else ""

@@ -7,6 +7,7 @@ needs the key. Checked before any route, so a new route cannot forget it.
 
 import hmac
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 OPEN = ("/healthz",)  # answers without a key, and says nothing but that somebody listens
 MOST_BYTES = 1 << 20  # of a body
 ANY_TYPE = ("GET", "HEAD", "OPTIONS", "DELETE")  # have no body
+_HOST = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]+)(?::[0-9]+)?")
 HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "cross-origin-opener-policy": "same-origin",
@@ -69,10 +71,8 @@ def _from_elsewhere(headers: Headers, door: Door) -> Refusal | None:
 
 def _name(host: str) -> str:
     """The name in a Host header, without its port; empty where it is none."""
-    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
-    if not name and port:  # no colon: all of it is the name
-        name, port = port, ""
-    return name.lower() if name and (not port or port.isdecimal()) else ""
+    found = _HOST.fullmatch(host)
+    return found[1].lower() if found else ""
 
 
 def _is_own(origin: str, host: str) -> bool:

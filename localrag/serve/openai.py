@@ -49,7 +49,10 @@ class Api:
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
         if not isinstance(texts, list) or not texts or not all(isinstance(t, str) and t for t in texts) or len(texts) > MOST_TEXTS:
             return error(400, f"`input` is a text, or a list of 1 to {MOST_TEXTS} texts.")
-        vectors, counts = await self._worker.embed(texts), await self._worker.count(texts)
+        try:
+            vectors, counts = await self._worker.embed(texts), await self._worker.count(texts)
+        except Exception as failed:  # noqa: BLE001 — as in `chat`
+            return failure(failed)
         packed = body.get("encoding_format") == "base64"
         data = [
             {"object": "embedding", "index": n, "embedding": base64.b64encode(v.astype("<f4").tobytes()).decode() if packed else v.tolist()}
@@ -144,7 +147,7 @@ class Api:
         text = self._text(made)
         found = []
         for c in made.citations:
-            at = max(0, text.find(f"[{c.n}]"))
+            at = text.index(f"[{c.n}]")
             cited = {"url": self._address(c), "title": self._title(c), "start_index": at, "end_index": at + len(f"[{c.n}]")}
             found.append({"type": "url_citation", "url_citation": cited})
         return found
