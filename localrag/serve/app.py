@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from localrag.serve.guard import MOST_BYTES, Door, Guard, TooMuch, error
+from localrag.serve.guard import Door, Guard, error
 from localrag.serve.openai import Api
 
 
@@ -24,7 +24,7 @@ def routes(api: Api) -> Sequence[BaseRoute]:
 
 def make_app(api: Api, door: Door) -> Starlette:
     """The application, whose every answer has passed the guard."""
-    handlers = {TooMuch: _too_much, 404: _missing, 405: _missing}
+    handlers = {413: _too_much, 404: _missing, 405: _missing}
     return Starlette(routes=routes(api), middleware=[Middleware(Guard, door=door)], exception_handlers=handlers)
 
 
@@ -32,8 +32,8 @@ async def _healthz(_request: Request) -> Response:
     return JSONResponse({"ok": True})
 
 
-async def _too_much(_request: Request, _error: Exception) -> Response:
-    return error(413, f"At most {MOST_BYTES:,} bytes are read.")
+async def _too_much(_request: Request, refused: Exception) -> Response:
+    return error(413, str(getattr(refused, "detail", "")))
 
 
 async def _missing(request: Request, _error: Exception) -> Response:

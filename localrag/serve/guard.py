@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -113,10 +114,6 @@ class Guard:
         await self._app(scope, _bounded(receive), sent)
 
 
-class TooMuch(Exception):
-    """A body that goes on beyond what is read."""
-
-
 def _bounded(receive: Receive) -> Receive:
     """`receive`, but for a body without a length that does not end."""
     read = 0
@@ -126,7 +123,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         read += len(message.get("body", b""))
         if read > MOST_BYTES:
-            raise TooMuch
+            raise HTTPException(413, f"At most {MOST_BYTES:,} bytes are read.")
         return message
 
     return received

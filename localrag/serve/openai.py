@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,8 @@ NAME = "localrag"  # the model whose mode the question chooses; `localrag:MODE` 
 STILL_THERE = 10.0  # seconds between comments in a stream that says nothing else
 QUOTED = 160  # characters of a quote in the title of a citation
 MOST_TEXTS = 2048  # of a call for embeddings
+EVENTS = "text/event-stream"
+NOTHING_SPENT = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 class Api:
@@ -72,12 +74,12 @@ class Api:
             return error(404, str(wrong.args[0]), code="model_not_found")
         model = str(body.get("model", NAME))
         if (done := task_answer(text)) is not None:
-            said = _Said(model, stream=bool(body.get("stream")))
-            return said.response(said.once(done))
+            said = _Said(model)
+            return Response(said.at_once(done), media_type=EVENTS) if body.get("stream") else JSONResponse(said.whole(done))
         if body.get("stream"):
             options_of_stream = body.get("stream_options")
             usage = isinstance(options_of_stream, dict) and bool(options_of_stream.get("include_usage"))
-            return StreamingResponse(self._streamed(text, history, options, model, usage=usage), media_type="text/event-stream")
+            return StreamingResponse(self._streamed(text, history, options, model, usage=usage), media_type=EVENTS)
         try:
             made = await self._worker.ask(text, options, lambda _: None, lambda _: None, history)
         except Exception as failed:  # noqa: BLE001 — whatever it was, the client gets a sentence and the server stays
@@ -85,13 +87,10 @@ class Api:
         return JSONResponse(self._whole(made, model))
 
     def _whole(self, made: Answer, model: str) -> dict[str, Any]:
-        message = {"role": "assistant", "content": self._text(made), "refusal": None, "annotations": self._annotations(made)}
-        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        head = {"id": f"chatcmpl-{uuid4().hex}", "object": "chat.completion", "created": int(time.time()), "model": model}
-        return head | {"choices": [choice], "usage": _usage(made)} | self._sources(made)
+        return _Said(model).whole(self._text(made), self._annotations(made), _usage(made)) | self._sources(made)
 
     async def _streamed(self, text: str, history: list[Answer], options: Options, model: str, *, usage: bool) -> AsyncIterator[str]:
-        said = _Said(model, stream=True)
+        said = _Said(model)
         heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         asked = asyncio.create_task(
             self._worker.ask(
@@ -161,8 +160,8 @@ class Api:
 class _Said:
     """The pieces of one answer as a client reads them."""
 
-    def __init__(self, model: str, *, stream: bool) -> None:
-        self._stream, self._model = stream, model
+    def __init__(self, model: str) -> None:
+        self._model = model
         self._id, self._created = f"chatcmpl-{uuid4().hex}", int(time.time())
 
     def head(self) -> dict[str, Any]:
@@ -178,20 +177,15 @@ class _Said:
         """A line of a stream."""
         return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
-    def once(self, text: str) -> dict[str, Any]:
-        """A whole answer that costs nothing."""
-        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
-        usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    def whole(self, text: str, annotations: Sequence[dict[str, Any]] = (), usage: dict[str, int] = NOTHING_SPENT) -> dict[str, Any]:
+        """The answer in one object."""
+        message = {"role": "assistant", "content": text, "refusal": None, "annotations": list(annotations)}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
         return self.head() | {"object": "chat.completion", "choices": [choice], "usage": usage}
 
-    def response(self, whole: dict[str, Any]) -> Response:
-        """A whole answer, or the stream of it."""
-        if not self._stream:
-            return JSONResponse(whole)
-        text = whole["choices"][0]["message"]["content"]
-        lines = [self.chunk({"role": "assistant", "content": text}), self.chunk({}, finish="stop"), "data: [DONE]\n\n"]
-        return Response("".join(lines), media_type="text/event-stream")
+    def at_once(self, text: str) -> str:
+        """A stream that says a text and ends."""
+        return "".join([self.chunk({"role": "assistant", "content": text}), self.chunk({}, finish="stop"), "data: [DONE]\n\n"])
 
 
 def _question(body: dict[str, Any]) -> tuple[str, list[Answer], Options]:
