@@ -286,7 +286,7 @@ class Answer:
     `asked` is the question made to stand on its own, `reason` why its mode was chosen, `unsupported` the number of sentences that no
     passage supports. `answerable` is False where the documents do not say it; the citations are then of the closest passages.
     `confidence` is the probability that they answer the question; None for one about everything. `short` is the answer in a few words of
-    the documents, or yes or no, where there is one.
+    the documents, or yes or no, where there is one. `id` is the number it is kept under, 0 while it is not.
     """
 
     question: str
@@ -307,6 +307,7 @@ class Answer:
     answerable: bool = True
     confidence: float | None = None
     short: str | None = None
+    id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ ROWS = [
     {"llm"},
     {"project"},
     {"index", "query"},
-    {"opening", "demo"},
+    {"opening", "demo", "contents"},
     {"eval"},
     {"bench"},
     {"doctor", "serve"},

@@ -127,7 +127,7 @@ def save_answer(db: Database, answer: Answer) -> Answer:
     with db.atomic():
         row = {"question": answer.question, "mode": answer.mode, "result": "", "conversation": answer.conversation}
         n = int(str(db.table("answers").insert(row).last_pk))
-        kept = replace(answer, conversation=answer.conversation or n)
+        kept = replace(answer, id=n, conversation=answer.conversation or n)
         db.table("answers").update(n, {"conversation": kept.conversation, "result": json.dumps(asdict(kept), ensure_ascii=False)})
     return kept
 
@@ -140,14 +140,20 @@ def last_answer(db: Database) -> Answer | None:
 def answers(db: Database, n: int) -> list[tuple[int, str, Answer]]:
     """The newest `n` answers, each with its number and when it was given, newest first."""
     rows = db.query("SELECT id, at, result FROM answers ORDER BY id DESC LIMIT ?", [n])
-    return [(r["id"], r["at"], _answer(r["result"])) for r in rows]
+    return [(r["id"], r["at"], _answer(r)) for r in rows]
+
+
+def answer_numbered(db: Database, number: int) -> tuple[str, Answer] | None:
+    """When an answer was given, and the answer; None where there is none of that number."""
+    rows = db.query("SELECT id, at, result FROM answers WHERE id = ?", [number])
+    return next(((r["at"], _answer(r)) for r in rows), None)
 
 
 def conversation(db: Database, number: int) -> list[Answer]:
     """The answers of a conversation, oldest first."""
-    return [_answer(r["result"]) for r in db.query("SELECT result FROM answers WHERE conversation = ? ORDER BY id", [number])]
+    return [_answer(r) for r in db.query("SELECT id, result FROM answers WHERE conversation = ? ORDER BY id", [number])]
 
 
-def _answer(result: str) -> Answer:
-    values = json.loads(result)
-    return Answer(**values | {"citations": tuple(Citation(**c) for c in values["citations"])})
+def _answer(row: dict[str, Any]) -> Answer:
+    values = json.loads(row["result"])
+    return Answer(**values | {"id": row["id"], "citations": tuple(Citation(**c) for c in values["citations"])})

@@ -53,7 +53,9 @@ def search_command(
     as_json: JsonOption = False,
 ) -> None:
     """Find passages by words, meaning and graph, without a chat model."""
-    from localrag.cli.views.contents import print_passages, snippets
+    from localrag import contents
+    from localrag.cli.views.answers import shown_path
+    from localrag.cli.views.contents import print_passages
     from localrag.errors import UsageError
     from localrag.opening import open_for_questions
     from localrag.query.answer import LONGEST_QUESTION
@@ -63,7 +65,9 @@ def search_command(
         raise UsageError("The query is empty or too long.", 'Search for something: localrag search "the ferry"')
     with open_for_questions(index, reranker=reranker, asks=False, still=True) as project:
         vector = project.embedder.embed([query])[0]
-        found = snippets(query, vector, search(query, vector, project, k), project)
+        shown = ("start", "end", "score", "snippet", "text")
+        rows = contents.passages(query, vector, search(query, vector, project, k), project)
+        found = [{"path": shown_path(row["path"], project)} | {name: row[name] for name in shown} for row in rows]
         if as_json:
             write_json(found)
         else:

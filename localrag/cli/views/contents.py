@@ -1,48 +1,27 @@
 """Parts of an index as JSON-ready values, and how they are printed."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rapidfuzz import process
 from rich.table import Table
 from rich.tree import Tree
 from sqlite_utils import Database
 
+from localrag import contents
 from localrag.cli.views.answers import answer_json, shown_path
 from localrag.cli.views.console import out, styled
 from localrag.cli.views.terminal import in_line
 from localrag.cli.views.usage import engine_line
 from localrag.errors import LocalragError
-from localrag.records import Answer, Chunk
-from localrag.store import corpus, graph
-from localrag.text.plain import chunk_sentences, squeeze
+from localrag.records import Answer
+from localrag.store import graph
+from localrag.text.plain import squeeze
 
 if TYPE_CHECKING:
-    from localrag.project import Opened, Project
+    from localrag.project import Opened
 
 MOST = 15  # relationships and places shown of an entity
-
-
-def snippets(query: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: "Project") -> list[dict[str, Any]]:
-    """Passages with their place, score and the sentence of each that is nearest the query."""
-    from localrag.query.retrieval.rank_sentences import (
-        word_overlap,  # brings all that answers questions, which a look at the index does without
-    )
-
-    rows = []
-    for chunk, score in found:
-        spans = chunk_sentences(chunk.text) or ((0, len(chunk.text)),)
-        texts = [squeeze(chunk.text[a:b]) for a, b in spans]
-        near = project.embedder.embed(texts) @ vector + np.array(word_overlap(query, texts), np.float32)
-        path = shown_path(corpus.document_path(project.db, chunk.id), project)
-        snippet = texts[int(np.argmax(near))]
-        rows.append(
-            {"path": path, "start": chunk.start, "end": chunk.end, "score": round(score, 3), "snippet": snippet, "text": chunk.text}
-        )
-    return rows
 
 
 def print_passages(found: Sequence[dict[str, Any]]) -> None:
@@ -62,33 +41,17 @@ def entity_json(name: str, opened: "Opened") -> list[dict[str, Any]]:
     if not ids:
         near = [found for found, *_ in process.extract(name, list(graph.aliases(db)), limit=3, score_cutoff=60)]
         raise LocalragError(f"No entity is called {name!r}.", f"Near: {', '.join(near)}" if near else f"Search: localrag search {name!r}")
-    return [_entity(e, opened) for e in ids]
+    return [_entity(contents.entity(e, db, most=None), opened) for e in ids]
 
 
-def _entity(entity_id: str, opened: "Opened") -> dict[str, Any]:
-    db = opened.db
-    (entity,) = graph.entities(db, [entity_id])
-    related = graph.relationships(db, [entity_id])
-    names = {e.id: e.name for e in graph.entities(db, [i for r in related for i in (r.source_id, r.target_id)])}
-    places = graph.mentions(db, [entity_id])
-    paths = {c: corpus.document_path(db, c) for c in dict.fromkeys(m.chunk_id for m in places)}
-    return {
-        "name": entity.name,
-        "type": entity.type,
-        "names": graph.aliases_of(db, [entity_id]).get(entity_id, []),
-        "description": entity.description,
-        "relationships": [
-            {
-                "with": names[r.target_id if r.source_id == entity_id else r.source_id],
-                "weight": r.weight,
-                "how": list(r.descriptions),
-                "description": r.description,
-            }
-            for r in related
-        ],
-        "claims": [asdict(c) for c in graph.claims(db, [entity_id])],
-        "mentions": [{"path": shown_path(paths[m.chunk_id], opened), "start": m.start, "end": m.end} for m in places],
-    }
+def _entity(found: dict[str, Any], opened: "Opened") -> dict[str, Any]:
+    related = [
+        {"with": r["entity"]["name"], "weight": r["weight"], "how": r["descriptions"], "description": r["description"]}
+        for r in found["relationships"]
+    ]
+    places = [{"path": shown_path(m["path"], opened), "start": m["start"], "end": m["end"]} for m in found["mentions"]]
+    named = {k: found[k] for k in ("name", "type", "names", "description")}
+    return named | {"relationships": related, "claims": found["claims"], "mentions": places}
 
 
 def print_entity(found: dict[str, Any]) -> None:
@@ -109,22 +72,12 @@ def print_entity(found: dict[str, Any]) -> None:
 
 def tree_json(db: Database, deepest: int | None) -> list[dict[str, Any]]:
     """The communities below each other, each with its number, report title, coverage and size. Raises LocalragError where there is none."""
-    titles = {r.community_id: r for r in graph.reports(db)}
-    covered = graph.coverage_of(db, titles)
     nodes: dict[str, dict[str, Any]] = {}
     roots: list[dict[str, Any]] = []
-    for c in graph.communities(db):
-        if deepest is not None and c.level > deepest:
-            continue
-        report = titles.get(c.id)
-        nodes[c.id] = {
-            "id": f"{c.level}.{c.ordinal}",
-            "title": report.title if report else "",
-            "coverage": round(covered.get(c.id, 0.0), 4) if report else None,
-            "entities": len(c.entity_ids),
-            "parts": [],
-        }
-        (nodes[c.parent_id]["parts"] if c.parent_id in nodes else roots).append(nodes[c.id])
+    for c in contents.communities(db):
+        if deepest is None or c["level"] <= deepest:
+            nodes[c["id"]] = {"id": c["number"], **{k: c[k] for k in ("title", "coverage", "entities")}, "parts": []}
+            (nodes[c["parent"]]["parts"] if c["parent"] in nodes else roots).append(nodes[c["id"]])
     if not roots:
         raise LocalragError("The index has no communities.", "Finish it: localrag index PATH")
     return roots
@@ -152,26 +105,13 @@ def print_tree(roots: Sequence[dict[str, Any]]) -> None:
 
 def report_json(number: str, opened: "Opened") -> dict[str, Any]:
     """The report of a community, by its number in the tree. Raises LocalragError."""
-    db = opened.db
-    chosen = next((c for c in graph.communities(db) if number in (f"{c.level}.{c.ordinal}", c.id)), None)
-    report = next((r for r in graph.reports(db) if chosen and r.community_id == chosen.id), None)
-    if chosen is None or report is None:
-        what = f"There is no community {number}." if chosen is None else f"The community {number} has no report."
-        raise LocalragError(what, "See all: localrag tree")
-    places = [
-        {"path": shown_path(corpus.document_path(db, q.chunk_id), opened), "start": q.start, "end": q.end, "quote": q.text}
-        for q in dict.fromkeys(q for f in report.findings for q in f.quotes)
-    ]
-    names = [e.name for e in graph.entities(db, chosen.entity_ids)]
+    found = contents.report(number, opened.db)
+    quotes = {(q["path"], q["start"], q["end"]): q["text"] for f in found["findings"] for q in f["quotes"]}
     return {
         "id": number,
-        "title": report.title,
-        "coverage": round(graph.coverage_of(db, [chosen.id]).get(chosen.id, 0.0), 4),
-        "rating": report.rating,
-        "rating_explanation": report.rating_explanation,
-        "markdown": report.markdown,
-        "entities": names,
-        "quotes": places,
+        **{k: found[k] for k in ("title", "coverage", "rating", "rating_explanation", "markdown")},
+        "entities": [e["name"] for e in found["entities"]],
+        "quotes": [{"path": shown_path(path, opened), "start": a, "end": b, "quote": text} for (path, a, b), text in quotes.items()],
     }
 
 
