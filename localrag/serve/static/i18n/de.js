@@ -1,0 +1,7 @@
+import ask from "./de/ask.js";
+import documents from "./de/documents.js";
+import reports from "./de/reports.js";
+import shell from "./de/shell.js";
+import status from "./de/status.js";
+
+export default { ...shell, ...ask, ...documents, ...reports, ...status };

@@ -1,0 +1,7 @@
+import ask from "./en/ask.js";
+import documents from "./en/documents.js";
+import reports from "./en/reports.js";
+import shell from "./en/shell.js";
+import status from "./en/status.js";
+
+export default { ...shell, ...ask, ...documents, ...reports, ...status };

@@ -1,0 +1,7 @@
+import ask from "./zh/ask.js";
+import documents from "./zh/documents.js";
+import reports from "./zh/reports.js";
+import shell from "./zh/shell.js";
+import status from "./zh/status.js";
+
+export default { ...shell, ...ask, ...documents, ...reports, ...status };
