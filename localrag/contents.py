@@ -3,6 +3,7 @@
 Things are named by their ids and paths are as they are stored; whoever shows them to a person writes paths as that person would.
 """
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ Row = dict[str, Any]
 MOST = 100  # mentions or relationships of an entity at once
 WINDOW = 65_536  # characters of a document at once
 BESIDE = 400  # characters shown on either side of a citation
+_MARK = re.compile(r"\[(\d+)\]")
+_LAST_MARKS = re.compile(r"(?<= )(?:\[\d+\])+$")
 
 
 class Unknown(LocalragError):
@@ -40,9 +43,26 @@ def citation(c: Citation) -> Row:
 
 def answer(made: Answer, number: int = 0, at: str = "") -> Row:
     """An answer with what it cost; `number` and `at` where it is a stored one."""
-    values = {k: getattr(made, k) for k in made.__slots__ if k not in ("citations", "id")}
+    values = {k: getattr(made, k) for k in made.__slots__ if k not in ("citations", "id", "marks")}
     confidence = made.confidence and round(made.confidence, 3)
-    return {"id": number or made.id, "at": at} | values | {"confidence": confidence, "citations": [citation(c) for c in made.citations]}
+    cited = {"citations": [citation(c) for c in made.citations], "segments": marked(made.answer, made.marks)}
+    return {"id": number or made.id, "at": at} | values | {"confidence": confidence} | cited
+
+
+def marked(text: str, marks: "Sequence[tuple[int, int]]") -> list[Row]:
+    """A text cut at the marks of its citations: stretches `{"text"}` and citations `{"n"}`, in order."""
+    found: list[Row] = []
+    done = 0
+    for at, n in marks:
+        found += [{"text": text[done:at]}] * (at > done) + [{"n": n}]
+        done = at + len(f"[{n}]")
+    return [*found, {"text": text[done:]}] if done < len(text) else found
+
+
+def marks_at_end(text: str) -> list[tuple[int, int]]:
+    """The places of the marks that a stretch of an answer ends with, each with its number."""
+    found = _LAST_MARKS.search(text)
+    return [(m.start(), int(m[1])) for m in _MARK.finditer(text, found.start())] if found else []
 
 
 def cited(c: Citation, db: Database) -> Row:

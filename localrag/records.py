@@ -287,6 +287,7 @@ class Answer:
     passage supports. `answerable` is False where the documents do not say it; the citations are then of the closest passages.
     `confidence` is the probability that they answer the question; None for one about everything. `short` is the answer in a few words of
     the documents, or yes or no, where there is one. `id` is the number it is kept under, 0 while it is not.
+    `marks` are the places of its `[n]`, each with its n: the documents' own text may have such marks, too.
     """
 
     question: str
@@ -308,6 +309,7 @@ class Answer:
     confidence: float | None = None
     short: str | None = None
     id: int = 0
+    marks: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from localrag.index.documents.load import is_there, stored_path
 from localrag.index.documents.update import CAREFUL, Deletion, Loaded, update_documents
 from localrag.index.embed import embed_chunks, embed_graph, new_embedder
 from localrag.index.extraction.stage import Cases, extract_chunks, find_phrases, split_sentences, unread
@@ -50,6 +51,7 @@ async def build_index(
     try:
         with generations.next_in_view(db):
             loaded = await _stages(paths, project, tell, deletion, reports=reports)
+        _remember(paths, project)
         ledger.clear_stale_failures(db)
         if not erase_traces(project):
             project.model.say("Another process reads what was removed by localrag rm; the log is emptied by the next run.")
@@ -62,6 +64,14 @@ async def build_index(
     finally:
         keep_speed(project.model.file, project.model.report())
         ledger.end_run(db, run, state, project.model.report())
+
+
+def _remember(paths: Sequence[Path], project: Project) -> None:
+    """Keep where documents come from, for whoever indexes the same again."""
+    known = ledger.settings(project.db).get("sources", [])
+    sources = list(dict.fromkeys([*known, *(stored_path(path, project.root) for path in paths if is_there(path))]))
+    if sources != known:
+        ledger.save_settings(project.db, sources=sources)
 
 
 async def _stages(paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion, *, reports: bool) -> Loaded:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm.model import seconds_since
@@ -18,7 +18,7 @@ from localrag.query.modes.drift import ask_drift
 from localrag.query.modes.local import ask_local
 from localrag.query.modes.map_reduce import ask_global, ask_ts
 from localrag.query.modes.passages import ask_basic, ask_mix, ask_ss
-from localrag.query.question import CALLS, TOKENS, UNBOUNDED, Budget, Options, Question
+from localrag.query.question import CALLS, NOBODY, TOKENS, UNBOUNDED, Budget, Options, Question, Watch
 from localrag.query.retrieval.answerable import closest, confidence, floor, unsaid
 from localrag.query.route import route
 from localrag.records import Answer
@@ -36,28 +36,26 @@ MODES = {
 }
 LONGEST_QUESTION = 10_000  # characters
 
-__all__ = ["LONGEST_QUESTION", "MODES", "UNBOUNDED", "Options", "answer"]
+__all__ = ["LONGEST_QUESTION", "MODES", "UNBOUNDED", "Options", "Watch", "answer"]
 
 
 async def answer(
     text: str,
     project: Project,
     options: Options,
-    on_text: Callable[[str], None] | None = None,
-    on_status: Callable[[str], None] | None = None,
-    agree: Callable[[], bool] | None = None,
+    watch: Watch = NOBODY,
     history: Sequence[Answer] = (),
 ) -> Answer:
     """Answer a question from the index, with verified citations; the answer is kept for `localrag source`.
 
-    `on_text` is given the answer's text while it comes: what a model writes, sentence by sentence, checked and cited as in the answer.
-    `on_status` is told what is being done until then. Cancelled, it keeps what was given so far.
+    `watch` hears of it: the answer's text while it comes, sentence by sentence, checked and cited as in the answer; what is being done
+    until then. Cancelled, it keeps what was given so far.
 
     `history`: the conversation so far, where it is not one that the index keeps (`options.conversation`).
 
     From first to last it is answered from the index as it is at this moment (`connect.snapshot`), whatever is written to it meanwhile.
     Where the graph is empty or still being built, or the window too small for a mode, one mode down is taken and the answer's note says
-    so. `agree` is called where it may take more than a minute, after the cost was said. Raises UsageError, NoIndex, ModelError, and
+    so. `watch.agree` is called where it may take more than a minute, after the cost was said. Raises UsageError, NoIndex, ModelError, and
     LocalragError where `agree` said no.
     """
     started, before = time.perf_counter(), _spent(project)
@@ -68,33 +66,26 @@ async def answer(
         if calls >= MANY:  # a few calls do not fill the engine: their speed would say nothing of many
             keep_speed(project.model.file, project.model.report())
         spent = replace(made, calls=calls, prompt_tokens=read, output_tokens=written, seconds=seconds_since(started))
-        return _keep(spent, project)
+        kept = _keep(spent, project)
+        if watch.kept:
+            watch.kept(kept)
+        return kept
 
     with snapshot(project.folder) as db:
-        watched = _Watched(on_text, on_status, agree)
-        done = await _answered(text, replace(project, db=db), options, watched, keep, history)
+        done = await _answered(text, replace(project, db=db), options, watch, keep, history)
     return keep(done)
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    """Who hears of an answer while it is made, and who is asked."""
-
-    on_text: Callable[[str], None] | None
-    on_status: Callable[[str], None] | None
-    agree: Callable[[], bool] | None
-
-
 async def _answered(
-    text: str, project: Project, options: Options, watched: _Watched, keep: Callable[[Answer], Answer], history: Sequence[Answer]
+    text: str, project: Project, options: Options, watch: Watch, keep: Callable[[Answer], Answer], history: Sequence[Answer]
 ) -> Answer:
     """The answer, without its cost; what there is of one that is cancelled is kept."""
     budget = Budget.of(options)
     question = await _understood(text, project, options, budget, history)
     bullets = "list" in options.response_type.lower()
     check = checker(project.embedder.embed, aliases_in(project.db))
-    citer = Citer(project.db, check, strict=options.strict, bullets=bullets, on_text=watched.on_text)
-    question = replace(question, on_point=citer.take, on_status=watched.on_status, agree=watched.agree)
+    citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=watch)
+    question = replace(question, on_point=citer.take, watch=watch)
     mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
     sure = confidence(question, project)
@@ -138,6 +129,7 @@ def _answer_of(text: str, question: Question, cited: Cited) -> Answer:
         style=question.style,
         asked=question.text,
         unsupported=cited.unsupported,
+        marks=cited.marks,
         conversation=question.options.conversation or 0,
     )
 

@@ -11,10 +11,11 @@ from localrag.query.question import Question
 from localrag.query.questions.leaning import leans
 from localrag.query.retrieval.retrieve import named_entities
 from localrag.records import Answer
-from localrag.store import graph
+from localrag.store import graph, look
 from localrag.text.plain import is_cjk, squeeze
 
 REWRITTEN = 300  # characters of a follow-up made to stand on its own
+BEST_KNOWN = 200  # entities that a question to begin with may be about
 TURNS = 5  # of a conversation that a follow-up may lean on: the newest
 
 
@@ -49,13 +50,21 @@ async def questions_worth_asking(project: Project, history: Sequence[Answer], *,
         written = await _written(project, history, names, n)
         if written:
             return written[:n]
+    return _worded(names, n, start=not about and not history)
+
+
+def suggested(project: Project, *, n: int = 5) -> list[str]:
+    """`n` questions to start with that the index can answer, without a model."""
+    return _worded(_subjects(project, (), ""), n, start=True)
+
+
+def _worded(names: Sequence[tuple[str, str]], n: int, *, start: bool) -> list[str]:
     chinese = all(is_cjk(a) for a, _ in names) if names else False
     found: list[str] = []
     for a, b in names:
         found.append(f"{a}和{b}有什么关系？" if chinese and b else f"How are {a} and {b} connected?" if b else f"What is said about {a}?")
     general = "这些文档的主题是什么？" if chinese else "What are the main themes of these documents?"
-    start = [] if about or history else [general]
-    return [*start, *dict.fromkeys(found)][:n]
+    return [*[general] * start, *dict.fromkeys(found)][:n]
 
 
 def _subjects(project: Project, history: Sequence[Answer], about: str) -> list[tuple[str, str]]:
@@ -63,7 +72,8 @@ def _subjects(project: Project, history: Sequence[Answer], about: str) -> list[t
     named = [x.entity_id for x in named_entities(about, project)] if about else []
     for turn in reversed(history[-TURNS:]):
         named += [x.entity_id for x in named_entities(f"{turn.asked or turn.question} {turn.answer[:500]}", project)]
-    entities = {e.id: e for e in graph.entities(project.db, list(dict.fromkeys(named)) or None) if e.type != "thing" or named}
+    wanted = list(dict.fromkeys(named)) or look.best_known(project.db, BEST_KNOWN)
+    entities = {e.id: e for e in graph.entities(project.db, wanted) if e.type != "thing" or named}
     chosen = dict.fromkeys(list(entities)[:20])
     pairs = []
     for r in graph.relationships(project.db, chosen):

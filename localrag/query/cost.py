@@ -52,7 +52,7 @@ def agree_on(question: Question, project: Project, calls: int, tokens: int) -> N
     question.budget.agreed = True
     project.model.say(f"This takes {cost}. Less: --max-calls N, --max-seconds S, --style extractive")
     long = cost.seconds is None or cost.seconds > MINUTE
-    if long and question.agree is not None and not question.agree():
+    if long and question.watch.agree is not None and not question.watch.agree():
         raise LocalragError("The model was not asked.", "With fewer calls: --max-calls N. With none: --style extractive")
 
 

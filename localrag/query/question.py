@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.query.draft import Point
+from localrag.records import Answer, Citation
 
 # What a question costs at most where the user sets no limit. In the paper (table 3) the coarsest reports had 26,657 and 39,770 tokens.
 CALLS, TOKENS = 50, 100_000
@@ -80,10 +81,30 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A question that stands on its own, its vector, (d,) float32, and how to answer it.
+class Watch:
+    """Who hears of an answer while it is made.
 
-    `on_point` is given each point of the final prose as soon as it is written, `on_status` what is being done until then.
+    `text` is given every new stretch of the answer as it will stand, `citation` each citation before the text that has its number, `draft`
+    the sentence being written, which is not checked yet, `status` what is being done until then. `agree` is asked whether to go on where
+    it may take more than a minute. `kept` is given the answer as the index keeps it, also what there was of one that was cancelled.
+    """
+
+    text: Callable[[str], None] | None = None
+    citation: Callable[[Citation], None] | None = None
+    draft: Callable[[str], None] | None = None
+    status: Callable[[str], None] | None = None
+    agree: Callable[[], bool] | None = None
+    kept: Callable[[Answer], None] | None = None
+
+
+NOBODY = Watch()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that stands on its own, its vector, (d,) float32, how to answer it, and who hears of it.
+
+    `on_point` is given each point of the final prose as soon as it is written.
     """
 
     text: str
@@ -92,13 +113,17 @@ class Question:
     options: Options = Options()
     budget: Budget = field(default_factory=Budget)
     on_point: Callable[[Point], None] | None = None
-    on_status: Callable[[str], None] | None = None
-    agree: Callable[[], bool] | None = None  # asks the user whether to go on, where somebody can be asked
+    watch: Watch = NOBODY
 
     def tell(self, status: str) -> None:
         """Say what is being done now."""
-        if self.on_status:
-            self.on_status(status)
+        if self.watch.status:
+            self.watch.status(status)
+
+    def sketch(self, draft: str) -> None:
+        """Show the sentence being written; it replaces the one shown before."""
+        if self.watch.draft:
+            self.watch.draft(draft)
 
     @property
     def extractive(self) -> bool:

@@ -1,40 +1,50 @@
-"""The routes, behind the guard."""
+"""The application: every address there is, behind the guard."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute
 
+from localrag.serve import asking, events, openai, page, reading
 from localrag.serve.guard import Door, Guard, error
-from localrag.serve.openai import Api
+from localrag.serve.site import Site, failure
+
+READ_BY_PAGES = ("mcp-session-id",)  # of an answer, by pages of other origins
 
 
-def routes(api: Api) -> Sequence[BaseRoute]:
+def routes(site: Site, door: Door) -> Sequence[BaseRoute]:
     """Every address there is."""
-    return [
-        Route("/healthz", _healthz),
-        Route("/v1/models", api.models),
-        Route("/v1/chat/completions", api.chat, methods=["POST"]),
-        Route("/v1/embeddings", api.embeddings, methods=["POST"]),
-    ]
+    return [*page.routes(door), *openai.routes(site), *asking.routes(site), *events.routes(site), *reading.routes(site)]
 
 
-def make_app(api: Api, door: Door) -> Starlette:
+def make_app(site: Site, door: Door) -> Starlette:
     """The application, whose every answer has passed the guard."""
-    handlers = {413: _too_much, 404: _missing, 405: _missing}
-    return Starlette(routes=routes(api), middleware=[Middleware(Guard, door=door)], exception_handlers=handlers)
+    shared = Middleware(
+        CORSMiddleware, allow_origins=door.origins, allow_methods=["*"], allow_headers=["*"], expose_headers=list(READ_BY_PAGES)
+    )
+    # Innermost, so that no failure reaches the server's own log: its message may hold text of the documents.
+    failing = Middleware(ExceptionMiddleware, handlers={Exception: _failed})
+    return Starlette(routes=routes(site, door), middleware=[Middleware(Guard, door=door), shared, failing], exception_handlers=_REFUSALS)
 
 
-async def _healthz(_request: Request) -> Response:
-    return JSONResponse({"ok": True})
+async def _failed(_request: Request, failed: Exception) -> Response:
+    return failure(failed)
 
 
-async def _too_much(_request: Request, refused: Exception) -> Response:
-    return error(413, str(getattr(refused, "detail", "")))
+async def _refused(_request: Request, refused: Exception) -> Response:
+    assert isinstance(refused, HTTPException)
+    return error(refused.status_code, refused.detail)
 
 
 async def _missing(request: Request, _error: Exception) -> Response:
     return error(404, f"There is nothing at {request.url.path} for {request.method}.")
+
+
+_REFUSALS: dict[Any, Any] = {404: _missing, 405: _missing, HTTPException: _refused}

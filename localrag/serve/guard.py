@@ -1,15 +1,17 @@
 """Who may speak to the server: the names it goes by, where a page comes from, a key, and how much may be sent.
 
 Any web page that a browser on this machine has open can send requests to this machine. What keeps it out: the Host header must be a name of
-ours (a rebound name is not), an Origin must be ours or allowed, what the browser calls cross-site is refused, and everything but `/healthz`
-needs the key. Checked before any route, so a new route cannot forget it.
+ours (a rebound name is not), an Origin must be ours or allowed, what the browser calls cross-site is refused, and everything but the empty
+page needs the key. Checked before any route, so a new route cannot forget it.
 """
 
+import asyncio
 import hmac
 import json
 import re
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -17,8 +19,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
-OPEN = ("/healthz",)  # answers without a key, and says nothing but that somebody listens
+PAGE = "/"  # may be reached by a link on any page: it holds nothing
+OPEN = (PAGE, "/healthz", "/api/session")  # answer without a key; what is below /static/ does, too
+FILES = "/api/files/"  # the one place for bodies that are no JSON, and large
 MOST_BYTES = 1 << 20  # of a body
+LONGEST_PAUSE = 30.0  # seconds between two pieces of a body
 ANY_TYPE = ("GET", "HEAD", "OPTIONS", "DELETE")  # have no body
 _HOST = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]+)(?::[0-9]+)?")
 HEADERS = {
@@ -33,11 +38,27 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What is let in: names the server goes by, origins of pages beside its own, and the key (a random text)."""
+    """What is let in: names the server goes by, origins of pages beside its own, the programs' key, and the page's token of this launch.
+
+    The page is given the token for a code that works once, so that neither is in a browser's history or on a command line that others see.
+    """
 
     key: str
     names: tuple[str, ...] = OWN_NAMES
     origins: tuple[str, ...] = ()
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    codes: set[str] = field(default_factory=lambda: {secrets.token_urlsafe(16)})
+
+    def token_for(self, code: str) -> str | None:
+        """The page's token, for a code that was not used yet, or for the key."""
+        if code in self.codes:
+            self.codes.discard(code)
+            return self.token
+        return self.token if hmac.compare_digest(code.encode(), self.key.encode()) else None
+
+    def opens(self, key: str) -> bool:
+        """Whether a key or token opens the documents."""
+        return any(hmac.compare_digest(key.encode(), known.encode()) for known in (self.key, self.token))
 
 
 Refusal = tuple[int, str, str]  # status, OpenAI's kind of error, message
@@ -46,26 +67,36 @@ Refusal = tuple[int, str, str]  # status, OpenAI's kind of error, message
 def refusal(scope: Scope, door: Door) -> Refusal | None:
     """Why a request is turned away; None where it is not."""
     headers = Headers(scope=scope)
-    found = _from_elsewhere(headers, door)
-    if found or scope["path"] in OPEN or scope["method"] == "OPTIONS":
+    found = _from_elsewhere(scope, headers, door)
+    if found or scope["method"] == "OPTIONS":
         return found
     scheme, _, key = headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(key.encode(), door.key.encode()):
+    if not _is_open(scope["path"]) and (scheme.lower() != "bearer" or not door.opens(key)):
         return 401, "authentication_error", "Give the key that `localrag serve` printed: Authorization: Bearer KEY"
-    if scope["method"] not in ANY_TYPE and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if scope["method"] not in ANY_TYPE and not _is_file(scope) and kind != "application/json":
         return 415, "invalid_request_error", "Send application/json."
     return None
 
 
-def _from_elsewhere(headers: Headers, door: Door) -> Refusal | None:
-    """Why a request is taken for one of another site's page."""
+def _is_open(path: str) -> bool:
+    return path in OPEN or path.startswith("/static/")
+
+
+def _is_file(scope: Scope) -> bool:
+    return bool(scope["method"] == "PUT" and scope["path"].startswith(FILES))
+
+
+def _from_elsewhere(scope: Scope, headers: Headers, door: Door) -> Refusal | None:
+    """Why a request is taken for one of another site's page. A link to our page is none."""
     host, origin = headers.get("host", ""), headers.get("origin")
     if _name(host) not in door.names:
         return 421, "invalid_request_error", "This server does not go by that name. Allow it: localrag serve --trust-host NAME"
     allowed = origin is not None and (origin in door.origins or _is_own(origin, host))
     if origin is not None and not allowed:
         return 403, "invalid_request_error", "Pages of that origin may not use this server. Allow one: localrag serve --cors ORIGIN"
-    if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not allowed:
+    followed = scope["path"] == PAGE and scope["method"] == "GET" and headers.get("sec-fetch-mode") == "navigate"
+    if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not allowed and not followed:
         return 403, "invalid_request_error", "Pages of other sites may not use this server."
     return None
 
@@ -93,45 +124,45 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        origin = Headers(scope=scope).get("origin", "")
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = dict(HEADERS)
-                if origin in self._door.origins:
-                    own |= {"access-control-allow-origin": origin, "vary": "Origin"}
-                    own |= {"access-control-allow-headers": "authorization, content-type", "access-control-allow-methods": "GET, POST"}
-                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in own.items())]
+                own = {name.lower() for name, _ in message.get("headers", [])}
+                more = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in own]
+                message["headers"] = [*message.get("headers", []), *more]
             await send(message)
 
         if found := refusal(scope, self._door):
             status, kind, text = found
             await error(status, text, kind)(scope, receive, sent)
             return
-        if scope["method"] == "OPTIONS":
-            await JSONResponse({})(scope, receive, sent)
-            return
-        await self._app(scope, _bounded(receive), sent)
+        await self._app(scope, _bounded(receive, None if _is_file(scope) else MOST_BYTES), sent)
 
 
-def _bounded(receive: Receive) -> Receive:
-    """`receive`, but for a body without a length that does not end."""
-    read = 0
+def _bounded(receive: Receive, most: int | None) -> Receive:
+    """`receive`, but for a body without a length that does not end, or that stands still."""
+    read, ended = 0, False
 
     async def received() -> Message:
-        nonlocal read
-        message = await receive()
+        nonlocal read, ended
+        if ended:
+            return await receive()  # waits for the client to leave
+        try:
+            message = await asyncio.wait_for(receive(), LONGEST_PAUSE)
+        except TimeoutError:
+            raise HTTPException(408, f"Nothing came for {LONGEST_PAUSE:.0f} seconds.") from None
         read += len(message.get("body", b""))
-        if read > MOST_BYTES:
-            raise HTTPException(413, f"At most {MOST_BYTES:,} bytes are read.")
+        ended = not message.get("more_body", False)
+        if most is not None and read > most:
+            raise HTTPException(413, f"At most {most:,} bytes are read.")
         return message
 
     return received
 
 
-def error(status: int, message: str, kind: str = "invalid_request_error", code: str | None = None) -> JSONResponse:
-    """An error as OpenAI's clients read it."""
-    return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": code}}, status)
+def error(status: int, message: str, kind: str = "invalid_request_error", code: str | None = None, hint: str = "") -> JSONResponse:
+    """An error as OpenAI's clients read it; `hint` says what mends it."""
+    return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": code, "hint": hint}}, status)
 
 
 def json_body(data: bytes, required: Sequence[str] = ()) -> dict[str, object]:

@@ -151,9 +151,16 @@ def answer_numbered(db: Database, number: int) -> tuple[str, Answer] | None:
 
 def conversation(db: Database, number: int) -> list[Answer]:
     """The answers of a conversation, oldest first."""
-    return [_answer(r) for r in db.query("SELECT id, result FROM answers WHERE conversation = ? ORDER BY id", [number])]
+    return [made for _, made in dated_conversation(db, number)]
+
+
+def dated_conversation(db: Database, number: int) -> list[tuple[str, Answer]]:
+    """The answers of a conversation with when they were given, oldest first."""
+    rows = db.query("SELECT id, at, result FROM answers WHERE conversation = ? ORDER BY id", [number])
+    return [(r["at"], _answer(r)) for r in rows]
 
 
 def _answer(row: dict[str, Any]) -> Answer:
     values = json.loads(row["result"])
-    return Answer(**values | {"id": row["id"], "citations": tuple(Citation(**c) for c in values["citations"])})
+    marks = tuple((at, n) for at, n in values.get("marks", ()))
+    return Answer(**values | {"id": row["id"], "marks": marks, "citations": tuple(Citation(**c) for c in values["citations"])})

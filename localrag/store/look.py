@@ -42,6 +42,12 @@ def file_states(db: Database) -> dict[str, int]:
     return {"indexed": 0, "skipped": 0, "failed": 0} | {r["state"]: r["n"] for r in rows}
 
 
+def tops(db: Database) -> list[str]:
+    """The first part of every document's path: the folders and files that were indexed, where nothing else says which."""
+    first = "CASE WHEN instr(path, '/') < 2 THEN path ELSE substr(path, 1, instr(path, '/') - 1) END"
+    return [r["top"] for r in db.query(f"SELECT DISTINCT {first} AS top FROM documents")]
+
+
 def described(db: Database, document_id: str) -> Row | None:
     """A document without its text: path, title, metadata, parts and how many characters it has."""
     columns = "id, path, title, metadata, parts, content_hash, length(text) AS length"
@@ -91,6 +97,11 @@ def named_like(db: Database, text: str, limit: int) -> list[Row]:
             )
             found |= {r["id"]: r for r in rows if r["id"] not in found}
     return list(found.values())[:limit]
+
+
+def best_known(db: Database, limit: int) -> list[str]:
+    """The ids of the entities with most relationships, those first."""
+    return [r["id"] for r in db.query("SELECT id FROM entities ORDER BY degree DESC, name LIMIT ?", [limit])]
 
 
 def reports_titled(db: Database, text: str, limit: int) -> list[Row]:
@@ -207,6 +218,12 @@ def stamp(db: Database) -> str:
         " (SELECT group_concat(state) FROM vector_states), (SELECT count(*) FROM documents), (SELECT max(rowid) FROM documents)"
     )
     return repr(rows.fetchone())
+
+
+def bound_models(db: Database) -> str:
+    """A text that changes when the index is bound to other models."""
+    rows = db.query("SELECT key, value FROM settings WHERE key IN ('chat_model', 'embedder') ORDER BY key")
+    return repr([(r["key"], r["value"]) for r in rows])
 
 
 def placed(db: Database, quotes: Iterable[Quote]) -> list[Row]:

@@ -17,7 +17,7 @@ from localrag.llm import speeds
 from localrag.models import find_chat_model, find_embedder
 from localrag.opening import open_for_questions
 from localrag.query import question
-from localrag.query.answer import UNBOUNDED, Options, answer
+from localrag.query.answer import UNBOUNDED, Options, Watch, answer
 from localrag.records import Chunk, Community, Document, Entity, Finding, Graph, Mention, Quote, Report
 from localrag.store import corpus, generations, graph, ledger, vectors
 from localrag.store.schema import open_index
@@ -87,7 +87,7 @@ def ask(index, monkeypatch, tmp_path):
         with open_for_questions(index, engine=EngineOptions(say=said.append, adapter=False)) as project:
             project.db.execute("DELETE FROM llm_calls")
             project.model._engine = scripted = Scripted(says, window=4096)
-            given = asyncio.run(answer(QUESTION, project, Options(mode, style=style, **options), agree=agree))
+            given = asyncio.run(answer(QUESTION, project, Options(mode, style=style, **options), Watch(agree=agree)))
         return given, scripted, said
 
     return asked

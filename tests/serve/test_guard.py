@@ -1,27 +1,39 @@
 """Who may speak to the server: checked on every route from the route table itself, so that a new one cannot be forgotten."""
 
+from pathlib import Path
+
 import pytest
 from starlette.testclient import TestClient
 
 from localrag.serve.app import make_app, routes
 from localrag.serve.guard import MOST_BYTES, OPEN, Door
-from localrag.serve.openai import Api
+from localrag.serve.jobs import Jobs
+from localrag.serve.site import Site
+from localrag.serve.worker import Worker
 
 KEY = "k" * 32
-API = Api(None, None)
-ROUTES = [(route.path, sorted(route.methods - {"HEAD"})[0]) for route in routes(API)]
+NOWHERE = Path("/nonexistent/.localrag")
+DOOR = Door(KEY, origins=("http://chat.test:3000",))
+SITE = Site(NOWHERE, NOWHERE.parent, Worker(NOWHERE, None), Jobs(NOWHERE), NOWHERE / "inbox", most_bytes=1000)
+ROUTES = [(route.path, method) for route in routes(SITE, DOOR) for method in sorted(route.methods - {"HEAD"})]
+PREFLIGHT = {"access-control-request-method": "POST", "access-control-request-headers": "authorization, content-type, mcp-session-id"}
 GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {KEY}", "content-type": "application/json"}
+
+
+def is_open(path):
+    return path in OPEN or path.startswith("/static/")
 
 
 @pytest.fixture(scope="module")
 def client():
-    with TestClient(make_app(API, Door(KEY, origins=("http://chat.test:3000",))), raise_server_exceptions=False) as made:
+    SITE.worker.start()  # there is no index: what gets past the guard is told so
+    with TestClient(make_app(SITE, DOOR), raise_server_exceptions=False) as made:
         yield made
 
 
 def asked(client, path, method, **headers):
     sent = {k: v for k, v in (GOOD | headers).items() if v is not None}
-    return client.request(method, path, headers=sent, content=b"[]" if method == "POST" else None)
+    return client.request(method, path, headers=sent, content=b"[]" if method in ("POST", "PUT") else None)
 
 
 @pytest.mark.parametrize(("path", "method"), ROUTES)
@@ -45,8 +57,8 @@ def asked(client, path, method, **headers):
     ],
 )
 def test_every_route_turns_away_what_is_not_ours(client, path, method, headers, status):
-    """Rebound and foreign names, pages of other origins and ports, wrong keys, forms; `/healthz` alone needs no key."""
-    excused = (path in OPEN and status in (401, 415)) or (status == 415 and method == "GET")
+    """Rebound and foreign names, pages of other origins and ports, wrong keys, forms; only the empty page and its like need no key."""
+    excused = (is_open(path) and status == 401) or (status == 415 and (method in ("GET", "DELETE") or path.startswith("/api/files/")))
     found = asked(client, path, method, **headers)
 
     assert (found.status_code == status) != excused, found.text
@@ -62,7 +74,7 @@ def test_a_page_of_its_own_and_one_that_is_allowed_may_ask(client):
     """The allowed one is told so by the headers that its browser looks for; nobody else is."""
     own = asked(client, "/v1/models", "GET", origin="http://127.0.0.1:8765")
     allowed = asked(client, "/v1/models", "GET", origin="http://chat.test:3000", **{"sec-fetch-site": "cross-site"})
-    before = asked(client, "/v1/models", "OPTIONS", origin="http://chat.test:3000", authorization=None)
+    before = asked(client, "/v1/models", "OPTIONS", origin="http://chat.test:3000", authorization=None, **PREFLIGHT)
 
     assert (own.status_code, allowed.status_code, before.status_code) == (200, 200, 200)
     assert "access-control-allow-origin" not in own.headers
@@ -85,3 +97,35 @@ def test_no_more_is_read_than_allowed(client):
 
     assert with_length.status_code == without.status_code == 413
     assert with_length.json()["error"]["message"]
+
+
+def test_the_pages_code_opens_once_and_the_key_always(client):
+    """What it is given is another secret than the programs' key."""
+    door = Door(KEY)
+    with TestClient(make_app(SITE, door), headers=GOOD | {"authorization": ""}) as fresh:
+        (code,) = door.codes
+        first, again, key, wrong = (fresh.post("/api/session", json={"code": c}) for c in (code, code, KEY, "guess"))
+
+    assert (first.status_code, again.status_code, key.status_code, wrong.status_code) == (200, 401, 200, 401)
+    assert first.json()["token"] == key.json()["token"] != KEY
+    assert door.opens(first.json()["token"])
+    assert not door.opens("")
+
+
+def test_a_link_from_another_page_opens_ours_and_nothing_else(client):
+    """What a browser sends for a link that was followed: a navigation, by GET, to the empty page."""
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "authorization": None}
+
+    assert asked(client, "/", "GET", **link).status_code == 200
+    assert asked(client, "/", "GET", **link | {"sec-fetch-mode": "no-cors"}).status_code == 403
+    assert asked(client, "/api/status", "GET", **link).status_code == 403
+    assert asked(client, "/static/index.html", "GET", **link).status_code == 403
+
+
+def test_an_index_that_is_gone_is_said_and_the_server_stays(client):
+    """By every address that needs it, in words and with the command that mends it."""
+    for path in ("/api/status", "/api/documents", "/api/conversations", "/api/questions"):
+        found = asked(client, path, "GET")
+        assert (found.status_code, found.json()["error"]["code"]) == (503, "no_index")
+        assert "localrag index" in found.json()["error"]["hint"]
+    assert asked(client, "/healthz", "GET").status_code == 200

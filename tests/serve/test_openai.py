@@ -1,22 +1,15 @@
 """`localrag serve` as a real process, spoken to by OpenAI's own client."""
 
-import asyncio
 import base64
-import os
 import re
-import subprocess
-import sys
-import threading
 
 import httpx
 import numpy as np
 import openai
 import pytest
 
-from localrag.opening import open_for_questions
-from localrag.query.question import Options
-from localrag.serve.worker import AT_ONCE, WAITING, Busy, Worker
 from tests.conftest import run_localrag, write_town
+from tests.serve.server import served
 
 
 @pytest.fixture(scope="module")
@@ -33,23 +26,14 @@ def folder(tmp_path_factory, home):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    """(address, key) of a running server; at its end it is interrupted, and must end well."""
-    command = [sys.executable, "-m", "localrag", "serve", "--port", "0"]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
-    said = ""
-    while "Ctrl-C ends" not in said:
-        line = process.stderr.readline()
-        assert line, said
-        said += line
-    threading.Thread(target=process.stderr.read, daemon=True).start()
-    yield re.search(r"Listening on (\S+)", said)[1], re.search(r"Key: (\S+)", said)[1]
-    process.send_signal(2)
-    assert process.wait(20) in (0, 130)
+    """A running server."""
+    with served(folder) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def client(server):
-    return openai.OpenAI(base_url=server[0], api_key=server[1], max_retries=0)
+    return openai.OpenAI(base_url=f"{server.address}/v1", api_key=server.key, max_retries=0)
 
 
 QUESTION = [{"role": "user", "content": "Who is the mate of the Skua?"}]
@@ -60,8 +44,8 @@ def test_the_models_are_the_modes(client):
     assert {"localrag", "localrag:mix", "localrag:global"} <= {m.id for m in client.models.list()}
 
 
-def test_a_whole_answer_has_its_citations_in_every_form(client, folder):
-    """Numbers in the text, annotations with file and characters, a list of sources; each quote stands where it says."""
+def test_a_whole_answer_has_its_citations_in_every_form(client, server):
+    """Numbers in the text, annotations that lead to the page's view of the quote, a list of sources."""
     answer = client.chat.completions.create(model="localrag:mix", messages=QUESTION)
     message = answer.choices[0].message
 
@@ -70,10 +54,13 @@ def test_a_whole_answer_has_its_citations_in_every_form(client, folder):
     assert message.annotations
     for found in message.annotations:
         cited = found.url_citation
-        assert re.fullmatch(r"\[\d+\]", message.content[cited.start_index : cited.end_index])
-        path, start, end = re.fullmatch(r"file://(.+)#char=(\d+),(\d+)", cited.url).groups()
-        quote = (folder / "docs" / path.rpartition("/")[2]).read_text(encoding="utf-8")[int(start) : int(end)]
-        assert " ".join(quote.split())[:100] in cited.title
+        mark = message.content[cited.start_index : cited.end_index]
+        number, n = re.fullmatch(rf"{server.address}/#/source/(\d+)/(\d+)", cited.url).groups()
+        assert mark == f"[{n}]"
+        with server.client() as door:
+            shown = door.get(f"/api/answers/{number}/citations/{n}").json()
+        assert shown["state"] == "exact"
+        assert " ".join(shown["passage"]["quote"].split())[:100] in cited.title
     assert len(answer.model_extra["search_results"]) == len(message.annotations)
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
@@ -120,8 +107,8 @@ def test_embeddings_as_numbers_and_in_base64_are_the_same(client, server):
     texts = ["the ferry", "der Hafen"]
     plain = client.embeddings.create(model="localrag", input=texts, encoding_format="float")
     raw = httpx.post(
-        f"{server[0]}/embeddings",
-        headers={"authorization": f"Bearer {server[1]}"},
+        f"{server.address}/v1/embeddings",
+        headers={"authorization": f"Bearer {server.key}"},
         json={"input": texts, "encoding_format": "base64"},
         trust_env=False,
     ).json()
@@ -152,7 +139,7 @@ def test_a_wrong_request_gets_an_error_that_the_client_knows(client, changes, ki
 def test_a_wrong_key_is_refused(server):
     """Before anything is read."""
     with pytest.raises(openai.AuthenticationError):
-        openai.OpenAI(base_url=server[0], api_key="wrong", max_retries=0).models.list()
+        openai.OpenAI(base_url=f"{server.address}/v1", api_key="wrong", max_retries=0).models.list()
 
 
 def test_a_stream_that_is_left_costs_nothing_more(client):
@@ -162,24 +149,6 @@ def test_a_stream_that_is_left_costs_nothing_more(client):
             next(iter(stream))
 
     assert "[1]" in client.chat.completions.create(model="localrag:mix", messages=QUESTION).choices[0].message.content
-
-
-def test_more_questions_than_may_wait_are_refused_and_none_is_lost(folder):
-    """Those that were taken are answered, all others hear at once that the server is busy."""
-    worker = Worker(lambda: open_for_questions(folder))
-    worker.start()
-
-    async def many():
-        asks = (worker.ask("Who is the mate of the Skua?", Options("mix"), lambda _: None, lambda _: None) for _ in range(30))
-        return await asyncio.gather(*asks, return_exceptions=True)
-
-    try:
-        found = asyncio.run(many())
-    finally:
-        worker.close()
-
-    assert sum(isinstance(f, Busy) for f in found) == 30 - AT_ONCE - WAITING
-    assert {f.answer for f in found if not isinstance(f, Busy)} == {next(f.answer for f in found if not isinstance(f, Busy))}
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,12 @@ def ask_and_print(question: str, project: "Project", options: "Options", *, as_j
     """
     from localrag.cli.views.answers import Stream, answer_json, print_answer
     from localrag.cli.views.console import say
-    from localrag.query.answer import answer
+    from localrag.query.answer import Watch, answer
 
     stream, calls = Stream(live=not as_json), project.model.calls
     agree = _go_on if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
-        result = asyncio.run(answer(question, project, options, stream.write, on_status=status.show, agree=agree))
+        result = asyncio.run(answer(question, project, options, Watch(text=stream.write, status=status.show, agree=agree)))
     except KeyboardInterrupt:
         say(_kept(bool(stream.heard), project.model.calls - calls))
         raise typer.Exit(130) from None

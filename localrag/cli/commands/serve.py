@@ -1,10 +1,10 @@
-"""`localrag serve`: the index as a model that other programs on this machine can ask."""
+"""`localrag serve`: the index in a browser, and as a model that other programs on this machine can ask."""
 
 import os
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,12 +18,20 @@ from localrag.cli.options import (
     engine_options,
 )
 
+if TYPE_CHECKING:
+    from localrag.serve.guard import Door
+
 KEY = "serve.key"  # a file of the index folder
 
 
 def serve_command(
     host: Annotated[str, typer.Option("--host", help="Address to listen on. Beyond this machine only with --api-key-file.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on. 0: any that is free.")] = 8765,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody add, remove or index documents through the server.")] = False,
+    inbox: Annotated[
+        Path | None, typer.Option("--inbox", metavar="DIR", help="Folder for files that are dragged into the page. Default: inbox.")
+    ] = None,
     api_key_file: Annotated[
         Path | None,
         typer.Option("--api-key-file", metavar="FILE", help="File with the API key. Default: a new key in the index folder."),
@@ -35,6 +43,9 @@ def serve_command(
         list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="Web origin that may use the server. Repeatable.")
     ] = None,
     api_sources: Annotated[bool, typer.Option("--api-sources/--no-api-sources", help="List the sources behind each answer.")] = True,
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", min=1, help="Most seconds for the question of a program; then the best answer so far.")
+    ] = None,
     index: IndexOption = None,
     model: ModelOption = None,
     reranker: RerankerOption = None,
@@ -42,38 +53,48 @@ def serve_command(
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
 ) -> None:
-    """Answer OpenAI-compatible requests of other programs on this machine (/v1)."""
-    import uvicorn
-
-    from localrag.cli.views.console import say
+    """Open the index in a browser, and answer programs on this machine (/v1)."""
     from localrag.errors import UsageError
     from localrag.opening import find_index, open_for_questions, root_of
-    from localrag.serve.app import make_app
     from localrag.serve.guard import OWN_NAMES, Door
-    from localrag.serve.openai import Api
+    from localrag.serve.jobs import Jobs
+    from localrag.serve.run import run
+    from localrag.serve.site import Site
     from localrag.serve.worker import Worker
 
     if host not in ("127.0.0.1", "::1", "localhost") and api_key_file is None:
         raise UsageError(f"{host} can be reached from other machines, and the key opens the documents.", "Set a key: --api-key-file FILE")
     folder = find_index(index)
     key = read_key(api_key_file or folder / KEY, make=api_key_file is None)
+    door = Door(key, (*OWN_NAMES, *(name.lower() for name in trust_host or ())), tuple(cors or ()))
     chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
-    worker = Worker(lambda: open_for_questions(folder, model=model, reranker=reranker, engine=chosen))
-    worker.start()
-    try:
-        door = Door(key, (*OWN_NAMES, *(name.lower() for name in trust_host or ())), tuple(cors or ()))
-        app = make_app(Api(worker, root_of(folder), list_sources=api_sources), door)
-        config = uvicorn.Config(
-            app, host=host, port=port, access_log=False, log_level="warning", lifespan="off", timeout_graceful_shutdown=3
-        )
-        server = uvicorn.Server(config)
-        socket = config.bind_socket()
-        at = f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}/v1"
-        say(f"Listening on {at}\nKey: {key}\nModel: localrag, or localrag:MODE. Ctrl-C ends.")
-        sys.stderr.flush()
-        server.run(sockets=[socket])
-    finally:
-        worker.close()
+    worker = Worker(folder, lambda: open_for_questions(folder, model=model, reranker=reranker, engine=chosen))
+    jobs = Jobs(folder, [part for name in allow_host or () for part in ("--allow-host", name)])
+    root = root_of(folder)
+    site = Site(
+        folder,
+        root,
+        worker,
+        jobs,
+        (inbox or root / "inbox").absolute(),
+        read_only=read_only,
+        max_seconds=max_seconds,
+        list_sources=api_sources,
+    )
+    run(site, door, host, port, lambda address: _announce(address, door, browse=not no_open))
+
+
+def _announce(address: str, door: "Door", *, browse: bool) -> None:
+    """Say where the server is, and show the page in a browser. The link works once: others may see it on the browser's command line."""
+    import webbrowser
+
+    from localrag.cli.views.console import say
+
+    (code,) = door.codes
+    say(f"Page: {address}/#k={code}\nListening on {address}/v1\nKey: {door.key}\nModel: localrag, or localrag:MODE. Ctrl-C ends.")
+    sys.stderr.flush()
+    if browse:
+        webbrowser.open(f"{address}/#k={code}")
 
 
 def read_key(file: Path, *, make: bool) -> str:

@@ -8,6 +8,7 @@ from sqlite_utils import Database
 
 from localrag.query.answering.verify import Check
 from localrag.query.draft import Draft, Point, Source
+from localrag.query.question import NOBODY, Watch
 from localrag.records import Citation, Document, Quote
 from localrag.store import corpus
 from localrag.text.plain import Said, sentences, squeeze
@@ -17,13 +18,15 @@ from localrag.text.plain import Said, sentences, squeeze
 class Cited:
     """The text of an answer with `[n]` behind each point, its citations, and how many of its sentences nothing supports.
 
-    `repeated` sentences were said before, or went round in themselves; they are left out.
+    `marks` are the places of all `[n]` in the text, with their n: a document may have such marks of its own. `repeated` sentences were said
+    before, or went round in themselves; they are left out.
     """
 
     text: str
     citations: tuple[Citation, ...]
     unsupported: int = 0
     repeated: int = 0
+    marks: tuple[tuple[int, int], ...] = ()
 
 
 UNSUPPORTED = "[unsupported]"
@@ -36,18 +39,17 @@ class Citer:
     """Takes the points of an answer one by one; each stands at once as it will in the answer, checked and with its citations numbered.
 
     What a model wrote is cited, sentence by sentence, by the sentence of its sources that supports it best; without any it is marked, or
-    with `strict` left out; one that was said already is left out. A quote that is not in its document is no citation. `on_text` is given
-    every new stretch of the answer's text.
+    with `strict` left out; one that was said already is left out. A quote that is not in its document is no citation. `watch` is given
+    every citation, and every new stretch of the answer's text.
     """
 
-    def __init__(
-        self, db: Database, check: Check, *, strict: bool = False, bullets: bool = False, on_text: Callable[[str], None] | None = None
-    ) -> None:
-        self._check, self._strict, self._bullets, self._on_text = check, strict, bullets, on_text
+    def __init__(self, db: Database, check: Check, *, strict: bool = False, bullets: bool = False, watch: Watch = NOBODY) -> None:
+        self._check, self._strict, self._bullets, self._watch = check, strict, bullets, watch
         self._verified = _verifier(db)
         self._numbers: dict[Quote, int] = {}
         self._citations: list[Citation] = []
         self._text = ""
+        self._places: list[tuple[int, int]] = []
         self._said = Said()
         self._taken = self._unsupported = self._repeated = 0
 
@@ -59,12 +61,12 @@ class Citer:
             if point.written and not self._said.is_new(text):
                 self._repeated += 1
                 continue
-            marks = self._marks(self._check(text, point.quotes) if point.written else point.quotes)
-            if not marks:
+            numbers = self._cite(self._check(text, point.quotes) if point.written else point.quotes)
+            if not numbers:
                 self._unsupported += 1
                 if self._strict:
                     continue
-            self._say(f"{before}{text} {marks or UNSUPPORTED}")
+            self._say(f"{before}{text} ", numbers)
             before = " "  # the sentences of a point are one paragraph
 
     def cited(self, draft: Draft | None = None) -> Cited:
@@ -74,22 +76,30 @@ class Citer:
                 self._say(draft.opening)
             for point in draft.points[self._taken :]:
                 self.take(point)
-        return Cited(self._text, tuple(self._citations), self._unsupported, self._repeated)
+        return Cited(self._text, tuple(self._citations), self._unsupported, self._repeated, tuple(self._places))
 
-    def _marks(self, quotes: Sequence[Quote]) -> str:
-        marks = []
+    def _cite(self, quotes: Sequence[Quote]) -> list[int]:
+        """The numbers of the quotes that are in their documents."""
+        numbers = []
         for quote in dict.fromkeys(quotes):
             if quote not in self._numbers and (citation := self._verified(quote, len(self._citations) + 1)):
                 self._numbers[quote] = citation.n
                 self._citations.append(citation)
+                if self._watch.citation:
+                    self._watch.citation(citation)
             if quote in self._numbers:
-                marks.append(f"[{self._numbers[quote]}]")
-        return "".join(marks)
+                numbers.append(self._numbers[quote])
+        return numbers
 
-    def _say(self, new: str) -> None:
+    def _say(self, new: str, numbers: Sequence[int] | None = None) -> None:
+        """Add to the text; behind a sentence the marks of its citations, or that it has none."""
+        for n in numbers or ():
+            self._places.append((len(self._text) + len(new), n))
+            new += f"[{n}]"
+        new += UNSUPPORTED * (numbers == [])
         self._text += new
-        if self._on_text:
-            self._on_text(new)
+        if self._watch.text:
+            self._watch.text(new)
 
 
 def cite(draft: Draft, db: Database, check: Check, *, strict: bool = False, bullets: bool = False) -> Cited:

@@ -111,6 +111,7 @@ class _Lines:
             while (new := await arriving.get()) is not None:
                 text += new
                 self._take(text[: text.rfind("\n") + 1])
+                self._question.sketch(text[self._taken :].strip())
             self._take(await writing or "")
         except AnswerTruncated as error:
             self._question.budget.cut_off = True

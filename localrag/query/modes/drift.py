@@ -21,7 +21,7 @@ from localrag.query.draft import Draft, Point
 from localrag.query.modes.local import ask_local
 from localrag.query.modes.map_reduce import report_source
 from localrag.query.modes.themes import themes
-from localrag.query.question import Question
+from localrag.query.question import NOBODY, Question
 from localrag.query.retrieval.context import quoted_answer
 from localrag.query.retrieval.retrieve import named_entities, search
 from localrag.records import Report
@@ -119,9 +119,7 @@ async def _prime(question: Question, report: Report, project: Project) -> tuple[
 async def _follow(question: Question, text: str, project: Project) -> Draft:
     """The local answer to a follow-up question; none where it fails."""
     try:
-        return await ask_local(
-            replace(question, text=text, vector=project.embedder.embed([text])[0], on_point=None, on_status=None), project
-        )
+        return await ask_local(replace(question, text=text, vector=project.embedder.embed([text])[0], on_point=None, watch=NOBODY), project)
     except CALL_FAILED as error:
         question.budget.failures.append(str(error))
         return Draft(())

@@ -8,7 +8,7 @@ import pytest
 from localrag.engine.request import Generation
 from localrag.llm.grammar import cited_lines
 from localrag.opening import open_for_questions
-from localrag.query.answer import Options, answer
+from localrag.query.answer import Options, Watch, answer
 from localrag.text.plain import Said
 from tests.fakes import Scripted
 
@@ -47,7 +47,7 @@ def write(plain_town, tmp_path):
         with open_for_questions(tmp_path / "town" / ".localrag") as project:
             project.model._engine = engine = Writes(text, heard, hangs=hangs)
             asked = Options("basic", style="abstractive", **options)
-            return asyncio.run(answer("What is wrong with the Skua?", project, asked, on_text or heard.append)), heard, engine
+            return asyncio.run(answer("What is wrong with the Skua?", project, asked, Watch(text=on_text or heard.append))), heard, engine
 
     return written
 

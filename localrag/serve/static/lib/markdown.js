@@ -8,9 +8,9 @@ import { Copy } from "./parts.js";
 const BULLET = /^(\s*)(?:[-*+]|(\d{1,9})[.)])\s+/;
 const HEADING = /^(#{1,6})\s+/;
 const FENCE = /^\s*(```|~~~)/;
-const INLINE = /(`+)(.+?)\1|(!?)\[([^\][]*)\]\(([^()\s]*)\)|(https?:\/\/[^\s<>"'()]+[^\s<>"'().,;:!?])|(\*\*|__|\*|_)/gu;
+const INLINE = /(`+)(.+?)\1|(!?)\[([^\][]*)\]\(([^()\s]*)\)|(https?:\/\/[^\s<>"'()]+[^\s<>"'().,;:!?])|(\[unsupported\])|(\*\*|__|\*|_)/gu;
 
-/** A text, or segments of it ({text} or {n}: a citation's mark), as elements. `chip(n)` makes the element of a mark; `level` is the first heading's. */
+/** A text, or segments of it ({text}, {n}: a citation's mark, or {draft}: a text not checked yet), as elements. `chip(n)` makes the element of a mark; `level` is the first heading's. */
 export function Markdown({ text = "", segments = [{ text }], chip = () => null, level = 3 }) {
   return html`<div class="prose">${blocks(lines(segments), { chip, level })}</div>`;
 }
@@ -18,10 +18,10 @@ export function Markdown({ text = "", segments = [{ text }], chip = () => null, 
 /** Each line as its pieces: texts, and marks as objects. */
 function lines(segments) {
   const found = [[]];
-  for (const { text, n } of segments) {
-    if (n !== undefined) found.at(-1).push({ n });
+  for (const segment of segments) {
+    if (segment.text === undefined) found.at(-1).push(segment);
     else
-      text.split("\n").forEach((part, i) => {
+      segment.text.split("\n").forEach((part, i) => {
         if (i) found.push([]);
         if (part) found.at(-1).push(part);
       });
@@ -99,7 +99,7 @@ function tokens(piece) {
   const found = [];
   let at = 0;
   for (const match of piece.matchAll(INLINE)) {
-    const [whole, , code, picture, label, address, bare, sign] = match;
+    const [whole, , code, picture, label, address, bare, unsupported, sign] = match;
     const before = piece[match.index - 1] ?? " ";
     const after = piece[match.index + whole.length] ?? " ";
     // A sign within a word (snake_case) or between spaces (3 * 4) is no emphasis.
@@ -109,6 +109,7 @@ function tokens(piece) {
     if (code !== undefined) found.push({ code });
     else if (picture) found.push(`[${label || address}]`);
     else if (address !== undefined) found.push({ label, address });
+    else if (unsupported) found.push({ unsupported });
     else if (bare) found.push({ label: "", address: bare });
     else found.push({ sign, opens: !/\s/.test(after), closes: !/\s/.test(before) });
   }
@@ -123,6 +124,8 @@ function closed(all, how) {
     const token = all[i];
     if (typeof token === "string") made.push(token);
     else if (token.n !== undefined) made.push(how.chip(token.n));
+    else if (token.draft !== undefined) made.push(html`<span class="draft" aria-hidden="true">${token.draft}</span>`);
+    else if (token.unsupported) made.push(html`<span class="unsupported" title=${t("ask.unsupported.why")}>${t("ask.unsupported.mark")}</span>`);
     else if (token.code !== undefined) made.push(html`<code>${token.code}</code>`);
     else if (token.address !== undefined) made.push(html`<${Link} ...${token} />`);
     else {
@@ -143,4 +146,4 @@ function Link({ label, address }) {
   return html`<span class="address">${label && label !== address ? `${label} (${address})` : address} <${Copy} text=${address} label=${t("copy")} small /></span>`;
 }
 
-const plain = (line) => line.map((piece) => (typeof piece === "string" ? piece : `[${piece.n}]`)).join("");
+const plain = (line) => line.map((piece) => (typeof piece === "string" ? piece : (piece.n ? `[${piece.n}]` : piece.draft))).join("");

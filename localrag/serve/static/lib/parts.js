@@ -46,6 +46,12 @@ export function useData(make, inputs) {
   return { ...state, again: () => setRound(round + 1) };
 }
 
+/** A path's last name. */
+export const fileName = (path) => path.split(/[\\/]/).at(-1) || path;
+
+/** Where a citation stands: `minutes.pdf, page 3`. */
+export const placeName = ({ path, part }, name = fileName(path)) => (part ? `${name}, ${part}` : name);
+
 /** The page's title in the browser's tab. */
 export function useTitle(text) {
   useEffect(() => {

@@ -1,0 +1,90 @@
+"""What the handlers of a server share: the index, who answers its questions, what the page may change."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from localrag.contents import Unknown
+from localrag.errors import IndexBusy, LocalragError, NoIndex, UsageError, kind_and_place
+from localrag.serve.guard import error
+from localrag.serve.jobs import Jobs
+from localrag.serve.worker import Busy, Worker
+from localrag.store.connect import snapshot
+
+MOST_UPLOAD = 1 << 30  # bytes of a file that is dragged in
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One index as it is served. `root` is the folder that stored paths are relative to, `address` where the server is reached.
+
+    `inbox` is the folder for files that are dragged into the page, each of at most `most_bytes`; `read_only` lets nothing be changed.
+    `max_seconds` is what a program's question may take; None: as long as it takes. `list_sources`: behind the text of an answer.
+    """
+
+    folder: Path
+    root: Path
+    worker: Worker
+    jobs: Jobs
+    inbox: Path
+    address: str = ""
+    most_bytes: int = MOST_UPLOAD
+    read_only: bool = False
+    max_seconds: float | None = None
+    list_sources: bool = True
+
+
+def failure(failed: BaseException) -> JSONResponse:
+    """What a client is told of a failure; an unexpected one by kind and place only, for its message may hold text of the documents."""
+    if isinstance(failed, HTTPException):
+        return error(failed.status_code, failed.detail)
+    if isinstance(failed, LocalragError):
+        status, kind, code = _STATUSES.get(type(failed), (500, "server_error", None))
+        return error(status, str(failed), kind, code, failed.hint)
+    if isinstance(failed, ValueError):  # raised by what reads a request, for its sender
+        return error(400, str(failed))
+    return error(500, f"Something unexpected happened: {kind_and_place(failed)}.", "server_error")
+
+
+_STATUSES: Mapping[type, tuple[int, str, str | None]] = {
+    Busy: (503, "server_error", "busy"),
+    IndexBusy: (409, "invalid_request_error", "index_busy"),
+    NoIndex: (503, "server_error", "no_index"),
+    Unknown: (404, "invalid_request_error", "not_found"),
+    UsageError: (400, "invalid_request_error", None),
+}
+
+
+def read(site: Site, value: Callable[[Request, Database], Any]) -> Callable[[Request], Response]:
+    """A handler that answers with a value read from the index as it is at that moment."""
+
+    @wraps(value)
+    def handled(request: Request) -> Response:
+        with snapshot(site.folder) as db:
+            return JSONResponse(value(request, db))
+
+    return handled
+
+
+def number(request: Request, name: str, least: int, most: int, otherwise: int | None = None) -> int:
+    """A whole number of the query string, brought within bounds. Raises ValueError, also where it is missing and there is no other."""
+    text = request.query_params.get(name)
+    if text is None and otherwise is not None:
+        return otherwise
+    try:
+        return max(least, min(most, int(text or "")))
+    except ValueError:
+        raise ValueError(f"`{name}` is a whole number, not {text!r}.") from None
+
+
+def since(started: float) -> float:
+    """Seconds since a moment of time.monotonic(), to one decimal."""
+    return round(time.monotonic() - started, 1)

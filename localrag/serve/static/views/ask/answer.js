@@ -1,0 +1,106 @@
+// One question with its answer: what is checked in black, the sentence under way in grey, then its sources and how it came about.
+
+import { html, useRef } from "../../vendor/preact.js";
+import { lasting, number, percent, t } from "../../lib/i18n.js";
+import { Markdown } from "../../lib/markdown.js";
+import { Copy, Failure, fileName, placeName } from "../../lib/parts.js";
+import { live } from "./talk.js";
+
+/** `opened` is the citation whose source is shown, if it is one of this answer's; `again(question)` asks once more. */
+export function Turn({ turn, opened, again }) {
+  const now = turn.now.value;
+  const number = String(now.answer?.id || 0);
+  const chip = (n) => html`<${Chip} answer=${number} n=${n} citations=${now.citations} current=${opened === `${number}/${n}`} />`;
+  const running = now.state === "running";
+  const segments = now.draft ? [...now.segments, { draft: now.draft }] : now.segments;
+  const fresh = useRef(live.value?.turn === turn).current;
+  return html`<article class=${`turn ${fresh ? "fresh" : ""}`} aria-busy=${running} data-state=${now.state}>
+    <h2 dir="auto">${turn.question}</h2>
+    <${Lead} answer=${now.answer} question=${turn.question} />
+    ${segments.length > 0 && html`<div class="answer" dir="auto"><${Markdown} segments=${segments} chip=${chip} /></div>`}
+    ${running && html`<${Status} now=${now} />`}
+    ${now.state === "stopped" && html`<p class="badge">${t(segments.length ? "ask.stopped" : "ask.stopped.empty")}</p>`}
+    ${now.state === "failed" && html`<${Failure} error=${now.error} again=${() => again(turn.question)} />`}
+    ${!running && now.citations.length > 0 && html`<${Sources} answer=${number} citations=${now.citations} opened=${opened} />`}
+    ${!running && html`<${Foot} turn=${turn} now=${now} again=${again} />`}
+  </article>`;
+}
+
+/** The mark of a citation, which opens its source. */
+function Chip({ answer, n, citations, current }) {
+  const found = citations.find((citation) => citation.n === n);
+  const label = found ? t("ask.chip.of", { n, place: placeName(found) }) : t("ask.chip", { n });
+  return html`<a class="chip" href=${`#/source/${answer}/${n}`} aria-label=${label} title=${found ? `${placeName(found)}\n“${found.quote}”` : null}
+    aria-current=${current ? "true" : null}>${n}</a>`;
+}
+
+function Status({ now }) {
+  return html`<p class="doing"><span class="pulse" aria-hidden="true"></span>${now.status || t(now.segments.length ? "ask.writing" : "ask.reading")}</p>`;
+}
+
+/** What the reader should know before the answer. */
+function Lead({ answer, question }) {
+  if (!answer) return null;
+  const asked = answer.asked && answer.asked !== question;
+  return html`
+    ${asked && html`<p class="soft">${t("ask.understood", { question: answer.asked })}</p>`}
+    ${answer.answerable === false && html`<p class="notice">${t("ask.unanswerable")}</p>`}
+    ${answer.short && html`<p class="short" dir="auto">${answer.short}</p>`}`;
+}
+
+function Sources({ answer, citations, opened }) {
+  return html`<details class="sources" open>
+    <summary>${t("ask.sources", { n: citations.length })}</summary>
+    <ol>
+      ${citations.map((citation) => {
+        const here = opened === `${answer}/${citation.n}`;
+        return html`<li key=${citation.n} value=${citation.n}>
+          <a href=${`#/source/${answer}/${citation.n}`} aria-current=${here ? "true" : null}>
+            <span class="place"><span class="number">${citation.n}</span><b>${fileName(citation.path)}</b>${citation.part && html`<span>${citation.part}</span>`}</span>
+            <q lang="" dir="auto">${citation.quote}</q>
+          </a>
+        </li>`;
+      })}
+    </ol>
+  </details>`;
+}
+
+/** How the answer came about and what it cost. */
+function Foot({ turn, now, again }) {
+  const { answer } = now;
+  const facts = answer ? factsOf(answer) : [];
+  return html`
+    ${answer?.note && html`<p class="note">${answer.note}</p>`}
+    <footer class="foot">
+      ${facts.map(([name, text, title]) => html`<span key=${name} data-fact=${name} title=${title}>${text}</span>`)}
+      <span class="tools">
+        ${now.segments.length > 0 && html`<${Copy} text=${() => written(turn.question, now)} label=${t("ask.copy")} />`}
+        ${now.state === "stopped" && html`<button type="button" class="quiet" onClick=${() => again(turn.question)}>${t("ask.again")}</button>`}
+      </span>
+    </footer>`;
+}
+
+function factsOf(answer) {
+  const tokens = answer.prompt_tokens + answer.output_tokens;
+  const level = answer.level === null || answer.level === undefined ? "" : `, ${t("ask.level.of", { n: answer.level })}`;
+  return [
+    answer.mode && ["mode", `${modeName(answer.mode)}${level}`, answer.reason || null],
+    typeof answer.confidence === "number" && ["confidence", t("ask.confidence", { share: percent(answer.confidence) }), t("ask.confidence.why")],
+    answer.unsupported > 0 && ["unsupported", t("ask.unsupported", { n: answer.unsupported }), t("ask.unsupported.why")],
+    ["seconds", lasting(answer.seconds ?? 0), null],
+    answer.calls > 0 && ["cost", t("ask.cost", { n: answer.calls, tokens: number(tokens) }), null],
+  ].filter(Boolean);
+}
+
+/** A mode's name in the page's language; one that is not known keeps its own. */
+export function modeName(mode) {
+  const name = t(`ask.mode.${mode}`);
+  return name.startsWith("ask.mode.") ? mode : name;
+}
+
+/** The answer as text to take along, its sources below it. */
+function written(question, now) {
+  const text = now.segments.map((segment) => segment.text ?? `[${segment.n}]`).join("");
+  const sources = now.citations.map((citation) => `[${citation.n}] ${placeName(citation, citation.path)}: “${citation.quote}”`);
+  return [question, text.trim(), sources.join("\n")].filter(Boolean).join("\n\n");
+}
