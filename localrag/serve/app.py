@@ -1,6 +1,7 @@
 """The application: every address there is, behind the guard."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
@@ -12,16 +13,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from localrag.serve import asking, events, openai, page, reading
+from localrag.serve import asking, events, files, openai, page, reading
 from localrag.serve.guard import Door, Guard, error
+from localrag.serve.inbox import remove_parts
 from localrag.serve.site import Site, failure
 
 READ_BY_PAGES = ("mcp-session-id",)  # of an answer, by pages of other origins
 
 
-def routes(site: Site, door: Door) -> Sequence[BaseRoute]:
+def routes(site: Site, door: Door, pages: files.Pages) -> Sequence[BaseRoute]:
     """Every address there is."""
-    return [*page.routes(door), *openai.routes(site), *asking.routes(site), *events.routes(site), *reading.routes(site)]
+    reads = [*reading.routes(site), *files.routes(site, pages)]
+    return [*page.routes(door), *openai.routes(site), *asking.routes(site), *events.routes(site), *reads]
 
 
 def make_app(site: Site, door: Door) -> Starlette:
@@ -31,7 +34,18 @@ def make_app(site: Site, door: Door) -> Starlette:
     )
     # Innermost, so that no failure reaches the server's own log: its message may hold text of the documents.
     failing = Middleware(ExceptionMiddleware, handlers={Exception: _failed})
-    return Starlette(routes=routes(site, door), middleware=[Middleware(Guard, door=door), shared, failing], exception_handlers=_REFUSALS)
+    pages = files.Pages()
+
+    @asynccontextmanager
+    async def living(_app: Starlette) -> AsyncIterator[None]:
+        remove_parts(site.inbox)
+        try:
+            yield
+        finally:
+            pages.close()
+
+    around = [Middleware(Guard, door=door), shared, failing]
+    return Starlette(routes=routes(site, door, pages), middleware=around, exception_handlers=_REFUSALS, lifespan=living)
 
 
 async def _failed(_request: Request, failed: Exception) -> Response:

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from localrag.contents import Unknown
 from localrag.query.answer import MODES
 from localrag.serve.guard import error
+from localrag.serve.inbox import name_in_inbox, remove_from_inbox
 from localrag.serve.site import Site
 from localrag.store import graph, ledger, look
 from localrag.store.connect import snapshot
@@ -87,14 +88,17 @@ def _stop(_request: Request, site: Site) -> dict[str, Any]:
 
 
 def _remove(request: Request, site: Site) -> dict[str, Any]:
-    """Remove a document from the index."""
+    """Remove a document from the index; its file, too, where it was dragged in."""
     key = request.path_params["id"]
     with snapshot(site.folder) as db:
         found = look.described(db, key)
     if found is None:
         raise Unknown(f"There is no document {key}.")
     site.jobs.start("rm", [str(site.root / found["path"])])
-    return {"started": True}
+    name = name_in_inbox(found["path"], site.root, site.inbox)
+    if name:
+        remove_from_inbox(name, site.inbox)
+    return {"started": True, "file": "removed" if name else "kept"}
 
 
 def _sources(site: Site) -> list[str]:

@@ -20,7 +20,7 @@ def run(site: Site, door: Door, host: str, port: int, announce: Callable[[str], 
     Raises what opening the project raises.
     """
     _allow_open_files()
-    config = uvicorn.Config(_nothing, host=host, port=port, access_log=False, log_level="warning", lifespan="off", **limits())
+    config = uvicorn.Config(_nothing, host=host, port=port, access_log=False, log_level="warning", lifespan="on", **limits())
     bound = config.bind_socket()
     bound.setsockopt(*TCP_NODELAY, 1)  # connections inherit it
     address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"

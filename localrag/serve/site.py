@@ -14,20 +14,24 @@ from starlette.responses import JSONResponse, Response
 
 from localrag.contents import Unknown
 from localrag.errors import IndexBusy, LocalragError, NoIndex, UsageError, kind_and_place
+from localrag.index.documents.load import USUAL
 from localrag.serve.guard import error
 from localrag.serve.jobs import Jobs
 from localrag.serve.worker import Busy, Worker
 from localrag.store.connect import snapshot
 
-MOST_UPLOAD = 1 << 30  # bytes of a file that is dragged in
+
+class Gone(LocalragError):
+    """The file of a document is not there, or cannot be shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """One index as it is served. `root` is the folder that stored paths are relative to, `address` where the server is reached.
 
-    `inbox` is the folder for files that are dragged into the page, each of at most `most_bytes`; `read_only` lets nothing be changed.
-    `max_seconds` is what a program's question may take; None: as long as it takes. `list_sources`: behind the text of an answer.
+    `inbox` is the folder for files that are dragged into the page, each of at most `most_bytes`, since larger ones are not read.
+    `read_only` lets nothing be changed. `max_seconds` is what a program's question may take; None: as long as it takes.
+    `list_sources`: behind the text of an answer.
     """
 
     folder: Path
@@ -36,7 +40,7 @@ class Site:
     jobs: Jobs
     inbox: Path
     address: str = ""
-    most_bytes: int = MOST_UPLOAD
+    most_bytes: int = USUAL.size
     read_only: bool = False
     max_seconds: float | None = None
     list_sources: bool = True
@@ -55,6 +59,7 @@ def failure(failed: BaseException) -> JSONResponse:
 
 
 _STATUSES: Mapping[type, tuple[int, str, str | None]] = {
+    Gone: (410, "invalid_request_error", "gone"),
     Busy: (503, "server_error", "busy"),
     IndexBusy: (409, "invalid_request_error", "index_busy"),
     NoIndex: (503, "server_error", "no_index"),

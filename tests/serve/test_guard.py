@@ -15,7 +15,7 @@ KEY = "k" * 32
 NOWHERE = Path("/nonexistent/.localrag")
 DOOR = Door(KEY, origins=("http://chat.test:3000",))
 SITE = Site(NOWHERE, NOWHERE.parent, Worker(NOWHERE, None), Jobs(NOWHERE), NOWHERE / "inbox", most_bytes=1000)
-ROUTES = [(route.path, method) for route in routes(SITE, DOOR) for method in sorted(route.methods - {"HEAD"})]
+ROUTES = [(route.path, method) for route in routes(SITE, DOOR, None) for method in sorted(route.methods - {"HEAD"})]
 PREFLIGHT = {"access-control-request-method": "POST", "access-control-request-headers": "authorization, content-type, mcp-session-id"}
 GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {KEY}", "content-type": "application/json"}
 

@@ -159,7 +159,7 @@ def test_failures_runs_and_answers_are_kept(db):
     ledger.clear_failure(db, "extraction", "c1")
     assert ledger.failures(db) == []
     assert (ledger.last_run(db)["state"], ledger.last_run(db)["figures"]) == ("partly", {"steps": 7})
-    assert kept == replace(answer, conversation=kept.conversation)
+    assert kept == replace(answer, id=1, conversation=kept.conversation)
     assert ledger.last_answer(db) == following
     assert ledger.conversation(db, kept.conversation) == [kept, following]
     assert [n for n, *_ in ledger.answers(db, 5)] == [2, 1]

@@ -2,6 +2,22 @@
 
 from localrag.index.documents.load.content import Options
 from localrag.index.documents.load.files import Sources, check_paths, find_files, is_index, is_there, stored_path
-from localrag.index.documents.load.reader import Limits, file_hash, load_all
+from localrag.index.documents.load.parse import BINARY, FORMATS
+from localrag.index.documents.load.reader import USUAL, Confined, Limits, file_hash, load_all
 
-__all__ = ["Limits", "Options", "Sources", "check_paths", "file_hash", "find_files", "is_index", "is_there", "load_all", "stored_path"]
+__all__ = [
+    "BINARY",
+    "FORMATS",
+    "USUAL",
+    "Confined",
+    "Limits",
+    "Options",
+    "Sources",
+    "check_paths",
+    "file_hash",
+    "find_files",
+    "is_index",
+    "is_there",
+    "load_all",
+    "stored_path",
+]

@@ -41,7 +41,7 @@ USUAL = Limits()
 def load_all(files: Iterable[Path], root: Path, options: Options = PLAIN, limits: Limits = USUAL) -> Iterator[Document | Skipped]:
     """Read files one after another, each into a Document or a reason why not; paths are stored relative to `root`. Raises LocalragError."""
     check_system()
-    with closing(_Worker(limits)) as worker:
+    with closing(Confined(limits)) as worker:
         for file in files:
             yield _load(file, root, options, limits, worker)
 
@@ -54,7 +54,7 @@ def file_hash(file: Path, options: Options = PLAIN) -> str:
     return content_id("load", VERSION, digest, *bearing)
 
 
-def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "_Worker") -> Document | Skipped:
+def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "Confined") -> Document | Skipped:
     path = stored_path(file, root)
     try:
         before = file.stat()
@@ -83,15 +83,15 @@ def _unfit(found: os.stat_result, limits: Limits) -> str:
     return "" if found.st_size else "empty"
 
 
-class _Worker:
-    """The parsing process: started for the first file, replaced after one that hung or crashed it."""
+class Confined:
+    """The process that reads files: started for the first one, replaced after one that hung or crashed it. One request at a time."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._running: _Running | None = None
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What the worker makes of a file, or the reason why it makes nothing of it."""
+        """What the process makes of a file, or the reason why it makes nothing of it: see `worker` for what it can be asked."""
         fresh = self._running is None
         answer = self._asked(request)
         if answer is None and not fresh:  # the fault may be that of a file before it

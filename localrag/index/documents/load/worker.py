@@ -13,6 +13,7 @@ from zipfile import BadZipFile
 
 from localrag.index.documents.load.content import Options, Unreadable
 from localrag.index.documents.load.messages import packed, read_message
+from localrag.index.documents.load.page_places import picture, places
 from localrag.index.documents.load.parse import parse
 from localrag.index.documents.load.sandbox import enforce
 
@@ -72,10 +73,9 @@ def _refuse(event: str, args: Any) -> None:
 
 
 def _answer(request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """What was read, or why not; and whether memory ran out."""
+    """What was read or found, or why not; and whether memory ran out."""
     try:
-        options = Options(request["text_column"], tuple(request["metadata_columns"]))
-        return asdict(parse(Path(request["path"]), options)), False
+        return _done(request), False
     except Unreadable as error:
         return {"reason": _squeezed(str(error)), "failed": error.failed}, False
     except MemoryError:
@@ -84,6 +84,15 @@ def _answer(request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         return {"reason": "damaged: it is nested too deeply", "failed": True}, False
     except Exception as error:  # noqa: BLE001 - parsers of broken files raise anything
         return {"reason": _squeezed(_said(error)), "failed": True}, False
+
+
+def _done(request: dict[str, Any]) -> dict[str, Any]:
+    file = Path(request["path"])
+    if "picture" in request:
+        return picture(file, *request["picture"])
+    if "places" in request:
+        return places(file, *request["places"])
+    return asdict(parse(file, Options(request["text_column"], tuple(request["metadata_columns"]))))
 
 
 def _said(error: Exception) -> str:

@@ -1,0 +1,293 @@
+"""Files that come in and those that are looked at: under a plain name, whole or not at all; a PDF's words where they stand."""
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pypdfium2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from localrag.serve.app import make_app
+from localrag.serve.files import Pages
+from localrag.serve.guard import Door
+from localrag.serve.inbox import LONGEST, accepted_name, remove_parts
+from localrag.serve.jobs import Jobs
+from localrag.serve.site import Gone, Site
+from localrag.serve.worker import Worker
+from tests.conftest import run_localrag, write_town
+from tests.index.files import pdf, pdf_of
+from tests.serve.server import served
+
+LINES = ["The ferry Skua was built in 1974.", "Ruth Sand bought it in the spring", "of the year after."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, home):
+    """An index of letters and a PDF."""
+    folder = tmp_path_factory.mktemp("files")
+    write_town(folder / "docs")
+    (folder / "docs" / "ferry.pdf").write_bytes(pdf(LINES))
+    done = run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    """A server over it."""
+    with served(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server):
+    with server.client() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The process that reads PDFs."""
+    made = Pages()
+    yield made
+    made.close()
+
+
+def document(client, name):
+    """The key of a document."""
+    [found] = [d for d in client.get("/api/documents").json()["documents"] if d["path"].endswith(name)]
+    return found["id"]
+
+
+def head_of(server, name, length):
+    """The head of a request that sends a file."""
+    host = server.address.removeprefix("http://")
+    lines = [f"PUT /api/files/{name} HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {server.key}", f"Content-Length: {length}"]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def under(file, page, boxes):
+    """The letters of a page whose middle lies in a box of the picture."""
+    shown = pypdfium2.PdfDocument(file)[page]
+    assert shown.get_rotation() == 0
+    width, height = shown.get_size()
+    text = shown.get_textpage()
+    found = ""
+    for i in range(text.count_chars()):
+        left, bottom, right, top = text.get_charbox(i)
+        x, y = (left + right) / 2 / width, 1 - (bottom + top) / 2 / height
+        found += text.get_text_range(i, 1) if any(a <= x <= c and b <= y <= d for a, b, c, d in boxes) else ""
+    return found
+
+
+def test_a_file_that_is_sent_lies_whole_in_the_inbox(client, folder):
+    """The name may be of any script; a second file of the name is refused, and nothing is left of the sending."""
+    sent = client.put("/api/files/%E6%B8%A1%E8%BD%AE%20%F0%9F%98%80.txt", content=b"The ferry.")
+    assert (sent.status_code, sent.json()) == (201, {"name": "渡轮 😀.txt", "bytes": 10})
+    assert (folder / "inbox" / "渡轮 😀.txt").read_text() == "The ferry."
+    again = client.put("/api/files/%E6%B8%A1%E8%BD%AE%20%F0%9F%98%80.txt", content=b"Other.")
+    assert again.status_code == 409
+    assert (folder / "inbox" / "渡轮 😀.txt").read_text() == "The ferry."
+    assert not list((folder / "inbox").glob("*.part"))
+
+
+NAMES = ["..%2F..%2Fevil.txt", "%2e%2e/evil.txt", "a%5Cb.txt", ".bashrc", "nul.txt", "a%00.txt", "%20a.txt", "a.part", "x%2F"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "%E2%80%AEa.txt"])
+def test_no_name_leads_out_of_the_inbox(client, folder, name):
+    """Folders, hidden files, devices of another system and unseen signs are refused in words."""
+    before = sorted(p for p in folder.rglob("*") if ".localrag" not in p.parts)
+    refused = client.put(f"/api/files/{name}", content=b"text")
+    assert refused.status_code in (400, 404)
+    assert refused.json()["error"]["message"]
+    assert sorted(p for p in folder.rglob("*") if ".localrag" not in p.parts) == before
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(max_size=300))
+def test_whatever_is_sent_is_one_name_in_the_folder_or_refused(sent):
+    """An accepted name stays what it is when it is joined to a folder."""
+    try:
+        name = accepted_name(sent)
+    except ValueError:
+        return
+    assert Path(os.path.normpath(Path("/inbox") / name)).parent == Path("/inbox")
+    assert len(name.encode()) <= LONGEST
+    assert accepted_name(name) == name
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_sent_and_while_it_comes(tmp_path):
+    """By its length where it is said, else when the bytes have come; nothing of it stays."""
+    site = Site(tmp_path, tmp_path, Worker(tmp_path, None), Jobs(tmp_path), tmp_path / "inbox", most_bytes=1000)
+    headers = {"host": "127.0.0.1:8765", "authorization": f"Bearer {'k' * 32}"}
+    with TestClient(make_app(site, Door("k" * 32)), headers=headers) as client:
+        said = client.put("/api/files/large.txt", content=b"a" * 1_001)
+        unsaid = client.put("/api/files/large.txt", content=(b"a" * 100 for _ in range(20)))
+    assert (said.status_code, unsaid.status_code) == (413, 413)
+    assert "1,000 bytes" in said.json()["error"]["message"]
+    assert not list((tmp_path / "inbox").glob("*"))
+
+
+def test_a_gigabyte_is_refused_at_its_head(server, folder):
+    """The answer comes before the body."""
+    host, port = server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as link:
+        link.sendall(head_of(server, "big.txt", 1 << 30))
+        assert b" 413 " in link.recv(1000)
+    assert not list((folder / "inbox").glob("big*"))
+
+
+def test_a_file_that_breaks_off_leaves_nothing(server, folder):
+    """Half a file is none, and its name is free again."""
+    host, port = server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as link:
+        link.sendall(head_of(server, "half.txt", 1000) + b"half")
+    with server.client() as client:
+        for _ in range(50):
+            if not list((folder / "inbox").glob("half*")):
+                break
+            threading.Event().wait(0.1)
+        assert client.put("/api/files/half.txt", content=b"whole").status_code == 201
+
+
+def test_what_is_no_text_and_no_known_format_is_refused(client):
+    """By its first bytes; a format that is read is taken by its name."""
+    assert client.put("/api/files/a.exe", content=b"MZ\x00\x01\x02\x00").status_code == 415
+    assert client.put("/api/files/a.pdf", content=pdf(["A line."])).status_code == 201
+
+
+def test_parts_of_an_earlier_server_are_removed(tmp_path):
+    """Only what was being sent: files that came whole stay."""
+    (tmp_path / "a.txt.part").write_text("half")
+    (tmp_path / "b.txt").write_text("whole")
+    remove_parts(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["b.txt"]
+
+
+def test_a_document_that_was_dragged_in_goes_with_its_file(folder, home, tmp_path):
+    """One that lies elsewhere is only forgotten."""
+    with served(folder) as server, server.client() as client:
+        client.put("/api/files/note.txt", content=b"The harbour of Vardby has two piers.")
+        client.post("/api/index", json={})
+        ended(client)
+        removed = client.delete(f"/api/documents/{document(client, 'inbox/note.txt')}")
+        assert removed.json() == {"started": True, "file": "removed"}
+        ended(client)
+        kept = client.delete(f"/api/documents/{document(client, 'docs/b.txt')}")
+        assert kept.json() == {"started": True, "file": "kept"}
+        ended(client)
+    assert not (folder / "inbox" / "note.txt").exists()
+    assert (folder / "docs" / "b.txt").exists()
+
+
+def ended(client):
+    """Wait until no run goes on."""
+    for _ in range(600):
+        if not client.get("/api/status").json()["run"]["ours"]:
+            return
+        threading.Event().wait(0.1)
+    raise AssertionError("the run does not end")
+
+
+def test_a_pages_picture_is_a_png_of_the_width_that_is_asked_for(client):
+    """A page that is not there is said so."""
+    key = document(client, "ferry.pdf")
+    found = client.get(f"/api/documents/{key}/pages/1.png", params={"width": 300})
+    assert found.headers["content-type"] == "image/png"
+    assert int.from_bytes(found.content[16:20], "big") == 300
+    missing = client.get(f"/api/documents/{key}/pages/9.png")
+    assert missing.status_code == 410
+    assert missing.json()["error"]["message"] == "ferry.pdf cannot be shown: it has no page 9"
+
+
+def test_marked_words_are_boxed_where_they_stand(client, folder):
+    """A quote over a line's end has a box for each line, and nothing else lies in them."""
+    key = document(client, "ferry.pdf")
+    text = "".join(s["text"] for s in client.get(f"/api/documents/{key}").json()["segments"])
+    start = text.index("Ruth")
+    [page] = client.get(f"/api/documents/{key}/boxes", params={"start": start, "end": text.index("after.") + 6}).json()["pages"]
+    assert page["n"] == 1
+    assert len(page["boxes"]) == 2
+    assert "".join(under(folder / "docs" / "ferry.pdf", 0, page["boxes"]).split()) == "".join("".join(LINES[1:]).split())
+
+
+def test_a_document_without_pages_has_no_boxes(client):
+    """It is said, not guessed."""
+    refused = client.get(f"/api/documents/{document(client, 'c.txt')}/boxes", params={"start": 0, "end": 5})
+    assert refused.status_code == 404
+    assert "no pages" in refused.json()["error"]["message"]
+
+
+def test_the_original_is_saved_and_never_shown(client, folder):
+    """A browser saves it under its name, whatever it holds."""
+    found = client.get(f"/api/documents/{document(client, 'ferry.pdf')}/original")
+    assert found.content == (folder / "docs" / "ferry.pdf").read_bytes()
+    assert found.headers["content-disposition"].startswith("attachment")
+    assert found.headers["content-type"] == "application/octet-stream"
+
+
+def test_a_file_that_is_gone_is_said_so(client, folder):
+    """The text stays askable; the picture cannot be made."""
+    key = document(client, "ferry.pdf")
+    file = folder / "docs" / "ferry.pdf"
+    file.rename(folder / "aside.pdf")
+    try:
+        refused = [client.get(f"/api/documents/{key}/{what}") for what in ("pages/1.png", "original", "boxes?start=0&end=9")]
+    finally:
+        (folder / "aside.pdf").rename(file)
+    assert [r.status_code for r in refused] == [410, 410, 410]
+    assert all("ferry.pdf" in r.json()["error"]["message"] for r in refused)
+
+
+@pytest.mark.parametrize(
+    ("lines", "quote"),
+    [
+        (["One line of words stands here.", "Another one."], "words stands"),
+        (["The ferry crosses the har-", "bour twice a day."], "the harbour twice"),
+        (["Name  Ruth Sand      1974", "x"], "Ruth Sand · 1974"),
+    ],
+)
+def test_words_are_found_over_hyphens_and_cells(pages, tmp_path, lines, quote):
+    """The text that was read out differs from the page by what joins its lines and cells."""
+    file = tmp_path / "a.pdf"
+    file.write_bytes(pdf(lines))
+    [page] = pages.places(file, [1], quote, 0.5)
+    assert "".join(c for c in under(file, 0, page["boxes"]) if c.isalnum()) == "".join(c for c in quote if c.isalnum())
+
+
+def test_of_two_places_the_nearer_is_boxed(pages, tmp_path):
+    """`before` tells how much of the text comes first."""
+    file = tmp_path / "a.pdf"
+    file.write_bytes(pdf(["The tide turns.", *["Other words stand here."] * 5, "The tide turns."]))
+    tops = [pages.places(file, [1], "The tide turns.", before)[0]["boxes"][0][1] for before in (0.0, 0.95)]
+    assert tops[0] < tops[1]
+
+
+def test_a_turned_page_is_boxed_as_it_is_seen(pages, tmp_path):
+    """The line runs down the picture."""
+    file = tmp_path / "a.pdf"
+    file.write_bytes(pdf(["The ferry crosses twice."]).replace(b"/MediaBox", b"/Rotate 90 /MediaBox"))
+    [[left, top, right, bottom]] = pages.places(file, [1], "ferry crosses", 0.1)[0]["boxes"]
+    assert bottom - top > 3 * (right - left)
+
+
+def test_words_that_are_not_there_have_no_box(pages, tmp_path):
+    """A mark in a wrong place would be a false proof."""
+    file = tmp_path / "a.pdf"
+    file.write_bytes(pdf(["The ferry crosses twice."]))
+    assert pages.places(file, [1], "Nothing of this is written anywhere.", 0.5)[0]["boxes"] == []
+
+
+def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path):
+    """The next file is read by a new process."""
+    broken, good = tmp_path / "broken.pdf", tmp_path / "good.pdf"
+    broken.write_bytes(b"%PDF-1.4\n" + b"\x00" * 1000)
+    good.write_bytes(pdf_of(["BT /F1 12 Tf 50 700 Td (Words) Tj ET"]))
+    with pytest.raises(Gone, match=r"broken\.pdf cannot be shown"):
+        pages.picture(broken, 1, 200)
+    assert pages.picture(good, 1, 200).startswith(b"\x89PNG")
