@@ -131,6 +131,7 @@ def status(site: Site, pace: Pace) -> dict[str, Any]:
         "counts": {k: counts[k] for k in ("documents", "chunks", "entities", "relationships", "communities", "reports")},
         "files": files,
         "questions": site.worker.questions,
+        "servers": list(site.outside),
     }
     shown = _run(run, site)
     stamp = blake2b(repr((mark, found, shown)).encode(), digest_size=8).hexdigest()

@@ -31,7 +31,7 @@ class Site:
 
     `inbox` is the folder for files that are dragged into the page, each of at most `most_bytes`, since larger ones are not read.
     `read_only` lets nothing be changed. `max_seconds` is what a program's question may take; None: as long as it takes.
-    `list_sources`: behind the text of an answer.
+    `list_sources`: behind the text of an answer. `outside` are the hosts beyond this machine that a model may be asked at.
     """
 
     folder: Path
@@ -44,6 +44,7 @@ class Site:
     read_only: bool = False
     max_seconds: float | None = None
     list_sources: bool = True
+    outside: tuple[str, ...] = ()
 
 
 def failure(failed: BaseException) -> JSONResponse:

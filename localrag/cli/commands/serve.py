@@ -80,6 +80,7 @@ def serve_command(
         read_only=read_only,
         max_seconds=max_seconds,
         list_sources=api_sources,
+        outside=tuple(allow_host or ()),
     )
     run(site, door, host, port, lambda address: _announce(address, door, browse=not no_open))
 

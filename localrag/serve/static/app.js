@@ -2,14 +2,15 @@
 
 import { effect, html, render, signal, useEffect, useLayoutEffect, useState } from "./vendor/preact.js";
 import { access, enter, unlock } from "./lib/api.js";
+import { Find } from "./lib/find.js";
 import { LANGUAGES, language, lasting, number, speak, t } from "./lib/i18n.js";
 import { refresh, status } from "./lib/live.js";
-import { Failure, useTitle } from "./lib/parts.js";
+import { Failure, stageName, useTitle } from "./lib/parts.js";
 import { parse, route } from "./lib/route.js";
 import { load, save } from "./lib/storage.js";
 
 const VIEWS = ["ask", "documents", "graph", "reports", "status"]; // in the navigation
-const WITHIN = { source: "ask", document: "documents", report: "reports", entity: "graph" }; // the others, below which of them
+const WITHIN = { source: "ask", document: "documents", report: "reports", entity: "graph", search: "search" }; // the others, below which of them
 const theme = signal(load("theme", "auto"));
 
 function Shell() {
@@ -22,6 +23,7 @@ function Shell() {
       <a class="brand" href="#/ask"><img src="static/icon.svg" alt="" width="22" height="22" />localrag</a>
       ${ready && html`<${Navigation} at=${at.view} />`}
       ${ready && html`<${Progress} />`}
+      ${ready && html`<${Find} />`}
       <${Settings} />
     </header>
     <main id="main" tabindex="-1">
@@ -49,8 +51,8 @@ function Progress() {
   if (run?.state !== "running") return null;
   const left = run.left === null || run.left === undefined ? "" : t("shell.left", { time: lasting(run.left) });
   return html`<a class="run" href="#/status">
-    <span>${run.stage} ${run.total > 0 ? `${number(run.done)} / ${number(run.total)}` : ""} ${left}</span>
-    ${run.total > 0 && html`<progress max=${run.total} value=${run.done} aria-label=${run.stage}></progress>`}
+    <span>${stageName(run.stage)} ${run.total > 0 ? `${number(run.done)} / ${number(run.total)}` : ""} ${left}</span>
+    ${run.total > 0 && html`<progress max=${run.total} value=${run.done} aria-label=${stageName(run.stage)}></progress>`}
   </a>`;
 }
 

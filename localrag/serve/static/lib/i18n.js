@@ -26,7 +26,7 @@ export const percent = (share) => number(share, { style: "percent", maximumFract
 
 /** A moment: the time for today's, else the day. */
 export function when(iso) {
-  const at = new Date(iso);
+  const at = new Date(/[zZ]$|[+-]\d\d:?\d\d$/.test(iso) ? iso : `${iso.replace(" ", "T")}Z`); // the index writes UTC
   if (Number.isNaN(at.getTime())) return "";
   const today = at.toDateString() === new Date().toDateString();
   return new Intl.DateTimeFormat(language.value, today ? { timeStyle: "short" } : { dateStyle: "medium" }).format(at);

@@ -52,6 +52,12 @@ export const fileName = (path) => path.split(/[\\/]/).at(-1) || path;
 /** Where a citation stands: `minutes.pdf, page 3`. */
 export const placeName = ({ path, part }, name = fileName(path)) => (part ? `${name}, ${part}` : name);
 
+/** A stage's name in the page's language; one that is not known keeps its own. */
+export function stageName(stage) {
+  const name = t(`run.stage.${stage}`);
+  return name.startsWith("run.stage.") ? stage : name;
+}
+
 /** The page's title in the browser's tab. */
 export function useTitle(text) {
   useEffect(() => {

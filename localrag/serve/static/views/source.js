@@ -17,10 +17,10 @@ export default function Source({ answer, n, citations, close }) {
   );
   const citation = data?.citation ?? citations.find((one) => one.n === n);
   const heading = useRef(null);
+  useEffect(() => heading.current.focus({ preventScroll: true }), [answer, n]);
   useEffect(() => {
-    heading.current.focus({ preventScroll: true });
     if (matchMedia("(max-width: 899px)").matches) heading.current.closest(".source").scrollIntoView();
-  }, [answer, n]);
+  }, [answer, n, citations.length > 0, data !== null]); // what comes above it moves it
   useKeys({
     Escape: (event) => {
       event.preventDefault();
@@ -80,7 +80,7 @@ function Cited({ found }) {
 }
 
 /** The passage: a PDF's page as it looks, with a switch to its text; anything else as text. */
-function Passage({ id, start, end, path, onLoaded }) {
+export function Passage({ id, start, end, path, onLoaded }) {
   const pdf = path.toLowerCase().endsWith(".pdf");
   const [choice, setChoice] = useState("page");
   const { data, error } = useData(

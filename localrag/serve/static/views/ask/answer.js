@@ -16,7 +16,7 @@ export function Turn({ turn, opened, again }) {
   const fresh = useRef(live.value?.turn === turn).current;
   return html`<article class=${`turn ${fresh ? "fresh" : ""}`} aria-busy=${running} data-state=${now.state}>
     <h2 dir="auto">${turn.question}</h2>
-    <${Lead} answer=${now.answer} question=${turn.question} />
+    <${Lead} answer=${now.answer} question=${turn.question} segments=${now.segments} />
     ${segments.length > 0 && html`<div class="answer" dir="auto"><${Markdown} segments=${segments} chip=${chip} /></div>`}
     ${running && html`<${Status} now=${now} />`}
     ${now.state === "stopped" && html`<p class="badge">${t(segments.length ? "ask.stopped" : "ask.stopped.empty")}</p>`}
@@ -35,17 +35,19 @@ function Chip({ answer, n, citations, current }) {
 }
 
 function Status({ now }) {
-  return html`<p class="doing"><span class="pulse" aria-hidden="true"></span>${now.status || t(now.segments.length ? "ask.writing" : "ask.reading")}</p>`;
+  return html`<p class="doing"><span class="pulse" aria-hidden="true"></span>
+    <span class="what">${now.status || t(now.segments.length ? "ask.writing" : "ask.reading")}</span></p>`;
 }
 
 /** What the reader should know before the answer. */
-function Lead({ answer, question }) {
+function Lead({ answer, question, segments }) {
   if (!answer) return null;
+  const said = segments[0]?.text?.includes(answer.short); // the text begins with it already
   const asked = answer.asked && answer.asked !== question;
   return html`
     ${asked && html`<p class="soft">${t("ask.understood", { question: answer.asked })}</p>`}
     ${answer.answerable === false && html`<p class="notice">${t("ask.unanswerable")}</p>`}
-    ${answer.short && html`<p class="short" dir="auto">${answer.short}</p>`}`;
+    ${answer.short && !said && html`<p class="short" dir="auto">${answer.short}</p>`}`;
 }
 
 function Sources({ answer, citations, opened }) {
@@ -85,7 +87,7 @@ function factsOf(answer) {
   const level = answer.level === null || answer.level === undefined ? "" : `, ${t("ask.level.of", { n: answer.level })}`;
   return [
     answer.mode && ["mode", `${modeName(answer.mode)}${level}`, answer.reason || null],
-    typeof answer.confidence === "number" && ["confidence", t("ask.confidence", { share: percent(answer.confidence) }), t("ask.confidence.why")],
+    typeof answer.confidence === "number" && ["confidence", t("ask.confidence", { share: percent(Math.min(answer.confidence, 0.99)) }), t("ask.confidence.why")],
     answer.unsupported > 0 && ["unsupported", t("ask.unsupported", { n: answer.unsupported }), t("ask.unsupported.why")],
     ["seconds", lasting(answer.seconds ?? 0), null],
     answer.calls > 0 && ["cost", t("ask.cost", { n: answer.calls, tokens: number(tokens) }), null],

@@ -42,14 +42,14 @@ export function Composer({ send, given = "" }) {
   };
   return html`<form class="composer" onSubmit=${submit}>
     <label class="offscreen" for="question">${t("ask.question")}</label>
-    <textarea id="question" ref=${box} rows="1" maxlength=${LONGEST} dir="auto" placeholder=${t("ask.placeholder")} enterkeyhint="send"
+    <div class="box"><textarea id="question" ref=${box} rows="1" maxlength=${LONGEST} dir="auto" placeholder=${t("ask.placeholder")} enterkeyhint="send"
       value=${text.value} onInput=${(event) => write(event.target.value)} onKeyDown=${pressed}></textarea>
     <div class="row">
       <${How} />
       ${running
         ? html`<button type="button" class="stop" onClick=${stop}><span class="square" aria-hidden="true"></span>${t("ask.stop")}</button>`
         : html`<button type="submit" class="main" disabled=${!text.value.trim()}>${t("ask.send")}</button>`}
-    </div>
+    </div></div>
   </form>`;
 }
 
