@@ -16,15 +16,16 @@ from starlette.routing import BaseRoute
 from localrag.serve import asking, events, files, openai, page, reading
 from localrag.serve.guard import Door, Guard, error
 from localrag.serve.inbox import remove_parts
+from localrag.serve.mcp import Mcp
 from localrag.serve.site import Site, failure
 
 READ_BY_PAGES = ("mcp-session-id",)  # of an answer, by pages of other origins
 
 
-def routes(site: Site, door: Door, pages: files.Pages) -> Sequence[BaseRoute]:
+def routes(site: Site, door: Door, pages: files.Pages, mcp: Mcp) -> Sequence[BaseRoute]:
     """Every address there is."""
     reads = [*reading.routes(site), *files.routes(site, pages)]
-    return [*page.routes(door), *openai.routes(site), *asking.routes(site), *events.routes(site), *reads]
+    return [*page.routes(door), *openai.routes(site), *asking.routes(site), *events.routes(site), *reads, *mcp.routes()]
 
 
 def make_app(site: Site, door: Door) -> Starlette:
@@ -32,6 +33,7 @@ def make_app(site: Site, door: Door) -> Starlette:
     shared = Middleware(
         CORSMiddleware, allow_origins=door.origins, allow_methods=["*"], allow_headers=["*"], expose_headers=list(READ_BY_PAGES)
     )
+    mcp = Mcp(site.worker, site.folder)
     # Innermost, so that no failure reaches the server's own log: its message may hold text of the documents.
     failing = Middleware(ExceptionMiddleware, handlers={Exception: _failed})
     pages = files.Pages()
@@ -40,12 +42,13 @@ def make_app(site: Site, door: Door) -> Starlette:
     async def living(_app: Starlette) -> AsyncIterator[None]:
         remove_parts(site.inbox)
         try:
-            yield
+            async with mcp.lifespan():
+                yield
         finally:
             pages.close()
 
     around = [Middleware(Guard, door=door), shared, failing]
-    return Starlette(routes=routes(site, door, pages), middleware=around, exception_handlers=_REFUSALS, lifespan=living)
+    return Starlette(routes=routes(site, door, pages, mcp), middleware=around, exception_handlers=_REFUSALS, lifespan=living)
 
 
 async def _failed(_request: Request, failed: Exception) -> Response:

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import uvicorn
 
 from localrag.serve.app import make_app
+from localrag.serve.bridge import announced
 from localrag.serve.connections import MOST, limits
 from localrag.serve.guard import Door
 from localrag.serve.site import Site
@@ -14,8 +16,10 @@ from localrag.serve.site import Site
 TCP_NODELAY = (6, 1)  # of `socket`, which is for those who call others: small answers do not wait for an acknowledgement
 
 
-def run(site: Site, door: Door, host: str, port: int, announce: Callable[[str], None]) -> None:
+def run(site: Site, door: Door, host: str, port: int, key_file: Path, announce: Callable[[str], None]) -> None:
     """Serve until a signal ends it; `announce` is told the address once connections are taken, which is before the models are loaded.
+
+    `key_file` holds the door's key, for bridges of this machine.
 
     Raises what opening the project raises.
     """
@@ -36,8 +40,9 @@ def run(site: Site, door: Door, host: str, port: int, announce: Callable[[str], 
     site.worker.start(failed)
     try:
         bound.listen(MOST)
-        announce(address)
-        server.run(sockets=[bound])
+        with announced(site.folder, host, bound.getsockname()[1], key_file):
+            announce(address)
+            server.run(sockets=[bound])
     finally:
         site.worker.close()
         site.jobs.close()

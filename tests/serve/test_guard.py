@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 from localrag.serve.app import make_app, routes
 from localrag.serve.guard import MOST_BYTES, OPEN, Door
 from localrag.serve.jobs import Jobs
+from localrag.serve.mcp import Mcp
 from localrag.serve.site import Site
 from localrag.serve.worker import Worker
 
@@ -15,7 +16,8 @@ KEY = "k" * 32
 NOWHERE = Path("/nonexistent/.localrag")
 DOOR = Door(KEY, origins=("http://chat.test:3000",))
 SITE = Site(NOWHERE, NOWHERE.parent, Worker(NOWHERE, None), Jobs(NOWHERE), NOWHERE / "inbox", most_bytes=1000)
-ROUTES = [(route.path, method) for route in routes(SITE, DOOR, None) for method in sorted(route.methods - {"HEAD"})]
+MADE = routes(SITE, DOOR, None, Mcp(SITE.worker, NOWHERE))
+ROUTES = [(route.path, method) for route in MADE for method in sorted(route.methods - {"HEAD"})]
 PREFLIGHT = {"access-control-request-method": "POST", "access-control-request-headers": "authorization, content-type, mcp-session-id"}
 GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {KEY}", "content-type": "application/json"}
 

@@ -65,7 +65,8 @@ def serve_command(
     if host not in ("127.0.0.1", "::1", "localhost") and api_key_file is None:
         raise UsageError(f"{host} can be reached from other machines, and the key opens the documents.", "Set a key: --api-key-file FILE")
     folder = find_index(index)
-    key = read_key(api_key_file or folder / KEY, make=api_key_file is None)
+    key_file = api_key_file or folder / KEY
+    key = read_key(key_file, make=api_key_file is None)
     door = Door(key, (*OWN_NAMES, *(name.lower() for name in trust_host or ())), tuple(cors or ()))
     chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
     worker = Worker(folder, lambda: open_for_questions(folder, model=model, reranker=reranker, engine=chosen))
@@ -82,7 +83,7 @@ def serve_command(
         list_sources=api_sources,
         outside=tuple(allow_host or ()),
     )
-    run(site, door, host, port, lambda address: _announce(address, door, browse=not no_open))
+    run(site, door, host, port, key_file, lambda address: _announce(address, door, browse=not no_open))
 
 
 def _announce(address: str, door: "Door", *, browse: bool) -> None:

