@@ -225,6 +225,35 @@ class Community:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where an entity or a community lies in the picture of the graph: a circle."""
+
+    id: str
+    x: float
+    y: float
+    r: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommunityLink:
+    """How strongly relationships join two communities of a level; `a` comes before `b`."""
+
+    level: int
+    a: str
+    b: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The picture of a graph: places of its entities and communities, and the heaviest links between communities."""
+
+    entities: tuple[Place, ...] = ()
+    communities: tuple[Place, ...] = ()
+    links: tuple[CommunityLink, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Quote:
     """A verbatim stretch of a document: `text == document.text[start:end]`."""
 

@@ -9,7 +9,7 @@ from localrag.index.documents.load import is_there, stored_path
 from localrag.index.documents.update import CAREFUL, Deletion, Loaded, update_documents
 from localrag.index.embed import embed_chunks, embed_graph, new_embedder
 from localrag.index.extraction.stage import Cases, extract_chunks, find_phrases, split_sentences, unread
-from localrag.index.graph.stage import build_graph
+from localrag.index.graph.stage import build_graph, lay_out_graph
 from localrag.index.progress import Progress, Tell, recorder
 from localrag.index.reports.stage import write_reports
 from localrag.index.traces import erase_traces
@@ -38,7 +38,7 @@ async def build_index(
     reports: bool = True,
     deletion: Deletion = CAREFUL,
 ) -> Outcome:
-    """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, reports, embed.
+    """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, layout, reports, embed.
 
     Running it again does what is missing or changed. `reports`: whether to go on after the graph. `deletion`: of documents without a file.
 
@@ -118,16 +118,20 @@ async def _build(project: Project, style: str, tell: Tell, *, reports: bool = Tr
     """Everything that follows from what was extracted so far: graph, communities, reports and their vectors, published together."""
     db = project.db
     made = await build_graph(project, style, tell)
+    laid_out = lay_out_graph(project, tell, made)
+    layout = laid_out.layout if laid_out else None
     graph = (made.graph, made.communities) if made else ()
     if made and not store.counts(db)["entities"]:  # nothing to keep apart: something to ask while reports are written
-        generations.publish(db, *graph, kinds=["chunk"], embedder=new_embedder(project), settings={"graph": made.state})
-        graph = ()
+        first = {"graph": made.state, "layout": laid_out and laid_out.state}
+        generations.publish(db, *graph, layout=layout, kinds=["chunk"], embedder=new_embedder(project), settings=first)
+        graph, layout = (), None
     written = await write_reports(project, style, tell, made) if reports else None
     if reports:
         embed_graph(project, tell, made, written)
     states: dict[str, str | None] = {"graph": made.state, "reports": None, "coverage": None} if made else {}
     states |= {"reports": written.state, "coverage": None} if written else {}
+    states |= {"layout": laid_out.state} if laid_out else {}
     valid = written.reports.keys() if written else None
-    generations.publish(db, *graph, reports=valid, embedder=new_embedder(project), settings=states)
+    generations.publish(db, *graph, layout=layout, reports=valid, embedder=new_embedder(project), settings=states)
     if written and written.state:
         ledger.save_settings(db, coverage=store.coverage(db))

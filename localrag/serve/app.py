@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from localrag.serve import asking, events, files, openai, page, reading
+from localrag.serve import asking, events, files, graph, openai, page, reading
 from localrag.serve.guard import Door, Guard, error
 from localrag.serve.inbox import remove_parts
 from localrag.serve.mcp import Mcp
@@ -24,8 +24,8 @@ READ_BY_PAGES = ("mcp-session-id",)  # of an answer, by pages of other origins
 
 def routes(site: Site, door: Door, pages: files.Pages, mcp: Mcp) -> Sequence[BaseRoute]:
     """Every address there is."""
-    reads = [*reading.routes(site), *files.routes(site, pages)]
-    return [*page.routes(door), *openai.routes(site), *asking.routes(site), *events.routes(site), *reads, *mcp.routes()]
+    parts = (openai, asking, events, reading, graph)
+    return [*page.routes(door), *(route for part in parts for route in part.routes(site)), *files.routes(site, pages), *mcp.routes()]
 
 
 def make_app(site: Site, door: Door) -> Starlette:

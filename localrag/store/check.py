@@ -12,7 +12,7 @@ import numpy as np
 from sqlite_utils import Database
 
 from localrag.records import content_id
-from localrag.store import generations, ledger, network, vectors
+from localrag.store import generations, ledger, network, places, vectors
 from localrag.store.connect import cache_files
 from localrag.text.plain import cjk_bigrams, squeeze
 
@@ -242,6 +242,16 @@ def _communities(db: Database) -> tuple[str, list[Wrong]]:
     return f"{len(known)} communities on {len(levels)} levels", _graph_wrong(db, found)
 
 
+def _places(db: Database) -> tuple[str, list[Wrong]]:
+    """Everything in the graph has a place in its picture; rows of what is no more are found with the database's other orphans."""
+    counts = places.counts(db)
+    wrong = []
+    if missing := places.without_place(db):
+        due = not ledger.settings(db).get("layout") or not _finished(db)
+        wrong.append(Wrong(f"{len(missing)} entities and communities have no place: {_some(missing)}", "layout", tuple(missing), due))
+    return f"places of {counts['entities']} entities and {counts['communities']} communities", wrong
+
+
 def _reports(db: Database) -> tuple[str, list[Wrong]]:
     """Each community has a report, and the quotes of its findings are verbatim."""
     stale = []
@@ -353,6 +363,7 @@ PARTS: dict[str, Callable[[Database], tuple[str, list[Wrong]]]] = {
     "mentions": _mentions,
     "relationships": _relationships,
     "communities": _communities,
+    "places": _places,
     "reports": _reports,
     "vectors": _vectors,
     "next generation": _waiting,

@@ -18,8 +18,8 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Community, Graph
-from localrag.store import corpus, ledger
+from localrag.records import Community, Graph, Layout
+from localrag.store import corpus, ledger, places
 from localrag.store.connect import cut_log
 from localrag.store.graph import graph_changes, put_graph
 from localrag.store.search import add_to_search, remove_from_search
@@ -75,6 +75,7 @@ def publish(
     graph: Graph | None = None,
     communities: Sequence[Community] = (),
     *,
+    layout: Layout | None = None,
     reports: Collection[str] | None = None,
     kinds: Iterable[str] = KINDS,
     embedder: Mapping[str, str] | None = None,
@@ -82,15 +83,18 @@ def publish(
 ) -> None:
     """Make what waits the published generation, in one transaction.
 
-    `graph` and its communities take the place of the published ones. `reports`: the communities whose report, published or waiting, is of
-    this generation; where it is not known, published reports stay that quote nothing that went. `kinds`: of which vectors are put in place
-    as well; `embedder`: the one that the index is bound to from here on, whose vectors alone stay. `settings` are saved with all this.
+    `graph`, its communities and its `layout` take the place of the published ones. `reports`: the communities whose report, published or
+    waiting, is of this generation; where it is not known, published reports stay that quote nothing that went. `kinds`: of which vectors
+    are put in place as well; `embedder`: the one that the index is bound to from here on, whose vectors alone stay. `settings` are saved
+    with all this.
     """
     changes = None if graph is None else graph_changes(db, graph, communities)  # compared before others have to wait
     with db.atomic():
         _publish_documents(db)
         if changes is not None:
             put_graph(db, changes)
+        if layout is not None:
+            places.put(db, layout)
         if reports is not None:
             _publish_reports(db, reports)
         elif changes is not None:

@@ -214,7 +214,7 @@ def conversations(db: Database, limit: int) -> list[Row]:
 def stamp(db: Database) -> str:
     """A text that changes whenever what readers see does: documents, graph, reports, vectors or a run's progress."""
     rows = db.execute(
-        "SELECT (SELECT group_concat(value) FROM settings WHERE key IN ('graph', 'reports')),"
+        "SELECT (SELECT group_concat(value) FROM settings WHERE key IN ('graph', 'layout', 'reports')),"
         " (SELECT group_concat(state) FROM vector_states), (SELECT count(*) FROM documents), (SELECT max(rowid) FROM documents)"
     )
     return repr(rows.fetchone())

@@ -16,8 +16,9 @@ from localrag.store.connect import FILE_NAME, cache_files
 from localrag.store.schema import back_up, migrations
 from localrag.store.search import add_to_search
 
-REDONE = frozenset({"read again", "unreadable", "graph", "report", "vector", "waiting"})  # by the next `localrag index`
+REDONE = frozenset({"read again", "unreadable", "graph", "layout", "report", "vector", "waiting"})  # by the next `localrag index`
 _OF_GRAPH = frozenset({"entities", "entity_aliases", "mentions", "relationships", "evidence", "claims", "communities", "members"})
+_OF_LAYOUT = frozenset({"places", "community_places", "community_links"})
 
 
 def repair_index(db: Database, folder: Path) -> Path | None:
@@ -42,7 +43,7 @@ def repair_index(db: Database, folder: Path) -> Path | None:
 
 
 def _is_redone(wrong: Wrong) -> bool:
-    return wrong.mend in REDONE or (wrong.mend == "orphans" and any(table in _OF_GRAPH for table, _ in wrong.keys))
+    return wrong.mend in REDONE or (wrong.mend == "orphans" and any(table in _OF_GRAPH | _OF_LAYOUT for table, _ in wrong.keys))
 
 
 def _database(db: Database, _: list[Any]) -> None:
@@ -70,6 +71,8 @@ def _orphans(db: Database, keys: list[Any]) -> None:
             db.execute(f"DELETE FROM {table} WHERE rowid = ?", [rowid])
     if any(table in _OF_GRAPH for table, _ in keys):
         _graph(db, [])
+    if any(table in _OF_LAYOUT for table, _ in keys):
+        _layout(db, [])
 
 
 def _unreadable(db: Database, keys: list[Any]) -> None:
@@ -114,6 +117,12 @@ def _graph(db: Database, _: list[Any]) -> None:
         db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports', 'coverage')")
 
 
+def _layout(db: Database, _: list[Any]) -> None:
+    """Without this the next run lays the graph out, from the places there are."""
+    with db.atomic():
+        db.execute("DELETE FROM settings WHERE key = 'layout'")
+
+
 def _report(db: Database, keys: list[Any]) -> None:
     with db.atomic():
         db.execute("DELETE FROM reports WHERE community_id IN (SELECT value FROM json_each(?))", [json.dumps(keys)])
@@ -148,6 +157,7 @@ MENDS: dict[str, Callable[[Database, list[Any]], None]] = {
     "waiting": _waiting,
     "full text": _full_text,
     "graph": _graph,
+    "layout": _layout,
     "report": _report,
     "vector": _vector,
     "cache": _cache,

@@ -103,6 +103,24 @@ def m011_generations(db: Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m012_places(db: Database) -> None:
+    """The picture of the graph: places of entities and communities, and links between communities."""
+    for statement in _PLACES.strip().split(";\n"):
+        db.execute(statement)
+
+
+_PLACES = """
+CREATE TABLE places (
+    entity_id TEXT PRIMARY KEY REFERENCES entities(id) ON DELETE CASCADE, x REAL NOT NULL, y REAL NOT NULL, r REAL NOT NULL);
+CREATE TABLE community_places (
+    community_id TEXT PRIMARY KEY REFERENCES communities(id) ON DELETE CASCADE, x REAL NOT NULL, y REAL NOT NULL, r REAL NOT NULL);
+CREATE TABLE community_links (
+    level INTEGER NOT NULL, a TEXT NOT NULL REFERENCES communities(id) ON DELETE CASCADE,
+    b TEXT NOT NULL REFERENCES communities(id) ON DELETE CASCADE, weight REAL NOT NULL, PRIMARY KEY (a, b));
+CREATE INDEX community_links_by_b ON community_links(b)
+"""
+
 _GENERATIONS = """
 CREATE TABLE next_documents (
     id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,

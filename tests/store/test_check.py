@@ -98,6 +98,12 @@ DAMAGES = {
         ["UPDATE communities SET level = level + 1, parent_id = 'gone' WHERE level = (SELECT max(level) FROM communities)"],
         "communities whose parent is missing"),
     "no communities": (["DELETE FROM communities", "DELETE FROM members", "DELETE FROM reports"], "entities, but no community"),
+    "a place that is missing": ([f"DELETE FROM places WHERE {ONE('places')}"], "places: 1 entities and communities have no place"),
+    "a place of nothing": (
+        [f"UPDATE places SET entity_id = 'gone' WHERE {ONE('places')}"], "1 rows of places belong to entities that are missing"),
+    "a link of nothing": (
+        ["INSERT INTO community_links SELECT level, id, 'gone', 1 FROM communities LIMIT 1"],
+        "1 rows of community_links belong to communities that are missing"),
     "a report of no community": (
         [f"UPDATE reports SET community_id = 'gone' WHERE {ONE('reports')}"], "reports belong to communities that are missing"),
     "a report that is missing": ([f"DELETE FROM reports WHERE {ONE('reports')}"], "1 communities have no report"),

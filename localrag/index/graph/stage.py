@@ -8,6 +8,7 @@ from localrag.index.extraction.stage import in_part, recipe_of
 from localrag.index.graph.aliases import read_aliases
 from localrag.index.graph.communities import communities
 from localrag.index.graph.describe import describe
+from localrag.index.graph.layout import VERSION, lay_out
 from localrag.index.graph.resolve import resolve
 from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
 from localrag.index.graph.variants import Decisions
@@ -15,8 +16,8 @@ from localrag.index.graph.weights import weigh_by_pmi
 from localrag.index.progress import Tell
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.project import Project, choose_budgets
-from localrag.records import Chunk, Community, Extraction, Failure, Graph, content_id
-from localrag.store import corpus, ledger
+from localrag.records import Chunk, Community, Extraction, Failure, Graph, Layout, content_id
+from localrag.store import corpus, ledger, places
 from localrag.store import graph as store
 from localrag.text.quotes import entity_quotes
 
@@ -52,6 +53,29 @@ async def build_graph(project: Project, style: str, tell: Tell) -> Made | None:
     tell("graph", 4, 4)
     # A graph that something failed of is not yet what its input makes: the next run asks again.
     return Made(graph, levels, content_id(state, *failed) if failed else state)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """The places of a graph, and the hash of what they were made from; not published yet."""
+
+    layout: Layout
+    state: str
+
+
+def lay_out_graph(project: Project, tell: Tell, made: Made | None) -> LaidOut | None:
+    """Places for the graph that was `made`, else for the stored one where it has none; from the places there were."""
+    db = project.db
+    known = ledger.settings(db)
+    graph_state = made.state if made else known.get("graph")
+    state = content_id(VERSION, graph_state)
+    if graph_state is None or (made is None and known.get("layout") == state):
+        return None
+    tell("layout", 0, 1)
+    graph = made.graph if made else Graph(tuple(store.entities(db)), tuple(store.relationships(db)))
+    layout = lay_out(graph, made.communities if made else store.communities(db), places.load(db))
+    tell("layout", 1, 1)
+    return LaidOut(layout, state)
 
 
 def _extractions(project: Project, style: str) -> list[Extraction]:

@@ -99,7 +99,7 @@ function View({ at }) {
     import(`./views/${name}.js`).then((module) => told(module.default, null), (error) => told(null, error));
     return () => (wanted = false);
   }, [name]);
-  const place = name === "ask" ? name : [name, ...at.args].join("/");
+  const place = ["ask", "graph"].includes(name) ? name : [name, ...at.args].join("/"); // these two keep what they show
   useFocus(found.name === name && !found.error ? place : "");
   if (found.name !== name) return null;
   if (found.error) return html`<div class="page"><h1>${t(`nav.${WITHIN[name] ?? name}`)}</h1><${Failure} error=${found.error} /></div>`;

@@ -1,7 +1,8 @@
 import ask from "./de/ask.js";
 import documents from "./de/documents.js";
+import graph from "./de/graph.js";
 import reports from "./de/reports.js";
 import shell from "./de/shell.js";
 import status from "./de/status.js";
 
-export default { ...shell, ...ask, ...documents, ...reports, ...status };
+export default { ...shell, ...ask, ...documents, ...graph, ...reports, ...status };

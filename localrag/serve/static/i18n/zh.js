@@ -1,7 +1,8 @@
 import ask from "./zh/ask.js";
 import documents from "./zh/documents.js";
+import graph from "./zh/graph.js";
 import reports from "./zh/reports.js";
 import shell from "./zh/shell.js";
 import status from "./zh/status.js";
 
-export default { ...shell, ...ask, ...documents, ...reports, ...status };
+export default { ...shell, ...ask, ...documents, ...graph, ...reports, ...status };

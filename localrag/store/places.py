@@ -1,0 +1,106 @@
+"""Where entities and communities lie in the picture of the graph, as rows."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.records import CommunityLink, Layout, Place
+
+
+def load(db: Database) -> Layout:
+    """The places of the published graph."""
+    return Layout(
+        tuple(Place(*row) for row in db.execute("SELECT entity_id, x, y, r FROM places ORDER BY entity_id")),
+        tuple(Place(*row) for row in db.execute("SELECT community_id, x, y, r FROM community_places ORDER BY community_id")),
+        load_links(db),
+    )
+
+
+def load_links(db: Database) -> tuple[CommunityLink, ...]:
+    """The links between communities."""
+    return tuple(CommunityLink(*row) for row in db.execute("SELECT level, a, b, weight FROM community_links ORDER BY level, a, b"))
+
+
+def put(db: Database, layout: Layout) -> None:
+    """Make a layout the stored one, in the caller's transaction: rows that are as they should be are not written."""
+    known = load(db)
+    _put(db, "places", "entity_id", known.entities, layout.entities)
+    _put(db, "community_places", "community_id", known.communities, layout.communities)
+    if set(known.links) != set(layout.links):
+        db.execute("DELETE FROM community_links")
+        rows = ((link.level, link.a, link.b, link.weight) for link in layout.links)
+        db.conn.executemany("INSERT INTO community_links (level, a, b, weight) VALUES (?, ?, ?, ?)", rows)
+
+
+def _put(db: Database, table: str, key: str, known: Iterable[Place], places: Iterable[Place]) -> None:
+    old, new = {p.id: p for p in known}, {p.id: p for p in places}
+    db.conn.executemany(f"DELETE FROM {table} WHERE {key} = ?", ((i,) for i in old if i not in new))
+    rows = ((p.id, p.x, p.y, p.r) for i, p in new.items() if old.get(i) != p)
+    update = "x = excluded.x, y = excluded.y, r = excluded.r"
+    db.conn.executemany(f"INSERT INTO {table} ({key}, x, y, r) VALUES (?, ?, ?, ?) ON CONFLICT ({key}) DO UPDATE SET {update}", rows)
+
+
+def without_place(db: Database) -> list[str]:
+    """The ids of entities and communities that have no place."""
+    missing = "SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM places)"
+    missing += " UNION ALL SELECT id FROM communities WHERE id NOT IN (SELECT community_id FROM community_places)"
+    return [key for (key,) in db.execute(missing)]
+
+
+def counts(db: Database) -> dict[str, Any]:
+    """How many entities and communities have a place."""
+    row = db.execute("SELECT (SELECT count(*) FROM places), (SELECT count(*) FROM community_places)").fetchone()
+    return {"entities": row[0], "communities": row[1]}
+
+
+def state(db: Database) -> str:
+    """A text that changes when the graph's picture does."""
+    kept = "(SELECT group_concat(value) FROM (SELECT value FROM settings WHERE key IN ('graph', 'layout') ORDER BY key))"
+    counts = ", ".join(f"(SELECT max(rowid) || ' ' || count(*) FROM {t})" for t in ("entities", "relationships", "communities", "places"))
+    return repr(db.execute(f"SELECT {kept}, {counts}").fetchone())
+
+
+def placed_entities(db: Database) -> list[tuple[str, str, float, float, float]]:
+    """Entities that have a place, those with most relationships first: id, type, x, y, r."""
+    select = "SELECT e.id, e.type, p.x, p.y, p.r FROM entities e JOIN places p ON p.entity_id = e.id"
+    return db.execute(f"{select} ORDER BY e.degree DESC, e.id").fetchall()
+
+
+def placed_communities(db: Database) -> list[tuple[str, int, str | None, float, float, float]]:
+    """Communities that have a place, the coarsest and largest first: id, level, parent, x, y, r."""
+    select = "SELECT c.id, c.level, c.parent_id, p.x, p.y, p.r FROM communities c JOIN community_places p ON p.community_id = c.id"
+    return db.execute(f"{select} ORDER BY c.level, c.ordinal").fetchall()
+
+
+def memberships(db: Database) -> list[tuple[str, str]]:
+    """Entities with the communities they are in that have none below them."""
+    above = "SELECT parent_id FROM communities WHERE parent_id IS NOT NULL"
+    return db.execute(f"SELECT entity_id, community_id FROM members WHERE community_id NOT IN ({above})").fetchall()
+
+
+def sizes(db: Database) -> dict[str, int]:
+    """Community id → number of its entities."""
+    return dict(db.execute("SELECT community_id, count(*) FROM members GROUP BY 1"))
+
+
+def joined(db: Database) -> list[tuple[str, str, float]]:
+    """The two ends and the weight of every relationship, the heaviest first."""
+    return db.execute("SELECT source_id, target_id, weight FROM relationships ORDER BY weight DESC, id").fetchall()
+
+
+def names_of(db: Database, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Id, name, type and degree of entities, by id."""
+    rows = db.query("SELECT id, name, type, degree FROM entities WHERE id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])
+    return {row["id"]: row for row in rows}
+
+
+def titles_of(db: Database, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Id, level, number and title of communities, by id; an empty title where there is no report."""
+    rows = db.query(
+        "SELECT c.id, c.level, c.ordinal, coalesce(r.title, '') AS title FROM communities c"
+        " LEFT JOIN reports r ON r.community_id = c.id WHERE c.id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {row["id"]: row for row in rows}
