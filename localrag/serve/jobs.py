@@ -40,9 +40,9 @@ class Jobs:
                 self._said.close()
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 — read while and after the process runs
             line = [sys.executable, "-m", "localrag", command, "--index", str(self._folder), "-q", *self._options, "--", *paths]
-            self._process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said, start_new_session=True
-            )
+            # A group of its own, so that Ctrl-C in the terminal is not meant for it; but this session: Linux shares the processors out
+            # among sessions first, so that in one of its own its little priority would mean nothing.
+            self._process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said, process_group=0)
             with suppress(psutil.Error):  # it has ended already
                 psutil.Process(self._process.pid).nice(NICE)
 

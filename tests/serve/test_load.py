@@ -70,7 +70,7 @@ async def asked_at_once(server, n, leaving):
 def test_fifty_questions_while_it_indexes_are_all_answered(folder, server):
     """Five are left on the way; the others are answered from the last complete state, the run ends, and nothing goes on afterwards."""
     (folder / "inbox").mkdir(exist_ok=True)
-    for n in range(60):
+    for n in range(NEW):
         (folder / "inbox" / f"{n}.txt").write_text(
             f"Captain Number{n} Berg sold the boat Tern{n} to Ruth Sand in Vardby. " * 20, encoding="utf-8"
         )

@@ -147,7 +147,7 @@ def _start(limits: Limits) -> _Running:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=env,
-        start_new_session=True,  # an interrupt at the terminal is for us; we end it
+        process_group=0,  # an interrupt at the terminal is for us; we end it
     )
     return _Running(process, cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout))
 
