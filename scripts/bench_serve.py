@@ -51,20 +51,22 @@ GOALS = {
 QUESTION = "Why did the women of the Net Loft stop their work?"
 
 
-def indexed(folder: Path) -> Path:
-    """The demo's documents, indexed, and a long one that is only stored: it is looked at, not found."""
+def indexed(folder: Path, *, long: bool = True) -> Path:
+    """The demo's documents, indexed, and perhaps a long one that is only stored: it is looked at, not found."""
     shutil.copytree(ROOT / "localrag" / "demo" / "corpus", folder / "docs")
     localrag(folder, "index", "docs", "--extractor", "phrases", "-q")
+    if not long:
+        return folder
     text = "".join(f"Line {n} of the long log says that nothing happened.\n" for n in range(200_000))
-    long = Document(content_id("long.txt", content_id(text)), "docs/long.txt", "long", text, content_id(text))
+    document = Document(content_id("long.txt", content_id(text)), "docs/long.txt", "long", text, content_id(text))
     with open_for_writing(folder / ".localrag", extractor="phrases") as project:
-        corpus.add_document(project.db, long, [])
+        corpus.add_document(project.db, document, [])
         generations.publish(project.db)
     return folder
 
 
 def localrag(folder: Path, *args: str) -> None:
-    subprocess.run([sys.executable, "-m", "localrag", *args], cwd=folder, check=True, env=None)
+    subprocess.run([sys.executable, "-m", "localrag", *args], cwd=folder, check=True)
 
 
 def taken(work: Callable[[], Any], times: int = 5) -> float:
@@ -196,6 +198,7 @@ async def asked(server: Served) -> list[float | None]:
 def slowed(folder: Path) -> dict[str, float]:
     """Seconds of the same indexing run with the page open at its state, and without a page, in turn."""
     took: dict[bool, list[float]] = {True: [], False: []}
+    folder = indexed(folder.parent / "slowed", long=False)
     with ExitStack() as stack:
         server = stack.enter_context(served(folder))
         browser = stack.enter_context(chromium())
@@ -211,7 +214,7 @@ def slowed(folder: Path) -> dict[str, float]:
                 localrag(folder, "index", "docs", "-q")
                 took[bool(n % 2)].append(time.perf_counter() - began)
             shutil.rmtree(new)
-            localrag(folder, "index", "docs", "-q")
+            localrag(folder, "index", "docs", "-q", "--prune")
     print(f"with the page {took[True]}, without {took[False]}", file=sys.stderr)
     return {"indexing slowed by an open page, %": 100 * (median(took[True]) / median(took[False]) - 1)}
 

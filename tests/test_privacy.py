@@ -68,6 +68,17 @@ def test_the_whole_life_of_an_index_reaches_for_no_network(lived):
     assert "0 network sockets" in done.stdout
 
 
+def test_a_served_index_reaches_for_nothing_beyond_this_machine(tmp_path):
+    """The page, questions, /v1, MCP, a file that is dragged in and indexed: all over loopback, where there is nothing else."""
+    command = [sys.executable, "-m", "tests.served_life", str(tmp_path)]
+    done = subprocess.run(
+        [*ALONE, *command, "counted"] if CAN_BE_ALONE else command,
+        check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+    assert "attempts: []\nfailed: []" in done.stdout, done.stdout[-1000:] + done.stderr[-3000:]
+
+
 def test_what_localrag_writes_is_for_its_owner_alone(lived, home):
     """Whatever the umask: the database, its caches, the lock, and in the user cache what was measured, copied and kept of prompts."""
     folder, _ = lived
