@@ -282,7 +282,7 @@ def test_the_original_is_downloaded_as_it_is(browser, server, folder):
         assert waited.value.path().read_bytes() == (folder / "docs" / "bell.txt").read_bytes()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 320)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 320), ("dark", 320)])
 def test_everybody_can_use_it(browser, server, scheme, width):
     """No finding of axe-core, and no sideways scrolling: the list, what failed, the question, one document, the status."""
     with server.client() as door:

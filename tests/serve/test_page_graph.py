@@ -279,7 +279,7 @@ def test_the_tree_does_what_the_picture_does(browser, server):
         assert focused(page)
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 320)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 320), ("dark", 320)])
 def test_the_graph_is_accessible(browser, server, scheme, width):
     """axe finds nothing, nothing is wider than the screen, and the canvas has the page's colours."""
     with opened(browser, server, "#/graph", scheme=scheme, width=width) as (page, _):

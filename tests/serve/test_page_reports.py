@@ -225,7 +225,7 @@ def test_a_search_shows_everything_that_is_found(browser, server):
         assert heard.errors == []
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 320)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 320), ("dark", 320)])
 def test_everybody_can_use_it(browser, server, find, communities, scheme, width):
     """No finding of axe-core, and no sideways scrolling: the tree, a report, an entity with its evidence, a search."""
     entity = entity_named(find, "Ingrid Holm")

@@ -1,0 +1,72 @@
+"""A mark stands on the right words in every format that is read, in a real browser."""
+
+import pytest
+
+from tests.conftest import run_localrag
+from tests.index.files import docx, epub, mail, notebook, opendocument, pdf, pptx, xlsx
+from tests.serve.browser import chromium, opened
+from tests.serve.server import served
+
+OWN = """[...document.querySelectorAll("mark")]
+  .map(mark => [...mark.childNodes].filter(node => node.nodeType === 3).map(node => node.data).join("")).join("")"""
+TEXT = "The 😀 ferry: {} leaks at the bow."
+FILES = {
+    "a.txt": (TEXT.format("Skua"), "Skua leaks"),
+    "a.md": (f"# Boats\n\n{TEXT.format('**Tern**')}\n", "Tern"),
+    "a.rst": (f"Boats\n=====\n\n{TEXT.format('Gull')}\n", "Gull leaks"),
+    "a.adoc": (f"= Boats\n\n{TEXT.format('Heron')}\n", "Heron leaks"),
+    "a.org": (f"* Boats\n{TEXT.format('Auk')}\n", "Auk leaks"),
+    "a.tex": (r"\documentclass{article}\begin{document}\section{Boats}The ferry Dunlin leaks.\end{document}", "Dunlin leaks"),
+    "a.rtf": (r"{\rtf1\ansi The ferry Plover leaks.\par}", "Plover leaks"),
+    "a.srt": ("1\n00:00:01,000 --> 00:00:04,000\nThe ferry Curlew leaks.\n", "Curlew leaks"),
+    "a.html": (f"<html><body><h1>Boats</h1><p>{TEXT.format('<b>Knot</b>')}</p></body></html>", "Knot leaks"),
+    "a.xml": (f"<boats><boat>{TEXT.format('Ruff')}</boat></boats>", "Ruff leaks"),
+    "a.csv": ("name,state\nStint,leaks 😀 badly\n", "leaks 😀 badly"),
+    "a.json": ('[{"name": "Smew", "state": "leaks 😀 badly at the stern"}]', "badly at the stern"),
+    "a.ipynb": (notebook(), "Landings"),
+    "a.eml": (mail(), "The Skua leaks."),
+    "a.docx": (docx(), "Ruth Sand bought the ferry"),
+    "a.pptx": (pptx(), "Lars Holm answered"),
+    "a.xlsx": (xlsx(), "Brannock"),
+    "a.odt": (opendocument("text", "<text:p>The ferry Scoter leaks.</text:p>"), "Scoter leaks"),
+    "a.epub": (epub(), "It was sold."),
+    "a.pdf": (pdf(["The ferry Eider leaks at", "the stern."]), "Eider leaks at the stern."),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, home):
+    """A server over a file of each format."""
+    folder = tmp_path_factory.mktemp("formats")
+    (folder / "docs").mkdir()
+    for name, (content, _) in FILES.items():
+        (folder / "docs" / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    done = run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with served(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(server):
+    """The browser of all these tests."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_mark_is_on_the_words(browser, server, name):
+    """What is marked are these words, as the text has them; a PDF's are framed on its page as well."""
+    words = FILES[name][1]
+    with server.client() as door:
+        [row] = [d for d in door.get("/api/documents").json()["documents"] if d["path"] == f"docs/{name}"]
+        text = "".join(s["text"] for s in door.get(f"/api/documents/{row['id']}").json()["segments"])
+    start = text.index(words)
+    with opened(browser, server, f"#/document/{row['id']}?mark={start}-{start + len(words)}") as (page, heard):
+        if name == "a.pdf":
+            page.locator(".over rect").first.wait_for()
+            assert page.locator(".over rect").count() == 2
+            page.get_by_role("button", name="Text", exact=True).click()
+        page.locator("mark").first.wait_for()
+        assert page.evaluate(OWN) == words
+        assert heard.errors == []
