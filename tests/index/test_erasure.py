@@ -103,12 +103,13 @@ def town(made, tmp_path, home):
     _keep_index(tmp_path / ".localrag", tmp_path / ".localrag" / "study" / "index", lambda _: None)
     (tmp_path / ".localrag" / "study" / "answers.jsonl").write_text(json.dumps({"answer": SECRET}, ensure_ascii=False))
     kept = home / "cache" / "prefixes" / "some model"
-    kept.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(parents=True, exist_ok=True, mode=0o700)
     (kept / "1.kv").write_text(SECRET)
     assert {name for name, _ in words_in(tmp_path / ".localrag", *SECRETS)} >= {
         "index.db", "index.db.before-m003_something", "domain.toml", "domain.toml.before", "aliases.txt", "answers.jsonl"
     }  # fmt: skip
-    return tmp_path
+    yield tmp_path
+    shutil.rmtree(kept, ignore_errors=True)  # not every test erases, and the user cache is the whole test run's
 
 
 def unchanged(folder):
