@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,19 +12,11 @@ from typing import Any
 
 from localrag.errors import ModelError
 from localrag.gguf_header import Header, read_header
-from localrag.system.files import cache_dir, replace_file
+from localrag.model_table import known_models, shipped_models
+from localrag.system.files import cache_dir, data_path, replace_file
 
-PACKAGE = Path(__file__).parent
 FINGERPRINTS = "fingerprints.json"  # in the user cache
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
-
-
-def data_path(name: str) -> Path:
-    """`prompts` or `models.toml` as shipped: inside a wheel under `_data`, in a checkout or editable install beside the package."""
-    for folder in (PACKAGE / "_data", PACKAGE.parent):
-        if (folder / name).exists():
-            return folder / name
-    raise ModelError(f"localrag's own {name} is missing from {PACKAGE}.", "Reinstall: pip install --force-reinstall localrag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +102,7 @@ def _served(name: str) -> ModelFile:
             "An address of a server must not hold a name or a key.",
             "Give the key as LOCALRAG_API_KEY, or its file as LOCALRAG_API_KEY_FILE.",
         )
-    return ModelFile(model or "default", "chat", _named("chat", None).path, ",".join(dict.fromkeys(urls)))
+    return ModelFile(model or "default", "chat", bundled_chat_model().path, ",".join(dict.fromkeys(urls)))
 
 
 def find_embedder(name: str | None = None) -> ModelFile:
@@ -137,17 +128,19 @@ def find_adapter(name: str) -> tuple[Path, ModelFile]:
 
     Raises ModelError where its content is not the one that was measured.
     """
-    entry = known_models()["adapter"][name]
+    entry = shipped_models()["adapter"][name]
     path = data_path(entry["path"])
     if sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
         mend = "Reinstall: pip install --force-reinstall localrag. Or do without: --engine adapter=no"
         raise ModelError(f"The adapter in {path} is damaged.", mend)
-    return path, _named("chat" if entry["base"] in known_models()["chat"] else "embedder", entry["base"])
+    shipped = shipped_models()
+    return path, _found(shipped, "chat" if entry["base"] in shipped["chat"] else "embedder", entry["base"])
 
 
-def known_models() -> dict[str, Any]:
-    """models.toml as shipped."""
-    return tomllib.loads(data_path("models.toml").read_text(encoding="utf-8"))
+def bundled_chat_model() -> ModelFile:
+    """The chat model that comes with localrag, and that its adapters are for, whatever the user's default is. Raises ModelError."""
+    shipped = shipped_models()
+    return _found(shipped, "chat", shipped["default_chat"])
 
 
 def _first_shard(name: str) -> Path:
@@ -166,15 +159,20 @@ def _at(path: Path, kind: str) -> ModelFile:
 def _named(kind: str, name: str | None) -> ModelFile:
     table = known_models()
     name = name or table[f"default_{kind}"]
-    entry = table.get(kind, {}).get(name)
-    if entry is None:
-        near = get_close_matches(name, table.get(kind, {}), n=1)
+    if name not in table[kind]:
+        near = get_close_matches(name, table[kind], n=1)
         did_you_mean = f" Did you mean {near[0]!r}?" if near else ""
-        known = ", ".join(sorted(table.get(kind, {}))) or "none"
+        known = ", ".join(sorted(table[kind])) or "none"
         option = "--model" if kind == "chat" else f"--{kind}"
         which = "model" if kind == "chat" else f"{kind} model"
         raise ModelError(f"No {which} is called {name!r}.{did_you_mean}", f"Known: {known}. Or give a file: {option} PATH.gguf")
-    path = Path(entry["path"])
+    return _found(table, kind, name)
+
+
+def _found(table: dict[str, Any], kind: str, name: str) -> ModelFile:
+    """The model of an entry of the list. Raises ModelError where its file or package is missing."""
+    entry = table[kind][name]
+    path = Path(entry["path"]).expanduser()
     if package := entry.get("package"):
         found = importlib.util.find_spec(package)  # found, never imported: the packages do more than carry a file
         if found is None or not found.submodule_search_locations:
@@ -183,7 +181,8 @@ def _named(kind: str, name: str | None) -> ModelFile:
             )
         path = Path(found.submodule_search_locations[0]) / path
     if not path.exists():
-        raise ModelError(f"The file of model {name!r} is missing: {path}", "Correct its path in models.toml, or reinstall its package.")
+        mend = f"Bring it back, give its new place: localrag models add PATH --name {name}, or forget it: localrag models rm {name}"
+        raise ModelError(f"The file of model {name!r} is missing: {path}", mend)
     return ModelFile(name, kind, path)
 
 

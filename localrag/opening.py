@@ -16,7 +16,8 @@ from localrag.llm.domain import read_domain
 from localrag.llm.model import Model
 from localrag.llm.reader import Reader
 from localrag.llm.tagging import Tagger
-from localrag.models import ModelFile, find_chat_model, find_embedder, find_reranker, known_models
+from localrag.model_table import known_models
+from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker
 from localrag.project import Opened, Project
 from localrag.store import corpus, ledger
 from localrag.store.connect import FILE_NAME
@@ -151,7 +152,7 @@ def open_for_questions(
             f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
             "Embed it anew, which asks no chat model anything: localrag reembed",
         )
-    chat = _chat_model(folder, model, engine) if asks else find_chat_model(None)
+    chat = _chat_model(folder, model, engine) if asks else bundled_chat_model()
     settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
     reader = reader_for(chat, engine or EngineOptions()) if asks else None
@@ -166,13 +167,13 @@ def open_for_questions(
 
 def reader_for(chat: ModelFile, engine: EngineOptions) -> Reader | None:
     """The reader of short answers, unless the user does without it. Settings by hand are its own only where it is the chat model's file."""
-    own = chat.fingerprint == find_chat_model(None).fingerprint
+    own = chat.fingerprint == bundled_chat_model().fingerprint
     return Reader(engine if own else replace(engine, values="")) if engine.adapter else None
 
 
 def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
     """The tagger of names, in place of the bundled chat model and no other, unless the user does without it."""
-    return Tagger() if engine.adapter and not chat.url and chat.fingerprint == find_chat_model(None).fingerprint else None
+    return Tagger() if engine.adapter and not chat.url and chat.fingerprint == bundled_chat_model().fingerprint else None
 
 
 def model_names(folder: Path) -> tuple[str | None, str | None]:

@@ -17,6 +17,7 @@ ROWS = [
     {"system"},
     {"text"},
     {"config", "gguf_header", "pagerank"},
+    {"model_table"},
     {"models"},
     {"engine", "store"},
     {"llm"},

@@ -105,7 +105,8 @@ def test_the_wheel_carries_prompts_models_and_the_demo(tmp_path):
     python = tmp_path / "env" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True, capture_output=True)
     code = (
-        "from localrag.models import data_path, known_models; from localrag.demo import CORPUS; import localrag; "
+        "from localrag.system.files import data_path; from localrag.model_table import known_models; from localrag.demo import CORPUS; "
+        "import localrag; "
         "print(localrag.__file__, (data_path('prompts') / 'abstractive' / 'report.md').is_file(), known_models()['default_chat'], "
         "len([p for p in CORPUS.rglob('*') if p.is_file()]))"
     )

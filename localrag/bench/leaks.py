@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localrag.llm.prompts import load_prompt
-from localrag.models import data_path
+from localrag.system.files import data_path
 from localrag.text.plain import FUNCTION_WORDS
 
 LONGEST = 5  # words in a row: shorter runs ("is a town in the") are the language's, not the prompt's

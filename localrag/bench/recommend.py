@@ -7,7 +7,7 @@ from typing import Any
 
 from localrag.bench.compare import quality_difference
 from localrag.bench.figures import habit, unreliable
-from localrag.models import known_models
+from localrag.model_table import known_models
 
 FASTER = 1.2  # times the chunks an hour: from there on a model is taken for its speed, where quality does not tell it from the best
 

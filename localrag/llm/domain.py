@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import tomli_w
+import tomlkit
 
 from localrag.config import Domain, Example
 from localrag.errors import UsageError
@@ -90,7 +90,7 @@ def _written(domain: Domain) -> bytes:
         "entity_types": list(domain.entity_types),
         "examples": examples,
     }
-    return (_HEAD + tomli_w.dumps(values)).encode()
+    return (_HEAD + tomlkit.dumps(values)).encode()
 
 
 def undo_domain(folder: Path) -> bool:

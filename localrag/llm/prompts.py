@@ -10,8 +10,8 @@ from functools import cache
 from string import Template
 
 from localrag.errors import LocalragError
-from localrag.models import data_path
 from localrag.records import content_id
+from localrag.system.files import data_path
 
 _HEADING = re.compile(r"^## (system|user|assistant)[ \t]*\n", re.MULTILINE)
 

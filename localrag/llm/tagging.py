@@ -26,7 +26,8 @@ from localrag.engine.embedding.tagger import (
     tokenizer_of,
 )
 from localrag.errors import ModelError
-from localrag.models import find_adapter, known_models
+from localrag.model_table import shipped_models
+from localrag.models import find_adapter
 from localrag.text.plain import chunk_sentences
 
 
@@ -58,7 +59,7 @@ class Tagger:
     @cached_property
     def fingerprint(self) -> str:
         """What an extraction by it depends on."""
-        return str(known_models()["adapter"]["tagger"]["sha256"])[:16]
+        return str(shipped_models()["adapter"]["tagger"]["sha256"])[:16]
 
     async def tag(self, text: str, likely: Sequence[tuple[int, int]]) -> Tagged:
         """The names of a text and their relations, given the places of likely names. Raises ModelError where the model cannot run here."""

@@ -1,4 +1,4 @@
-"""The files that localrag writes: for their owner alone, whole or not at all; and the cache folder of the user."""
+"""The files that localrag writes: for their owner alone, whole or not at all; the folders of the user, and what is shipped."""
 
 import os
 import re
@@ -18,6 +18,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
+PACKAGE = Path(__file__).parents[1]
+
+
 def cache_dir() -> Path:
     """Where requantised models, vocabularies and fingerprints are kept (`LOCALRAG_HOME` moves it); created if missing.
 
@@ -28,6 +31,26 @@ def cache_dir() -> Path:
     with suppress(OSError):
         private_folder(folder)
     return folder
+
+
+def config_dir() -> Path:
+    """Where the user's own settings, list of models and prompts are (`LOCALRAG_HOME` moves it); not created."""
+    home = os.environ.get("LOCALRAG_HOME")
+    return Path(home) if home else platformdirs.user_config_path("localrag")
+
+
+def data_dir() -> Path:
+    """Where models that were pulled are kept (`LOCALRAG_HOME` moves it); not created."""
+    home = os.environ.get("LOCALRAG_HOME")
+    return Path(home) if home else platformdirs.user_data_path("localrag")
+
+
+def data_path(name: str) -> Path:
+    """`prompts` or `models.toml` as shipped: inside a wheel under `_data`, in a checkout or editable install beside the package."""
+    for folder in (PACKAGE / "_data", PACKAGE.parent):
+        if (folder / name).exists():
+            return folder / name
+    raise LocalragError(f"localrag's own {name} is missing from {PACKAGE}.", "Reinstall: pip install --force-reinstall localrag")
 
 
 def private_folder(folder: Path) -> Path:

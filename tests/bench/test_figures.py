@@ -16,7 +16,7 @@ from localrag.bench.run import save_run
 from localrag.bench.table import notes, table
 from localrag.bench.yes_no import calibration_error
 from localrag.errors import UsageError
-from localrag.models import data_path
+from localrag.system.files import data_path
 from tests.bench.rows import measured, run_of
 
 BROKEN = {"name": "broken.gguf", "given": "/models/broken.gguf", "error": "/models/broken.gguf is not a GGUF file.", "hint": ""}

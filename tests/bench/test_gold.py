@@ -12,7 +12,7 @@ from localrag.errors import UsageError
 from localrag.eval.gold import load_gold
 from localrag.index.extraction.names.spans import find_name
 from localrag.llm.prompts import load_prompt
-from localrag.models import data_path
+from localrag.system.files import data_path
 
 
 def test_every_place_of_a_marked_name_is_marked():

@@ -33,7 +33,7 @@ def help_command(topic: TopicArgument = "") -> None:
 
 def topics() -> dict[str, Path]:
     """Topic → page: tutorial first, then as the folders stand."""
-    from localrag.models import data_path
+    from localrag.system.files import data_path
 
     docs = data_path("docs")
     order = ("tutorial", "how-to", "explanation", "reference", "benchmarks")
