@@ -44,7 +44,7 @@ def user_models() -> dict[str, Any]:
     path = user_file()
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"{path} cannot be read: {error}.", f"Correct it, or move it away: mv {path} {path}.old") from error
@@ -78,7 +78,9 @@ def _entry_problems(kind: str, name: str, entry: Any) -> Iterator[tuple[str, str
         yield name, f"{kind}.{name} is no table.", f"Write a model like this: [{kind}.{name}], and below it path = …"
         return
     for key, value in entry.items():
-        if key not in _KEYS:
+        if isinstance(value, dict):
+            yield name, f"{kind}.{name}.{key} is a table within a table.", f'A name with a dot needs quotes: [{kind}."{name}.{key}"].'
+        elif key not in _KEYS:
             yield key, f"{kind}.{name} has no setting {key!r}.", _meant(key, _KEYS)
         elif not isinstance(value, str) or not value:
             yield key, f"{key} of {kind}.{name} is no text.", f'Write it like this: {key} = "…".'

@@ -85,7 +85,7 @@ def find_chat_model(name: str | None) -> ModelFile:
     if name and name.startswith(("http://", "https://")):
         return _served(name)
     if name and (name.endswith(".gguf") or "/" in name):
-        if not (path := _first_shard(name)).is_file():
+        if not (path := first_shard(name)).is_file():
             raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the bundled model.")
         return _at(path, "chat")
     return _named("chat", name)
@@ -108,7 +108,7 @@ def _served(name: str) -> ModelFile:
 def find_embedder(name: str | None = None) -> ModelFile:
     """The embedding model of that name in models.toml, or the GGUF file or folder at that path; the default for None. Raises ModelError."""
     if name and (name.endswith(".gguf") or "/" in name):
-        if not (path := _first_shard(name)).exists():
+        if not (path := first_shard(name)).exists():
             raise ModelError(f"There is no embedding model at {path}.", "Check the path, or leave out --embedder for the bundled one.")
         return _at(path, "embedder")
     return _named("embedder", name)
@@ -117,7 +117,7 @@ def find_embedder(name: str | None = None) -> ModelFile:
 def find_reranker(name: str) -> ModelFile:
     """The reranker of that name in models.toml, or the GGUF file at that path. Raises ModelError."""
     if name.endswith(".gguf") or "/" in name:
-        if not (path := _first_shard(name)).is_file():
+        if not (path := first_shard(name)).is_file():
             raise ModelError(f"There is no reranker at {path}.", "Check the path, or leave out --reranker.")
         return _at(path, "reranker")
     return _named("reranker", name)
@@ -143,7 +143,7 @@ def bundled_chat_model() -> ModelFile:
     return _found(shipped, "chat", shipped["default_chat"])
 
 
-def _first_shard(name: str) -> Path:
+def first_shard(name: str) -> Path:
     """The path that was given; of a model cut into shards that of the first, whichever was given."""
     path = Path(name).expanduser()
     shard = _SHARD.fullmatch(path.name)

@@ -23,7 +23,7 @@ ROWS = [
     {"llm"},
     {"project"},
     {"index", "query"},
-    {"opening", "demo", "contents"},
+    {"opening", "demo", "contents", "catalog"},
     {"eval"},
     {"bench"},
     {"doctor", "serve"},
@@ -145,10 +145,10 @@ def test_sql_stays_in_the_store():
 def test_nothing_sends_anything():
     """No module but the one that talks to model servers imports a client for the network, or anything of TLS.
 
-    And the bridge to a `serve` of this machine, which asks none but loopback (tests/serve/test_bridge.py).
+    And the bridge to a `serve` of this machine, which asks none but loopback (tests/serve/test_bridge.py), and the one that pulls models.
     """
     clients = {"requests", "httpx", "httpx2", "httpcore", "urllib", "urllib3", "aiohttp", "http", "socket", "ssl", "websockets"}
-    allowed = {"engine/remote/server.py", "serve/bridge.py"}
+    allowed = {"engine/remote/server.py", "serve/bridge.py", "catalog/hub.py"}
     assert {path.relative_to(PACKAGE).as_posix() for path in MODULES if third_parties(path) & clients} == allowed
     mcp = {p.relative_to(PACKAGE).as_posix() for p in MODULES if re.search(r"from mcp(\.client\S*)? import", p.read_text(encoding="utf-8"))}
     assert mcp == {"serve/bridge.py"}

@@ -32,7 +32,7 @@ def open_embedder(file: ModelFile, *, quick: bool = False) -> Embeds:
     A `quick` one is for questions: it loads at once where the folder's model is one that llama.cpp computes too, and takes nearly twice
     as long for many texts. Its vectors are those of the other but for their rounding; an index has vectors of one rounding only.
     """
-    if file.path.suffix == ".gguf":
+    if file.path.is_file():
         from localrag.engine.embedding.gguf_embedder import GgufEmbedder  # loads llama.cpp
 
         return Remembering(GgufEmbedder(file))

@@ -1,0 +1,50 @@
+"""The models worth getting, and which of them suits this machine."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from localrag.catalog.about import BESIDE, fits
+from localrag.system.cores import free_cores
+
+# Bytes of weights that a processor with so many cores reads fast enough for indexing to take hours, not days: a token costs one reading.
+_FOR_CORES = ((8, 5_100_000_000), (4, 2_600_000_000), (0, 1_200_000_000))
+
+
+@dataclass(frozen=True, slots=True)
+class Curated:
+    """A model of the list: where it is on the hub, `size` in bytes, `window` in tokens, and what it is good for."""
+
+    name: str
+    kind: str
+    repo: str
+    quant: str
+    parameters: str
+    size: int
+    window: int
+    licence: str
+    languages: str
+    good_for: str
+    best: bool = False
+
+    @property
+    def needs(self) -> int:
+        """Bytes of memory that it needs, about: weights, KV of four short windows, and localrag itself."""
+        return round(1.15 * self.size) + BESIDE
+
+
+def curated() -> list[Curated]:
+    """The list, by kind, small to large."""
+    table = tomllib.loads((Path(__file__).parent / "curated.toml").read_text(encoding="utf-8"))
+    return [Curated(name, kind, **values) for kind, models in table.items() for name, values in models.items()]
+
+
+def best_chat_model(gpu_memory: int) -> Curated | None:
+    """The largest chat model to take on this machine: one the GPU holds whole, or one its cores are quick enough for; None for none.
+
+    `gpu_memory`: bytes of the largest GPU, 0 without one.
+    """
+    limit = next(size for cores, size in _FOR_CORES if free_cores() >= cores)
+    on_cpu = [m for m in curated() if m.kind == "chat" and m.best and m.size <= limit and fits(m.needs) == "fits"]
+    on_gpu = [m for m in curated() if m.kind == "chat" and m.best and m.needs <= gpu_memory]
+    return max(on_cpu + on_gpu, key=lambda m: m.size, default=None)

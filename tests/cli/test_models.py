@@ -1,0 +1,161 @@
+"""`localrag models`, as a user types it."""
+
+import json
+import shutil
+
+import pytest
+
+from localrag.catalog import hub as hub_module
+from localrag.model_table import user_file, user_models
+from tests.catalog.hub import Hub
+from tests.conftest import run_localrag
+
+MODEL = "model-Q4_K_M.gguf"
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A home without models of other programs."""
+    for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "OLLAMA_MODELS", "LLAMA_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALRAG_HOME", str(tmp_path / "own"))
+    return tmp_path
+
+
+def run(folder, *args):
+    return run_localrag("models", *args, cwd=folder)
+
+
+def test_the_list_names_the_bundled_models_and_the_defaults(own):
+    """As a table and as JSON; --all adds those worth downloading, with what fits."""
+    table = run(own, "list")
+    everything = json.loads(run(own, "list", "--all", "--json").stdout)
+
+    assert "* smollm2-135m" in table.stdout.replace("*  ", "* ")
+    assert [row["name"] for row in everything["models"] if row["default"]] == ["smollm2-135m", "all-minilm-l6-v2"]
+    assert {"qwen3-4b", "bge-m3", "bge-reranker-v2-m3"} <= {m["name"] for m in everything["curated"]}
+    assert {m["fits"] for m in everything["curated"]} <= {"fits", "tight", "too big"}
+
+
+def test_a_file_is_tested_added_used_and_forgotten(own, chat_file):
+    """`add` copies nothing and lists the file under its name, `use` makes it the default of new indexes, `rm` leaves the file."""
+    path = own / "My Model.gguf"
+    path.symlink_to(chat_file.path)
+    added = run(own, "add", str(path), "--name", "mine", "--use")
+    shown = json.loads(run(own, "show", "mine", "--json").stdout)
+    listed = json.loads(run(own, "list", "--json").stdout)["models"]
+    removed = run(own, "rm", "mine")
+
+    assert added.returncode == 0, added.stderr
+    assert "held to a grammar it answers" in added.stdout
+    assert "New indexes use mine" in added.stderr
+    assert (shown["path"], shown["quantisation"], shown["fits"]) == (str(path), "Q4_1", "fits")
+    assert [row["name"] for row in listed if row["default"]] == ["mine", "all-minilm-l6-v2"]
+    assert removed.returncode == 0
+    assert user_models() == {}
+    assert path.exists()
+
+
+def test_an_index_keeps_the_model_it_was_made_with(own, tiny):
+    """Another default is for new indexes; the old one goes on with its own, and its adapters."""
+    (own / "docs").mkdir()
+    (own / "docs" / "a.txt").write_text("Ingrid Holm bought the ferry Skua in Vardby. Lars Holm is her brother.")
+    assert run_localrag("index", "docs", cwd=own).returncode == 0
+    run(own, "add", str(tiny("llama").path), "--name", "other", "--no-test", "--use")
+    again = run_localrag("index", "docs", cwd=own)
+    status = json.loads(run_localrag("status", "--json", cwd=own).stdout)
+
+    assert again.returncode == 0, again.stderr
+    assert "smollm2-135m" in json.dumps(status)
+    assert run_localrag("ask", "Who bought the ferry?", cwd=own).returncode == 0
+
+
+def test_a_model_that_fails_its_test_is_not_added(own, chat_file):
+    """Half a file is refused before anything is listed, and so is a chat model given as a reranker."""
+    half = own / "half.gguf"
+    half.write_bytes(chat_file.path.read_bytes()[:1_000_000])
+    done = run(own, "add", str(half))
+    wrong = run(own, "add", str(chat_file.path), "--kind", "reranker")
+
+    assert done.returncode == 4
+    assert "incomplete" in done.stderr
+    assert wrong.returncode == 4
+    assert "is not on your list" in wrong.stderr
+    assert not user_file().exists()
+
+
+def test_scan_shows_what_is_here_and_adds_it(own, chat_file):
+    """A folder is searched, its models are listed with what fits, and --add puts them on the list under free names."""
+    for name in ("a", "b"):
+        (own / name).mkdir()
+        shutil.copy(chat_file.path, own / name / "same.gguf")
+    first = run(own, "scan", str(own))
+    run(own, "scan", str(own), "--add")
+    again = json.loads(run(own, "scan", str(own), "--json").stdout)["found"]
+
+    assert "Nothing was copied" in first.stderr
+    assert sorted(user_models()["chat"]) == ["same", "same-2"]
+    assert sorted(row["listed"] for row in again) == ["same", "same-2"]
+
+
+def test_a_model_is_pulled_tested_listed_and_deleted(own, chat_file, monkeypatch):
+    """From a hub on loopback: the only command that opens a connection; --delete removes what it brought."""
+    hub = Hub({MODEL: chat_file.path.read_bytes()})
+    hub.stretch = 30_000_000  # it breaks off now and then
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.setattr(hub_module, "WAIT", 0.01)
+    pulled = run(own, "pull", "org/model-GGUF:Q4_K_M", "--name", "fresh")
+    hub.close()
+    path = own / "own" / "models" / "org" / "model-GGUF" / MODEL
+    listed = user_models()["chat"]["fresh"]
+    used = run_localrag("models", "test", "fresh", cwd=own)
+    removed = run(own, "rm", "fresh", "--delete", "--yes")
+
+    assert pulled.returncode == 0, pulled.stderr
+    assert "98 MB" in pulled.stderr or "0.10 GB" in pulled.stderr
+    assert listed == {"path": str(path), "source": f"org/model-GGUF/{MODEL}"}
+    assert used.returncode == 0, used.stdout
+    assert removed.returncode == 0
+    assert not path.exists()
+
+
+def test_a_file_that_was_not_pulled_is_never_deleted(own, chat_file):
+    """rm --delete is refused for a file of the user's own."""
+    path = own / "mine.gguf"
+    path.symlink_to(chat_file.path)
+    run(own, "add", str(path), "--no-test")
+    done = run(own, "rm", "mine", "--delete", "--yes")
+
+    assert done.returncode == 2
+    assert path.exists()
+    assert "mine" in user_models()["chat"]
+
+
+def test_names_that_are_unknown_are_said_with_near_ones(own):
+    """Of show, and of pull, where a name is neither on the list nor a repository."""
+    show, pull = run(own, "show", "smolm2-135m"), run(own, "pull", "qwen3-4")
+
+    assert show.returncode == 4
+    assert "Did you mean 'smollm2-135m'" in show.stderr
+    assert pull.returncode == 2
+    assert "Did you mean 'qwen3-4b'" in pull.stderr
+
+
+def test_a_faulty_list_is_said_by_every_command(own):
+    """A typo in models.toml ends any command in code 4 with file, line and remedy."""
+    user_file().parent.mkdir()
+    user_file().write_text('[chat.a]\npaht = "/x.gguf"\n')
+    done = run(own, "list")
+
+    assert done.returncode == 4
+    assert f"{user_file()}, line 2" in done.stderr
+    assert "Did you mean 'path'" in done.stderr
+
+
+def test_the_embedder_is_tested_by_meaning(own):
+    """The bundled embedder finds the paraphrase nearer than the stranger."""
+    done = json.loads(run(own, "test", "all-minilm-l6-v2", "--json").stdout)
+
+    assert done["ok"]
+    assert [line["name"] for line in done["checks"]] == ["loads", "meaning"]
