@@ -26,8 +26,8 @@ ROWS = [
     {"opening", "demo", "contents", "catalog"},
     {"eval"},
     {"bench"},
-    {"doctor", "serve"},
-    {"cli"},
+    {"doctor", "serve", "library"},
+    {"integrations", "cli"},
     {"__init__", "__main__"},
 ]
 # The rooms of the large packages, by the same rule.

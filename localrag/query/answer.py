@@ -141,13 +141,18 @@ def _keep(answer: Answer, project: Project) -> Answer:
         return replace(answer, note=f"{answer.note} The answer could not be kept: {error}.".strip())
 
 
-def _check(text: str, options: Options) -> None:
+def check_question(text: str) -> None:
+    """Raises UsageError for a question or query that is empty or too long."""
     if not text.strip():
         raise UsageError("The question is empty.", 'Ask something: localrag ask "What are the main themes?"')
     if len(text) > LONGEST_QUESTION:
         raise UsageError(
             f"The question has {len(text)} characters; {LONGEST_QUESTION} are read at most.", "Put long texts into a file and index it."
         )
+
+
+def _check(text: str, options: Options) -> None:
+    check_question(text)
     if options.mode not in (*MODES, "auto"):
         raise UsageError(f"There is no mode {options.mode!r}.", f"Modes: auto, {', '.join(MODES)}")
     if options.style not in ("", "extractive", "abstractive"):

@@ -1,0 +1,33 @@
+"""LangChain's retriever interface: `pip install "localrag[langchain]"`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import PrivateAttr
+
+from localrag.integrations import searcher
+from localrag.library import Passage
+
+
+class LocalragRetriever(BaseRetriever):
+    """Finds the `k` passages of the index at `path` that bear most on a query. Raises NoIndex."""
+
+    path: str | None = None
+    k: int = 10
+    reranker: str | None = None
+    _search: Callable[[str, int], list[Passage]] = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Open the index."""
+        super().model_post_init(context)
+        self._search = searcher(self.path, self.reranker)
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:  # noqa: ARG002
+        found = self._search(query, self.k)
+        return [
+            Document(page_content=p.text, metadata={"source": p.path, "part": p.part, "start": p.start, "end": p.end, "score": p.score})
+            for p in found
+        ]

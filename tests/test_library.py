@@ -1,0 +1,114 @@
+"""The library: what its page shows, and what programs rely on."""
+
+import asyncio
+import dataclasses
+import doctest
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+
+import localrag
+from localrag.errors import IndexBusy, NoIndex, UsageError
+from localrag.library import Asking, Index
+from localrag.query.question import Options
+from localrag.store.schema import writer_lock
+from tests.conftest import write_town
+
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "library.md"
+
+
+def test_the_examples_of_its_page_hold(tmp_path, monkeypatch):
+    """Every one of them, in order, in a folder with the texts that the page names."""
+    monkeypatch.chdir(tmp_path)
+    write_town(tmp_path / "docs")
+    text = "\n".join("" if line.startswith("```") else line for line in PAGE.read_text(encoding="utf-8").splitlines())
+    examples = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
+    said = []
+    result = doctest.DocTestRunner(verbose=False).run(examples, out=said.append)
+
+    assert result.attempted > 25
+    assert not result.failed, "".join(said)
+
+
+def test_its_names_are_loaded_when_they_are_used():
+    """`import localrag` loads no numpy; every public name is there, and no other."""
+    code = "import sys, localrag; a = 'numpy' in sys.modules; localrag.Index; print(a, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.split() == ["False", "True"]
+    assert all(getattr(localrag, name) for name in localrag.__all__)
+    with pytest.raises(AttributeError, match="Indx"):
+        _ = localrag.Indx
+
+
+def test_how_to_ask_is_typed_as_the_options_are():
+    """Each field of `Options`, with its type."""
+    wanted = {f.name: f.type for f in dataclasses.fields(Options)}
+
+    assert typing.get_type_hints(Asking) == {name: typing.get_type_hints(Options)[name] for name in wanted}
+
+
+def test_an_index_is_made_once_and_with_known_settings(tmp_path):
+    """A second `create` says that there is one; an unknown setting is named; an index without documents cites nothing."""
+    with pytest.raises(UsageError, match="chunk_size"):
+        Index.create(tmp_path / "a", chunk_size=3)
+    Index.create(tmp_path / "b", extractor="phrases").close()
+    with pytest.raises(UsageError, match="already"):
+        Index.create(tmp_path / "b")
+    with Index.open(tmp_path / "b") as empty:
+        assert not empty.ask("Who?").citations
+    with pytest.raises(NoIndex, match="There is no index"):
+        Index.open(tmp_path / "c")
+
+
+def test_documents_are_added_changed_and_removed(tmp_path):
+    """`add` follows the files, `remove` takes documents out with what was made of them; the index is asked in between."""
+    write_town(tmp_path / "docs")
+    with Index.create(tmp_path, extractor="phrases") as index:
+        index.add(tmp_path / "docs")
+        assert "Ingrid Holm" in index.ask("Who bought the ferry?").answer
+        (tmp_path / "docs" / "b.txt").write_text("Mayor Ruth Sand sold the town hall to Olga Brandt.")
+        assert index.add([tmp_path / "docs"]).loaded.changed == ("docs/b.txt",)
+        assert "Olga Brandt" in index.ask("Who got the town hall?").answer
+        assert index.remove(tmp_path / "docs" / "b.txt") == ["docs/b.txt"]
+
+        assert [d.path for d in index.documents()] == ["docs/a.md", "docs/c.txt"]
+        assert not index.entities(named=["Olga Brandt"])
+        assert index.status()["documents"] == 2
+
+
+def test_a_busy_index_is_said(plain_town):
+    """While another process writes, `add` ends at once, and questions are answered."""
+    with Index.open(plain_town) as index, writer_lock(index.folder):
+        with pytest.raises(IndexBusy):
+            index.add(plain_town / "docs")
+        assert index.ask("Who bought the ferry?", style="extractive").citations
+
+
+def test_a_stream_that_is_left_stops_the_model(town):
+    """Left after its first piece, nothing goes on; the next question is answered as ever."""
+
+    async def left(index):
+        async for piece in index.astream("Who is Lars Holm?", style="abstractive"):
+            return piece
+        return None
+
+    with Index.open(town) as index:
+        assert isinstance(asyncio.run(left(index)), str)
+        assert index._ask().model.report().get("in_flight", 0) == 0
+        assert index.ask("Who bought the ferry?", style="extractive").citations
+
+
+def test_progress_comes_in_order_and_ends_complete(tmp_path):
+    """Stages come one after the other, and the last step of each is all of it."""
+    write_town(tmp_path / "docs")
+    steps = []
+    with Index.create(tmp_path, extractor="phrases") as index:
+        index.add(tmp_path / "docs", on_progress=steps.append)
+    last = {step.stage: step for step in steps}
+
+    assert next(iter(last)) == "documents"
+    assert all(step.done == step.total for step in last.values())
