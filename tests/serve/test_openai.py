@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import run_localrag, write_town
 from tests.serve.server import served
+from tests.servers import Server, llama
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +141,19 @@ def test_a_wrong_key_is_refused(server):
     """Before anything is read."""
     with pytest.raises(openai.AuthenticationError):
         openai.OpenAI(base_url=f"{server.address}/v1", api_key="wrong", max_retries=0).models.list()
+
+
+def test_a_model_that_fails_is_said_and_the_server_stays(folder):
+    """A model behind a server that answers with errors: a program is told which, each time, and gets what needs no model."""
+    large = llama(n_params=4_000_000_000)  # a small one would be asked to choose sentences, not to write
+    question = {"model": "localrag:mix", "messages": [{"role": "user", "content": "Tell me about the ferry Skua."}]}
+    with Server(lambda body: 500, gets=large) as model, served(folder, "--model", f"{model.url}#smol.gguf") as running:
+        client = openai.OpenAI(base_url=f"{running.address}/v1", api_key=running.key, max_retries=0, timeout=120)
+        for _ in range(2):
+            with pytest.raises(openai.InternalServerError, match=re.escape(f"{model.url} refused the request")):
+                client.chat.completions.create(**question)
+
+        assert client.embeddings.create(model="localrag", input=["the ferry"]).data
 
 
 def test_a_stream_that_is_left_costs_nothing_more(client):
