@@ -69,7 +69,7 @@ def index_command(
 ) -> None:
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
     from localrag.index.documents.load import check_paths, is_there
-    from localrag.opening import documents_of, is_new, open_for_writing
+    from localrag.opening import documents_of, open_for_writing
 
     options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
@@ -79,9 +79,7 @@ def index_command(
     if plan:
         print_plan(paths, index, model, changes, options)
         return
-
-    if not quiet and model is None and is_new(index):
-        _name_better_model(paths, index)
+    _name_better_model(paths, index, wanted=not quiet and model is None)
 
     def run() -> "Outcome":
         with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
@@ -99,11 +97,14 @@ def index_command(
         raise typer.Exit(5)
 
 
-def _name_better_model(paths: list[Path], index: Path | None) -> None:
+def _name_better_model(paths: list[Path], index: Path | None, *, wanted: bool) -> None:
     """Where a new index begins with the bundled model: the one that suits this machine best, and how to get it."""
     from localrag.catalog.advice import better_model
     from localrag.cli.views.console import say
+    from localrag.opening import is_new
 
+    if not wanted or not is_new(index):
+        return
     chosen = ["--index", str(index)] if index else []
     if advice := better_model(shlex.join(["localrag", "index", *map(str, paths), *chosen])):
         say(f"{advice[0]}\n  → {advice[1]}")
