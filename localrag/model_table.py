@@ -4,7 +4,8 @@ The user's file is in the folder of the user's settings (`LOCALRAG_HOME` moves i
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -53,52 +54,72 @@ def user_models() -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ModelError(f"{path} is not valid TOML: {error}.", f"Correct that line in {path}") from error
     if problem := next(_problems(table), None):
-        key, said, hint = problem
-        raise ModelError(f"{path}{_line(text, key)}: {said}", f"{hint} The file is {path}")
+        keys, said, hint = problem
+        raise ModelError(f"{path}{_line(text, keys)}: {said}", hint)
     return table
 
 
-def _problems(table: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What no list of models holds: the key that it is about, what is wrong, what to do."""
+Keys = tuple[str, ...]  # of a value in a TOML file: ("chat", "my-model", "path")
+
+
+def _problems(table: Mapping[str, Any]) -> Iterator[tuple[Keys, str, str]]:
+    """What no list of models holds: the keys of what it is about, what is wrong, what to do."""
     for key, value in table.items():
         if key in _DEFAULTS:
+            kind = key.removeprefix("default_")
+            names = [*shipped_models()[kind], *(table[kind] if isinstance(table.get(kind), dict) else ())]
             if not isinstance(value, str):
-                yield key, f"{key} is no name of a model.", f'Write it like this: {key} = "NAME".'
+                yield (key,), f"{key} is no name of a model.", f'Write it like this: {key} = "NAME"'
+            elif value not in names:
+                yield (key,), f"there is no {kind} model {value!r} to be the default.", _meant(value, names)
         elif key not in KINDS:
-            yield key, f"there is no setting {key!r}.", _meant(key, [*_DEFAULTS, *KINDS])
+            yield (key,), f"there is no setting {key!r}.", _meant(key, [*_DEFAULTS, *KINDS])
         elif not isinstance(value, dict):
-            yield key, f"{key} is no table.", f"Write a model like this: [{key}.NAME], and below it path = …"
+            yield (key,), f"{key} is no table.", f"Write a model like this: [{key}.NAME], and below it path = …"
         else:
             for name, entry in value.items():
                 yield from _entry_problems(key, name, entry)
 
 
-def _entry_problems(kind: str, name: str, entry: Any) -> Iterator[tuple[str, str, str]]:
+def _entry_problems(kind: str, name: str, entry: Any) -> Iterator[tuple[Keys, str, str]]:
+    at = (kind, name)
     if not isinstance(entry, dict):
-        yield name, f"{kind}.{name} is no table.", f"Write a model like this: [{kind}.{name}], and below it path = …"
+        yield at, f"{kind}.{name} is no table.", f"Write a model like this: [{kind}.{name}], and below it path = …"
         return
     for key, value in entry.items():
         if isinstance(value, dict):
-            yield name, f"{kind}.{name}.{key} is a table within a table.", f'A name with a dot needs quotes: [{kind}."{name}.{key}"].'
+            yield (*at, key), f"{kind}.{name}.{key} is a table within a table.", f'A name with a dot needs quotes: [{kind}."{name}.{key}"]'
         elif key not in _KEYS:
-            yield key, f"{kind}.{name} has no setting {key!r}.", _meant(key, _KEYS)
+            yield (*at, key), f"{kind}.{name} has no setting {key!r}.", _meant(key, _KEYS)
         elif not isinstance(value, str) or not value:
-            yield key, f"{key} of {kind}.{name} is no text.", f'Write it like this: {key} = "…".'
+            yield (*at, key), f"{key} of {kind}.{name} is no text.", f'Write it like this: {key} = "…"'
     if "path" not in entry:
-        yield name, f"{kind}.{name} has no path.", 'Add: path = "/…/model.gguf".'
+        yield at, f"{kind}.{name} has no path.", 'Add: path = "/…/model.gguf"'
 
 
-def _meant(key: str, known: list[str] | tuple[str, ...]) -> str:
+def _meant(key: str, known: Sequence[str]) -> str:
     near = get_close_matches(key, known, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}."
 
 
-def _line(text: str, key: str) -> str:
-    """Where a key stands in a TOML file, as words; empty where it is not found."""
+def _line(text: str, keys: Keys) -> str:
+    """Where a value stands in a TOML file, as words; empty where it is not found on a line of its own."""
+    table: Keys = ()
     for number, line in enumerate(text.splitlines(), 1):
-        if key in line.split("=")[0]:
-            return f", line {number}"
+        with suppress(tomllib.TOMLDecodeError):
+            here = _keys(tomllib.loads(line))
+            table, here = (here, here) if line.lstrip().startswith("[") else (table, table + here)
+            if here[: len(keys)] == keys:
+                return f", line {number}"
     return ""
+
+
+def _keys(value: Any) -> Keys:
+    """The keys of what one line of TOML holds."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return ()
+    ((key, inner),) = value.items()
+    return (key, *_keys(inner))
 
 
 def add_model(kind: str, name: str, path: str, source: str = "") -> None:

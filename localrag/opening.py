@@ -1,7 +1,7 @@
 """Opening a project: find the index folder, bind it to its models, hand out what indexing and questions work with."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from sqlite_utils import Database
 from localrag.config import INDEX_FOLDER, Settings
 from localrag.engine.embedding.embedder import open_embedder, open_reranker
 from localrag.engine.settings import EngineOptions
-from localrag.errors import IndexMismatch, NoIndex
+from localrag.errors import IndexMismatch, ModelError, NoIndex
 from localrag.llm.domain import read_domain
 from localrag.llm.model import Model
 from localrag.llm.reader import Reader
@@ -36,6 +36,15 @@ def find_index(chosen: Path | None) -> Path:
         if (folder / INDEX_FOLDER / FILE_NAME).exists():
             return folder / INDEX_FOLDER
     raise NoIndex("There is no index here or in a folder above.", "Make one: localrag index PATH")
+
+
+def is_new(chosen: Path | None) -> bool:
+    """Whether indexing would begin an index: there is none yet."""
+    try:
+        find_index(chosen)
+    except NoIndex:
+        return True
+    return False
 
 
 def documents_of(chosen: Path | None) -> list[Path]:
@@ -76,7 +85,7 @@ def open_for_writing(
         folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
     fresh = not (folder / FILE_NAME).exists()
     chat = _chat_model(folder, model, engine, fresh=fresh)
-    vectors = find_embedder(embedder or (None if fresh else _bound_name(folder, "embedder")))
+    vectors = find_embedder(embedder) if embedder or fresh else _bound_model(folder, "embedder")
     models = {"chat_model": chat.binding, "embedder": vectors.binding}  # before a folder is made: a damaged file is refused here
     with writer_lock(folder):
         db = open_index(folder, create=True)
@@ -146,7 +155,7 @@ def open_for_questions(
     bound = ledger.settings(db)
     if "chat_model" not in bound:
         raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")
-    embedder = find_embedder(_bound_name(folder, "embedder"))
+    embedder = _bound_model(folder, "embedder")
     if bound["embedder"]["fingerprint"] != embedder.fingerprint:
         raise IndexMismatch(
             f"This index was made with the embedding model {bound['embedder']['name']}, not {embedder.name}.",
@@ -189,7 +198,7 @@ def model_names(folder: Path) -> tuple[str | None, str | None]:
 
 def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *, fresh: bool = False) -> ModelFile:
     """The chat model asked for, else the index's own; of one behind a server, what the server tells. Raises ModelError, UsageError."""
-    file = find_chat_model(model or (None if fresh else _bound_name(folder, "chat_model")))
+    file = find_chat_model(model) if model or fresh else _bound_model(folder, "chat_model")
     if not file.url:
         return file
     from localrag.engine.remote.remote import identified  # a client for the network, loaded only where a model is behind a server
@@ -206,11 +215,24 @@ def _bound(folder: Path) -> dict[str, Any]:
         db.close()
 
 
-def _bound_name(folder: Path, kind: str) -> str | None:
-    """How to find a model an index was made with: None for the default, else its path or address."""
+def _bound_model(folder: Path, kind: str) -> ModelFile:
+    """The model an index was made with, under the name it has there; the default where it was made with none. Raises ModelError.
+
+    Its file may have moved, and its name may by now be another file's: the one with the fingerprint is taken, of the list or of the path.
+    """
+    find = find_chat_model if kind == "chat_model" else find_embedder
     bound = _bound(folder).get(kind)
-    default = (find_chat_model if kind == "chat_model" else find_embedder)(None)
-    return None if bound is None or bound["name"] == default.name else str(bound["path"])
+    if bound is None:
+        return find(None)
+    name, path = str(bound["name"]), str(bound["path"])
+    listed = known_models()["chat" if kind == "chat_model" else "embedder"]
+    ways = [name, path] if name in listed and "://" not in path else [path]
+    for way in ways:
+        with suppress(ModelError):
+            file = replace(find(way), name=name)
+            if file.url or file.fingerprint == bound["fingerprint"]:
+                return file
+    return find(ways[0])
 
 
 def _bind(folder: Path, bound: dict[str, dict[str, str]], chat: ModelFile, embedder: ModelFile, *, rebuild: bool) -> None:

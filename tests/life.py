@@ -71,6 +71,9 @@ def life(docs: Path):
     run("logs", "-n", "20")
     run("status")
     run("index", "docs", "--extractor", "model", "--quiet")
+    run("models", "list", "--all")
+    run("models", "scan")
+    run("models", "show", "smollm2-135m")
     run("check", "--repair")
     run("doctor")
 

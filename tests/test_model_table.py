@@ -77,6 +77,9 @@ def test_the_bundled_model_can_be_the_default_again():
         ("[chat.a]\npath = 3\n", "line 2", "path of chat.a is no text", 'path = "…"'),
         ('\n[chat.a]\nsource = "x"\n', "line 2", "chat.a has no path", "Add: path"),
         ('[chat.qwen3-0.6b]\npath = "/a.gguf"\n', "line 1", "a table within a table", '[chat."qwen3-0.6b"]'),
+        ('[chat.a]\npath = "/a.gguf"\n[chat.b]\npath = 3\n', "line 4", "path of chat.b is no text", 'path = "…"'),
+        ('[chat]\na.path = "/a.gguf"\nb = {paht = "/b"}\n', "line 3", "has no setting 'paht'", "Did you mean 'path'"),
+        ('default_chat = "a"\n[chat.b]\npath = "/b.gguf"\n', "line 1", "no chat model 'a'", "There are: smollm2-135m, b"),
         ("default_chat = 1\n", "line 1", "no name of a model", 'default_chat = "NAME"'),
     ],
 )

@@ -48,9 +48,10 @@ def read_about(path: Path) -> About:
     values = header.values
     part = str(values.get("general.type", "model"))
     if part != "model" or str(values.get("general.architecture")) in ("clip", "mmproj"):
-        raise ModelError(f"{path.name} is no model of its own: {part if part != 'model' else 'the eyes of one'}.", "Give the model's file.")
+        what = "the image encoder of a model" if part in ("model", "mmproj") else f"of type {part}"
+        raise ModelError(f"{path.name} is not a model by itself: it is {what}.", "Give the model's own file.")
     if not header.tensors:
-        raise ModelError(f"{path.name} holds a vocabulary and no weights.", "Give the model's file.")
+        raise ModelError(f"{path.name} holds a vocabulary and no weights.", "Give the model's own file.")
     architecture = str(values.get("general.architecture", ""))
     size = weights_size(path)
     return About(

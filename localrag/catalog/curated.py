@@ -7,7 +7,7 @@ from pathlib import Path
 from localrag.catalog.about import BESIDE, fits
 from localrag.system.cores import free_cores
 
-# Bytes of weights that a processor with so many cores reads fast enough for indexing to take hours, not days: a token costs one reading.
+# From so many cores on, bytes of weights that they read fast enough: a token costs one reading.
 _FOR_CORES = ((8, 5_100_000_000), (4, 2_600_000_000), (0, 1_200_000_000))
 
 
@@ -39,12 +39,16 @@ def curated() -> list[Curated]:
     return [Curated(name, kind, **values) for kind, models in table.items() for name, values in models.items()]
 
 
+def quick_enough(size: int) -> bool:
+    """Whether the cores that are free here read so many bytes of weights fast enough for indexing to take hours, not days."""
+    return size <= next(most for cores, most in _FOR_CORES if free_cores() >= cores)
+
+
 def best_chat_model(gpu_memory: int) -> Curated | None:
     """The largest chat model to take on this machine: one the GPU holds whole, or one its cores are quick enough for; None for none.
 
     `gpu_memory`: bytes of the largest GPU, 0 without one.
     """
-    limit = next(size for cores, size in _FOR_CORES if free_cores() >= cores)
-    on_cpu = [m for m in curated() if m.kind == "chat" and m.best and m.size <= limit and fits(m.needs) == "fits"]
-    on_gpu = [m for m in curated() if m.kind == "chat" and m.best and m.needs <= gpu_memory]
-    return max(on_cpu + on_gpu, key=lambda m: m.size, default=None)
+    good = [m for m in curated() if m.kind == "chat" and m.best]
+    here = [m for m in good if m.needs <= gpu_memory or (quick_enough(m.size) and fits(m.needs) == "fits")]
+    return max(here, key=lambda m: m.size, default=None)

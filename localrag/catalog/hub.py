@@ -69,7 +69,7 @@ def files_of(repo: str, quant: str, hosts: Sequence[str] = ()) -> list[Remote]:
     try:
         listed = [_remote(repo, entry) for entry in response.json() if entry.get("type") == "file"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"What {httpx.URL(url).host} says of {repo} is no list of files.", "Check HF_ENDPOINT.") from error
+        raise ModelError(f"The answer of {httpx.URL(url).host} about {repo} is not a list of files.", "Check HF_ENDPOINT.") from error
     return choose([f for f in listed if f.path.endswith(".gguf") and not _BESIDE.search(f.path)], repo, quant)
 
 
@@ -149,7 +149,7 @@ def _fetch(client: httpx.Client, file: Remote, target: Path, progress: Callable[
     if (found := _digest(part, file)) != file.digest:
         part.unlink()
         said = f"{Path(file.path).name} is not what the hub announced: its hash is {found[:16]}…, not {file.digest[:16]}…"
-        raise ModelError(said, "It was deleted. Pull it again; if that does not help, the server or something on the way changes it.")
+        raise ModelError(said, "It was deleted. Pull it again. If that does not help, the server or a proxy changes the file.")
     part.replace(target)
 
 
@@ -210,8 +210,8 @@ def _answer(client: httpx.Client, url: str, headers: dict[str, str], hosts: Sequ
         response.close()
         if not _may_ask(at, hub, hosts):
             mend = f"If you trust that host: --allow-host {at.host}"
-            raise ModelError(f"The hub sends the download on to {at.scheme}://{at.host}, which is not its own.", mend)
-    raise ModelError(f"{hub.host} sends the download around in a circle.", "Try again later.")
+            raise ModelError(f"The hub redirects the download to {at.scheme}://{at.host}, which is not its own.", mend)
+    raise ModelError(f"{hub.host} redirects the download in a circle.", "Try again later.")
 
 
 def _may_ask(url: httpx.URL, hub: httpx.URL, hosts: Sequence[str]) -> bool:

@@ -92,13 +92,18 @@ def model_at(path: Path, name: str, kind: str) -> ModelFile:
             raise ModelError(f"{path} is no model: it has no config.json.", "Give a GGUF file, or a sentence-transformers folder.")
         kind = kind or "embedder"
     kind = kind or read_about(path).kind
-    name = name or re.sub(r"-00001-of-\d{5}$", "", path.name.removesuffix(".gguf")).lower()
+    name = name or name_from(re.sub(r"-00001-of-\d{5}$", "", path.name.removesuffix(".gguf")))
     if not re.fullmatch(r"[\w.:+-]+", name) or name.endswith(".gguf"):
-        raise UsageError(f"{name!r} is no name for a model.", "Take letters, digits, dots and dashes: --name my-model")
+        raise UsageError(f"{name!r} cannot be the name of a model.", "Use letters, digits, dots and dashes: --name my-model")
     other = next((k for k in KINDS if k != kind and name in known_models()[k]), None)
     if other:
         raise UsageError(f"{name} is already the name of a model of another kind ({other}).", "Choose another: --name NAME")
     return ModelFile(name, kind, path.parent.resolve() / path.name)
+
+
+def name_from(file_name: str) -> str:
+    """The name that a model gets by its file's: `My Model` → `my-model`."""
+    return re.sub(r"[^\w.+-]+", "-", file_name).strip("-").lower() or "model"
 
 
 def add_found(found: Sequence[Found]) -> dict[Path, str]:
@@ -109,7 +114,7 @@ def add_found(found: Sequence[Found]) -> dict[Path, str]:
     for one in found:
         if one.about is None or str(one.path) in have:
             continue
-        base = re.sub(r"[^\w.+-]+", "-", one.name).strip("-").lower()
+        base = name_from(one.name)
         name = next(n for n in (base, *(f"{base}-{i}" for i in range(2, 1000))) if n not in taken)
         taken.add(name)
         add_model(one.about.kind, name, str(one.path))

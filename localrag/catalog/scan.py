@@ -5,9 +5,11 @@ and llama.cpp's cache (`LLAMA_CACHE`).
 """
 
 import json
+import math
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,10 +38,10 @@ class Found:
     problem: str = ""
 
 
-def scan(folders: Iterable[Path] = ()) -> list[Found]:
+def scan(folders: Iterable[Path] = (), until: float = math.inf) -> list[Found]:
     """The models in these folders, or, without any, in those of the programs; each file once, those of use first.
 
-    Raises ModelError for a folder that is not there.
+    At `until` (of `time.monotonic`) the search ends with what it has found. Raises ModelError for a folder that is not there.
     """
     given = list(folders)
     for folder in given:
@@ -52,6 +54,8 @@ def scan(folders: Iterable[Path] = ()) -> list[Found]:
     for name, path, program in files:
         with suppress(OSError):
             real = first_shard(str(path)).resolve()
+            if time.monotonic() > until:
+                break
             if real not in seen:
                 seen[real] = _look(re.sub(r"-00001-of-\d{5}$", "", name), first_shard(str(path)), program)
     return sorted(seen.values(), key=lambda f: (f.about is None, f.program, f.name.lower()))

@@ -68,7 +68,7 @@ def _embedder(file: ModelFile) -> list[Line]:
     vectors = embedder.embed([text for group in _PAIRS for text in group])
     norms = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(vectors).all() or np.abs(norms - 1).max() > 0.01:
-        return [Line("loads", "fail", "its vectors are no unit vectors", "Take another file of this model.")]
+        return [Line("loads", "fail", "its vectors do not have length 1", "Take another file of this model.")]
     near = [float(a @ b) for a, b, _ in zip(*[iter(vectors)] * 3, strict=True)]
     far = [float(a @ c) for a, _, c in zip(*[iter(vectors)] * 3, strict=True)]
     right = all(n > f for n, f in zip(near, far, strict=True))

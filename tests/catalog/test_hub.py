@@ -228,6 +228,6 @@ def test_the_quantisation_is_chosen():
 def test_a_path_that_leads_out_is_no_list_of_files(hub):
     """A repository that names ../x is refused as a whole."""
     hub.files["../evil-Q4_K_M.gguf"] = b"x"
-    with pytest.raises(ModelError, match="is no list of files"):
+    with pytest.raises(ModelError, match="is not a list of files"):
         files_of(REPO, "")
     assert not Path("evil-Q4_K_M.gguf").exists()

@@ -1,6 +1,7 @@
 """`localrag index` and `localrag reembed`."""
 
 import asyncio
+import shlex
 import signal
 import sys
 from dataclasses import replace
@@ -78,6 +79,7 @@ def index_command(
     if plan:
         print_plan(paths, index, model, changes, options)
         return
+    _name_better_model(paths, index, wanted=not quiet and model is None)
 
     def run() -> "Outcome":
         with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
@@ -93,6 +95,19 @@ def index_command(
     outcome = run()
     if outcome.failures or any(s.failed for s in outcome.loaded.skipped):
         raise typer.Exit(5)
+
+
+def _name_better_model(paths: list[Path], index: Path | None, *, wanted: bool) -> None:
+    """Where a new index begins with the bundled model: the one that suits this machine best, and how to get it."""
+    from localrag.catalog.advice import better_model
+    from localrag.cli.views.console import say
+    from localrag.opening import is_new
+
+    if not wanted or not is_new(index):
+        return
+    chosen = ["--index", str(index)] if index else []
+    if advice := better_model(shlex.join(["localrag", "index", *map(str, paths), *chosen])):
+        say(f"{advice[0]}\n  → {advice[1]}")
 
 
 def print_plan(paths: list[Path], index: Path | None, model: str | None, changes: dict[str, Any], options: "EngineOptions") -> None:

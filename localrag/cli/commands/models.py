@@ -34,7 +34,7 @@ def list_command(
     everything: Annotated[bool, typer.Option("--all", "-a", help="Also list models worth downloading.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the models that are here by name, and the defaults."""
+    """List the models that localrag knows by name, and which are the defaults."""
     from localrag.catalog.curated import curated
     from localrag.catalog.listed import listed
     from localrag.cli.views.models import print_curated, print_models
@@ -48,7 +48,9 @@ def list_command(
         return
     print_models(rows)
     if worth:
-        print_curated(worth)
+        from localrag.catalog.advice import best_here
+
+        print_curated(worth, best_here())
 
 
 def _row(model: "Curated") -> dict[str, Any]:
@@ -60,7 +62,7 @@ def _row(model: "Curated") -> dict[str, Any]:
 @models_app.command("scan")
 def scan_command(
     folders: Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Folders to search. Default: other programs' own.")] = None,
-    add: Annotated[bool, typer.Option("--add", help="Add all models found to your list, without testing them.")] = False,
+    add: Annotated[bool, typer.Option("--add", help="Add every model that is found to your list, without testing it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find GGUF models that are on this machine already: Hugging Face, LM Studio, Ollama, llama.cpp. Nothing is copied."""
@@ -98,7 +100,7 @@ def _add(file: "ModelFile", *, test: bool, use: bool, source: str) -> None:
     from localrag.model_table import add_model, set_default, user_file
 
     if test and not _tested(file):
-        raise ModelError(f"{file.name} does not work here, and is not on your list.", "List it all the same: --no-test")
+        raise ModelError(f"{file.name} does not work here, so it is not on your list.", "To add it all the same: --no-test")
     add_model(file.kind, file.name, str(file.path), source)
     say(f"Added {file.name} to {user_file()}.")
     if use:
@@ -138,7 +140,7 @@ def show_command(name: NameArgument, as_json: JsonOption = False) -> None:
 
 @models_app.command("test")
 def test_command(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Try a model: that it loads, answers to the point, and how fast. Exit code 4 where it does not work."""
+    """Try a model: whether it loads and answers, and how fast. Exit code 4 where it does not work."""
     from localrag.catalog.listed import find_any
     from localrag.catalog.self_test import self_test
     from localrag.cli.commands.check import print_found
@@ -151,7 +153,7 @@ def test_command(name: NameArgument, as_json: JsonOption = False) -> None:
 
 @models_app.command("use")
 def use_command(name: NameArgument) -> None:
-    """Make a model the default of new indexes. Indexes that exist keep the one they were made with."""
+    """Make a model the default of new indexes. Existing indexes keep the one they were made with."""
     from localrag.catalog.listed import find_any
     from localrag.cli.views.console import say
     from localrag.model_table import set_default
@@ -160,7 +162,7 @@ def use_command(name: NameArgument) -> None:
     set_default(file.kind, file.name)
     rebuild = "--rebuild --model" if file.kind == "chat" else "--embedder"
     command = "index PATH" if file.kind == "chat" else "reembed"
-    say(f"New indexes use {file.name}. For one that exists: localrag {command} {rebuild} {file.name}")
+    say(f"New indexes use {file.name}. For an existing one: localrag {command} {rebuild} {file.name}")
 
 
 @models_app.command("rm")
@@ -169,14 +171,16 @@ def rm_command(
     delete: Annotated[bool, typer.Option("--delete", help="Also delete the file, where localrag pulled it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
 ) -> None:
-    """Take a model off your list. Its file stays, unless --delete."""
+    """Take a model off your list. Its file stays, unless you give --delete."""
     from localrag.catalog.listed import forget, pulled_files
     from localrag.cli.views.console import confirmed, say
     from localrag.errors import UsageError
 
     files = pulled_files(name) if delete else []
     if delete and not files:
-        raise UsageError(f"localrag did not pull {name}, so it does not delete its file.", "Leave out --delete, and delete it yourself.")
+        raise UsageError(
+            f"localrag did not pull {name}, so it does not delete its file.", "Leave out --delete, and delete the file yourself."
+        )
     if files and not yes and not confirmed(f"Delete {', '.join(str(f) for f in files)}?"):
         raise typer.Exit(1)
     forget(name)
@@ -199,14 +203,14 @@ def pull_command(
     from localrag.catalog.hub import download, files_of
     from localrag.catalog.listed import model_at, wanted
     from localrag.cli.views.console import say
-    from localrag.cli.views.models import Download
+    from localrag.cli.views.models import Download, amount
     from localrag.system.files import data_dir
 
     repo, quant, known = wanted(what)
     hosts = allow_host or []
     files = files_of(repo, quant, hosts)
     if not quiet:
-        say(f"{repo}: {files[0].path}{f' and {len(files) - 1} more' * (len(files) > 1)}, {sum(f.size for f in files) / 1e9:.2f} GB")
+        say(f"{repo}: {files[0].path}{f' and {len(files) - 1} more' * (len(files) > 1)}, {amount(sum(f.size for f in files))}")
     with Download(files[0].path, quiet=quiet) as bar:
         paths = download(files, data_dir() / "models", bar.show, hosts)
     _add(model_at(paths[0], name or known, kind), test=test, use=use, source=f"{repo}/{files[0].path}")

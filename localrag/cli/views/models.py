@@ -14,6 +14,7 @@ from localrag.cli.views.console import err, out, say, wide
 if TYPE_CHECKING:
     from localrag.catalog.curated import Curated
 
+_WHOLE = 150  # columns that the whole list of models to download takes
 PLAIN_EVERY = 30.0  # seconds between lines where stderr is no terminal
 _COLOURS = {"fits": "green", "tight": "yellow", "too big": "red"}
 
@@ -37,39 +38,44 @@ def print_models(rows: Sequence[dict[str, Any]]) -> None:
     table = _table("", "name", "kind", "size", "file")
     for row in rows:
         size = Text((row["problem"] and "missing") or amount(row["size"]), "red" if row["problem"] else "")
-        table.add_row("*" if row["default"] else "", row["name"], row["kind"], size, Text(row["path"], overflow="fold"))
-    wide(80).print(table)
+        table.add_row(
+            "*" if row["default"] else "", Text(row["name"], overflow="fold"), row["kind"], size, Text(row["path"], overflow="fold")
+        )
+    wide(0).print(table)
     for row in rows:
         if row["problem"]:
             say(f"{row['name']}: {row['problem']}")
     say("* default of new indexes. Find more: localrag models scan, localrag models list --all")
 
 
-def print_curated(models: Sequence["Curated"]) -> None:
-    """Models worth downloading, and whether each fits this machine."""
+def print_curated(models: Sequence["Curated"], best: "Curated | None") -> None:
+    """Models worth downloading, whether each fits this machine, and which suits it best."""
     from localrag.catalog.about import fits
 
-    table = _table("name", "kind", "parameters", "size", "memory", "here", "licence", "languages", "good for")
+    one_line = not out.is_terminal or out.width >= _WHOLE
+    table = _table("name", "kind", "size", "memory", "here", *(["weights", "licence", "languages", "good for"] if one_line else []))
     for m in models:
         fit = fits(m.needs)
-        table.add_row(
-            m.name, m.kind, m.parameters, amount(m.size), amount(m.needs), Text(fit, _COLOURS[fit]), m.licence, m.languages, m.good_for
-        )
+        about = [m.parameters, m.licence, m.languages, m.good_for] if one_line else []
+        table.add_row(m.name, m.kind, amount(m.size), amount(m.needs), Text(fit, _COLOURS[fit]), *about)
     out.print()
-    wide(150).print(table)
-    say("Download one: localrag models pull NAME")
+    wide(_WHOLE if one_line else 0).print(table)
+    for m in [] if one_line else models:
+        out.print(f"\n{m.name}: {m.good_for}\n  {m.parameters} · {m.licence} · languages: {m.languages}", soft_wrap=False)
+    say(f"Download one: localrag models pull NAME. Best chat model for this machine: {best.name if best else 'the bundled one'}")
 
 
 def print_found_models(rows: Sequence[dict[str, Any]]) -> None:
     """Models that other programs have here, and what to do with them."""
     good, bad = [r for r in rows if not r["problem"]], [r for r in rows if r["problem"]]
-    table = _table("name", "kind", "size", "", "quantisation", "here", "from", "listed as")
+    table = _table("name", "kind", "size", "weights", "here", "from", "listed as")
     for row in good:
         fit = Text(row["fits"], _COLOURS[row["fits"]])
-        size, parameters = amount(row["size"]), count(row["parameters"])
-        table.add_row(row["name"], row["kind"], size, parameters, row["quantisation"], fit, row["program"], row["listed"])
+        weights = f"{count(row['parameters'])} {row['quantisation']}".strip()
+        name, listed = (Text(row[key], overflow="fold") for key in ("name", "listed"))
+        table.add_row(name, row["kind"], amount(row["size"]), weights, fit, row["program"], listed)
     if good:
-        wide(100).print(table)
+        wide(0).print(table)
     for row in bad:
         say(f"Not usable: {row['path']}: {row['problem']}")
     new = [r for r in good if not r["listed"]]
