@@ -12,6 +12,7 @@ from localrag.exchange import html, jsonl, neo4j, network, obsidian, parquet
 from localrag.project import Opened
 from localrag.store import graph
 from localrag.store.connect import snapshot
+from localrag.system.extras import require
 from localrag.system.files import new_file
 
 FILES = {"graphml": network.write_graphml, "gexf": network.write_gexf, "html": html.write}
@@ -46,6 +47,8 @@ def export_index(opened: Opened, format: str, path: Path, *, level: int | None =
     """
     if format not in FORMATS:
         raise UsageError(f"There is no format {format!r}.", f"Choose one of: {', '.join(FORMATS)}")
+    if format == "parquet":
+        require("export", "pyarrow")
     path = path.absolute()
     if opened.folder in (path, *path.parents):
         raise UsageError(f"{path} lies in the folder of the index itself.", "Name another place.")

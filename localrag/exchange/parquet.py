@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from sqlite_utils import Database
 
 from localrag.store import tables
-from localrag.system.extras import require
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,11 +32,7 @@ def table_names() -> Mapping[str, Mapping[str, tuple[str, str]]]:
 
 
 def write(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
-    """Write the tables into a folder, down to a level of communities; returns their numbers of rows.
-
-    Raises LocalragError where pyarrow is not installed.
-    """
-    require("export", "pyarrow")
+    """Write the tables into a folder, down to a level of communities; returns their numbers of rows."""
     places, titles = _places(db, level), tables.titles(db)
     documents, chunks, entities, relationships, communities, reports, claims = table_names().items()
     found: list[tuple[tuple[str, Any], Iterable[Row]]] = [

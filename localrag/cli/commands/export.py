@@ -77,7 +77,7 @@ def _say(made: "Exported") -> None:
     if made.kept:
         first = ", ".join(made.kept[:3]) + " …" * (len(made.kept) > 3)
         say(
-            f"{len(made.kept)} notes stay as they are: changed by you above the line, or with words of yours and no subject any more: {first}"
+            f"{len(made.kept)} notes stay as they are (you changed them above the line, or their subject is gone): {first}"
         )
     say(_NEXT[made.format])
 
