@@ -27,8 +27,8 @@ from localrag.index.embed import new_embedder
 from localrag.index.graph.communities import communities
 from localrag.index.graph.layout import lay_out
 from localrag.opening import open_for_writing
+from localrag.picture import make_picture
 from localrag.records import Chunk, Document, Entity, Graph, Layout, Mention, Relationship, content_id
-from localrag.serve.graph import make_picture
 from localrag.store import corpus, generations, ledger, places
 from localrag.store.connect import snapshot
 

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from localrag import __version__
 from localrag.cli.commands import ask, bench, chat, check, demo, doctor, evaluate, help, index, look, mcp, merges, models, rm, serve, tune
+from localrag.cli.commands import export as exports
 from localrag.cli.views.terminal import ends_quietly, status, visible
 from localrag.errors import LocalragError, disk_trouble, kind_and_place
 
@@ -73,6 +74,7 @@ app.command("check")(check.check_command)
 app.command("doctor")(doctor.doctor_command)
 app.command("rm")(rm.rm_command)
 app.command("reembed")(index.reembed_command)
+app.command("export")(exports.export_command)
 app.command("demo")(demo.demo_command)
 app.command("tune")(tune.tune_command)
 app.command("serve")(serve.serve_command)

@@ -237,20 +237,20 @@ def save_report(db: Database, report: Report) -> None:
 def known_reports(db: Database) -> dict[str, Report]:
     """Community id → its report: of the next generation where one waits, else the published one."""
     rows = [*db.query("SELECT * FROM reports"), *db.query("SELECT * FROM next_reports")]
-    return {row["community_id"]: _report(row) for row in rows}
+    return {row["community_id"]: report_of(row) for row in rows}
 
 
 def reports(db: Database, level: int | None = None) -> list[Report]:
     """The reports of a level, or of all, in the order of their communities."""
     where, values = ("WHERE c.level = ?", [level]) if level is not None else ("", [])
     rows = db.query(f"SELECT r.* FROM reports r JOIN communities c ON c.id = r.community_id {where} ORDER BY c.level, c.ordinal", values)
-    return [_report(row) for row in rows]
+    return [report_of(row) for row in rows]
 
 
 def reports_of(db: Database, community_ids: Sequence[str]) -> list[Report]:
     """The reports of these communities, in the order given; none for one that has none."""
     rows = db.query("SELECT * FROM reports WHERE community_id IN (SELECT value FROM json_each(?))", [json.dumps(list(community_ids))])
-    found = {row["community_id"]: _report(row) for row in rows}
+    found = {row["community_id"]: report_of(row) for row in rows}
     return [found[i] for i in community_ids if i in found]
 
 
@@ -341,7 +341,8 @@ def communities_with(db: Database, entity_ids: Iterable[str]) -> dict[str, int]:
 _NO_MODEL = re.compile(r"Its entities are mentioned in \d+ of \d+ passages\.|\d+ 个段落中有 \d+ 个提到其中的实体。|")
 
 
-def _report(row: dict[str, Any]) -> Report:
+def report_of(row: dict[str, Any]) -> Report:
+    """The report in a row of `reports` or `next_reports`."""
     found = (Finding(f["summary"], f["explanation"], tuple(Quote(**q) for q in f["quotes"])) for f in json.loads(row["findings"]))
     row |= {"findings": tuple(found)}
     if _NO_MODEL.fullmatch(row["rating_explanation"]):

@@ -8,6 +8,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from localrag import picture
 from localrag.index.graph.communities import communities
 from localrag.index.graph.layout import lay_out
 from localrag.records import Entity, Graph, Layout, Relationship
@@ -200,4 +201,4 @@ def test_an_empty_graph_is_an_empty_picture(tmp_path):
 def test_the_payload_is_the_picture(made):
     """The block alone, for who has a database."""
     with snapshot(made[0]) as db:
-        assert served.payload(db) == served.make_picture(db, places.state(db)).data
+        assert picture.payload(db) == picture.make_picture(db, places.state(db)).data

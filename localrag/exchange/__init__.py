@@ -1,0 +1,1 @@
+"""What goes out of an index for other programs, and what comes in."""

@@ -1,0 +1,228 @@
+"""The tables of an index row by row, for exports: each reader is a cursor, so that the whole index never stands in memory.
+
+What belongs to a row comes with it as lists of ids. Rows come in an order that depends on the stored values alone.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.records import Report
+from localrag.store.graph import report_of
+from localrag.store.look import part_at
+from localrag.text.plain import SPLITTER, chunk_sentences
+
+Row = dict[str, Any]
+_DEEPEST = 1 << 30
+
+
+def _rows(db: Database, sql: str, values: Row | None = None, lists: tuple[str, ...] = ()) -> Iterator[Row]:
+    """The rows of a query; the columns in `lists` hold JSON and are read."""
+    cursor = db.execute(sql, values or {})
+    names = [column[0] for column in cursor.description]
+    for found in cursor:
+        row = dict(zip(names, found, strict=True))
+        for name in lists:
+            row[name] = json.loads(row[name]) if row[name] else []
+        yield row
+
+
+def _depth(level: int | None) -> Row:
+    return {"level": _DEEPEST if level is None else level}
+
+
+def documents(db: Database) -> Iterator[Row]:
+    """Documents by path: id, path, title, text, added_at, metadata (pairs), parts, chunk_ids."""
+    chunks = "(SELECT json_group_array(id) FROM (SELECT id FROM chunks c WHERE c.document_id = d.id ORDER BY c.ordinal)) AS chunk_ids"
+    select = f"SELECT d.id, d.path, d.title, d.text, d.added_at, d.metadata, d.parts, {chunks} FROM documents d ORDER BY d.path"
+    return _rows(db, select, lists=("metadata", "parts", "chunk_ids"))
+
+
+def chunks(db: Database) -> Iterator[Row]:
+    """Chunks by path and place: id, document_id, ordinal, start, end, text, tokens, part, entity_ids, relationship_ids, claim_ids."""
+    own = "(SELECT json_group_array({0}) FROM (SELECT DISTINCT {0} FROM {1} WHERE chunk_id = c.id ORDER BY 1))"
+    claims = "SELECT chunk_id, json_group_array(id) AS ids FROM (SELECT chunk_id, id FROM claims ORDER BY 1, start, id) GROUP BY 1"
+    for row in _rows(
+        db,
+        f"SELECT c.id, c.document_id, c.ordinal, c.start, c.end, c.text, c.tokens, d.parts, {own.format('entity_id', 'mentions')} AS"
+        f" entity_ids, {own.format('relationship_id', 'evidence')} AS relationship_ids, k.ids AS claim_ids"
+        f" FROM chunks c JOIN documents d ON d.id = c.document_id LEFT JOIN ({claims}) k ON k.chunk_id = c.id ORDER BY d.path, c.ordinal",
+        lists=("parts", "entity_ids", "relationship_ids", "claim_ids"),
+    ):
+        yield {**row, "part": part_at(row.pop("parts"), row["start"])}
+
+
+def entities(db: Database) -> Iterator[Row]:
+    """Entities, those with most relationships first: id, name, type, description, degree, x, y, r; lists: descriptions, names, chunk_ids.
+
+    `x`, `y` and `r` are None where there is no picture; `mentions` is how often it is mentioned.
+    """
+    return _rows(
+        db,
+        "SELECT e.id, e.name, e.type, e.description, e.degree, p.x, p.y, p.r, e.descriptions,"
+        " (SELECT json_group_array(alias) FROM (SELECT alias FROM entity_aliases WHERE entity_id = e.id ORDER BY 1)) AS names,"
+        " (SELECT json_group_array(chunk_id) FROM (SELECT DISTINCT chunk_id FROM mentions WHERE entity_id = e.id ORDER BY 1)) AS chunk_ids,"
+        " (SELECT count(*) FROM mentions WHERE entity_id = e.id) AS mentions"
+        " FROM entities e LEFT JOIN places p ON p.entity_id = e.id ORDER BY e.degree DESC, e.name, e.id",
+        lists=("descriptions", "names", "chunk_ids"),
+    )
+
+
+def titles(db: Database) -> dict[str, str]:
+    """Entity id → a name that no other entity has: of entities of one name, the second and later get their type or a number behind it."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for key, name, kind in db.execute("SELECT id, name, type FROM entities ORDER BY degree DESC, name, id"):
+        title, n = name, 2
+        if title in taken:
+            title = f"{name} ({kind})"
+        while title in taken:
+            title, n = f"{name} ({n})", n + 1
+        taken.add(title)
+        found[key] = title
+    return found
+
+
+def relationships(db: Database) -> Iterator[Row]:
+    """Relationships, the heaviest first: id, source_id, target_id, description, weight, strength, degrees, descriptions, chunk_ids.
+
+    `degrees` is that of both ends together.
+    """
+    own = "SELECT DISTINCT chunk_id FROM evidence WHERE relationship_id = r.id ORDER BY 1"
+    return _rows(
+        db,
+        "SELECT r.id, r.source_id, r.target_id, r.description, r.weight, r.strength, a.degree + b.degree AS degrees, r.descriptions,"
+        f" (SELECT json_group_array(chunk_id) FROM ({own})) AS chunk_ids"
+        " FROM relationships r JOIN entities a ON a.id = r.source_id JOIN entities b ON b.id = r.target_id ORDER BY r.weight DESC, r.id",
+        lists=("descriptions", "chunk_ids"),
+    )
+
+
+def claims(db: Database) -> Iterator[Row]:
+    """Claims by path and place, with what the text says there (`quote`); `object_id` may be None."""
+    return _rows(
+        db,
+        "SELECT k.id, k.chunk_id, c.document_id, k.subject_id, k.object_id, k.type, k.status, k.since, k.until, k.description, k.start,"
+        " k.end, substr(c.text, k.start - c.start + 1, k.end - k.start) AS quote FROM claims k JOIN chunks c ON c.id = k.chunk_id"
+        " JOIN documents d ON d.id = c.document_id ORDER BY d.path, k.start, k.id",
+    )
+
+
+def communities(db: Database, level: int | None = None) -> Iterator[Row]:
+    """Communities down to a level, the coarsest first: id, level, ordinal, parent_id, x, y, r, entity_ids, relationship_ids, chunk_ids.
+
+    Relationships are those with both ends in it, chunks those that support one of them.
+    """
+    inner = (
+        "SELECT r.id FROM members m JOIN relationships r ON r.source_id = m.entity_id"
+        " JOIN members o ON o.community_id = m.community_id AND o.entity_id = r.target_id WHERE m.community_id = c.id"
+    )
+    return _rows(
+        db,
+        "SELECT c.id, c.level, c.ordinal, c.parent_id, p.x, p.y, p.r,"
+        " (SELECT json_group_array(entity_id) FROM (SELECT entity_id FROM members WHERE community_id = c.id ORDER BY 1)) AS entity_ids,"
+        f" (SELECT json_group_array(id) FROM ({inner} ORDER BY 1)) AS relationship_ids,"
+        " (SELECT json_group_array(chunk_id) FROM (SELECT DISTINCT v.chunk_id FROM evidence v"
+        f" WHERE v.relationship_id IN ({inner}) ORDER BY 1)) AS chunk_ids"
+        " FROM communities c LEFT JOIN community_places p ON p.community_id = c.id WHERE c.level <= :level ORDER BY c.level, c.ordinal",
+        _depth(level),
+        ("entity_ids", "relationship_ids", "chunk_ids"),
+    )
+
+
+def reports(db: Database, level: int | None = None) -> Iterator[tuple[Row, Report]]:
+    """Reports in the order of their communities, each with where that is: id, level, ordinal."""
+    columns = "r.community_id, r.input_hash, r.title, r.summary, r.rating, r.rating_explanation, r.findings, r.markdown"
+    join = "FROM reports r JOIN communities c ON c.id = r.community_id WHERE c.level <= :level ORDER BY c.level, c.ordinal"
+    for row in _rows(db, f"SELECT c.id, c.level, c.ordinal, {columns} {join}", _depth(level)):
+        place = {name: row.pop(name) for name in ("id", "level", "ordinal")}
+        yield place, report_of(row)
+
+
+def mention_pairs(db: Database) -> Iterator[Row]:
+    """Which chunk mentions which entity how often: chunk_id, entity_id, mentions."""
+    return _rows(db, "SELECT chunk_id, entity_id, count(*) AS mentions FROM mentions GROUP BY 1, 2 ORDER BY 1, 2")
+
+
+def mentions(db: Database) -> Iterator[Row]:
+    """Every mention: entity_id, chunk_id, name as it is written there, start, end."""
+    return _rows(db, "SELECT entity_id, chunk_id, name, start, end FROM mentions ORDER BY 1, 2, 4, 5")
+
+
+def evidence(db: Database) -> Iterator[Row]:
+    """Where texts support relationships: relationship_id, chunk_id, start, end."""
+    return _rows(db, "SELECT relationship_id, chunk_id, start, end FROM evidence ORDER BY 1, 2, 3, 4")
+
+
+def members(db: Database, level: int | None = None) -> Iterator[Row]:
+    """Which entity is in which community down to a level: entity_id, community_id, level, number (`1.4`)."""
+    return _rows(
+        db,
+        "SELECT m.entity_id, m.community_id, c.level, c.level || '.' || c.ordinal AS number FROM members m"
+        " JOIN communities c ON c.id = m.community_id WHERE c.level <= :level ORDER BY 1, 3, 2",
+        _depth(level),
+    )
+
+
+def roots(db: Database) -> dict[str, int]:
+    """Entity id → the number of its coarsest community, 0 for the largest."""
+    return dict(db.execute("SELECT m.entity_id, c.ordinal FROM members m JOIN communities c ON c.id = m.community_id WHERE c.level = 0"))
+
+
+def mentioned_in(db: Database, document_id: str, limit: int) -> list[Row]:
+    """The entities that a document mentions, the most frequent first: id, mentions, and how many there are in all."""
+    return list(
+        _rows(
+            db,
+            "SELECT m.entity_id AS id, count(*) AS mentions, count(*) OVER () AS total FROM mentions m JOIN chunks c ON c.id = m.chunk_id"
+            " WHERE c.document_id = :id GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
+            {"id": document_id, "limit": limit},
+        )
+    )
+
+
+def quotes_of(db: Database, entity_id: str, most: int) -> list[Row]:
+    """The sentences that first mention an entity, of each chunk one: document, path, part, start, end, quote."""
+    rows = _rows(
+        db,
+        "SELECT d.id AS document, d.path, d.parts, min(m.start) AS first, c.start AS at, c.text, s.bounds FROM mentions m"
+        " JOIN chunks c ON c.id = m.chunk_id JOIN documents d ON d.id = c.document_id"
+        f" LEFT JOIN sentences s ON s.chunk_id = c.id AND s.splitter = {SPLITTER}"
+        " WHERE m.entity_id = :id GROUP BY c.id ORDER BY d.path, first LIMIT :most",
+        {"id": entity_id, "most": most},
+    )
+    found: dict[tuple[str, int], Row] = {}  # where chunks overlap, a sentence may stand in two
+    for row in rows:
+        spans = chunk_sentences(row["text"]) if row["bounds"] is None else struct.iter_unpack("<2I", row["bounds"])
+        place = row["first"] - row["at"]
+        a, b = next(((a, b) for a, b in spans if a <= place < b), (0, len(row["text"])))
+        start, end = row["at"] + a, row["at"] + b
+        kept = {k: row[k] for k in ("document", "path")} | {"part": part_at(row["parts"], start), "start": start, "end": end}
+        found.setdefault((row["document"], start), kept | {"quote": row["text"][a:b]})
+    return list(found.values())
+
+
+def community_tree(db: Database, level: int | None = None) -> Iterator[tuple[str, str | None, int]]:
+    """Communities down to a level, the coarsest first: id, the id of the one above, number of entities."""
+    size = "(SELECT count(*) FROM members WHERE community_id = c.id)"
+    yield from db.execute(
+        f"SELECT c.id, c.parent_id, {size} FROM communities c WHERE c.level <= :level ORDER BY c.level, c.ordinal", _depth(level)
+    )
+
+
+def newest_document(db: Database) -> str | None:
+    """When the newest document was added; None without documents."""
+    return next(iter(db.execute("SELECT max(added_at) FROM documents").fetchone()))
+
+
+def levels(db: Database, level: int | None = None) -> list[int]:
+    """The levels of communities there are, down to one."""
+    return [n for (n,) in db.execute("SELECT DISTINCT level FROM communities WHERE level <= :level ORDER BY 1", _depth(level))]
+
+
+def document_titles(db: Database) -> Iterator[Row]:
+    """Documents by path, without their texts: id, path, title, metadata (pairs)."""
+    return _rows(db, "SELECT id, path, title, metadata FROM documents ORDER BY path", lists=("metadata",))

@@ -1,0 +1,39 @@
+"""JSON Lines: every table, every row, every text exactly as it is stored."""
+
+import json
+
+from localrag.exchange.export import export_index
+from localrag.store import graph, tables
+
+
+def test_every_row_comes_back(opened, tmp_path):
+    """All tables, with texts as they are, control characters and all."""
+    made = export_index(opened, "jsonl", tmp_path / "out")
+    found = {
+        path.stem: [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        for path in (tmp_path / "out").glob("*.jsonl")
+    }
+    assert {name: len(rows) for name, rows in found.items()} == made.counts
+    counts = graph.counts(opened.db)
+    assert {name: n for name, n in made.counts.items() if name in counts} == {n: counts[n] for n in counts if n in made.counts}
+    assert {row["id"]: row["name"] for row in found["entities"]} == {e.id: e.name for e in graph.entities(opened.db)}
+    assert {(r["source_id"], r["target_id"], r["weight"]) for r in found["relationships"]} == {
+        (r.source_id, r.target_id, r.weight) for r in graph.relationships(opened.db)
+    }
+    assert [row["text"] for row in found["documents"]] == [row["text"] for row in tables.documents(opened.db)]
+    text = {row["id"]: row["text"] for row in found["documents"]}
+    home = {row["id"]: row["document_id"] for row in found["chunks"]}
+    for m in found["mentions"]:
+        assert text[home[m["chunk_id"]]][m["start"] : m["end"]] == m["name"]
+    quote = found["reports"][0]["findings"][0]["quotes"][0]
+    assert text[home[quote["chunk_id"]]][quote["start"] : quote["end"]] == quote["text"]
+    assert found["documents"][0]["parts"] == [{"label": "page 1", "start": 0, "end": 60}]
+    assert found["documents"][0]["metadata"] == {"author": "R. Sand: 'x'"}
+
+
+def test_reports_go_down_to_a_level(opened, tmp_path):
+    """Communities and reports below it are left out, and nothing else."""
+    made = export_index(opened, "jsonl", tmp_path / "out", level=0)
+    top = graph.communities_per_level(opened.db)[0]
+    assert made.counts["communities"] == made.counts["reports"] == top
+    assert made.counts["entities"] == graph.counts(opened.db)["entities"]
