@@ -24,6 +24,7 @@ ROWS = [
     {"project"},
     {"index", "query"},
     {"opening", "demo", "contents", "catalog"},
+    {"exchange"},
     {"eval"},
     {"bench"},
     {"doctor", "serve"},

@@ -1,0 +1,1 @@
+"""Indexes in other programs' formats: written, read, carried to other machines."""
