@@ -167,7 +167,7 @@ def _members(archive: ZipFile, manifest: dict[str, Any], file: Path) -> list[Zip
         top, _, rest = info.filename.partition("/")
         if info.orig_filename != info.filename or top not in (INDEX, DOCUMENTS, MODELS) or not is_safe(rest):
             raise _wrong(file, f"{info.filename!r} would lie outside the folder")
-        if top == INDEX and "/" in rest or (top == DOCUMENTS and INDEX_FOLDER in rest.split("/")):
+        if (top == INDEX and "/" in rest) or (top == DOCUMENTS and INDEX_FOLDER in rest.split("/")):
             raise _wrong(file, f"{info.filename!r} does not belong into an index")
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or info.is_dir() or info.flag_bits & 1:
             raise _wrong(file, f"{info.filename!r} is no plain file")

@@ -1,7 +1,6 @@
 """One file carries an index: what comes out is what went in, and a file with anything wrong in it leaves nothing behind."""
 
 import json
-import os
 import shutil
 import stat
 import zipfile
@@ -270,5 +269,5 @@ def test_models_travel_along_and_missing_ones_are_named(plain_town, chat_file, t
     assert with_it.returncode == 0, with_it.stderr
     bound = ledger.settings(open_index(tmp_path / "with" / ".localrag"))["chat_model"]
     assert Path(bound["path"]).is_relative_to(home)
-    assert os.path.getsize(bound["path"]) == chat_file.path.stat().st_size + 64
+    assert Path(bound["path"]).stat().st_size == chat_file.path.stat().st_size + 64
     assert run_localrag("ask", "Who bought the ferry Skua?", cwd=tmp_path / "with").returncode == 0
