@@ -246,11 +246,15 @@ class CommunityLink:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The picture of a graph: places of its entities and communities, and the heaviest links between communities."""
+    """The picture of a graph: places of its entities and communities, and the heaviest links between communities.
+
+    `vectors`, where they were asked for: entity id → what its relationships say of it, little-endian float32, L2-normalised.
+    """
 
     entities: tuple[Place, ...] = ()
     communities: tuple[Place, ...] = ()
     links: tuple[CommunityLink, ...] = ()
+    vectors: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +365,7 @@ class Failure:
     kind: str = ""
 
 
+IMPORTED = "imported"  # the recipe of extractions, the beginning of content and input hashes: made by another program, and kept as it is
 OF_A_QUESTION = "question"
 UNSURE = "unsure"  # an answer about several chunks, since documents were erased: it goes if nothing asks for it before the erasure ends
 

@@ -10,7 +10,27 @@ import typer
 from typer.core import TyperGroup
 
 from localrag import __version__
-from localrag.cli.commands import ask, bench, chat, check, demo, doctor, evaluate, help, index, look, mcp, merges, models, rm, serve, tune
+from localrag.cli.commands import (
+    ask,
+    bench,
+    chat,
+    check,
+    demo,
+    doctor,
+    evaluate,
+    help,
+    imports,
+    index,
+    layout,
+    look,
+    mcp,
+    merges,
+    models,
+    pack,
+    rm,
+    serve,
+    tune,
+)
 from localrag.cli.commands import export as exports
 from localrag.cli.views.terminal import ends_quietly, status, visible
 from localrag.errors import LocalragError, disk_trouble, kind_and_place
@@ -77,9 +97,13 @@ app.command("reembed")(index.reembed_command)
 app.command("export")(exports.export_command)
 app.command("demo")(demo.demo_command)
 app.command("tune")(tune.tune_command)
+app.command("layout")(layout.layout_command)
+app.command("pack")(pack.pack_command)
+app.command("unpack")(pack.unpack_command)
 app.command("serve")(serve.serve_command)
 app.command("mcp")(mcp.mcp_command)
 app.command("help")(help.help_command)
+app.add_typer(imports.import_app, name="import")
 app.add_typer(models.models_app, name="models")
 app.add_typer(merges.merges_app, name="merges")
 app.add_typer(evaluate.eval_app, name="eval")

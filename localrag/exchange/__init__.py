@@ -1,1 +1,1 @@
-"""What goes out of an index for other programs, and what comes in."""
+"""Indexes in other programs' formats: written, read, carried to other machines."""

@@ -1,22 +1,23 @@
 """`build_index`: the stages in order, each doing only what is missing. It and its parts (update, reports, erase, plan) touch the store."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from localrag.index.documents.load import is_there, stored_path
 from localrag.index.documents.update import CAREFUL, Deletion, Loaded, update_documents
 from localrag.index.embed import embed_chunks, embed_graph, new_embedder
 from localrag.index.extraction.stage import Cases, extract_chunks, find_phrases, split_sentences, unread
-from localrag.index.graph.stage import build_graph, lay_out_graph
+from localrag.index.graph.stage import Brought, build_graph, lay_out_graph
 from localrag.index.progress import Progress, Tell, recorder
 from localrag.index.reports.stage import write_reports
 from localrag.index.traces import erase_traces
 from localrag.llm.speeds import keep_speed
 from localrag.project import Project, choose_style
-from localrag.records import Failure
-from localrag.store import generations, ledger
+from localrag.records import Failure, Layout
+from localrag.store import generations, ledger, places
 from localrag.store import graph as store
 
 FIRST_PASS = 200  # chunks, some five minutes of the bundled model; from here on there is a graph without it first
@@ -91,6 +92,27 @@ async def _stages(paths: Sequence[Path], project: Project, tell: Tell, deletion:
     return loaded
 
 
+async def publish_brought(project: Project, progress: Callable[[Progress], None], brought: Brought) -> None:
+    """Build and publish what follows from documents and extractions of another program that were stored, with its communities and reports.
+
+    No chat model is asked, but for reports of communities that the other program has none of, and for what was there before.
+    """
+    db = project.db
+    run = ledger.start_run(db, os.getpid())
+    tell = recorder(project, run, progress)
+    state = "failed"
+    try:
+        style = "extractive" if project.settings.extractor == "phrases" else await choose_style(project)
+        with generations.next_in_view(db):
+            embed_chunks(project, tell)
+            split_sentences(db, tell)
+            find_phrases(project, Cases(db), tell)
+            await _build(project, style, tell, brought=brought)
+        state = "partly" if ledger.failures(db) else "complete"
+    finally:
+        ledger.end_run(db, run, state, project.model.report())
+
+
 async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) -> None:
     """Build graph and reports anew from what was extracted, after a decision of the user's."""
 
@@ -100,6 +122,21 @@ async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) 
     style = "extractive" if project.settings.extractor == "phrases" else await choose_style(project)
     with generations.next_in_view(project.db):
         await _build(project, style, tell)
+
+
+def lay_out_anew(project: Project, progress: Callable[[Progress], None], picture: Mapping[str, Any]) -> bool:
+    """Lay the published graph out as the user wants its picture, now and after every update; False where it is so already."""
+    db = project.db
+    known = ledger.settings(db).get("picture", {})
+    with db.atomic():
+        if known.get("method") == "umap" and picture["method"] != "umap":  # its places say nothing to the other method
+            places.put(db, Layout())
+        ledger.save_settings(db, picture=dict(picture))
+        laid_out = lay_out_graph(project, lambda stage, done, total: progress(Progress(stage, done, total)), None)
+        if laid_out:
+            places.put(db, laid_out.layout)
+            ledger.save_settings(db, layout=laid_out.state)
+    return laid_out is not None
 
 
 def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
@@ -114,10 +151,10 @@ def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
     ledger.end_run(db, run, "partly" if ledger.failures(db) else "complete", {})
 
 
-async def _build(project: Project, style: str, tell: Tell, *, reports: bool = True) -> None:
+async def _build(project: Project, style: str, tell: Tell, *, reports: bool = True, brought: Brought | None = None) -> None:
     """Everything that follows from what was extracted so far: graph, communities, reports and their vectors, published together."""
     db = project.db
-    made = await build_graph(project, style, tell)
+    made = await build_graph(project, style, tell, brought)
     laid_out = lay_out_graph(project, tell, made)
     layout = laid_out.layout if laid_out else None
     graph = (made.graph, made.communities) if made else ()

@@ -249,6 +249,9 @@ def _places(db: Database) -> tuple[str, list[Wrong]]:
     if missing := places.without_place(db):
         due = not ledger.settings(db).get("layout") or not _finished(db)
         wrong.append(Wrong(f"{len(missing)} entities and communities have no place: {_some(missing)}", "layout", tuple(missing), due))
+    if ledger.settings(db).get("picture") and (bare := places.without_vector(db)):
+        due = not ledger.settings(db).get("layout") or not _finished(db)
+        wrong.append(Wrong(f"{len(bare)} entities have no structural vector: {_some(bare)}", "layout", tuple(bare), due))
     return f"places of {counts['entities']} entities and {counts['communities']} communities", wrong
 
 

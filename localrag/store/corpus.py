@@ -8,7 +8,18 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Chunk, Document, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, Part, Skipped, content_id
+from localrag.records import (
+    IMPORTED,
+    Chunk,
+    Document,
+    ExtractedClaim,
+    ExtractedEntity,
+    ExtractedRelationship,
+    Extraction,
+    Part,
+    Skipped,
+    content_id,
+)
 from localrag.store.departed import note_departure
 from localrag.store.search import add_to_search, remove_from_search
 from localrag.text.plain import SPLITTER, remember_sentences, sentence_bounds
@@ -122,6 +133,12 @@ def document_hashes(db: Database) -> dict[str, str]:
     return {row["path"]: row["content_hash"] for row in db.query("SELECT path, content_hash FROM documents")}
 
 
+def gone_imports(db: Database) -> set[str]:
+    """The chunks of published documents from other programs that end with this generation (within `generations.next_in_view`)."""
+    published = "SELECT c.id FROM main.chunks c JOIN main.documents d ON d.id = c.document_id WHERE d.content_hash LIKE ? || ' %'"
+    return {key for (key,) in db.execute(f"{published} AND c.id NOT IN (SELECT id FROM chunks)", [IMPORTED])}
+
+
 def document_paths(db: Database) -> dict[str, str]:
     """Document id → path."""
     return {row["id"]: row["path"] for row in db.query("SELECT id, path FROM documents")}
@@ -217,9 +234,10 @@ def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
     return [found[i] for i in ids if i in found]
 
 
-def chunks_without_extraction(db: Database, recipe: str) -> list[Chunk]:
-    """What is left to extract with this recipe (prompt, model and settings)."""
-    return _chunks(db, "WHERE c.id NOT IN (SELECT chunk_id FROM extractions WHERE recipe = ?) ORDER BY d.path, c.ordinal", [recipe])
+def chunks_without_extraction(db: Database, *recipes: str) -> list[Chunk]:
+    """What none of these recipes (prompt, model and settings) has been used on."""
+    done = "SELECT chunk_id FROM extractions WHERE recipe IN (SELECT value FROM json_each(?))"
+    return _chunks(db, f"WHERE c.id NOT IN ({done}) ORDER BY d.path, c.ordinal", [json.dumps(recipes)])
 
 
 def chunks_without_sentences(db: Database) -> list[Chunk]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Claim, Community, Entity, Evidence, Finding, Graph, Mention, Merge, Quote, Relationship, Report
+from localrag.records import IMPORTED, Claim, Community, Entity, Evidence, Finding, Graph, Mention, Merge, Quote, Relationship, Report
 
 _TABLES = {  # of the graph, those that others refer to first; their columns, and how many of these are the key
     "entities": (("id", "name", "type", "description", "degree", "descriptions"), 1),
@@ -238,6 +238,12 @@ def known_reports(db: Database) -> dict[str, Report]:
     """Community id → its report: of the next generation where one waits, else the published one."""
     rows = [*db.query("SELECT * FROM reports"), *db.query("SELECT * FROM next_reports")]
     return {row["community_id"]: report_of(row) for row in rows}
+
+
+def imported_reports(db: Database) -> dict[str, Report]:
+    """Community id → its report, of those that another program wrote."""
+    rows = db.query("SELECT * FROM reports WHERE input_hash LIKE ? || ' %'", [IMPORTED])
+    return {row["community_id"]: _report(row) for row in rows}
 
 
 def reports(db: Database, level: int | None = None) -> list[Report]:

@@ -1,9 +1,11 @@
 """Where entities and communities lie in the picture of the graph, as rows."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from localrag.records import CommunityLink, Layout, Place
@@ -15,6 +17,7 @@ def load(db: Database) -> Layout:
         tuple(Place(*row) for row in db.execute("SELECT entity_id, x, y, r FROM places ORDER BY entity_id")),
         tuple(Place(*row) for row in db.execute("SELECT community_id, x, y, r FROM community_places ORDER BY community_id")),
         load_links(db),
+        tuple(db.execute("SELECT entity_id, vector FROM structural_vectors ORDER BY entity_id").fetchall()),
     )
 
 
@@ -28,6 +31,7 @@ def put(db: Database, layout: Layout) -> None:
     known = load(db)
     _put(db, "places", "entity_id", known.entities, layout.entities)
     _put(db, "community_places", "community_id", known.communities, layout.communities)
+    _put_vectors(db, dict(known.vectors), dict(layout.vectors))
     if set(known.links) != set(layout.links):
         db.execute("DELETE FROM community_links")
         rows = ((link.level, link.a, link.b, link.weight) for link in layout.links)
@@ -40,6 +44,26 @@ def _put(db: Database, table: str, key: str, known: Iterable[Place], places: Ite
     rows = ((p.id, p.x, p.y, p.r) for i, p in new.items() if old.get(i) != p)
     update = "x = excluded.x, y = excluded.y, r = excluded.r"
     db.conn.executemany(f"INSERT INTO {table} ({key}, x, y, r) VALUES (?, ?, ?, ?) ON CONFLICT ({key}) DO UPDATE SET {update}", rows)
+
+
+def _put_vectors(db: Database, old: Mapping[str, bytes], new: Mapping[str, bytes]) -> None:
+    db.conn.executemany("DELETE FROM structural_vectors WHERE entity_id = ?", ((i,) for i in old if i not in new))
+    rows = ((i, vector) for i, vector in new.items() if old.get(i) != vector)
+    put = "INSERT INTO structural_vectors (entity_id, vector) VALUES (?, ?) ON CONFLICT (entity_id) DO UPDATE SET vector = excluded.vector"
+    db.conn.executemany(put, rows)
+
+
+def structural_vectors(db: Database) -> tuple[list[str], NDArray[np.float32]]:
+    """The entities that have a structural vector, by id, and the vectors, (n, d) float32; none where `localrag layout` was never run."""
+    rows = db.execute("SELECT entity_id, vector FROM structural_vectors ORDER BY entity_id").fetchall()
+    if not rows:
+        return [], np.empty((0, 0), np.float32)
+    return [i for i, _ in rows], np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), -1)
+
+
+def without_vector(db: Database) -> list[str]:
+    """The ids of entities that have no structural vector."""
+    return [i for (i,) in db.execute("SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM structural_vectors)")]
 
 
 def without_place(db: Database) -> list[str]:

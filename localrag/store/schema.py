@@ -110,6 +110,14 @@ def m012_places(db: Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m015_structural_vectors(db: Database) -> None:
+    """What the graph's structure says of each entity, as a vector."""
+    db.execute(
+        "CREATE TABLE structural_vectors (entity_id TEXT PRIMARY KEY REFERENCES entities(id) ON DELETE CASCADE, vector BLOB NOT NULL)"
+    )
+
+
 _PLACES = """
 CREATE TABLE places (
     entity_id TEXT PRIMARY KEY REFERENCES entities(id) ON DELETE CASCADE, x REAL NOT NULL, y REAL NOT NULL, r REAL NOT NULL);

@@ -17,7 +17,7 @@ from localrag.index.documents.reach import OutOfReach, out_of_reach
 from localrag.index.progress import Tell
 from localrag.models import ModelFile
 from localrag.project import Project
-from localrag.records import Document, Skipped
+from localrag.records import IMPORTED, Document, Skipped
 from localrag.store import corpus, ledger
 
 MOST_DELETED = 1 / 3  # of the documents below the given paths: more are deleted only where the user says so
@@ -70,7 +70,7 @@ def update_documents(paths: Sequence[Path], project: Project, tell: Tell, deleti
     sources = find_sources(paths, root, project.settings, db)
     files = {stored_path(f, root): f for f in sources.files}
     known = corpus.document_hashes(db)
-    covered = [p for p in known if _below(p, tops, root)]
+    covered = [p for p in known if _below(p, tops, root) and not known[p].startswith(f"{IMPORTED} ")]  # which have no file
     missing = [p for p in covered if p not in files]
     unreached = [u for u in out_of_reach(missing, tops, root, sources) if u.closed or not deletion.prune]
     waiting = {p for u in unreached for p in u.documents}

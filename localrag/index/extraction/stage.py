@@ -12,7 +12,7 @@ from localrag.index.extraction.phrases import PHRASES, extract_phrases
 from localrag.index.progress import Tell
 from localrag.llm.model import ABOUT, CALL_FAILED, in_window
 from localrag.project import Project
-from localrag.records import Chunk, Failure, content_id
+from localrag.records import IMPORTED, Chunk, Failure, content_id
 from localrag.store import corpus, ledger
 from localrag.store import graph as store
 
@@ -51,8 +51,8 @@ def find_phrases(project: Project, cases: Cases, tell: Tell) -> None:
 
 
 def unread(project: Project, style: str) -> list[Chunk]:
-    """The chunks the model has not extracted from, or not all that it was asked for."""
-    return corpus.chunks_without_extraction(project.db, recipe_of(project, style))
+    """The chunks the model has not extracted from, or not all that it was asked for, and no other program has."""
+    return corpus.chunks_without_extraction(project.db, recipe_of(project, style), IMPORTED)
 
 
 def recipe_of(project: Project, style: str) -> str:

@@ -8,7 +8,7 @@ from localrag.llm.budgets import LEAST, Budgets, Script
 from localrag.llm.grammar import line
 from localrag.llm.model import CALL_FAILED, Model, in_window
 from localrag.llm.prompts import load_prompt
-from localrag.records import Chunk, Failure, Graph, Quote
+from localrag.records import Chunk, Entity, Failure, Graph, Quote, Relationship
 from localrag.text.plain import squeeze
 from localrag.text.quotes import entity_quotes, relationship_quotes, telling
 
@@ -33,8 +33,9 @@ async def describe(
             return max(descriptions, key=len)
 
     if style == "extractive":
-        entities = [_join(of_entity.get(e.id, ())) for e in graph.entities]
-        relationships = [_join(_best(of_relationship.get(r.id, ()))) for r in graph.relationships]
+        # Only another program's extractions have descriptions here: those are kept.
+        entities = [_longest(e) or _join(of_entity.get(e.id, ())) for e in graph.entities]
+        relationships = [_longest(r) or _join(_best(of_relationship.get(r.id, ()))) for r in graph.relationships]
     else:
         names = {e.id: e.name for e in graph.entities}
         jobs = [(e.id, e.name, e.descriptions) for e in graph.entities]
@@ -71,6 +72,10 @@ async def summarise(subject: str, descriptions: Sequence[str], model: Model, bud
             return await summarise(subject, waiting, model)  # the window is smaller today than what the index's budgets are for
         waiting = [reply.text.strip(), *waiting[taken:]]
     return waiting[0] if waiting else ""
+
+
+def _longest(of: Entity | Relationship) -> str:
+    return max(of.descriptions, key=len, default="")
 
 
 def _best(quotes: Sequence[Quote]) -> list[Quote]:

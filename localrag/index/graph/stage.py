@@ -1,6 +1,6 @@
 """Extractions → graph and communities, where anything they are made from is new. Part of the pipeline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from localrag.index.extraction.phrases import PHRASES
@@ -8,7 +8,9 @@ from localrag.index.extraction.stage import in_part, recipe_of
 from localrag.index.graph.aliases import read_aliases
 from localrag.index.graph.communities import communities
 from localrag.index.graph.describe import describe
+from localrag.index.graph.held import beside, renamed, still_held
 from localrag.index.graph.layout import VERSION, lay_out
+from localrag.index.graph.picture import HIERARCHICAL, with_structure
 from localrag.index.graph.resolve import resolve
 from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
 from localrag.index.graph.variants import Decisions
@@ -16,7 +18,7 @@ from localrag.index.graph.weights import weigh_by_pmi
 from localrag.index.progress import Tell
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.project import Project, choose_budgets
-from localrag.records import Chunk, Community, Extraction, Failure, Graph, Layout, content_id
+from localrag.records import IMPORTED, Chunk, Community, Extraction, Failure, Graph, Layout, Report, content_id
 from localrag.store import corpus, ledger, places
 from localrag.store import graph as store
 from localrag.text.quotes import entity_quotes
@@ -24,20 +26,31 @@ from localrag.text.quotes import entity_quotes
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A graph with its communities, and the hash of all it was made from; not published yet."""
+    """A graph with its communities, and the hash of all it was made from; not published yet.
+
+    `held` are the communities that another program found and that keep its reports.
+    """
 
     graph: Graph
     communities: Sequence[Community]
     state: str
+    held: frozenset[str] = frozenset()
 
 
-async def build_graph(project: Project, style: str, tell: Tell) -> Made | None:
-    """Resolve, weigh, describe and cluster, if any extraction, decision or setting of these stages is new."""
+# The communities and reports of another program, for the graph, its chunks and the communities that are held already.
+Brought = Callable[[Graph, Mapping[str, Chunk], Sequence[Community]], tuple[list[Community], list[Report]]]
+
+
+async def build_graph(project: Project, style: str, tell: Tell, brought: Brought | None = None) -> Made | None:
+    """Resolve, weigh, describe and cluster, if any extraction, decision or setting of these stages is new.
+
+    Communities with reports of other programs stay as they are; `brought` gives new ones, whose reports wait for publication.
+    """
     db, settings = project.db, project.settings
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
     extractions, decisions = _extractions(project, style), read_aliases(project.folder)
     state = _state(project, style, budgets, extractions, decisions)
-    if ledger.settings(db).get("graph") == state:
+    if ledger.settings(db).get("graph") == state and brought is None:
         return None
     tell("graph", 0, 4)
     chunks = {c.id: c for c in corpus.all_chunks(db)}
@@ -47,12 +60,30 @@ async def build_graph(project: Project, style: str, tell: Tell) -> Made | None:
     tell("graph", 2, 4)
     graph, undescribed = await describe(graph, chunks, project.model, style, budgets)
     tell("graph", 3, 4)
-    levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed, before=store.communities(db))
+    held = _held(project, graph)
+    if brought:
+        new, reports = brought(graph, chunks, held)
+        held += new
+        for report in reports:
+            store.save_report(db, report)
+    before = [c for c in store.communities(db) if c.id not in store.imported_reports(db)]
+    levels = beside(held, graph, lambda rest: communities(rest, max_size=settings.max_cluster_size, seed=settings.seed, before=before))
     failed = [*unasked, *undescribed]
     ledger.replace_failures(db, ("same entity", "description"), failed)
     tell("graph", 4, 4)
     # A graph that something failed of is not yet what its input makes: the next run asks again.
-    return Made(graph, levels, content_id(state, *failed) if failed else state)
+    return Made(graph, levels, content_id(state, *failed) if failed else state, frozenset(c.id for c in held))
+
+
+def _held(project: Project, graph: Graph) -> list[Community]:
+    """The stored communities with reports of other programs, as far as the text that these were made from is still there."""
+    db = project.db
+    reports = store.imported_reports(db)
+    if not reports:
+        return []
+    levels, gone = store.communities(db), corpus.gone_imports(db)
+    lost = {m.entity_id for m in store.mentions(db) if m.chunk_id in gone}
+    return still_held([c for c in levels if c.id in reports], lost, renamed(store.aliases(db), graph))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +95,31 @@ class LaidOut:
 
 
 def lay_out_graph(project: Project, tell: Tell, made: Made | None) -> LaidOut | None:
-    """Places for the graph that was `made`, else for the stored one where it has none; from the places there were."""
+    """Places for the graph that was `made`, else for the stored one where it has none; from the places there were.
+
+    Structural vectors and places by UMAP as well, where the user asked for them (`localrag layout`).
+    """
     db = project.db
     known = ledger.settings(db)
     graph_state = made.state if made else known.get("graph")
-    state = content_id(VERSION, graph_state)
+    picture = known.get("picture", {})
+    state = content_id(VERSION, graph_state, *(f"{key} {picture[key]}" for key in sorted(picture)))
     if graph_state is None or (made is None and known.get("layout") == state):
         return None
     tell("layout", 0, 1)
     graph = made.graph if made else Graph(tuple(store.entities(db)), tuple(store.relationships(db)))
-    layout = lay_out(graph, made.communities if made else store.communities(db), places.load(db))
+    levels = made.communities if made else store.communities(db)
+    before = Layout() if picture.get("method", HIERARCHICAL) != HIERARCHICAL else places.load(db)
+    layout = lay_out(graph, levels, before)
+    if picture:
+        layout = with_structure(graph, levels, layout, picture["method"], dimensions=picture["dimensions"], seed=picture["seed"])
     tell("layout", 1, 1)
     return LaidOut(layout, state)
 
 
 def _extractions(project: Project, style: str) -> list[Extraction]:
-    """Of every chunk the best extraction there is: the model's, one some of whose calls failed, or that by phrases."""
-    return corpus.extractions(project.db, *_recipes(project, style), *map(in_part, _recipes(project, style)), PHRASES)
+    """Of every chunk the best extraction there is: another program's, the model's, one some of whose calls failed, or that by phrases."""
+    return corpus.extractions(project.db, IMPORTED, *_recipes(project, style), *map(in_part, _recipes(project, style)), PHRASES)
 
 
 def _recipes(project: Project, style: str) -> list[str]:
@@ -90,7 +129,7 @@ def _recipes(project: Project, style: str) -> list[str]:
 def _state(project: Project, style: str, budgets: Budgets, extractions: Sequence[Extraction], decisions: Decisions) -> str:
     """A hash of all that the graph is made from."""
     settings, by_model = project.settings, _recipes(project, style)
-    made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(project.db, *map(in_part, by_model))]
+    made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(project.db, IMPORTED, *map(in_part, by_model))]
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
     return content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
 

@@ -1,7 +1,7 @@
 """Communities → stored reports, the deepest level first; those whose input is what it was are kept. Part of the pipeline."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from localrag.index.reports.topics import Topics
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.llm.model import CALL_FAILED, in_window
 from localrag.project import Project, budgets_here, choose_budgets
-from localrag.records import Chunk, Community, Failure, Graph, Quote, Report, content_id
+from localrag.records import IMPORTED, Chunk, Community, Failure, Graph, Quote, Report, content_id
 from localrag.store import corpus, ledger
 from localrag.store import graph as store
 from localrag.text.plain import squeeze
@@ -49,7 +49,8 @@ async def write_reports(project: Project, style: str, tell: Tell, made: Made | N
     if settings.get("reports") == state:
         return None
     levels = made.communities if made else store.communities(db)
-    writer = _writer(project, recipe, budgets, made.graph if made else _stored_graph(project), levels)
+    held = made.held if made else store.imported_reports(db).keys()
+    writer = _writer(project, recipe, budgets, made.graph if made else _stored_graph(project), levels, held)
     done = 0
     tell("reports", done, len(levels))
 
@@ -61,6 +62,7 @@ async def write_reports(project: Project, style: str, tell: Tell, made: Made | N
 
     for level in sorted({c.level for c in levels}, reverse=True):
         some = [c for c in levels if c.level == level]
+        some = [c for c in some if not writer.held(c)]
         if style == "abstractive":
             await in_window(one(c) for c in some)
             continue
@@ -86,7 +88,7 @@ def _stored_graph(project: Project) -> Graph:
     )
 
 
-def _writer(project: Project, recipe: str, budgets: Budgets, graph: Graph, levels: Sequence[Community]) -> "_Writer":
+def _writer(project: Project, recipe: str, budgets: Budgets, graph: Graph, levels: Sequence[Community], held: Container[str]) -> "_Writer":
     chunks = {c.id: c for c in corpus.all_chunks(project.db)}
     of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
     of_claim = claim_quotes(graph.claims, chunks)
@@ -97,7 +99,13 @@ def _writer(project: Project, recipe: str, budgets: Budgets, graph: Graph, level
     count = Tokenizer(project.model.file).count
     found: list[Mapping[str, Sequence[Quote]]] = [of_relationship, of_entity, {i: (quote,) for i, quote in of_claim.items()}]
     stored = store.known_reports(project.db)
-    return _Writer(project, recipe, budgets, sources, count, below, stored, _placed_anew(stored, chunks, found))
+    known = _placed_anew(stored, chunks, found)
+    kept = {key: known[key] for key in stored if key in held and stored[key].input_hash.startswith(f"{IMPORTED} ")}
+    size = {c.id: len(c.entity_ids) for c in levels}
+    for c in levels:
+        if c.id not in kept and c.parent_id in kept and size[c.parent_id] == size[c.id]:  # carried down
+            kept[c.id] = replace(kept[c.parent_id], community_id=c.id)
+    return _Writer(project, recipe, budgets, sources, count, below, stored, known, kept)
 
 
 def _placed_anew(
@@ -121,7 +129,10 @@ class _Draft:
 
 @dataclass
 class _Writer:
-    """Writes reports. `stored` are those that there were, `known` the same with quotes of today's chunks, `written` those that hold now."""
+    """Writes reports. `stored` are those that there were, `known` the same with quotes of today's chunks, `written` those that hold now.
+
+    `imported` are those of `known` that another program wrote, of communities that are held.
+    """
 
     project: Project
     recipe: str
@@ -131,6 +142,7 @@ class _Writer:
     below: Mapping[str | None, Sequence[Community]]
     stored: Mapping[str, Report]
     known: Mapping[str, Report]
+    imported: Mapping[str, Report]
     written: dict[str, Report] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
@@ -177,6 +189,13 @@ class _Writer:
                 raise
         less = self.elements(draft.community, LEAST)
         return await writing.abstractive_report(draft.community, less, draft.key, model, settings, LEAST)
+
+    def held(self, community: Community) -> bool:
+        """Keep a community's report that another program wrote; whether there is one."""
+        report = self.imported.get(community.id)
+        if report is not None:
+            self.save(report)
+        return report is not None
 
     def carried(self, community: Community) -> bool:
         """Give a community the report of the one below it where that is the same, carried down; whether it is, and has one."""

@@ -1,0 +1,299 @@
+"""A pack is verified to the last byte before anything of it appears; then the index stands in its place, bound to this machine's models.
+
+Whoever made the file may mean harm: a member may claim to lie elsewhere, to be a link, or to be small. Nothing is believed but what the
+manifest lists, and no member yields more bytes than are listed there, or than the disk has room for.
+"""
+
+import json
+import os
+import re
+import shutil
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from localrag.config import INDEX_FOLDER
+from localrag.errors import LocalragError, ModelError, UsageError
+from localrag.exchange.pack import (
+    DIGITS,
+    DOCUMENTS,
+    FORMAT,
+    INDEX,
+    MANIFEST,
+    MODELS,
+    SEAL,
+    bundled,
+    digest_of,
+    is_safe,
+    is_served,
+    measured,
+)
+from localrag.model_table import known_models, shipped_models
+from localrag.models import bundled_chat_model, find_chat_model, find_embedder, fingerprint
+from localrag.store import corpus, ledger
+from localrag.store.connect import FILE_NAME
+from localrag.store.schema import open_index
+from localrag.system.files import data_dir, new_file, private_file, private_folder
+
+MOST_OF_MANIFEST = 256 << 20  # bytes: a million documents
+_SEAL = re.compile(SEAL.format(format=r"(\d{1,6})").encode() + rb"([0-9a-f]{%d})" % DIGITS)
+_AGAIN = "Copy it again from where it was made, and check both: localrag unpack --check FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that the index is bound to: where it is on this machine, or, where it is not, what to do about it."""
+
+    kind: str
+    name: str
+    fingerprint: str
+    path: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """What a pack brought: the index folder (None where it was only checked), how many documents and files of them, the models."""
+
+    folder: Path | None
+    localrag: str
+    documents: int
+    files: int
+    members: int
+    size: int
+    models: tuple[Model, ...] = ()
+
+
+def check_pack(file: Path) -> Unpacked:
+    """Verify a pack, and nothing else. Raises UsageError, LocalragError."""
+    with _opened(file) as archive:
+        manifest = _manifest(archive, file)
+        for info in _members(archive, manifest, file):
+            _copied(archive, info, manifest["members"][info.filename], None, file)
+    return _said(manifest, None, ())
+
+
+def unpack(file: Path, folder: Path) -> Unpacked:
+    """Verify a pack and put its index into `folder/.localrag`, its documents into `folder`, its models where pulled ones are kept.
+
+    Nothing that is there is overwritten, and where anything is wrong nothing is left behind. Raises UsageError, LocalragError,
+    IndexMismatch (made by a newer localrag).
+    """
+    target = folder / INDEX_FOLDER
+    if target.exists() or target.is_symlink():
+        raise UsageError(f"There is an index in {folder} already.", "Choose another folder: localrag unpack FILE DIR")
+    with _opened(file) as archive:
+        manifest = _manifest(archive, file)
+        infos = _members(archive, manifest, file)
+        documents = _places(infos, folder)
+        with _made(folder) as place:
+            _check_room(infos, folder)
+            for info in infos:
+                private_folder((place / info.filename).parent)
+                with private_file(place / info.filename).open("wb") as f:
+                    _copied(archive, info, manifest["members"][info.filename], f, file)
+            models = _bound(place, manifest)
+            for name, path in documents.items():
+                private_folder(path.parent)
+                (place / name).replace(path)
+            (place / INDEX).replace(target)
+    return _said(manifest, target, models)
+
+
+def _said(manifest: dict[str, Any], folder: Path | None, models: tuple[Model, ...]) -> Unpacked:
+    members = manifest["members"]
+    files = sum(name.startswith(f"{DOCUMENTS}/") for name in members)
+    size = sum(m["size"] for m in members.values())
+    return Unpacked(folder, str(manifest["localrag"]), int(manifest["documents"]), files, len(members), size, models)
+
+
+def _opened(file: Path) -> ZipFile:
+    """The archive of a pack whose seal holds: every byte of it is the one that was written."""
+    try:
+        with file.open("rb") as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                raise UsageError(f"{file} is no file.", "Name the file that localrag pack made.")
+            size = os.fstat(f.fileno()).st_size
+            f.seek(max(0, size - 200))
+            seal = re.search(_SEAL.pattern + rb"\Z", f.read())
+            if seal is None:
+                raise LocalragError(f"{file} is no pack of localrag, or was cut off.", _AGAIN)
+            if int(seal[1]) > FORMAT:
+                raise LocalragError(f"{file} was made by a newer localrag.", "Upgrade: pip install --upgrade localrag")
+            if digest_of(f, size - len(seal[0])) != seal[2].decode():
+                raise LocalragError(f"{file} is damaged: it is not what was packed.", _AGAIN)
+        return ZipFile(file)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", "Check the path: localrag unpack FILE") from error
+    except (BadZipFile, ValueError, NotImplementedError) as error:
+        raise _wrong(file, "it is no archive") from error
+
+
+def _wrong(file: Path, what: str) -> LocalragError:
+    return LocalragError(f"{file} is not as localrag packs: {what}. Nothing was unpacked.", "Use a file that localrag pack made.")
+
+
+def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
+    try:
+        info = archive.getinfo(MANIFEST)
+        if info.file_size > MOST_OF_MANIFEST:
+            raise _wrong(file, "its manifest is too large")
+        with archive.open(info) as f:
+            found = json.loads(f.read(MOST_OF_MANIFEST))
+        sound = isinstance(found["members"], dict) and f"{INDEX}/{FILE_NAME}" in found["members"] and isinstance(found["models"], list)
+        sound = sound and all(isinstance(m["size"], int) and isinstance(m["sha256"], str) for m in found["members"].values())
+        sound = sound and all(isinstance(m[k], str) for m in found["models"] for k in ("kind", "name", "path", "fingerprint"))
+        if not sound or not isinstance(found["documents"], int) or not isinstance(found["localrag"], str):
+            raise _wrong(file, "its manifest cannot be read")
+    except (KeyError, TypeError, ValueError, BadZipFile, zlib.error, AttributeError, RuntimeError) as error:
+        raise _wrong(file, "its manifest cannot be read") from error
+    return dict(found)
+
+
+def _members(archive: ZipFile, manifest: dict[str, Any], file: Path) -> list[ZipInfo]:
+    """The archive's members but for the manifest: plain files in their places, just those that are listed, as large as listed."""
+    infos = [info for info in archive.infolist() if info.filename != MANIFEST]
+    names = [info.filename for info in infos]
+    if len(infos) + 1 != len(archive.infolist()) or sorted(names) != sorted(manifest["members"]) or len({*names}) != len(names):
+        raise _wrong(file, "it has other members than its manifest lists")
+    for info in infos:
+        mode = info.external_attr >> 16
+        top, _, rest = info.filename.partition("/")
+        if info.orig_filename != info.filename or top not in (INDEX, DOCUMENTS, MODELS) or not is_safe(rest):
+            raise _wrong(file, f"{info.filename!r} would lie outside the folder")
+        if (top == INDEX and "/" in rest) or (top == DOCUMENTS and INDEX_FOLDER in rest.split("/")):
+            raise _wrong(file, f"{info.filename!r} does not belong into an index")
+        if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or info.is_dir() or info.flag_bits & 1:
+            raise _wrong(file, f"{info.filename!r} is no plain file")
+        if info.file_size != manifest["members"][info.filename]["size"]:
+            raise _wrong(file, f"{info.filename!r} is not as large as its manifest says")
+    return infos
+
+
+def _copied(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], target: Any, file: Path) -> None:
+    """Copy a member, which must be just what is listed."""
+    try:
+        with archive.open(info) as source:
+            found = measured(source, target, most=listed["size"])
+    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise _wrong(file, f"{info.filename!r} cannot be unpacked") from error
+    if found != {"size": listed["size"], "sha256": listed["sha256"]}:
+        raise _wrong(file, f"{info.filename!r} is not what its manifest lists")
+
+
+def _places(infos: list[ZipInfo], folder: Path) -> dict[str, Path]:
+    """Where the documents go. Raises UsageError where something is there already."""
+    places = {i.filename: folder / i.filename.partition("/")[2] for i in infos if i.filename.startswith(f"{DOCUMENTS}/")}
+    top = folder.resolve()
+    for path in places.values():
+        if path.exists() or path.is_symlink():
+            raise UsageError(f"There is a file at {path} already.", "Choose another folder: localrag unpack FILE DIR")
+        if not path.parent.resolve().is_relative_to(top):
+            raise UsageError(f"{path.parent} is a link that leads out of {folder}.", "Choose another folder: localrag unpack FILE DIR")
+    return places
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[Path]:
+    """A place within the folder to unpack to, which is gone afterwards; so are folders that had to be made, where something is wrong."""
+    made: list[Path] = []
+    try:
+        for path in reversed([p for p in (folder, *folder.absolute().parents) if not p.exists()]):
+            path.mkdir(mode=0o700)
+            made.insert(0, path)
+        place = Path(mkdtemp(prefix=".localrag-unpack-", dir=folder))
+    except OSError as error:
+        raise UsageError(
+            f"The folder {folder} cannot be written to: {error.strerror}.", "Choose another: localrag unpack FILE DIR"
+        ) from error
+    try:
+        yield place
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        with suppress(OSError):
+            for path in made:
+                path.rmdir()
+        raise
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _check_room(infos: list[ZipInfo], folder: Path) -> None:
+    needed, free = sum(info.file_size for info in infos), shutil.disk_usage(folder).free
+    if needed > free:
+        raise LocalragError(
+            f"The pack needs {needed / 1e9:,.1f} GB unpacked, and {folder} has {free / 1e9:,.1f} GB free. Nothing was unpacked.",
+            "Make room, or choose a folder on another disk: localrag unpack FILE DIR",
+        )
+
+
+def _bound(place: Path, manifest: dict[str, Any]) -> tuple[Model, ...]:
+    """Open the unpacked index, put packed models into their place, and bind the index to what this machine has."""
+    db = open_index(place / INDEX, create=True)
+    try:
+        corpus.document_hashes(db)
+        models = []
+        for row in manifest["models"]:
+            kind = str(row["kind"])
+            bound = ledger.settings(db).get(kind)
+            if bound is None:
+                continue
+            model = Model(kind, bound["name"], bound["fingerprint"])
+            model = _brought(place / MODELS / kind, model) or _here(model, bound["path"])
+            if model.path and model.path != bound["path"]:
+                ledger.save_settings(db, **{kind: bound | {"path": model.path}})
+            models.append(model)
+    finally:
+        db.close()
+    return tuple(models)
+
+
+def _brought(packed: Path, model: Model) -> Model | None:
+    """A model that came in the pack, now where pulled models are kept; None where none came. Raises ModelError for another one."""
+    if not packed.is_dir():
+        return None
+    (first, *rest) = sorted(packed.iterdir())
+    if fingerprint(first) != model.fingerprint:
+        raise ModelError(f"The model {model.name} in the pack is not the one that its index was made with.", _AGAIN)
+    folder = private_folder(data_dir() / "models")
+    if first.is_dir():
+        target = folder / f"{first.name}-{model.fingerprint}"
+        if not target.exists():
+            shutil.move(first, target)
+        return replace(model, path=str(target))
+    folder = private_folder(folder / model.fingerprint)  # two models may have one name
+    for part in (first, *rest):
+        if not (folder / part.name).exists():
+            with new_file(folder / part.name) as new:
+                shutil.copyfile(part, new)
+    return replace(model, path=str(folder / first.name))
+
+
+def _here(model: Model, path: str) -> Model:
+    """A model where it is on this machine: with localrag itself, where it was on the other, or by its name on the list of models."""
+    if is_served(path) or model.fingerprint in bundled():
+        return replace(model, path=path if is_served(path) else _bundled_path(model))
+    find, kind = (find_chat_model, "chat") if model.kind == "chat_model" else (find_embedder, "embedder")
+    for name in [path, *known_models()[kind]]:
+        try:
+            file = find(name)
+            if file.fingerprint == model.fingerprint:
+                return replace(model, path=str(file.path))
+        except ModelError:
+            continue
+    other = (
+        "or ask with another: localrag ask --model NAME"
+        if kind == "chat"
+        else "or embed anew with another: localrag reembed --embedder NAME"
+    )
+    return replace(model, remedy=f"Copy its file to {path}, pack it along (localrag pack FILE --models), {other}")
+
+
+def _bundled_path(model: Model) -> str:
+    file = bundled_chat_model() if model.kind == "chat_model" else find_embedder(shipped_models()["default_embedder"])
+    return str(file.path)

@@ -1,0 +1,273 @@
+"""One file carries an index: what comes out is what went in, and a file with anything wrong in it leaves nothing behind."""
+
+import json
+import shutil
+import stat
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localrag.errors import IndexMismatch, LocalragError, UsageError
+from localrag.exchange.pack import DIGITS, SEAL, pack
+from localrag.exchange.unpack import check_pack, unpack
+from localrag.store.schema import open_index
+from tests.conftest import run_localrag
+
+
+@pytest.fixture(scope="module")
+def packed(plain_town, tmp_path_factory):
+    """A pack of the town with its documents."""
+    return pack(tmp_path_factory.mktemp("packs") / "town.localrag", plain_town, documents=True).path
+
+
+def everything(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
+
+
+def sealed(path, members, *, manifest=None, version=1, infos=()):
+    """A pack as somebody who means harm would write it: any members, but a seal that holds."""
+    listed = {name: {"size": len(data), "sha256": sha256(data).hexdigest()} for name, data in members.items()}
+    whole = {"format": 1, "localrag": "0", "documents": 0, "models": [], "members": listed} | (manifest or {})
+    seal = SEAL.format(format=version).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.comment = seal + b"0" * DIGITS
+        for name, data in members.items():
+            archive.writestr(next((i for i in infos if i.filename == name), name), data, zipfile.ZIP_DEFLATED)
+        archive.writestr("manifest.json", json.dumps(whole))
+    data = path.read_bytes()[: -DIGITS - len(seal)]
+    path.write_bytes(data + seal + sha256(data).hexdigest().encode())
+    return path
+
+
+@pytest.fixture(scope="module")
+def database(plain_town):
+    return (plain_town / ".localrag" / "index.db").read_bytes()
+
+
+def test_an_index_is_carried_to_another_folder_and_answers_there(packed, plain_town, tmp_path):
+    """The answer and its verbatim citations are those of the original; documents come along where they were packed."""
+    done = run_localrag("unpack", str(packed), "there", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    question = ("ask", "Who bought the ferry Skua?", "--json")
+    before = json.loads(run_localrag(*question, cwd=plain_town).stdout)
+    after = json.loads(run_localrag(*question, cwd=tmp_path / "there").stdout)
+
+    assert after["answer"] == before["answer"]
+    assert [c["quote"] for c in after["citations"]] == [c["quote"] for c in before["citations"]] != []
+    assert (tmp_path / "there" / "docs" / "a.md").read_bytes() == (plain_town / "docs" / "a.md").read_bytes()
+    assert run_localrag("check", cwd=tmp_path / "there").returncode == 0
+    again = run_localrag("index", "docs", "--extractor", "phrases", cwd=tmp_path / "there")
+    assert again.returncode == 0
+    assert not open_index(tmp_path / "there" / ".localrag").execute("SELECT count(*) FROM next_documents").fetchone()[0]
+
+
+def test_documents_that_were_not_packed_are_not_taken_for_deleted(plain_town, tmp_path):
+    """Indexing the folder they came from, which is missing on the new machine, keeps them."""
+    unpack(pack(tmp_path / "a.localrag", plain_town).path, tmp_path / "there")
+    docs = tmp_path / "there" / "docs"
+    for state, expected in (("missing", 3), ("empty", 3), ("with one new file", 4)):
+        if state != "missing":
+            docs.mkdir(exist_ok=True)
+        if expected == 4:
+            (docs / "new.txt").write_text("Ola Berg sold the lamp to Ingrid Holm.")
+        run_localrag("index", "docs", "--extractor", "phrases", cwd=tmp_path / "there")
+        db = open_index(tmp_path / "there" / ".localrag")
+        assert db.execute("SELECT count(*) FROM documents").fetchone()[0] == expected, state
+        db.close()
+
+
+def test_a_pack_is_private_and_holds_neither_keys_nor_caches(plain_town, tmp_path):
+    """Only its owner may read it; serve.key, FAISS files and locks stay behind, the user's decisions on names come along."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    folder = tmp_path / "town" / ".localrag"
+    (folder / "serve.key").write_text("secret")
+    (folder / "aliases.txt").write_text("Skua = Ferry Skua\n")
+    made = pack(tmp_path / "a.localrag", tmp_path / "town")
+
+    assert stat.S_IMODE(made.path.stat().st_mode) == 0o600
+    assert {*zipfile.ZipFile(made.path).namelist()} == {"index/index.db", "index/aliases.txt", "manifest.json"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.localrag", "town"]
+    unpack(made.path, tmp_path / "there")
+    modes = {stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "there" / ".localrag").iterdir()}
+    assert modes == {0o600}
+
+
+def test_a_pack_made_while_another_process_writes_is_of_one_moment(plain_town, tmp_path):
+    """An open transaction of the writer is not in it."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    db = open_index(tmp_path / "town" / ".localrag", create=True)
+    db.conn.execute("BEGIN IMMEDIATE")
+    db.conn.execute("UPDATE documents SET title = 'half done'")
+    made = pack(tmp_path / "a.localrag", tmp_path / "town")
+    db.conn.execute("ROLLBACK")
+    db.close()
+    unpack(made.path, tmp_path / "there")
+
+    titles = open_index(tmp_path / "there" / ".localrag").execute("SELECT DISTINCT title FROM documents").fetchall()
+    assert ("half done",) not in titles
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_pack_with_any_bit_flipped_is_refused(packed, tmp_path, data):
+    """Wherever the bit is: contents, names, headers, manifest or the seal itself."""
+    content = bytearray(packed.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1) | st.integers(len(content) - 400, len(content) - 1))
+    content[at] ^= 1 << data.draw(st.integers(0, 7))
+    (tmp_path / "flipped").write_bytes(content)
+
+    with pytest.raises(LocalragError):
+        check_pack(tmp_path / "flipped")
+    with pytest.raises(LocalragError):
+        unpack(tmp_path / "flipped", tmp_path / "there")
+    assert everything(tmp_path) == ["flipped"]
+
+
+@pytest.mark.parametrize("kept", [0, 10, 0.5, -1])
+def test_a_pack_that_was_cut_off_is_refused(packed, tmp_path, kept):
+    """At its beginning, its middle or its last byte."""
+    content = packed.read_bytes()
+    (tmp_path / "cut").write_bytes(content[: int(len(content) * kept) if isinstance(kept, float) else kept])
+
+    with pytest.raises(LocalragError, match="cut off"):
+        unpack(tmp_path / "cut", tmp_path / "there")
+    assert everything(tmp_path) == ["cut"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil", "documents/../../evil", "/etc/evil", "documents//evil", "documents/C:/evil", "documents/a\\..\\b", "index/sub/index.db",
+     "elsewhere/a", "documents/.localrag/index.db", "documents/"],
+)  # fmt: skip
+def test_members_that_would_lie_elsewhere_are_refused(database, tmp_path, name):
+    """Though the seal holds and the manifest lists them."""
+    file = sealed(tmp_path / "evil.localrag", {"index/index.db": database, name: b"x"})
+
+    with pytest.raises(LocalragError, match="not as localrag packs"):
+        unpack(file, tmp_path / "there")
+    assert everything(tmp_path) == ["evil.localrag"]
+
+
+def test_links_unlisted_members_and_false_sizes_are_refused(database, tmp_path):
+    """A link, a member more or less, another size or content than listed, and an index that is none."""
+    link = zipfile.ZipInfo("documents/a")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    good = {"index/index.db": database}
+    size, digest = len(database), sha256(database).hexdigest()
+    bad = [
+        sealed(tmp_path / "a", good | {"documents/a": b"/etc/passwd"}, infos=[link]),
+        sealed(tmp_path / "b", good | {"documents/a": b"x"}, manifest={"members": {"index/index.db": {"size": size, "sha256": digest}}}),
+        sealed(tmp_path / "c", good, manifest={"members": {"index/index.db": {"size": size - 1, "sha256": digest}}}),
+        sealed(tmp_path / "d", good, manifest={"members": {"index/index.db": {"size": size, "sha256": "0" * 64}}}),
+        sealed(tmp_path / "e", good, manifest={"members": []}),
+        sealed(tmp_path / "f", {"documents/a": b"x"}),
+        sealed(tmp_path / "g", {"index/index.db": b"no database" * 100}),
+    ]
+    for file in bad:
+        with pytest.raises(LocalragError):
+            unpack(file, tmp_path / "there")
+        assert not (tmp_path / "there").exists()
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(database, tmp_path, monkeypatch):
+    """What unpacks to more than the disk has room for writes not one byte."""
+    file = sealed(tmp_path / "bomb", {"index/index.db": database, "documents/zeros": bytes(30_000_000)})
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1 << 30, 1 << 30, 10_000_000))
+
+    assert file.stat().st_size < 3_000_000
+    with pytest.raises(LocalragError, match="free"):
+        unpack(file, tmp_path / "there")
+    assert everything(tmp_path) == ["bomb"]
+
+
+def test_a_member_that_is_larger_than_it_says_is_refused(database, tmp_path):
+    """Where header and manifest agree on a lie, the stream is not read further than they say."""
+    file = sealed(tmp_path / "lie", {"index/index.db": database, "documents/a": bytes(1_000_000)})
+    content = file.read_bytes().replace((1_000_000).to_bytes(4, "little"), (1000).to_bytes(4, "little"))
+    body = content[: -DIGITS - len(SEAL.format(format=1))].replace(b'"size": 1000000', b'"size": 1000   ')
+    body = body.replace(sha256(bytes(1_000_000)).hexdigest().encode(), sha256(bytes(1000)).hexdigest().encode())
+    file.write_bytes(body + SEAL.format(format=1).encode() + sha256(body).hexdigest().encode())
+
+    with pytest.raises(LocalragError):
+        unpack(file, tmp_path / "there")
+    assert everything(tmp_path) == ["lie"]
+
+
+def test_packs_and_indexes_of_a_newer_localrag_are_refused(database, plain_town, tmp_path):
+    """Each with the command that upgrades."""
+    with pytest.raises(LocalragError, match="newer localrag") as newer:
+        unpack(sealed(tmp_path / "a", {"index/index.db": database}, version=2), tmp_path / "there")
+    assert "--upgrade" in newer.value.hint
+    shutil.copytree(plain_town, tmp_path / "town")
+    db = open_index(tmp_path / "town" / ".localrag", create=True)
+    db.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('localrag', 'm999_future', '2040')")
+    db.conn.commit()
+    db.close()
+    with (tmp_path / "town" / ".localrag" / "index.db").open("rb") as f:
+        file = sealed(tmp_path / "b", {"index/index.db": f.read()})
+    with pytest.raises(IndexMismatch):
+        unpack(file, tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
+def test_nothing_is_overwritten(packed, plain_town, tmp_path):
+    """Neither a pack, nor an index, nor a document, nor through a link."""
+    with pytest.raises(UsageError):
+        pack(packed, plain_town)
+    unpack(packed, tmp_path / "there")
+    with pytest.raises(UsageError, match="index in"):
+        unpack(packed, tmp_path / "there")
+    shutil.rmtree(tmp_path / "there" / ".localrag")
+    with pytest.raises(UsageError, match="already"):
+        unpack(packed, tmp_path / "there")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "docs").symlink_to(tmp_path / "outside")
+    with pytest.raises(UsageError, match="leads out"):
+        unpack(packed, tmp_path / "linked")
+    assert everything(tmp_path / "outside") == []
+    assert everything(tmp_path / "linked") == ["docs"]
+
+
+def test_check_verifies_and_writes_nothing(packed, tmp_path):
+    """`unpack --check` says what is in the file."""
+    done = run_localrag("unpack", "--check", str(packed), "--json", cwd=tmp_path)
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["folder"] is None
+    assert json.loads(done.stdout)["files"] == 3
+    assert everything(tmp_path) == []
+
+
+def test_models_travel_along_and_missing_ones_are_named(plain_town, chat_file, tmp_path, home):
+    """With --models a copied chat model is packed and found again; without it `unpack` says how to get it and exits in 5."""
+    from localrag.models import ModelFile
+
+    model = tmp_path / "models" / "mine.gguf"
+    model.parent.mkdir()
+    shutil.copy(chat_file.path, model)
+    with model.open("ab") as f:
+        f.write(bytes(64))  # another file than the bundled one, that works as well
+    shutil.copytree(plain_town, tmp_path / "town")
+    db = open_index(tmp_path / "town" / ".localrag", create=True)
+    from localrag.store import ledger
+
+    ledger.save_settings(db, chat_model=ModelFile("mine", "chat", model).binding)
+    db.close()
+    small = pack(tmp_path / "small", tmp_path / "town").path
+    large = pack(tmp_path / "large", tmp_path / "town", models=True).path
+    model.unlink()
+    without = run_localrag("unpack", str(small), "without", cwd=tmp_path)
+    with_it = run_localrag("unpack", str(large), "with", cwd=tmp_path)
+
+    assert without.returncode == 5
+    assert "mine: missing here" in without.stderr
+    assert with_it.returncode == 0, with_it.stderr
+    bound = ledger.settings(open_index(tmp_path / "with" / ".localrag"))["chat_model"]
+    assert Path(bound["path"]).is_relative_to(home)
+    assert Path(bound["path"]).stat().st_size == chat_file.path.stat().st_size + 64
+    assert run_localrag("ask", "Who bought the ferry Skua?", cwd=tmp_path / "with").returncode == 0
