@@ -67,21 +67,6 @@ class Terminal:
         """Ctrl-C, as the kernel passes it on from a keyboard."""
         self.process.send_signal(signal.SIGINT)
 
-    def interrupt_until(self, name: str, pattern: str) -> None:
-        """Ctrl-C at a prompt, again every second until it is answered.
-
-        Python's line editor loses one that comes after it has shown its prompt and before it waits.
-        """
-        seen = len(self.text(name))
-        for _ in range(60):
-            self.interrupt()
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
-                self._read(0.1)
-                if re.search(pattern, self.text(name)[seen:]):
-                    return
-        raise AssertionError((self.text("out"), self.text("err")))
-
     def wait_for(self, name: str, pattern: str, seconds: float = 300) -> str:
         """Wait until what was written matches; returns it all."""
         until = time.monotonic() + seconds
@@ -131,7 +116,7 @@ class Screen:
         kept = {k: v for k, v in os.environ.items() if k not in unwanted}
         self._screen = pyte.HistoryScreen(columns, rows, history=10_000)
         self._stream = pyte.Stream(self._screen)
-        self.written = ""
+        self.written, self._answered = "", False
         self.process = pexpect.spawn(
             sys.executable,
             ["-m", "localrag", *args],
@@ -149,19 +134,23 @@ class Screen:
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip().split("\n")
 
     def wait_for(self, pattern: str, seconds: float = 120) -> str:
-        """Wait until the end of what stands on the screen matches; returns the whole of it."""
+        """Wait until what was typed last has had an effect and the end of what stands on the screen matches; returns the whole of it."""
         until = time.monotonic() + seconds
-        while not re.search(f"(?:{pattern})\\Z", shown := "\n".join(self.lines)):
+        while True:
+            shown = "\n".join(self.lines)
+            if self._answered and re.search(f"(?:{pattern})\\Z", shown):
+                return shown
             assert time.monotonic() < until, shown
             assert self._read() or self.process.isalive() or self._read(), shown
-        return shown
 
     def type(self, text: str) -> None:
         """Type on the keyboard; a line break is the Enter key."""
+        self._answered = False
         self.process.send(text.replace("\n", "\r"))
 
     def paste(self, text: str) -> None:
         """Paste, as terminals that mark what is pasted do."""
+        self._answered = False
         self.process.send(f"\x1b[200~{text}\x1b[201~")
 
     def end(self, seconds: float = 60) -> int:
@@ -179,6 +168,7 @@ class Screen:
             return False
         except pexpect.EOF:
             return False
+        self._answered = True
         self.written += new
         self._stream.feed(new)
         return True

@@ -63,8 +63,9 @@ def _help(_argument: str, talk: Talk) -> Talk:
     width = max(len(c.usage) for c in COMMANDS.values())
     for command in COMMANDS.values():
         out.print(f"{command.usage:<{width}}  {command.help}")
-    out.print("\nTab completes commands, modes and names. Up, Down and Ctrl-R recall questions. Alt-Enter begins a new line.")
-    out.print("Ctrl-C stops an answer or takes a line back. Ctrl-D ends.")
+    out.print(f"\nmodes: {', '.join(MODES)}")
+    out.print("Tab completes commands, modes and names of entities.\nUp, Down and Ctrl-R recall questions.")
+    out.print("Alt-Enter begins a new line; a paste is one question.\nCtrl-C stops an answer or takes a line back. Ctrl-D ends.")
     return talk
 
 
@@ -160,12 +161,12 @@ class Command:
 
 COMMANDS = {
     "help": Command("/help", "this list", _help),
-    "mode": Command("/mode [NAME]", f"answer in a mode: {', '.join(MODES)}", _mode),
-    "source": Command("/source [N]", "the passage behind a citation of the last answer", _source),
-    "entity": Command("/entity NAME", "what the documents say of an entity", _entity),
+    "mode": Command("/mode [NAME]", "show or choose the query mode", _mode),
+    "source": Command("/source [N]", "the passage behind a citation", _source),
+    "entity": Command("/entity NAME", "what is said of an entity", _entity),
     "sessions": Command("/sessions", "past conversations", _sessions),
     "resume": Command("/resume N", "go on with one of them", _resume),
-    "save": Command("/save FILE", "write this conversation as Markdown, with its citations", _save),
+    "save": Command("/save FILE", "write this conversation as Markdown", _save),
     "quit": Command("/quit", "end; so does Ctrl-D", lambda _argument, _talk: None),
 }
 
