@@ -20,7 +20,7 @@ from localrag.model_table import known_models
 from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker
 from localrag.project import Opened, Project
 from localrag.store import corpus, ledger
-from localrag.store.connect import FILE_NAME
+from localrag.store.connect import FILE_NAME, only_read
 from localrag.store.schema import open_index, writer_lock
 
 
@@ -144,14 +144,18 @@ def open_for_questions(
     engine: EngineOptions | None = None,
     asks: bool = True,
     still: bool = False,
+    logs: bool = True,
 ) -> Iterator[Project]:
     """The project to ask. `model` may be another chat model than the index was made with; without `asks` none is looked for.
 
     `answer` reads every question from a moment of its own; `still` holds the whole project to one, for a command that only looks, and soon
-    ends. Raises NoIndex, IndexMismatch, ModelError.
+    ends. Without `logs` neither questions, answers nor what the model says of them are kept: nothing is written to the index, and no KV
+    to files. Raises NoIndex, IndexMismatch, ModelError.
     """
-    folder = find_index(chosen)
+    folder, engine = find_index(chosen), replace(engine or EngineOptions(), prefix_files=logs)
     db = open_index(folder, still=still)
+    if not logs:
+        only_read(db.conn)
     bound = ledger.settings(db)
     if "chat_model" not in bound:
         raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")
@@ -164,9 +168,10 @@ def open_for_questions(
     chat = _chat_model(folder, model, engine) if asks else bundled_chat_model()
     settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
-    reader = reader_for(chat, engine or EngineOptions()) if asks else None
+    reader = reader_for(chat, engine) if asks else None
     quick = open_embedder(embedder, quick=True)
-    project = Project(root_of(folder), folder, db, db, settings, Model(ledger.CallLedger(db), chat, engine), quick, rerank, reader)
+    kept = ledger.CallLedger(db) if logs else ledger.Unlogged(ledger.CallLedger(db))
+    project = Project(root_of(folder), folder, db, db, settings, Model(kept, chat, engine), quick, rerank, reader, logs=logs)
     try:
         yield project
     finally:

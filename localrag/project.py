@@ -34,7 +34,7 @@ class Project(Opened):
 
     `db` may read from one moment only; `writer` is the connection that settings are kept by. `rerank` scores passages for a question,
     higher is better, where a reranker was asked for; `reader` finds short answers in texts, `tagger` names and what relates them; a project
-    whose chat model is not the bundled one has no tagger.
+    whose chat model is not the bundled one has no tagger. Without `logs` nothing that is asked is written anywhere.
     """
 
     writer: Database
@@ -44,6 +44,7 @@ class Project(Opened):
     rerank: Callable[[str, Sequence[str]], NDArray[np.float32]] | None = None
     reader: Reader | None = None
     tagger: Tagger | None = None
+    logs: bool = True
 
     def close(self) -> None:
         """Free the models."""

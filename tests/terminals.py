@@ -11,6 +11,8 @@ import termios
 import time
 from pathlib import Path
 
+import pexpect
+import pyte
 from typer.testing import CliRunner, Result
 
 from localrag.cli import app
@@ -65,21 +67,6 @@ class Terminal:
         """Ctrl-C, as the kernel passes it on from a keyboard."""
         self.process.send_signal(signal.SIGINT)
 
-    def interrupt_until(self, name: str, pattern: str) -> None:
-        """Ctrl-C at a prompt, again every second until it is answered.
-
-        Python's line editor loses one that comes after it has shown its prompt and before it waits.
-        """
-        seen = len(self.text(name))
-        for _ in range(60):
-            self.interrupt()
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
-                self._read(0.1)
-                if re.search(pattern, self.text(name)[seen:]):
-                    return
-        raise AssertionError((self.text("out"), self.text("err")))
-
     def wait_for(self, name: str, pattern: str, seconds: float = 300) -> str:
         """Wait until what was written matches; returns it all."""
         until = time.monotonic() + seconds
@@ -119,3 +106,69 @@ def in_terminal(*args: str, cwd: Path, **env: str) -> Terminal:
     done = Terminal(*args, cwd=cwd, **env)
     assert done.end() == 0, (done.text("out"), done.text("err"))
     return done
+
+
+class Screen:
+    """`localrag` on one terminal, as a person sees it: what stands on the screen now, and keys typed to it."""
+
+    def __init__(self, *args: str, cwd: Path, columns: int = 100, rows: int = 60, **env: str) -> None:
+        unwanted = ("NO_COLOR", "COLUMNS", "LINES")
+        kept = {k: v for k, v in os.environ.items() if k not in unwanted}
+        self._screen = pyte.HistoryScreen(columns, rows, history=10_000)
+        self._stream = pyte.Stream(self._screen)
+        self.written, self._answered = "", False
+        self.process = pexpect.spawn(
+            sys.executable,
+            ["-m", "localrag", *args],
+            cwd=cwd,
+            env=kept | {"TERM": "xterm-256color"} | env,
+            encoding="utf-8",
+            codec_errors="replace",
+            dimensions=(rows, columns),
+            timeout=None,
+        )
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the screen down to the last that is not blank."""
+        return "\n".join(line.rstrip() for line in self._screen.display).rstrip().split("\n")
+
+    def wait_for(self, pattern: str, seconds: float = 120) -> str:
+        """Wait until what was typed last has had an effect and the end of what stands on the screen matches; returns the whole of it."""
+        until = time.monotonic() + seconds
+        while True:
+            shown = "\n".join(self.lines)
+            if self._answered and re.search(f"(?:{pattern})\\Z", shown):
+                return shown
+            assert time.monotonic() < until, shown
+            assert self._read() or self.process.isalive() or self._read(), shown
+
+    def type(self, text: str) -> None:
+        """Type on the keyboard; a line break is the Enter key."""
+        self._answered = False
+        self.process.send(text.replace("\n", "\r"))
+
+    def paste(self, text: str) -> None:
+        """Paste, as terminals that mark what is pasted do."""
+        self._answered = False
+        self.process.send(f"\x1b[200~{text}\x1b[201~")
+
+    def end(self, seconds: float = 60) -> int:
+        """Wait for the end; the exit code."""
+        until = time.monotonic() + seconds
+        while self._read() or self.process.isalive():
+            assert time.monotonic() < until, "\n".join(self.lines)
+        self.process.close()
+        return int(self.process.exitstatus if self.process.exitstatus is not None else -1)
+
+    def _read(self) -> bool:
+        try:
+            new = self.process.read_nonblocking(65536, timeout=0.1)
+        except pexpect.TIMEOUT:
+            return False
+        except pexpect.EOF:
+            return False
+        self._answered = True
+        self.written += new
+        self._stream.feed(new)
+        return True

@@ -29,6 +29,7 @@ from localrag.cli.commands import (
     pack,
     rm,
     serve,
+    sessions,
     tune,
 )
 from localrag.cli.commands import export as exports
@@ -106,6 +107,7 @@ app.command("help")(help.help_command)
 app.add_typer(imports.import_app, name="import")
 app.add_typer(models.models_app, name="models")
 app.add_typer(merges.merges_app, name="merges")
+app.add_typer(sessions.sessions_app, name="sessions")
 app.add_typer(evaluate.eval_app, name="eval")
 app.add_typer(bench.bench_app, name="bench")
 

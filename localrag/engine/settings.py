@@ -88,6 +88,7 @@ class EngineOptions:
     allowed_hosts: tuple[str, ...] = ()  # beyond this machine, for a model behind a server
     at_once: int = 0  # requests to each server at the same time; 0: as many as it tells
     adapter: bool = True  # let the bundled model that was taught to read look for short answers
+    prefix_files: bool = True  # keep the KV of beginnings that prompts share as files; they hold the tokens of those beginnings
 
     @classmethod
     def of(cls, text: str, **others: Any) -> "EngineOptions":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from localrag.engine.engine import Engine
+from localrag.engine.prefixes import Prefixes
 from localrag.engine.request import Generation, Request
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.settings import EngineOptions
@@ -84,6 +85,8 @@ class Model:
         from localrag.engine.hardware.opened import open_backend  # loading llama.cpp takes half a second: only where it is needed
 
         engine = Engine(lambda: open_backend(self.file, self._options))
+        if not self._options.prefix_files:
+            engine.prefixes = Prefixes(None)
         if note := engine.backend.chat.note:
             self._options.say(note)
         return engine

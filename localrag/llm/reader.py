@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from localrag.engine.adapter import read_adapter
 from localrag.engine.engine import Engine
+from localrag.engine.prefixes import Prefixes
 from localrag.engine.request import Request
 from localrag.engine.sampler import Grammar
 from localrag.engine.settings import EngineOptions, EngineSettings
@@ -68,7 +69,10 @@ class Reader:
         file = merged(base, read_adapter(path), self._options.say)
         by_hand = EngineSettings(threads=free_cores()).with_values(self._options.values)
         settings = replace(by_hand, slots=SLOTS, context=CONTEXT, weights="own", gpu_layers=0, cpu_experts=0)
-        return Engine(lambda: open_with(file, settings))
+        engine = Engine(lambda: open_with(file, settings))
+        if not self._options.prefix_files:
+            engine.prefixes = Prefixes(None)
+        return engine
 
     def close(self) -> None:
         """Free the model."""

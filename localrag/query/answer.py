@@ -18,7 +18,7 @@ from localrag.query.modes.drift import ask_drift
 from localrag.query.modes.local import ask_local
 from localrag.query.modes.map_reduce import ask_global, ask_ts
 from localrag.query.modes.passages import ask_basic, ask_mix, ask_ss
-from localrag.query.question import CALLS, NOBODY, TOKENS, UNBOUNDED, Budget, Options, Question, Watch
+from localrag.query.question import CALLS, LONGEST_QUESTION, NOBODY, TOKENS, UNBOUNDED, Budget, Options, Question, Watch
 from localrag.query.retrieval.answerable import closest, confidence, floor, unsaid
 from localrag.query.route import route
 from localrag.records import Answer
@@ -34,8 +34,6 @@ MODES = {
     "ts": ask_ts,
     "ss": ask_ss,
 }
-LONGEST_QUESTION = 10_000  # characters
-
 __all__ = ["LONGEST_QUESTION", "MODES", "UNBOUNDED", "Options", "Watch", "answer"]
 
 
@@ -46,7 +44,7 @@ async def answer(
     watch: Watch = NOBODY,
     history: Sequence[Answer] = (),
 ) -> Answer:
-    """Answer a question from the index, with verified citations; the answer is kept for `localrag source`.
+    """Answer a question from the index, with verified citations; the answer is kept for `localrag source`, unless the project keeps none.
 
     `watch` hears of it: the answer's text while it comes, sentence by sentence, checked and cited as in the answer; what is being done
     until then. Cancelled, it keeps what was given so far.
@@ -81,6 +79,8 @@ async def _answered(
 ) -> Answer:
     """The answer, without its cost; what there is of one that is cancelled is kept."""
     budget = Budget.of(options)
+    if watch.status:
+        watch.status("searching …")
     question = await _understood(text, project, options, budget, history)
     bullets = "list" in options.response_type.lower()
     check = checker(project.embedder.embed, aliases_in(project.db))
@@ -135,6 +135,8 @@ def _answer_of(text: str, question: Question, cited: Cited) -> Answer:
 
 
 def _keep(answer: Answer, project: Project) -> Answer:
+    if not project.logs:
+        return answer
     try:
         return ledger.save_answer(project.db, answer)
     except Exception as error:  # noqa: BLE001 — an index on a read-only disk still answers

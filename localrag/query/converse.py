@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from localrag.llm.budgets import Script
 from localrag.llm.grammar import line, question_lines
+from localrag.llm.model import PERSON
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project, choose_style
 from localrag.query.answering.written import call_alone
@@ -91,5 +92,5 @@ async def _written(project: Project, history: Sequence[Answer], names: Sequence[
     about = "\n".join(f"- {a}" + (f" and {b}" if b else "") for a, b in names[:15])
     said = "\n".join(f"- {a.asked or a.question}" for a in history[-TURNS:]) or "none"
     messages = load_prompt("abstractive/questions").fill(subjects=about, asked=said, n=n)
-    reply = await project.model.ask("questions", messages, max_tokens=60 * n, grammar=question_lines(n))
+    reply = await project.model.ask("questions", messages, max_tokens=60 * n, grammar=question_lines(n), priority=PERSON)
     return [squeeze(q) for q in reply.text.splitlines() if q.strip()]

@@ -14,6 +14,7 @@ from localrag.records import Answer, Citation
 
 # What a question costs at most where the user sets no limit. In the paper (table 3) the coarsest reports had 26,657 and 39,770 tokens.
 CALLS, TOKENS = 50, 100_000
+LONGEST_QUESTION = 10_000  # characters
 UNBOUNDED = sys.maxsize  # as `max_calls`: everything is read, whatever it costs
 
 
@@ -119,6 +120,18 @@ class Question:
         """Say what is being done now."""
         if self.watch.status:
             self.watch.status(status)
+
+    def count(self, what: str, total: int) -> Callable[[int], None]:
+        """Say `what`, in which `{}` is how many of a `total` are done: none at first; the function that is returned takes how many more."""
+        done = 0
+
+        def more(n: int) -> None:
+            nonlocal done
+            done += n
+            self.tell(what.format(f"{done} of {total}"))
+
+        more(0)
+        return more
 
     def sketch(self, draft: str) -> None:
         """Show the sentence being written; it replaces the one shown before."""

@@ -78,9 +78,14 @@ def snapshot(folder: Path) -> Iterator[Database]:
         connection.close()
 
 
+def only_read(connection: sqlite3.Connection) -> None:
+    """Let every write of a connection fail: nothing of it reaches the database or its log."""
+    connection.execute("PRAGMA query_only = ON")
+
+
 def hold_still(connection: sqlite3.Connection) -> None:
     """Let a connection see the database as it is now for as long as it lives, and not write to it."""
-    connection.execute("PRAGMA query_only = ON")
+    only_read(connection)
     connection.execute("BEGIN DEFERRED")
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on: BEGIN alone looks at nothing
 

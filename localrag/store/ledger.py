@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from sqlite3 import OperationalError
 from typing import Any
 
@@ -38,6 +38,25 @@ class CallLedger:
         """Say of an answer in doubt that what is stored now asks for it."""
         with self.db.atomic():
             self.db.execute("UPDATE llm_calls SET about = '' WHERE key = ?", [key])
+
+
+@dataclass(frozen=True, slots=True)
+class Unlogged:
+    """What an index has committed, to read; new answers stay in memory and end with the process."""
+
+    committed: CallLedger
+    here: dict[str, Call] = field(default_factory=dict)
+
+    def find(self, key: str) -> Call | None:
+        """The answer to exactly this request, of this process or committed."""
+        return self.here.get(key) or self.committed.find(key)
+
+    def save(self, call: Call, *, needed: bool) -> None:  # noqa: ARG002 — as the protocol has it
+        """Remember an answer."""
+        self.here.setdefault(call.key, call)
+
+    def confirm(self, key: str) -> None:
+        """A no-op: what is stored asks for nothing here."""
 
 
 def spent(db: Database) -> dict[str, Any]:

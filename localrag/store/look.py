@@ -211,6 +211,17 @@ def conversations(db: Database, limit: int) -> list[Row]:
     )
 
 
+def conversations_with(db: Database, text: str) -> list[Row]:
+    """The answers in whose question or answer all words of a text stand, whatever their case, newest first.
+
+    As rows: `id` of the conversation, `answer` its number, `at`, `question`, and `text`, the answer.
+    """
+    words = text.casefold().split()
+    columns = "conversation AS id, id AS answer, at, question, json_extract(result, '$.answer') AS text"
+    rows = db.query(f"SELECT {columns} FROM answers ORDER BY answers.id DESC")
+    return [r for r in rows if words and all(w in f"{r['question']}\n{r['text']}".casefold() for w in words)]
+
+
 def stamp(db: Database) -> str:
     """A text that changes whenever what readers see does: documents, graph, reports, vectors or a run's progress."""
     rows = db.execute(

@@ -22,6 +22,8 @@ from localrag.store.departed import departed_paths, forget_departures, holds_tex
 from localrag.system.files import cache_dir
 
 STUDY = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "study.json", "report.html")
+# What models are asked for a question, and may say of it; of an index that was begun by an older localrag the call itself does not tell.
+OF_QUESTIONS = ("standalone", "answer", "map", "reduce", "primer", "rate", "questions")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _SENTENCE = re.compile(r"[^.!?。！？\n]{12,}")
 _OWN_WORDS = {"name", "type", "items", "answer", "yes", "no", "source", "target", "thing", ""}  # that answers have from us
@@ -146,15 +148,47 @@ def finish(db: Database, folder: Path) -> bool:
     """
     forget_departures(db)
     db.execute("INSERT INTO chunk_search(chunk_search) VALUES ('optimize')")  # or deleted words stay in its segments
+    done = _write_anew(db, folder, cache_files(folder))
+    if done:
+        ledger.save_settings(db, erasing=False)
+    return done
+
+
+def _write_anew(db: Database, folder: Path, caches: Sequence[Path] = ()) -> bool:
+    """Leave nothing of what was deleted: neither in free pages, the log, copies of the database, nor in KV of beginnings of prompts."""
     db.conn.commit()
     db.execute("VACUUM")
     ((busy, *_),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # waits for readers as long as for a lock
     prefixes = cache_dir() / "prefixes"  # beginnings that prompts share may hold a stretch of a text
-    for file in [*cache_files(folder), *folder.glob("index.db.before-*")] + [f for f in prefixes.rglob("*") if f.is_file()]:
+    for file in [*caches, *folder.glob("index.db.before-*")] + [f for f in prefixes.rglob("*") if f.is_file()]:
         file.unlink(missing_ok=True)
     for kind in prefixes.glob("*"):
         with suppress(OSError):  # another process keeps its own there
             kind.rmdir()
-    if not busy:
-        ledger.save_settings(db, erasing=False)
     return not busy
+
+
+def forget_conversations(db: Database, numbers: Sequence[int]) -> None:
+    """Delete conversations, and all that models were asked for questions: a call does not say which question it was for.
+
+    `finish_conversations` is due from now on.
+    """
+    with db.atomic():
+        db.execute("DELETE FROM answers WHERE conversation IN (SELECT value FROM json_each(?))", [json.dumps(list(numbers))])
+        db.execute(
+            "DELETE FROM llm_calls WHERE about = ? OR task IN (SELECT value FROM json_each(?))", [OF_A_QUESTION, json.dumps(OF_QUESTIONS)]
+        )
+        ledger.save_settings(db, forgetting=True)
+
+
+def conversations_are_due(db: Database) -> bool:
+    """Whether conversations were deleted and their words may still stand in the log."""
+    return bool(ledger.settings(db).get("forgetting"))
+
+
+def finish_conversations(db: Database, folder: Path) -> bool:
+    """As `finish`, of conversations: what the documents gave stays as it is. False where another process still reads what was."""
+    done = _write_anew(db, folder)
+    if done:
+        ledger.save_settings(db, forgetting=False)
+    return done

@@ -153,32 +153,6 @@ def test_ctrl_c_says_what_is_kept_of_an_answer(town, tmp_path, monkeypatch, begu
         assert "No sentence was written yet." in shown.text("err")
 
 
-def test_ctrl_c_in_chat_stops_the_answer_only(town, tmp_path, monkeypatch):
-    """The prompt is there again, and earlier questions, by the arrow key; what is no command is answered with those there are."""
-    shutil.copytree(town, tmp_path / "town")
-    monkeypatch.chdir(tmp_path / "town")
-    out("ask", "Who is Lars Holm?", "--style", "extractive")
-    chat = Terminal("chat", "--style", "abstractive", "--mode", "basic", cwd=tmp_path / "town")
-    chat.wait_for("out", "> ")
-    chat.type("Tell all about Lars Holm.\n")
-    chat.wait_for("err", "reading")
-    chat.interrupt()
-    chat.wait_for("err", "Stopped")
-    chat.wait_for("out", "> [^>]*> ")
-    chat.interrupt_until("err", "/quit or Ctrl-D ends")
-    chat.type("/typo\n")
-    chat.wait_for("err", r"There is no command /typo\. Those there are: /source N, /quit\.")
-    chat.type("\x1b[A\x1b[A\x1b[A")
-    chat.wait_for("out", r"Who is Lars Holm\?")
-    chat.type("\x15/source 1\n")
-    chat.wait_for("out", r"characters[\s\S]*\n> $")  # the end of input is lost that comes before the line editor
-    chat.type("\x04")
-
-    assert chat.end() == 0
-    logs = json.loads(out("logs", "-n", "9", "--json"))
-    assert logs[0]["question"] == "Who is Lars Holm?"
-
-
 def test_a_pipe_that_closes_ends_a_command_quietly(tmp_path):
     """`localrag … | head` ends in 0 or 141, and says nothing, however much there was to print."""
     (tmp_path / "docs").mkdir()

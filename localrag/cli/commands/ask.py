@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from localrag.cli.options import (
     JsonOption,
     ModelOption,
     ModeOption,
+    NoLogOption,
     RemeasureOption,
     RerankerOption,
     StrictOption,
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
 
 def ask_command(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="Your question.")],
+    question: Annotated[
+        str | None, typer.Argument(metavar="[QUESTION]", help="Your question. Without one, or as -, it is read from standard input.")
+    ] = None,
     mode: ModeOption = "auto",
     level: Annotated[int | None, typer.Option("--level", help="Community level for global questions. 0 is the top.")] = None,
     dynamic: Annotated[bool, typer.Option("--dynamic", help="Select reports for a global question from the top level down.")] = False,
@@ -49,6 +53,7 @@ def ask_command(
     context_only: Annotated[bool, typer.Option("--context-only", help="Print the context instead of an answer.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed that shuffles the reports of a global question.")] = 0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before answers that may take over a minute.")] = False,
+    no_log: NoLogOption = False,
     index: IndexOption = None,
     model: ModelOption = None,
     reranker: RerankerOption = None,
@@ -63,12 +68,32 @@ def ask_command(
     from localrag.opening import open_for_questions
     from localrag.query.question import Options
 
+    text = _asked(question)
     options = Options(mode, level, dynamic, seed, style, strict, max_calls, max_seconds, response_type, context_only)
     chosen = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once)
-    with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
+    with open_for_questions(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as project:
         if go_on:
             options = replace(options, conversation=last_conversation(project))
-        ask_and_print(question, project, options, as_json=as_json, asks=not yes)
+        ask_and_print(text, project, options, as_json=as_json, asks=not yes)
+
+
+def _asked(given: str | None) -> str:
+    """The question as it was given, else what comes on standard input. Raises UsageError where that is a terminal, empty, or no text."""
+    from localrag.errors import UsageError
+    from localrag.query.question import LONGEST_QUESTION
+
+    remedy = 'Ask something: localrag ask "What are the main themes?"'
+    if given not in (None, "-"):
+        return str(given)
+    if given is None and sys.stdin.isatty():
+        raise UsageError("There is no question.", f"{remedy}; question after question: localrag chat")
+    try:
+        text = sys.stdin.read(LONGEST_QUESTION + 1).strip()
+    except UnicodeDecodeError:
+        raise UsageError("What came on standard input is no text in UTF-8.", remedy) from None
+    if not text:
+        raise UsageError("Nothing came on standard input, so there is no question.", remedy)
+    return text
 
 
 def last_conversation(project: "Project") -> int:
@@ -82,11 +107,21 @@ def last_conversation(project: "Project") -> int:
     return last.conversation
 
 
-def ask_and_print(question: str, project: "Project", options: "Options", *, as_json: bool = False, asks: bool = True) -> "Answer":
+def ask_and_print(
+    question: str,
+    project: "Project",
+    options: "Options",
+    *,
+    as_json: bool = False,
+    asks: bool = True,
+    history: "Sequence[Answer]" = (),
+    kept: "Callable[[Answer], None] | None" = None,
+) -> None:
     """Ask and render: JSON alone on stdout, or text that comes sentence by sentence, then its citations.
 
-    `asks`: whether a person at a terminal is asked before an answer that takes long. Ctrl-C ends it: what was kept is said, and
-    typer.Exit(130) raised.
+    `asks`: whether a person at a terminal is asked before an answer that takes long. `history` and `kept` are those of `answer` in a chat:
+    the latter is given the answer, also what there is of one that was stopped. Ctrl-C ends it: what was kept is said, and typer.Exit(130)
+    raised.
     """
     from localrag.cli.views.answers import Stream, answer_json, print_answer
     from localrag.cli.views.console import say
@@ -95,17 +130,18 @@ def ask_and_print(question: str, project: "Project", options: "Options", *, as_j
     stream, calls = Stream(live=not as_json), project.model.calls
     agree = _go_on if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
-        result = asyncio.run(answer(question, project, options, Watch(text=stream.write, status=status.show, agree=agree)))
+        watch = Watch(text=stream.write, status=status.show, agree=agree, kept=kept)
+        result = asyncio.run(answer(question, project, options, watch, history))
     except KeyboardInterrupt:
-        say(_kept(bool(stream.heard), project.model.calls - calls))
+        say(_kept(bool(stream.heard), project.model.calls - calls) if project.logs else "\nStopped. Nothing of it is kept.")
         raise typer.Exit(130) from None
     finally:
         status.clear()
     if as_json:
         write_json(answer_json(result, project))
     else:
-        print_answer(result, project, stream)
-    return result
+        opens = "/source 1" if kept else "localrag source 1" if project.logs else ""
+        print_answer(result, project, stream, opens)
 
 
 def _go_on() -> bool:

@@ -1,16 +1,13 @@
 """`localrag chat`: question after question in one conversation."""
 
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from localrag.cli.commands.ask import ask_and_print, last_conversation
-from localrag.cli.commands.look import print_citation
+from localrag.cli.commands.slash import Talk, as_command, carry_out, completions, resumed
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
@@ -18,19 +15,17 @@ from localrag.cli.options import (
     IndexOption,
     ModelOption,
     ModeOption,
+    NoLogOption,
     RerankerOption,
     StrictOption,
     StyleOption,
     engine_options,
 )
-from localrag.text.plain import squeeze
 
 if TYPE_CHECKING:
-    from localrag.project import Project
-    from localrag.query.question import Options
+    from localrag.cli.views.editor import Read
+    from localrag.records import Answer
 
-ENDS = ("/quit", "/exit", "/bye")
-_COMMAND = re.compile(r"/(\w*)(?:\s+(.*))?$", re.DOTALL)  # not /etc/hosts, which a question may begin with
 REMEMBERED = 200  # questions that the arrow keys bring back
 
 
@@ -39,6 +34,10 @@ def chat_command(
     style: StyleOption = "",
     strict: StrictOption = False,
     go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
+    resume: Annotated[
+        int | None, typer.Option("--resume", metavar="N", help="Continue a conversation of `localrag sessions list`.")
+    ] = None,
+    no_log: NoLogOption = False,
     index: IndexOption = None,
     model: ModelOption = None,
     reranker: RerankerOption = None,
@@ -46,82 +45,74 @@ def chat_command(
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
 ) -> None:
-    """Ask questions in a conversation. `/quit` ends, `/source N` opens a citation, Ctrl-C stops an answer."""
+    """Ask questions in a conversation. `/help` lists commands, Ctrl-C stops an answer, Ctrl-D ends."""
     from localrag.cli.views.console import say
-    from localrag.errors import LocalragError
+    from localrag.cli.views.editor import line_reader
+    from localrag.errors import UsageError
     from localrag.opening import open_for_questions
     from localrag.query.question import Options
     from localrag.store import ledger
 
+    if go_on and resume is not None:
+        raise UsageError("Either --continue or --resume, not both.", "The last conversation: -c. Another: --resume N")
     chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
-    with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
-        options = Options(mode, style=style, strict=strict, conversation=last_conversation(project) if go_on else None)
-        say("Ask; /source N opens a citation, Ctrl-C stops an answer, /quit ends.")
-        for text in _lines([a.question for *_, a in reversed(ledger.answers(project.db, REMEMBERED))]):
-            try:
-                if command := _COMMAND.match(text):
-                    _carry_out(command[1], command[2] or "", project)
-                else:
-                    options = _ask(text, project, options)
-            except LocalragError as error:
-                say(f"{error} {error.hint}".strip())
+    with open_for_questions(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as project:
+        talk = Talk(project, Options(mode, style=style, strict=strict))
+        if go_on or resume is not None:
+            talk = resumed(last_conversation(project) if resume is None else resume, talk)
+        say("Ask; /help lists commands, Ctrl-C stops an answer, Ctrl-D ends." + " Nothing is kept." * no_log)
+        past = [a.question for *_, a in reversed(ledger.answers(project.db, REMEMBERED))]
+        _converse(talk, line_reader(past, lambda before: completions(before, project)))
 
 
-def _carry_out(command: str, argument: str, project: "Project") -> None:
-    """Open a citation. Raises UsageError for what is no command."""
-    from localrag.errors import UsageError
-
-    if command != "source" or not (argument.isdecimal() or not argument):
-        raise UsageError(f"There is no command /{f'{command} {argument}'.strip()}.", "Those there are: /source N, /quit.")
-    print_citation(project, int(argument or 1))
+def _converse(talk: Talk, read: "Read") -> None:
+    """Answer line after line until the end."""
+    now: Talk | None = talk
+    while now is not None and (line := _line(read, now.options.mode)) is not None:
+        now = _turn(line, now)
 
 
-def _ask(text: str, project: "Project", options: "Options") -> "Options":
-    """Answer a question; the options to ask the next one with. Ctrl-C stops this answer only, which is kept as far as it has come."""
-    from localrag.store import ledger
+def _turn(line: str, talk: Talk) -> Talk | None:
+    """Carry out a command or answer a question; what cannot be done is answered with why, and changes nothing. None at the end."""
+    from localrag.cli.views.console import say
+    from localrag.errors import LocalragError
 
     try:
-        conversation = ask_and_print(text, project, options).conversation
-    except typer.Exit:
-        last = ledger.last_answer(project.db)
-        conversation = last.conversation if last and last.question == text else options.conversation or 0
-    return replace(options, conversation=conversation or None)
+        command = as_command(line)
+        return carry_out(*command, talk) if command else _ask(line.strip(), talk)
+    except LocalragError as error:
+        say(f"{error} {error.hint}".strip())
+    except (KeyboardInterrupt, typer.Abort):  # of a command, or at a question whether to go on
+        if not sys.stdin.isatty():
+            raise
+        say("\nStopped.")
+    return talk
 
 
-def _lines(history: Sequence[str]) -> Iterator[str]:
-    """What the person types until the end of it. On a terminal, Ctrl-C takes a line back."""
+def _ask(text: str, talk: Talk) -> Talk:
+    """Answer a question. Ctrl-C stops this answer only; what there is of it belongs to the conversation."""
+    made: list[Answer] = []
+    with suppress(typer.Exit):
+        ask_and_print(text, talk.project, talk.options, history=talk.answers, kept=made.append)
+    return talk.after(*made)
+
+
+def _line(read: "Read", mode: str) -> str | None:
+    """What the person types, without blank lines; None at the end of it. On a terminal, Ctrl-C takes a line back."""
     from localrag.cli.views.console import say
 
-    read = _editor(history) if sys.stdin.isatty() else sys.stdin.readline
     while True:
         try:
-            line = read()
+            if sys.stdin.isatty():
+                sys.stderr.write("\n")
+                sys.stderr.flush()
+            line = read(f"{'' if mode == 'auto' else mode}> ")
+        except EOFError:
+            return None
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
-            say("\n/quit or Ctrl-D ends.")
+            say("/quit or Ctrl-D ends.")
             continue
-        if not line or line.strip() in ENDS:
-            return
         if line.strip():
-            yield line.strip()
-
-
-def _editor(history: Sequence[str]) -> Callable[[], str]:
-    """A function that reads a line that can be edited, empty at the end; the arrow keys bring back the history."""
-    with suppress(ImportError):  # not everywhere
-        import readline
-
-        readline.set_history_length(REMEMBERED)
-        for question in history:
-            readline.add_history(squeeze(question))
-
-    def read() -> str:
-        sys.stderr.write("\n" if sys.stdout.isatty() else "\n> ")
-        sys.stderr.flush()
-        try:
-            return input("> " if sys.stdout.isatty() else "") + "\n"
-        except EOFError:
-            return ""
-
-    return read
+            return line.rstrip()

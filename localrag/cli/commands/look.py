@@ -9,6 +9,7 @@ from localrag.cli.views.terminal import write_json, write_line
 
 if TYPE_CHECKING:
     from localrag.project import Opened
+    from localrag.records import Answer
 
 
 def status_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
@@ -152,24 +153,25 @@ def source_command(
     """Print the passage behind citation N of the last answer."""
     from localrag.cli.views.console import say
     from localrag.opening import open_to_look
+    from localrag.store import ledger
 
     with open_to_look(index) as opened:
-        path = print_citation(opened, n)
+        path = print_citation(opened, ledger.last_answer(opened.db), n)
         if opens and typer.launch(str(opened.root / path)) != 0:
             say(f"{opened.root / path} could not be opened.")
 
 
-def print_citation(opened: "Opened", n: int) -> str:
-    """Print the passage behind a citation of the last answer; returns its path. Raises LocalragError."""
+def print_citation(opened: "Opened", last: "Answer | None", n: int, opens: str = "localrag source") -> str:
+    """Print the passage behind a citation of the last answer; returns its path. `opens` is the command. Raises LocalragError."""
     from localrag.cli.views.answers import print_source
     from localrag.errors import LocalragError
-    from localrag.store import ledger
 
-    last = ledger.last_answer(opened.db)
     if last is None:
         raise LocalragError("No question was asked of this index yet.", 'Ask one: localrag ask "…"')
     found = next((c for c in last.citations if c.n == n), None)
     if found is None:
-        raise LocalragError(f"The last answer has no citation {n}.", f"It has {len(last.citations)}: localrag source 1")
+        raise LocalragError(
+            f"The last answer has no citation {n}.", f"It has {len(last.citations)}{f': {opens} 1' if last.citations else '.'}"
+        )
     print_source(found, opened)
     return found.path

@@ -76,8 +76,8 @@ def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
     }
 
 
-def print_answer(answer: Answer, opened: "Opened", stream: Stream) -> None:
-    """The answer, then each citation with its file and quote; how it came about goes to stderr."""
+def print_answer(answer: Answer, opened: "Opened", stream: Stream, opens: str = "localrag source 1") -> None:
+    """The answer, then each citation with its file and quote; how it came about goes to stderr. `opens` is what opens a source."""
     stream.finish(answer.answer)
     if answer.citations:
         out.print()
@@ -91,7 +91,8 @@ def print_answer(answer: Answer, opened: "Opened", stream: Stream) -> None:
     if answer.asked not in ("", answer.question):
         say(f"\nunderstood as: {answer.asked}")
     mode = f"{answer.mode} ({answer.reason})" if answer.reason else answer.mode
-    say(f"\nmode: {mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s · open a source: localrag source 1{note}")
+    hint = f" · open a source: {opens}" if opens and answer.citations else ""
+    say(f"\nmode: {mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s{hint}{note}")
 
 
 def _bold_titles(text: str) -> Text:

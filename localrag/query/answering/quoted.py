@@ -60,8 +60,8 @@ async def read(question: Question, found: Sentences, order: Sequence[int], proje
     """The short answer that the reader finds likeliest in the best sentences; None where it finds none."""
     if project.reader is None or not order or is_cjk(question.text):  # it can hardly read Chinese: EM 7 % on XQuAD
         return None
-    question.tell("reading")
     windows: list[Sequence[int]] = list(_windows(found, order))
+    question.tell(f"reading {len(windows)} passages …")
     titles = corpus.titles(project.db, {found.quotes[w[0]].chunk_id for w in windows})
     texts = [_text(window, found, titles) for window in windows]
     whether = _asks_whether(question.text)

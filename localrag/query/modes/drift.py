@@ -7,8 +7,9 @@ PRIMERS reports, FOLLOW_UPS in each of ROUNDS rounds, and one for the whole.
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from localrag.llm.budgets import Script, room
 from localrag.llm.grammar import json_object, object_schema
@@ -32,6 +33,7 @@ PRIMERS = 5  # reports that the first step reads
 FOLLOW_UPS = 3  # local questions asked in each round
 ROUNDS = 2
 ENTITIES, PASSAGES = 3, 5  # of an extractive answer's second step
+T = TypeVar("T")
 ANSWER, ASKED = 500, 150  # characters of what a report says to the question, and of a question to go on with
 
 
@@ -48,8 +50,7 @@ async def ask_drift(question: Question, project: Project) -> Draft:
     found: list[tuple[float, Point]] = []
     primers = reports if budget.calls is None else reports[: max(1, budget.calls - 1)]  # one call is for putting together
     budget.stopped |= len(primers) < len(reports)
-    question.tell(f"reading {len(primers)} reports …")
-    waiting = await asyncio.gather(*(_prime(question, r, project) for r in primers))
+    waiting = await _counted(question, "reading {} reports …", [_prime(question, r, project) for r in primers])
     found += [(score, p) for score, p, _ in waiting if p is not None]
     open_questions = [q for *_, follow in sorted(waiting, key=lambda w: -w[0]) for q in follow]
     for _ in range(ROUNDS):
@@ -59,8 +60,7 @@ async def ask_drift(question: Question, project: Project) -> Draft:
             budget.stopped |= left < 1
             break
         asked.update(chosen)
-        question.tell(f"following up {len(chosen)} questions …")
-        drafts = await asyncio.gather(*(_follow(question, q, project) for q in chosen))
+        drafts = await _counted(question, "following up {} questions …", [_follow(question, q, project) for q in chosen])
         found += [(60.0, p) for d in drafts for p in d.points]
         open_questions = [q for q in open_questions if q not in asked]
     sources = await best_within(found, project, (await budgets_of(question, project)).reduce)
@@ -68,6 +68,18 @@ async def ask_drift(question: Question, project: Project) -> Draft:
     note = f"{len(asked) - 1} follow-up questions: {'; '.join(sorted(asked - {question.text}))}" if len(asked) > 1 else ""
     best = sorted((f for f in found if f[0] > 0), key=lambda f: -f[0])
     return Draft(points or tuple(p for _, p in best[:6]), note=note)
+
+
+async def _counted(question: Question, what: str, steps: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """What the steps give, in order; they are done at once, and it is said how many are (see `Question.count`)."""
+    more = question.count(what, len(steps))
+
+    async def done(step: Coroutine[Any, Any, T]) -> T:
+        found = await step
+        more(1)
+        return found
+
+    return await asyncio.gather(*map(done, steps))
 
 
 async def _agree(question: Question, project: Project, reports: Sequence[Report]) -> None:

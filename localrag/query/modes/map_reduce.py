@@ -108,8 +108,14 @@ async def _map_reduce(
         texts = sum([await project.model.count(s.text) for batch in batches for s in batch])
         fixed = await map_tokens(question, project, budgets)
         agree_on(question, project, len(batches) + 1, texts + fixed * len(batches) + budgets.reduce)
-    question.tell(f"reading {sum(map(len, batches))} {what} in {len(batches)} calls …")
-    scored = [p for part in await in_window(_map(question, batch, project, budgets.points) for batch in batches) for p in part]
+    more = question.count(f"reading {{}} {what} …", sum(map(len, batches)))
+
+    async def mapped(batch: list[Source]) -> list[Scored]:
+        found = await _map(question, batch, project, budgets.points)
+        more(len(batch))
+        return found
+
+    scored = [p for part in await in_window(mapped(batch) for batch in batches) for p in part]
     points = await write_prose(question, project, await best_within(scored, project, budgets.reduce), "reduce")
     if not points:
         best = sorted((s for s in scored if s[0] > 0), key=lambda s: -s[0])

@@ -78,10 +78,13 @@ async def _rate(question: Question, ids: Sequence[str], near: dict[str, float], 
     if not _asks_the_model(question):
         return by_nearness
 
+    more = question.count("rating {} reports …", len(ids))
+
     async def one(community: str) -> int | None:
         (report,) = graph.reports_of(project.db, [community])
         messages = load_prompt("abstractive/rate").fill(question=question.text, report=report.markdown)
         said = await call_alone(question, project, "rate", messages, choice(list("012345")), RATING)
+        more(1)
         return None if said is None else int(said)
 
     said = await in_window(one(i) for i in ids)
