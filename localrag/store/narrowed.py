@@ -2,7 +2,7 @@
 
 A report may speak of several documents. It stands as it is only where all that it was made from is inside: every mention of an entity of
 its community. Else a finding stands that quotes passages inside alone; of one that quotes others too, the sentences inside stand for it;
-the rest goes. Title and summary, which speak of all, give way to the names and the first sentences that are left.
+the rest goes. Title and summary, which speak of all, give way to a title that stands inside, or names, and to the first sentences left.
 """
 
 import json
@@ -26,10 +26,19 @@ def narrowed_reports(db: Selected, reports: Sequence[Report]) -> list[Report]:
         if findings and report.community_id not in mixed and findings == report.findings:
             found.append(report)
         elif findings:
-            title = enumeration(_names(db, report.community_id)) or findings[0].explanation
+            title = _title(db, report, findings)
             summary = " ".join(f.explanation for f in findings[:2])
             found.append(replace(report, title=title, summary=summary, rating=None, rating_explanation="", findings=findings))
     return found
+
+
+def _title(db: Selected, report: Report, findings: Sequence[Finding]) -> str:
+    """The report's own title where it stands in a passage that is left, which is so where no model wrote it; else names."""
+    ids = json.dumps(sorted({q.chunk_id for f in findings for q in f.quotes}))
+    rows = db.execute("SELECT text FROM chunks WHERE id IN (SELECT value FROM json_each(?))", [ids])
+    if any(report.title.casefold() in squeeze(text).casefold() for (text,) in rows):
+        return report.title
+    return enumeration(_names(db, report.community_id)) or findings[0].explanation
 
 
 def _narrowed(finding: Finding, inside: set[str]) -> Finding | None:

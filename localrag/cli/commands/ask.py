@@ -10,6 +10,7 @@ import typer
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
+    CollectionOption,
     DeterministicOption,
     EngineOption,
     IndexOption,
@@ -20,7 +21,9 @@ from localrag.cli.options import (
     RerankerOption,
     StrictOption,
     StyleOption,
+    WhereOption,
     engine_options,
+    selection,
 )
 from localrag.cli.views.terminal import status, write_json
 
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 def ask_command(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="Your question.")],
     mode: ModeOption = "auto",
+    where: WhereOption = None,
+    collection: CollectionOption = None,
     level: Annotated[int | None, typer.Option("--level", help="Community level for global questions. 0 is the top.")] = None,
     dynamic: Annotated[bool, typer.Option("--dynamic", help="Select reports for a global question from the top level down.")] = False,
     go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
@@ -64,6 +69,7 @@ def ask_command(
     from localrag.query.question import Options
 
     options = Options(mode, level, dynamic, seed, style, strict, max_calls, max_seconds, response_type, context_only)
+    options = replace(options, selection=selection(where, collection))
     chosen = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once)
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
         if go_on:
@@ -124,6 +130,8 @@ def _kept(heard: bool, calls: int) -> str:
 def questions_command(
     about: Annotated[str, typer.Option("--about", metavar="ENTITY", help="Suggest questions about this entity.")] = "",
     n: Annotated[int, typer.Option("-n", min=1, max=50, help="Number of questions.")] = 5,
+    where: WhereOption = None,
+    collection: CollectionOption = None,
     index: IndexOption = None,
     model: ModelOption = None,
     allow_host: AllowHostOption = None,
@@ -134,12 +142,14 @@ def questions_command(
     from localrag.cli.views.console import out
     from localrag.errors import LocalragError
     from localrag.opening import open_for_questions
+    from localrag.project import selected
     from localrag.query.converse import questions_worth_asking
     from localrag.query.retrieval.retrieve import named_entities
     from localrag.store import ledger
+    from localrag.where import EVERYTHING
 
-    chosen = engine_options("", hosts=allow_host, at_once=at_once, quiet=as_json)
-    with open_for_questions(index, model=model, engine=chosen) as project:
+    chosen, documents = engine_options("", hosts=allow_host, at_once=at_once, quiet=as_json), selection(where, collection) or EVERYTHING
+    with open_for_questions(index, model=model, engine=chosen) as opened, selected(opened, documents) as project:
         if about and not named_entities(about, project):
             raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")
         last = None if about else ledger.last_answer(project.db)

@@ -14,6 +14,7 @@ from localrag.cli.commands.look import print_citation
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
+    CollectionOption,
     EngineOption,
     IndexOption,
     ModelOption,
@@ -21,7 +22,9 @@ from localrag.cli.options import (
     RerankerOption,
     StrictOption,
     StyleOption,
+    WhereOption,
     engine_options,
+    selection,
 )
 from localrag.text.plain import squeeze
 
@@ -36,6 +39,8 @@ REMEMBERED = 200  # questions that the arrow keys bring back
 
 def chat_command(
     mode: ModeOption = "auto",
+    where: WhereOption = None,
+    collection: CollectionOption = None,
     style: StyleOption = "",
     strict: StrictOption = False,
     go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
@@ -53,9 +58,10 @@ def chat_command(
     from localrag.query.question import Options
     from localrag.store import ledger
 
-    chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
+    chosen, documents = engine_options(engine, hosts=allow_host, at_once=at_once), selection(where, collection)
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
         options = Options(mode, style=style, strict=strict, conversation=last_conversation(project) if go_on else None)
+        options = replace(options, selection=documents)
         say("Ask; /source N opens a citation, Ctrl-C stops an answer, /quit ends.")
         for text in _lines([a.question for *_, a in reversed(ledger.answers(project.db, REMEMBERED))]):
             try:
