@@ -81,11 +81,20 @@ def _columns(matrix: Any) -> Any:
     return csr_matrix(matrix @ diags(1 / total), dtype=np.float32)
 
 
-def walk(net: Network, entities: Weights, chunks: Weights, favoured: Mapping[int, Weights]) -> NDArray[np.float32]:
+def walk(
+    net: Network, entities: Weights, chunks: Weights, favoured: Mapping[int, Weights], inside: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
     """How long a walk stays at each chunk, (chunks,) float32, started at weighted entities and chunks (number → weight).
 
     `favoured`: for some chunks how much likelier than by itself a step goes to some of its entities (1: twice as likely).
+    `inside`, (chunks,) of 0 and 1: the walk goes to these chunks alone, and to the entities that they mention, as in a network of them.
     """
+    to_chunk, to_entity = (np.ones(n, np.float32) for n in (len(net.entities), len(net.chunks)))
+    to_related = to_chunk
+    if inside is not None:
+        to_chunk = _inverse(inside @ net.to_chunks)  # what goes to other chunks goes to those inside, in their shares
+        to_related = _inverse((to_chunk > 0).astype(np.float32) @ net.to_related)
+        to_entity = inside
     share = 1.0 if not entities else 0.0 if not chunks else CHUNK_STARTS
     at_entities = (1 - share) * _starts(entities, len(net.entities))
     at_chunks = share * _starts(chunks, len(net.chunks))
@@ -95,10 +104,16 @@ def walk(net: Network, entities: Weights, chunks: Weights, favoured: Mapping[int
     e, c = at_entities, at_chunks
     for _ in range(STEPS):
         from_chunks = net.to_entities @ (c * unsteered) + steered @ c
-        from_entities = (1 - RELATED) * (net.to_chunks @ e)
-        e = DAMPING * (from_chunks + RELATED * (net.to_related @ e)) + (1 - DAMPING) * at_entities
+        from_entities = (1 - RELATED) * (net.to_chunks @ (e * to_chunk)) * to_entity
+        related = (net.to_related @ (e * to_related)) * (to_chunk > 0)
+        e = DAMPING * (from_chunks + RELATED * related) + (1 - DAMPING) * at_entities
         c = DAMPING * from_entities + (1 - DAMPING) * at_chunks
     return np.asarray(c, np.float32)
+
+
+def _inverse(share: NDArray[np.float32]) -> NDArray[np.float32]:
+    """1 / share, 0 where there is none."""
+    return np.divide(1, share, out=np.zeros_like(share), where=share > 0)
 
 
 def _starts(weights: Weights, size: int) -> NDArray[np.float32]:

@@ -1,8 +1,8 @@
 """What indexing and questions work with: one opened index and its models."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from sqlite3 import OperationalError
 
@@ -17,6 +17,9 @@ from localrag.llm.model import Model
 from localrag.llm.reader import Reader
 from localrag.llm.tagging import Tagger
 from localrag.store import ledger
+from localrag.store.connect import snapshot
+from localrag.store.selection import narrow
+from localrag.where import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,16 @@ class Project(Opened):
         self.model.close()
         if self.reader:
             self.reader.close()
+
+
+@contextmanager
+def selected(project: Project, selection: Selection) -> Iterator[Project]:
+    """The project whose index holds the selected documents alone, as it is at this moment. Raises UsageError and NothingSelected."""
+    if not selection:
+        yield project
+        return
+    with snapshot(project.folder) as db:
+        yield replace(project, db=narrow(db, selection, project.root))
 
 
 async def choose_style(project: Project) -> str:

@@ -31,6 +31,7 @@ class Document:
     """A file that was read. `path` is relative to the index's root where it lies below it, absolute otherwise.
 
     `content_hash` is of the file's bytes and of how it was read. `metadata` are title, author, date and the like, as the file has them.
+    `date` is the day it is of, YYYY-MM-DD, and `dated_by` where that is from: metadata or file, its time when it was read.
     """
 
     id: str
@@ -40,6 +41,8 @@ class Document:
     content_hash: str
     metadata: tuple[tuple[str, str], ...] = ()
     parts: tuple[Part, ...] = ()
+    date: str = ""
+    dated_by: str = ""
 
     @property
     def header(self) -> str:
@@ -321,6 +324,7 @@ class Answer:
     `confidence` is the probability that they answer the question; None for one about everything. `short` is the answer in a few words of
     the documents, or yes or no, where there is one. `id` is the number it is kept under, 0 while it is not.
     `marks` are the places of its `[n]`, each with its n: the documents' own text may have such marks, too.
+    `where` and `collections` say from which documents it was answered; from all of them where both are empty.
     """
 
     question: str
@@ -343,6 +347,8 @@ class Answer:
     short: str | None = None
     id: int = 0
     marks: tuple[tuple[int, int], ...] = ()
+    where: str = ""
+    collections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

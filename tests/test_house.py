@@ -16,7 +16,7 @@ ROWS = [
     {"errors", "records"},
     {"system"},
     {"text"},
-    {"config", "gguf_header", "pagerank"},
+    {"config", "gguf_header", "pagerank", "where"},
     {"model_table"},
     {"models"},
     {"engine", "store"},

@@ -15,6 +15,7 @@ from localrag.cli.commands import (
     bench,
     chat,
     check,
+    collections,
     demo,
     doctor,
     evaluate,
@@ -106,6 +107,7 @@ app.command("mcp")(mcp.mcp_command)
 app.command("help")(help.help_command)
 app.add_typer(imports.import_app, name="import")
 app.add_typer(models.models_app, name="models")
+app.add_typer(collections.collections_app, name="collections")
 app.add_typer(merges.merges_app, name="merges")
 app.add_typer(sessions.sessions_app, name="sessions")
 app.add_typer(evaluate.eval_app, name="eval")

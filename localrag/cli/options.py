@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from localrag.engine.settings import EngineOptions
+    from localrag.where import Selection
 
 MODES = ("auto", "mix", "local", "global", "drift", "basic", "ts", "ss")
 STYLES = ("extractive", "abstractive")
@@ -93,6 +94,24 @@ ExtractorOption = Annotated[
     str | None,
     typer.Option("--extractor", help="phrases: names and noun phrases, without a model.", **one_of("extractor", EXTRACTORS)),
 ]
+
+
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--where", metavar="KEY=VALUE,…", help="Only documents with this path, type, after, before, meta.KEY. Also !=."),
+]
+CollectionOption = Annotated[str | None, typer.Option("--collection", metavar="A,B,…", help="Only documents of these collections.")]
+
+
+def selection(where: str | None, collection: str | None) -> "Selection | None":
+    """The documents that the options select; None where neither is given. Raises UsageError."""
+    from localrag.where import Selection, collection_names, parse_where
+
+    if where is None and collection is None:
+        return None
+    chosen = Selection(where or "", collection_names(collection or ""))
+    parse_where(chosen.where)  # an error is said before models are loaded
+    return chosen
 
 
 MODES_HELP = (

@@ -38,10 +38,12 @@ async def build_index(
     *,
     reports: bool = True,
     deletion: Deletion = CAREFUL,
+    collections: Sequence[str] = (),
 ) -> Outcome:
     """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, layout, reports, embed.
 
     Running it again does what is missing or changed. `reports`: whether to go on after the graph. `deletion`: of documents without a file.
+    `collections`: the names of those that the documents of these paths are put into.
 
     Raises UsageError where there is nothing to index.
     """
@@ -51,7 +53,7 @@ async def build_index(
     tell = recorder(project, run, progress)
     try:
         with generations.next_in_view(db):
-            loaded = await _stages(paths, project, tell, deletion, reports=reports)
+            loaded = await _stages(paths, project, tell, deletion, collections, reports=reports)
         _remember(paths, project)
         ledger.clear_stale_failures(db)
         if not erase_traces(project):
@@ -75,8 +77,10 @@ def _remember(paths: Sequence[Path], project: Project) -> None:
         ledger.save_settings(project.db, sources=sources)
 
 
-async def _stages(paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion, *, reports: bool) -> Loaded:
-    loaded = update_documents(paths, project, tell, deletion)
+async def _stages(
+    paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion, collections: Sequence[str], *, reports: bool
+) -> Loaded:
+    loaded = update_documents(paths, project, tell, deletion, collections)
     embed_chunks(project, tell)
     cases = Cases(project.db)
     split_sentences(project.db, tell)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm.model import seconds_since
@@ -24,6 +25,8 @@ from localrag.query.route import route
 from localrag.records import Answer
 from localrag.store import graph, ledger
 from localrag.store.connect import snapshot
+from localrag.store.selection import NothingSelected, Selected, narrow
+from localrag.where import EVERYTHING, Selection
 
 MODES = {
     "mix": ask_mix,
@@ -70,8 +73,32 @@ async def answer(
         return kept
 
     with snapshot(project.folder) as db:
-        done = await _answered(text, replace(project, db=db), options, watch, keep, history)
+        history = history or (ledger.conversation(db, options.conversation) if options.conversation else [])
+        options = replace(options, selection=options.selection if options.selection is not None else _selection_of(history))
+        try:
+            here = replace(project, db=narrow(db, options.selection or EVERYTHING, project.root))
+        except NothingSelected as nothing:
+            return keep(_nothing(text, options, nothing, watch))
+        done = await _answered(text, here, options, watch, keep, history)
     return keep(done)
+
+
+def _selection_of(history: Sequence[Answer]) -> Selection:
+    """The documents that a conversation is about: those of its last answer."""
+    return Selection(history[-1].where, history[-1].collections) if history else EVERYTHING
+
+
+def _nothing(text: str, options: Options, nothing: NothingSelected, watch: Watch) -> Answer:
+    """The answer where no document is selected: that it is so, and what would be; nothing is cited from elsewhere."""
+    if watch.text:
+        watch.text(str(nothing))
+    made = Answer(text, str(nothing), options.mode, note=nothing.hint, style=options.style, asked=text, answerable=False)
+    return _with_selection(replace(made, conversation=options.conversation or 0), options)
+
+
+def _with_selection(made: Answer, options: Options) -> Answer:
+    selection = options.selection or EVERYTHING
+    return replace(made, where=selection.where.strip(), collections=selection.collections)
 
 
 async def _answered(
@@ -109,7 +136,6 @@ async def _answered(
 async def _understood(text: str, project: Project, options: Options, budget: Budget, history: Sequence[Answer]) -> Question:
     """The question with its style, made to stand on its own where it goes on with a conversation."""
     question = Question(text, project.embedder.embed([text])[0], options.style or await choose_style(project), options, budget)
-    history = history or (ledger.conversation(project.db, options.conversation) if options.conversation else [])
     asked = await standalone(question, history, project) if history else text
     return question if asked == text else replace(question, text=asked, vector=project.embedder.embed([asked])[0])
 
@@ -121,7 +147,7 @@ def _spent(project: Project) -> tuple[int, int, int]:
 
 def _answer_of(text: str, question: Question, cited: Cited) -> Answer:
     said = cited.text or unsaid(question.text)
-    return Answer(
+    made = Answer(
         text,
         said,
         question.options.mode,
@@ -132,6 +158,7 @@ def _answer_of(text: str, question: Question, cited: Cited) -> Answer:
         marks=cited.marks,
         conversation=question.options.conversation or 0,
     )
+    return _with_selection(made, question.options)
 
 
 def _keep(answer: Answer, project: Project) -> Answer:
@@ -207,13 +234,15 @@ def _sentences(n: int) -> str:
 
 def _mode_for(project: Project, mode: str) -> tuple[str, str]:
     """The mode asked for, or the next simpler one that the index can serve, and why."""
-    counts = graph.counts(project.db)
     run = ledger.last_run(project.db)
     remedies = {"running": " It is being built now.", "complete": "", "partly": ""}
     building = remedies.get(run["state"], " Index again to finish it: localrag index PATH") if run else ""
-    if mode in ("global", "drift") and not counts["reports"]:
-        why = "No reports are written yet" if counts["communities"] else "The graph has no communities"
-        return ("mix" if counts["entities"] else "basic"), f"{why}, so this is answered from the passages.{building}"
-    if mode in ("local", "mix") and not counts["entities"]:
+    there = partial(graph.holds_any, project.db)
+    if mode in ("global", "drift") and not there("reports"):
+        why = "No reports are written yet" if there("communities") else "The graph has no communities"
+        if isinstance(project.db, Selected) and graph.holds_any(project.db, "main.reports"):
+            why = "No report quotes the selected documents"
+        return ("mix" if there("entities") else "basic"), f"{why}, so this is answered from the passages.{building}"
+    if mode in ("local", "mix") and not there("entities"):
         return "basic", f"The graph holds no entities, so this is answered from the nearest passages.{building}"
     return mode, f"The index is not complete.{building}" if building else ""

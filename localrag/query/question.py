@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from localrag.query.draft import Point
 from localrag.records import Answer, Citation
+from localrag.where import Selection
 
 # What a question costs at most where the user sets no limit. In the paper (table 3) the coarsest reports had 26,657 and 39,770 tokens.
 CALLS, TOKENS = 50, 100_000
@@ -65,6 +66,7 @@ class Options:
     """How to answer. `level` None: the community level that fits; `style` empty: the index's own; `max_calls` None: the usual limits.
 
     `strict` leaves out sentences without support. `context_only` gives what the model would see instead of an answer.
+    `selection`: from which documents to answer; None: from those of the conversation's last answer, else from all.
     """
 
     mode: str = "auto"
@@ -79,6 +81,7 @@ class Options:
     context_only: bool = False
     conversation: int | None = None  # its number, to go on with it
     temperature: float = 0.0  # of what the model writes; `seed` decides what is drawn
+    selection: Selection | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from localrag import contents
 from localrag.contents import Unknown
 from localrag.query.question import Options
 from localrag.records import Answer
+from localrag.serve.documents import selection_of
 from localrag.serve.follow import Asked, ask, follow
 from localrag.serve.guard import error, json_body
 from localrag.serve.site import Site, failure, number, read
@@ -101,6 +102,7 @@ def _options(body: dict[str, Any]) -> Options:
         strict=given("strict", (bool,), False),
         max_seconds=given("max_seconds", (int, float), None),
         conversation=given("conversation", (int,), None),
+        selection=selection_of(body),
     )
 
 

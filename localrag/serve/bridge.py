@@ -17,6 +17,7 @@ import psutil
 
 from localrag.serve.worker import Worker
 from localrag.system.files import replace_file
+from localrag.where import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -89,6 +90,11 @@ def _read(folder: Path) -> Running | None:
         return None
 
 
+def _said(documents: Selection) -> dict[str, str]:
+    """A selection as the arguments of a tool."""
+    return {"where": documents.where, "collections": ",".join(documents.collections)} if documents else {}
+
+
 class Nearest:
     """Answers from the server over an index while one runs, else from this process, which then opens the index itself. Close it."""
 
@@ -96,21 +102,22 @@ class Nearest:
         self._folder, self._opened = folder, opened
         self._worker: Worker | None = None
 
-    async def search(self, query: str, k: int) -> "CallToolResult":
+    async def search(self, query: str, k: int, documents: Selection = EVERYTHING) -> "CallToolResult":
         """The passages nearest a query."""
         from localrag.serve.mcp_server import Here
 
-        return await self._given({"query": query, "k": k}, "search", lambda: Here(self._own()).search(query, k))
+        arguments = {"query": query, "k": k, **_said(documents)}
+        return await self._given(arguments, "search", lambda: Here(self._own()).search(query, k, documents))
 
-    async def ask(self, question: str, mode: str, seconds: float, tell: "Tell") -> "CallToolResult":
+    async def ask(self, question: str, mode: str, seconds: float, tell: "Tell", documents: Selection = EVERYTHING) -> "CallToolResult":
         """An answer."""
         from localrag.serve.mcp_server import Here
 
         async def hear(progress: float, total: float | None, message: str | None) -> None:
             await tell(progress, total or seconds, message or "")
 
-        arguments = {"question": question, "mode": mode, "max_seconds": seconds}
-        return await self._given(arguments, "ask", lambda: Here(self._own()).ask(question, mode, seconds, tell), hear)
+        arguments = {"question": question, "mode": mode, "max_seconds": seconds, **_said(documents)}
+        return await self._given(arguments, "ask", lambda: Here(self._own()).ask(question, mode, seconds, tell, documents), hear)
 
     async def _given(
         self, arguments: dict[str, Any], tool: str, here: "Callable[[], Awaitable[CallToolResult]]", hear: Any = None

@@ -26,6 +26,7 @@ from localrag.serve.follow import Asked, ask
 from localrag.serve.worker import Worker
 from localrag.store import look
 from localrag.store.connect import snapshot
+from localrag.where import EVERYTHING, Selection, collection_names
 
 Mode = Literal["auto", "mix", "local", "global", "drift", "basic", "ts", "ss"]
 Tell = Callable[[float, float, str], Awaitable[None]]  # seconds so far, seconds there are, what is being done
@@ -45,10 +46,10 @@ INSTRUCTIONS = (
 class Answers(Protocol):
     """Who answers: this process or another."""
 
-    async def search(self, query: str, k: int) -> CallToolResult:
+    async def search(self, query: str, k: int, documents: Selection = EVERYTHING) -> CallToolResult:
         """The passages nearest a query."""
 
-    async def ask(self, question: str, mode: str, seconds: float, tell: Tell) -> CallToolResult:
+    async def ask(self, question: str, mode: str, seconds: float, tell: Tell, documents: Selection = EVERYTHING) -> CallToolResult:
         """An answer; `tell` hears every two seconds how it goes. Cancelled, the question has ended before the cancellation goes on."""
 
 
@@ -58,13 +59,14 @@ class Here:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
-    async def search(self, query: str, k: int) -> CallToolResult:
+    async def search(self, query: str, k: int, documents: Selection = EVERYTHING) -> CallToolResult:
         """The passages nearest a query."""
-        return results.passages(await self._worker.search(query, k))
+        return results.passages(await self._worker.search(query, k, documents))
 
-    async def ask(self, question: str, mode: str, seconds: float, tell: Tell) -> CallToolResult:
+    async def ask(self, question: str, mode: str, seconds: float, tell: Tell, documents: Selection = EVERYTHING) -> CallToolResult:
         """An answer, the best so far where time runs out."""
-        asked, started, doing = ask(self._worker, question, Options(mode=mode, max_seconds=seconds)), time.monotonic(), "Starting"
+        options = Options(mode=mode, max_seconds=seconds, selection=documents)
+        asked, started, doing = ask(self._worker, question, options), time.monotonic(), "Starting"
         try:
             while (left := seconds + GRACE - (time.monotonic() - started)) > 0 and not asked.task.done():
                 await asyncio.wait({asked.task}, timeout=min(TELL_EVERY, left))
@@ -153,16 +155,27 @@ def make_server(folder: Path, answers: Answers) -> Server:
 
 
 Query = Annotated[str, Field(min_length=1, max_length=10_000)]
+Where = Annotated[
+    str,
+    Field(
+        max_length=10_000,
+        description='Only these documents: path=contracts/*,after=2024-01-01,before=2025,type=pdf,meta.author="A. Holm"; != for not',
+    ),
+]
+Collections = Annotated[str, Field(max_length=10_000, description="Only the documents of these collections: a,b; empty: all")]
 Offset = Annotated[int, Field(ge=0, description="Where to go on in a list")]
 
 
 def _add_questions(server: Server, answers: Answers) -> None:
     @server.tool(title="Search the documents", annotations=READS)
     async def search(
-        query: Query, k: Annotated[int, Field(ge=1, le=20, description="How many passages")] = 8
+        query: Query,
+        k: Annotated[int, Field(ge=1, le=20, description="How many passages")] = 8,
+        where: Where = "",
+        collections: Collections = "",
     ) -> Annotated[CallToolResult, results.Passages]:
         """Find the passages of the user's documents nearest a query, by meaning and by words. Quick; no model writes anything."""
-        return await answers.search(query, k)
+        return await answers.search(query, k, Selection(where, collection_names(collections)))
 
     @server.tool(title="Ask the documents", annotations=READS)
     async def ask(
@@ -170,9 +183,12 @@ def _add_questions(server: Server, answers: Answers) -> None:
         context: Context[Any, Any],
         mode: Annotated[Mode, Field(description="auto chooses; basic is quickest; global is for themes of all documents")] = "auto",
         max_seconds: Annotated[float, Field(ge=1, le=MOST_SECONDS, description="Then the best answer so far")] = MOST_SECONDS,
+        where: Where = "",
+        collections: Collections = "",
     ) -> Annotated[CallToolResult, results.Answered]:
         """Answer a question from the user's documents, with citations that were checked against their text. Takes seconds."""
-        return await answers.ask(question, mode, max_seconds, context.report_progress)
+        documents = Selection(where, collection_names(collections))
+        return await answers.ask(question, mode, max_seconds, context.report_progress, documents)
 
 
 def _add_reading(server: Server, folder: Path) -> None:

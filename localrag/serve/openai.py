@@ -1,5 +1,6 @@
 """`/v1`: the index as a model of OpenAI's API, with citations in every form that programs read."""
 
+import asyncio
 import base64
 import json
 import time
@@ -17,12 +18,16 @@ from starlette.routing import Route
 from localrag.query.answer import MODES
 from localrag.query.question import Options
 from localrag.records import Answer, Citation
+from localrag.serve.documents import where_of
 from localrag.serve.follow import Asked, ask, follow, unless_gone
 from localrag.serve.guard import error, json_body
 from localrag.serve.site import Site, failure
 from localrag.serve.tasks import task_answer
+from localrag.store.collections import collections
+from localrag.store.connect import snapshot
+from localrag.where import Selection
 
-NAME = "localrag"  # the model whose mode the question chooses; `localrag:MODE` is one of a mode
+NAME = "localrag"  # the model whose mode the question chooses; `localrag:MODE` is one of a mode, `localrag/NAME[:MODE]` of a collection
 QUOTED = 160  # characters of a quote in the title of a citation
 MOST_TEXTS = 2048  # of a call for embeddings
 EVENTS = "text/event-stream"
@@ -32,16 +37,23 @@ NOTHING_SPENT = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 def routes(site: Site) -> list[Route]:
     """The addresses of `/v1`."""
     return [
-        Route("/v1/models", models),
+        Route("/v1/models", partial(models, site=site)),
         Route("/v1/chat/completions", partial(chat, site=site), methods=["POST"]),
         Route("/v1/embeddings", partial(embeddings, site=site), methods=["POST"]),
     ]
 
 
-async def models(_request: Request) -> Response:
-    """`GET /v1/models`."""
-    names = [NAME, *(f"{NAME}:{mode}" for mode in MODES)]
+async def models(request: Request, site: Site) -> Response:
+    """`GET /v1/models`: the whole index and each of its collections, in every mode."""
+    del request
+    names = [name for base in await asyncio.to_thread(_models, site) for name in (base, *(f"{base}:{mode}" for mode in MODES))]
     return JSONResponse({"object": "list", "data": [{"id": n, "object": "model", "created": 0, "owned_by": "localrag"} for n in names]})
+
+
+def _models(site: Site) -> list[str]:
+    """The models without their modes: the whole index, and each of its collections."""
+    with snapshot(site.folder) as db:
+        return [NAME, *(f"{NAME}/{collection}" for collection in collections(db))]
 
 
 async def embeddings(request: Request, site: Site) -> Response:
@@ -64,7 +76,7 @@ async def chat(request: Request, site: Site) -> Response:
     """`POST /v1/chat/completions`, whole or as a stream of checked sentences."""
     body = json_body(await request.body(), ["messages"])
     try:
-        text, history, options = _question(body)
+        text, history, options = _question(body, await asyncio.to_thread(_models, site))
     except LookupError as wrong:
         return error(404, str(wrong.args[0]), code="model_not_found")
     said = _Said(str(body.get("model", NAME)))
@@ -174,7 +186,7 @@ class _Said:
         return "".join([self.chunk({"role": "assistant", "content": text}), self.chunk({}, finish="stop"), "data: [DONE]\n\n"])
 
 
-def _question(body: dict[str, Any]) -> tuple[str, list[Answer], Options]:
+def _question(body: dict[str, Any], known: Sequence[str]) -> tuple[str, list[Answer], Options]:
     """The last thing a person said, the conversation before it, how to answer it. Raises ValueError; LookupError for an unknown model."""
     messages = body["messages"]
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
@@ -185,13 +197,14 @@ def _question(body: dict[str, Any]) -> tuple[str, list[Answer], Options]:
         raise ValueError("No message of the user has a text.")
     if body.get("tool_choice") == "required":
         raise ValueError("This model calls no tools.")
-    name, _, mode = str(body.get("model", NAME)).partition(":")
-    if name != NAME or (mode and mode not in MODES):
+    base, _, mode = str(body.get("model", NAME)).partition(":")
+    if base not in known or (mode and mode not in MODES):
         raise LookupError(f"There is no model {body.get('model')!r}. Those there are: GET /v1/models")
     seed = body.get("seed")
     replies = (next((_content(m) for m in messages[n + 1 :] if m.get("role") == "assistant"), "") for n in said)
     history = [Answer(_content(messages[n]), reply, "mix") for n, reply in zip(said[:-1], replies, strict=False)]
-    return text, history, replace(Options(mode or "auto"), seed=seed if isinstance(seed, int) else 0)
+    selection = Selection(where_of(body), (base.removeprefix(f"{NAME}/"),) if base != NAME else ())
+    return text, history, Options(mode or "auto", seed=seed if isinstance(seed, int) else 0, selection=selection)
 
 
 def _content(message: dict[str, Any]) -> str:

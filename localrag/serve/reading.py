@@ -11,8 +11,11 @@ from starlette.routing import Route
 from localrag import contents
 from localrag.project import Opened
 from localrag.query.answer import LONGEST_QUESTION
+from localrag.serve.documents import selection_of
 from localrag.serve.site import Site, number, read
 from localrag.store import look
+from localrag.store.selection import NothingSelected
+from localrag.where import EVERYTHING
 
 PAGE = 100  # files listed at once
 NAMES = 10  # entities or reports offered for a name
@@ -26,7 +29,11 @@ def routes(site: Site) -> list[Route]:
         query = request.query_params.get("q", "").strip()
         if not query or len(query) > LONGEST_QUESTION:
             raise ValueError(f"`q` is a text of 1 to {LONGEST_QUESTION} characters.")
-        return JSONResponse({"passages": await site.worker.search(query, number(request, "k", 1, PASSAGES, 10))})
+        k, documents = number(request, "k", 1, PASSAGES, 10), selection_of(request.query_params) or EVERYTHING
+        try:
+            return JSONResponse({"passages": await site.worker.search(query, k, documents), "note": ""})
+        except NothingSelected as nothing:
+            return JSONResponse({"passages": [], "note": f"{nothing} {nothing.hint}"})
 
     def path(request: Request, db: Database) -> Any:
         ends = (request.query_params.get("from", ""), request.query_params.get("to", ""))

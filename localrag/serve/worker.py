@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from localrag import contents
 from localrag.errors import LocalragError, NoIndex
-from localrag.project import Project
+from localrag.project import Project, selected
 from localrag.query.answer import answer
 from localrag.query.converse import suggested
 from localrag.query.question import NOBODY, Options, Watch
@@ -27,6 +27,7 @@ from localrag.query.retrieval.retrieve import search
 from localrag.records import Answer
 from localrag.store import look
 from localrag.store.connect import FILE_NAME, snapshot
+from localrag.where import EVERYTHING, Selection
 
 AT_ONCE = 4  # questions that are answered side by side
 WAITING = 60  # more that may wait, of people and of programs each; beyond them the server says that it is busy
@@ -85,13 +86,13 @@ class Worker:
         finally:
             self._pending[person] -= 1
 
-    async def search(self, query: str, k: int) -> list[dict[str, Any]]:
-        """The passages nearest a query, see `contents.passages`."""
+    async def search(self, query: str, k: int, documents: Selection = EVERYTHING) -> list[dict[str, Any]]:
+        """The passages nearest a query, see `contents.passages`. Raises UsageError and NothingSelected."""
 
         async def found() -> list[dict[str, Any]]:
-            project = await self._current()
-            vector = project.embedder.embed([query])[0]
-            return contents.passages(query, vector, search(query, vector, project, k), project)
+            with selected(await self._current(), documents) as project:
+                vector = project.embedder.embed([query])[0]
+                return contents.passages(query, vector, search(query, vector, project, k), project)
 
         return await self._there(found())
 

@@ -24,6 +24,8 @@ from localrag.store.departed import note_departure
 from localrag.store.search import add_to_search, remove_from_search
 from localrag.text.plain import SPLITTER, remember_sentences, sentence_bounds
 
+_PLAIN = ("id", "path", "title", "text", "content_hash", "date", "dated_by")  # of a document's columns, those that are no JSON
+
 
 def add_document(db: Database, document: Document, chunks: Sequence[Chunk], *, moved: bool = False) -> None:
     """Store a document with its chunks, in place of an earlier content of the same path.
@@ -76,7 +78,7 @@ def _put(db: Database, table: str, rows: Iterable[dict[str, Any]]) -> None:
 
 def _document_row(document: Document) -> dict[str, Any]:
     parts = [[p.label, p.start, p.end] for p in document.parts]
-    row = {name: getattr(document, name) for name in ("id", "path", "title", "text", "content_hash")}
+    row = {name: getattr(document, name) for name in _PLAIN}
     return row | {name: json.dumps(v, ensure_ascii=False) for name, v in (("metadata", document.metadata), ("parts", parts))}
 
 
@@ -174,7 +176,7 @@ def document(db: Database, path: str) -> Document | None:
     row = next(iter(db.query("SELECT * FROM documents WHERE path = ?", [path])), None)
     if row is None:
         return None
-    kept = {name: row[name] for name in ("id", "path", "title", "text", "content_hash")}
+    kept = {name: row[name] for name in _PLAIN}
     return Document(**kept, metadata=_pairs(row["metadata"]), parts=tuple(Part(*part) for part in json.loads(row["parts"])))
 
 

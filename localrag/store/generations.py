@@ -19,7 +19,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import Community, Graph, Layout
-from localrag.store import corpus, ledger, places
+from localrag.store import collections, corpus, ledger, places
 from localrag.store.connect import cut_log
 from localrag.store.graph import graph_changes, put_graph
 from localrag.store.search import add_to_search, remove_from_search
@@ -125,6 +125,7 @@ def _publish_documents(db: Database) -> None:
         put = f"INSERT INTO main.{table} ({listed}) SELECT {listed} FROM next_{table} WHERE true"
         db.execute(f"{put} ON CONFLICT (id) DO UPDATE SET {changed}")  # a row that is replaced would take along what belongs to it
     add_to_search(db, new)
+    collections.tidy(db)
     if gone or new:
         db.execute("DELETE FROM settings WHERE key = 'coverage'")  # it was that of the documents there were
     for table in ("next_chunks", "next_documents", "next_gone"):

@@ -11,6 +11,8 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import IMPORTED, Claim, Community, Entity, Evidence, Finding, Graph, Mention, Merge, Quote, Relationship, Report
+from localrag.store.narrowed import narrowed_reports
+from localrag.store.selection import Selected
 
 _TABLES = {  # of the graph, those that others refer to first; their columns, and how many of these are the key
     "entities": (("id", "name", "type", "description", "degree", "descriptions"), 1),
@@ -243,7 +245,7 @@ def known_reports(db: Database) -> dict[str, Report]:
 def imported_reports(db: Database) -> dict[str, Report]:
     """Community id → its report, of those that another program wrote."""
     rows = db.query("SELECT * FROM reports WHERE input_hash LIKE ? || ' %'", [IMPORTED])
-    return {row["community_id"]: _report(row) for row in rows}
+    return {row["community_id"]: report_of(row) for row in rows}
 
 
 def reports(db: Database, level: int | None = None) -> list[Report]:
@@ -254,10 +256,11 @@ def reports(db: Database, level: int | None = None) -> list[Report]:
 
 
 def reports_of(db: Database, community_ids: Sequence[str]) -> list[Report]:
-    """The reports of these communities, in the order given; none for one that has none."""
+    """The reports of these communities, in the order given; none for one that has none. See `narrowed_reports` for a selection."""
     rows = db.query("SELECT * FROM reports WHERE community_id IN (SELECT value FROM json_each(?))", [json.dumps(list(community_ids))])
     found = {row["community_id"]: report_of(row) for row in rows}
-    return [found[i] for i in community_ids if i in found]
+    reports = [found[i] for i in community_ids if i in found]
+    return narrowed_reports(db, reports) if isinstance(db, Selected) else reports
 
 
 def reported(db: Database) -> list[tuple[str, int, str | None]]:
@@ -356,10 +359,17 @@ def report_of(row: dict[str, Any]) -> Report:
     return Report(**{k: v for k, v in row.items() if k != "markdown"})
 
 
-def counts(db: Database) -> dict[str, int]:
-    """How many rows the main tables hold."""
-    tables = ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures", "claims")
+_COUNTED = ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures", "claims")
+
+
+def counts(db: Database, tables: Sequence[str] = _COUNTED) -> dict[str, int]:
+    """How many rows the main tables hold, or some of them."""
     return {t: int(next(db.query(f"SELECT count(*) AS n FROM {t}"))["n"]) for t in tables}
+
+
+def holds_any(db: Database, table: str) -> bool:
+    """Whether a table has a row."""
+    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0])
 
 
 def communities_per_level(db: Database) -> dict[int, int]:

@@ -182,4 +182,5 @@ def dated_conversation(db: Database, number: int) -> list[tuple[str, Answer]]:
 def _answer(row: dict[str, Any]) -> Answer:
     values = json.loads(row["result"])
     marks = tuple((at, n) for at, n in values.get("marks", ()))
-    return Answer(**values | {"id": row["id"], "marks": marks, "citations": tuple(Citation(**c) for c in values["citations"])})
+    cited, named = tuple(Citation(**c) for c in values["citations"]), tuple(values.get("collections", ()))
+    return Answer(**values | {"id": row["id"], "marks": marks, "citations": cited, "collections": named})

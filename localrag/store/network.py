@@ -51,17 +51,18 @@ def _files(db: Database, folder: Path) -> tuple[str, dict[str, Path]]:
 
 
 def _build(db: Database) -> Network:
-    entities = [r["id"] for r in db.query("SELECT id FROM entities ORDER BY id")]
-    chunks = [r["id"] for r in db.query("SELECT id FROM chunks ORDER BY id")]
+    """Of the tables themselves (`main`), also where the connection shows a part of them: the network is kept for every question."""
+    entities = [r["id"] for r in db.query("SELECT id FROM main.entities ORDER BY id")]
+    chunks = [r["id"] for r in db.query("SELECT id FROM main.chunks ORDER BY id")]
     number, place = {e: n for n, e in enumerate(entities)}, {c: n for n, c in enumerate(chunks)}
     rows = list(
         db.execute(
             "SELECT m.entity_id, m.chunk_id, count(*), max(CASE WHEN instr(lower(d.title), lower(m.name)) THEN"
             " min(1.0, 1.0 * length(m.name) / length(d.title)) ELSE 0 END)"
-            " FROM mentions m JOIN chunks c ON c.id = m.chunk_id JOIN documents d ON d.id = c.document_id GROUP BY 1, 2"
+            " FROM main.mentions m JOIN main.chunks c ON c.id = m.chunk_id JOIN main.documents d ON d.id = c.document_id GROUP BY 1, 2"
         )
     )
-    related = list(db.execute("SELECT source_id, target_id, weight FROM relationships"))
+    related = list(db.execute("SELECT source_id, target_id, weight FROM main.relationships"))
     return make_network(
         entities,
         chunks,

@@ -1,5 +1,6 @@
 """Opening `index.db`: write-ahead log, numbered migrations, the writer's lock, versions that do not fit."""
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from sqlite_utils.migrations import Migrations
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 from localrag.store.connect import FILE_NAME, LOG_LIMIT, Patient, connect, connect_existing, hold_still
 from localrag.system.files import check_system, private_file, private_folder
+from localrag.text.dates import metadata_day
 
 CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relationships is stored in 41 s, with SQLite's own 2 MB in 67
 _ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
@@ -108,6 +110,21 @@ def m012_places(db: Database) -> None:
     """The picture of the graph: places of entities and communities, and links between communities."""
     for statement in _PLACES.strip().split(";\n"):
         db.execute(statement)
+
+
+@migrations()
+def m014_collections(db: Database) -> None:
+    """Documents have a date, and belong to collections, by their paths."""
+    db.execute("CREATE TABLE collections (name TEXT NOT NULL, path TEXT NOT NULL, PRIMARY KEY (name, path))")
+    db.execute("CREATE INDEX collections_by_path ON collections(path)")
+    for table in ("documents", "next_documents"):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN date TEXT NOT NULL DEFAULT ''")
+        db.execute(f"ALTER TABLE {table} ADD COLUMN dated_by TEXT NOT NULL DEFAULT ''")
+        for key, metadata, added in db.execute(f"SELECT id, metadata, added_at FROM {table}").fetchall():
+            day = metadata_day((name, value) for name, value in json.loads(metadata))
+            db.execute(
+                f"UPDATE {table} SET date = ?, dated_by = ? WHERE id = ?", [day or added[:10], "metadata" if day else "indexed", key]
+            )
 
 
 @migrations()

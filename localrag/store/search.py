@@ -5,8 +5,11 @@ import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 from sqlite_utils import Database
 
+from localrag.store.bm25 import best_passages, passages_with
+from localrag.store.selection import Selected
 from localrag.text.plain import FUNCTION_WORDS, cjk_bigrams
 
 MOST_WORDS = 8  # of a query that are searched for
@@ -18,9 +21,12 @@ _WORD = re.compile(r"[^\W_]+")
 def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
     """The `k` chunks that match most words of `query`, best first, as (chunk id, BM25 score, higher is better)."""
     every = dict.fromkeys(w for w in _WORD.findall(query) if not cjk_bigrams(w))
-    words = [w for w in every if w.lower() not in FUNCTION_WORDS] or list(every)
-    bigrams = list(dict.fromkeys(cjk_bigrams(query).split()))
-    terms = [f'text : "{w}"' for w in _rarest(db, words)] + [f'cjk : "{b}"' for b in _rarest(db, bigrams)]
+    words = _rarest(db, [w for w in every if w.lower() not in FUNCTION_WORDS] or list(every))
+    bigrams = _rarest(db, list(dict.fromkeys(cjk_bigrams(query).split())))
+    if isinstance(db, Selected):
+        phrases = zip([*(["text"] * len(words)), *(["cjk"] * len(bigrams))], _tokens([*words, *bigrams]), strict=True)
+        return best_passages(db, [(column, tokens) for column, tokens in phrases if tokens], k)
+    terms = [f'text : "{w}"' for w in words] + [f'cjk : "{b}"' for b in bigrams]
     if not terms:
         return []
     rows = db.query(
@@ -33,6 +39,12 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
 def any_chunk_with(db: Database, words: Sequence[str]) -> bool:
     """Whether any one chunk has all of these words."""
     match = " AND ".join(f'text : "{w}"' for w in words)
+    if isinstance(db, Selected):
+        return bool(
+            np.isin(
+                [row for (row,) in db.execute("SELECT rowid FROM chunk_search WHERE chunk_search MATCH ?", [match])], db.passages[1]
+            ).any()
+        )
     return next(iter(db.query("SELECT 1 FROM chunk_search WHERE chunk_search MATCH ? LIMIT 1", [match])), None) is not None
 
 
@@ -69,6 +81,8 @@ def sqlite_version() -> tuple[str, bool]:
 def chunks_with(db: Database, words: Sequence[str]) -> dict[str, int]:
     """For each word (a CJK one: a pair of characters), how many chunks have it in any of its forms."""
     stem = _stems([w for w in words if not cjk_bigrams(w)]) | {w: w for w in words if cjk_bigrams(w)}
+    if isinstance(db, Selected):
+        return {w: passages_with(db, stem.get(w, w)) for w in words}
     found = "SELECT term, doc FROM chunk_terms WHERE term IN (SELECT value FROM json_each(?))"
     count = {row["term"]: row["doc"] for row in db.query(found, [json.dumps(sorted(set(stem.values())))])}
     return {w: count.get(stem.get(w, w), 0) for w in words}
@@ -84,11 +98,18 @@ def _rarest(db: Database, words: Sequence[str]) -> Sequence[str]:
 
 
 def _stems(words: Sequence[str]) -> dict[str, str]:
-    """The form of each word that the full-text index has it in, folded and cut by SQLite's own tokenizer."""
+    """The form of each word that the full-text index has it in; of one that it takes apart, its first part."""
+    return {w: tokens[0] for w, tokens in zip(words, _tokens(words), strict=True) if tokens}
+
+
+def _tokens(words: Sequence[str]) -> list[list[str]]:
+    """Each word as the full-text index has it, folded and cut by SQLite's own tokenizer, which may take it apart."""
     db = sqlite3.connect(":memory:")
     db.execute(f"CREATE VIRTUAL TABLE t USING fts5(word, tokenize = '{TOKENIZER}')")
     db.execute("CREATE VIRTUAL TABLE stems USING fts5vocab(t, instance)")
     db.executemany("INSERT INTO t (rowid, word) VALUES (?, ?)", enumerate(words))
-    rows = db.execute('SELECT doc, term FROM stems ORDER BY doc, "offset" DESC').fetchall()
+    found: list[list[str]] = [[] for _ in words]
+    for n, term in db.execute('SELECT doc, term FROM stems ORDER BY doc, "offset"'):
+        found[n].append(term)
     db.close()
-    return {words[n]: term for n, term in rows}
+    return found

@@ -7,16 +7,19 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.store import corpus, graph, ledger
+from localrag.store.collections import collections
 
 
 def status(db: Database, folder: Path) -> dict[str, Any]:
-    """Counts of documents, chunks, entities, relationships, communities, reports and failures; then levels, skipped files, failures,
-    which documents no report rests on, the last run, tokens spent and the models the index is bound to."""
+    """Counts of documents, chunks, entities, relationships, communities, reports and failures; then levels, collections with their numbers
+    of documents, skipped files, failures, documents that no report rests on, the last run, tokens spent, the models the index is bound to.
+    """
     bound = ledger.settings(db)
     run = ledger.last_run(db)
     return {
         **graph.counts(db),
         "communities_per_level": graph.communities_per_level(db),
+        "collections": collections(db),
         "skipped": [{"path": s.path, "reason": s.reason, "failed": s.failed} for s in corpus.skipped(db)],
         "failed": [{"stage": f.stage, "subject": f.subject, "reason": f.reason} for f in ledger.failures(db)],
         "coverage": bound.get("coverage") or graph.coverage(db),  # kept: counting takes 0.7 s of 10,000 reports

@@ -12,6 +12,7 @@ from sqlite_utils import Database
 
 from localrag.records import Entity
 from localrag.store import corpus, ledger
+from localrag.store.selection import Selected
 from localrag.system.files import new_file
 
 FLAT_LIMIT = 250_000  # exact search up to here, HNSW above: 61 ms a query at 250k x 384
@@ -97,8 +98,33 @@ def nearest(db: Database, folder: Path, kind: str, query: NDArray[np.float32], k
     ids, index = _loaded(db, folder, kind)
     if not ids:
         return []
-    scores, rows = index.search(query[None, :].astype(np.float32), min(k, len(ids)))
+    asked = query[None, :].astype(np.float32)
+    if isinstance(db, Selected):
+        searched, params, k = _among(db, kind, ids, index, k)
+        scores, rows = searched.search(asked, max(1, k), params=params)
+    else:
+        scores, rows = index.search(asked, min(k, len(ids)))
     return [(ids[row], float(score)) for row, score in zip(rows[0], scores[0], strict=True) if row >= 0]
+
+
+def _among(db: Selected, kind: str, ids: Sequence[str], index: Any, k: int) -> tuple[Any, Any, int]:
+    """What to search, and how, so that only selected subjects are found; and how many of `k` there can be.
+
+    It is exact where the selected are few enough for it: a network of neighbours (HNSW) may lead past them, so its vectors are compared.
+    """
+    import faiss
+
+    if ("bitmap", kind) not in db.kept:
+        inside = db.subjects(kind)
+        db.kept["bitmap", kind] = np.fromiter((i in inside for i in ids), bool, len(ids))
+    bitmap = db.kept["bitmap", kind]
+    chosen, selector = int(bitmap.sum()), faiss.IDSelectorBitmap(np.packbits(bitmap, bitorder="little"))
+    k = min(k, chosen)
+    if not isinstance(index, faiss.IndexHNSW):
+        return index, faiss.SearchParameters(sel=selector), k
+    if chosen <= FLAT_LIMIT:
+        return faiss.downcast_index(index.storage), faiss.SearchParameters(sel=selector), k
+    return index, faiss.SearchParametersHNSW(sel=selector, efSearch=max(64, k)), k
 
 
 _kept: dict[tuple[Path, str], tuple[str, list[str], Any]] = {}  # of this process, which may ask many questions

@@ -11,6 +11,7 @@ import typer
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
+    CollectionOption,
     DeterministicOption,
     EngineOption,
     IndexOption,
@@ -22,7 +23,9 @@ from localrag.cli.options import (
     RerankerOption,
     StrictOption,
     StyleOption,
+    WhereOption,
     engine_options,
+    selection,
 )
 from localrag.cli.views.terminal import status, write_json
 
@@ -37,6 +40,8 @@ def ask_command(
         str | None, typer.Argument(metavar="[QUESTION]", help="Your question. Without one, or as -, it is read from standard input.")
     ] = None,
     mode: ModeOption = "auto",
+    where: WhereOption = None,
+    collection: CollectionOption = None,
     level: Annotated[int | None, typer.Option("--level", help="Community level for global questions. 0 is the top.")] = None,
     dynamic: Annotated[bool, typer.Option("--dynamic", help="Select reports for a global question from the top level down.")] = False,
     go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
@@ -70,6 +75,7 @@ def ask_command(
 
     text = _asked(question)
     options = Options(mode, level, dynamic, seed, style, strict, max_calls, max_seconds, response_type, context_only)
+    options = replace(options, selection=selection(where, collection))
     chosen = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once)
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as project:
         if go_on:
@@ -160,6 +166,8 @@ def _kept(heard: bool, calls: int) -> str:
 def questions_command(
     about: Annotated[str, typer.Option("--about", metavar="ENTITY", help="Suggest questions about this entity.")] = "",
     n: Annotated[int, typer.Option("-n", min=1, max=50, help="Number of questions.")] = 5,
+    where: WhereOption = None,
+    collection: CollectionOption = None,
     index: IndexOption = None,
     model: ModelOption = None,
     allow_host: AllowHostOption = None,
@@ -170,12 +178,14 @@ def questions_command(
     from localrag.cli.views.console import out
     from localrag.errors import LocalragError
     from localrag.opening import open_for_questions
+    from localrag.project import selected
     from localrag.query.converse import questions_worth_asking
     from localrag.query.retrieval.retrieve import named_entities
     from localrag.store import ledger
+    from localrag.where import EVERYTHING
 
-    chosen = engine_options("", hosts=allow_host, at_once=at_once, quiet=as_json)
-    with open_for_questions(index, model=model, engine=chosen) as project:
+    chosen, documents = engine_options("", hosts=allow_host, at_once=at_once, quiet=as_json), selection(where, collection) or EVERYTHING
+    with open_for_questions(index, model=model, engine=chosen) as opened, selected(opened, documents) as project:
         if about and not named_entities(about, project):
             raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")
         last = None if about else ledger.last_answer(project.db)

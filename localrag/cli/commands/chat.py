@@ -11,6 +11,7 @@ from localrag.cli.commands.slash import Talk, as_command, carry_out, completions
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
+    CollectionOption,
     EngineOption,
     IndexOption,
     ModelOption,
@@ -19,7 +20,9 @@ from localrag.cli.options import (
     RerankerOption,
     StrictOption,
     StyleOption,
+    WhereOption,
     engine_options,
+    selection,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ REMEMBERED = 200  # questions that the arrow keys bring back
 
 def chat_command(
     mode: ModeOption = "auto",
+    where: WhereOption = None,
+    collection: CollectionOption = None,
     style: StyleOption = "",
     strict: StrictOption = False,
     go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
@@ -55,9 +60,9 @@ def chat_command(
 
     if go_on and resume is not None:
         raise UsageError("Either --continue or --resume, not both.", "The last conversation: -c. Another: --resume N")
-    chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
+    chosen, documents = engine_options(engine, hosts=allow_host, at_once=at_once), selection(where, collection)
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as project:
-        talk = Talk(project, Options(mode, style=style, strict=strict))
+        talk = Talk(project, Options(mode, style=style, strict=strict, selection=documents))
         if go_on or resume is not None:
             talk = resumed(last_conversation(project) if resume is None else resume, talk)
         say("Ask; /help lists commands, Ctrl-C stops an answer, Ctrl-D ends." + " Nothing is kept." * no_log)

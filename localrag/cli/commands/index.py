@@ -62,6 +62,9 @@ def index_command(
     remeasure: RemeasureOption = False,
     deterministic: DeterministicOption = False,
     follow_links: FollowOption = None,
+    collection: Annotated[
+        str | None, typer.Option("--collection", metavar="A,B,…", help="Put the documents of this run into these collections.")
+    ] = None,
     prune: PruneOption = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,
@@ -70,12 +73,14 @@ def index_command(
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
     from localrag.index.documents.load import check_paths, is_there
     from localrag.opening import documents_of, open_for_writing
+    from localrag.where import collection_names
 
     options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
     reading = _reading(text_column, metadata_columns, prepend_metadata, follow_links)
     changes = _changes(extractor, types, gleanings, claims, language) | reading
     changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
+    collections = collection_names(collection or "")
     if plan:
         print_plan(paths, index, model, changes, options)
         return
@@ -83,7 +88,7 @@ def index_command(
 
     def run() -> "Outcome":
         with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
-            return run_index(paths, project, quiet=quiet, prune=prune, may_ask=not watch)
+            return run_index(paths, project, quiet=quiet, prune=prune, may_ask=not watch, collections=collections)
 
     if watch:
         from localrag.cli.commands.watch import watch_files, when_free
@@ -152,7 +157,9 @@ def _reading(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def run_index(paths: list[Path], project: "Project", *, quiet: bool, prune: bool = False, may_ask: bool = False) -> "Outcome":
+def run_index(
+    paths: list[Path], project: "Project", *, quiet: bool, prune: bool = False, may_ask: bool = False, collections: tuple[str, ...] = ()
+) -> "Outcome":
     """Build with progress on stderr; an interrupt says what is saved and ends in 130.
 
     `prune` and `may_ask` (at a terminal) are about the documents of files that are gone.
@@ -173,7 +180,8 @@ def run_index(paths: list[Path], project: "Project", *, quiet: bool, prune: bool
                 return may_ask and confirmed(f"The files of {gone} of {of} documents are gone. Forget these documents?")
 
         try:
-            outcome = asyncio.run(build_index(paths, project, progress, deletion=Deletion(prune, asked)))
+            deletion = Deletion(prune, asked)
+            outcome = asyncio.run(build_index(paths, project, progress, deletion=deletion, collections=collections))
         except KeyboardInterrupt:
             progress.close()
             counts = graph.counts(project.db)

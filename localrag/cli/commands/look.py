@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.options import IndexOption, JsonOption, RerankerOption
+from localrag.cli.options import CollectionOption, IndexOption, JsonOption, RerankerOption, WhereOption, selection
 from localrag.cli.views.terminal import write_json, write_line
 
 if TYPE_CHECKING:
@@ -29,16 +29,21 @@ def status_command(index: IndexOption = None, as_json: JsonOption = False) -> No
 
 def files_command(
     skipped: Annotated[bool, typer.Option("--skipped", help="Only files that were skipped or failed.")] = False,
+    collection: CollectionOption = None,
     index: IndexOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """List all files: indexed, skipped or failed, and why."""
     from localrag.opening import find_index
+    from localrag.store.collections import paths_of
     from localrag.store.schema import open_index
     from localrag.store.status import files
+    from localrag.where import collection_names
 
-    for row in files(open_index(find_index(index), still=True)):
-        if skipped and row["state"] == "indexed":
+    db = open_index(find_index(index), still=True)
+    wanted = None if collection is None else set(paths_of(db, collection_names(collection)))
+    for row in files(db):
+        if (skipped and row["state"] == "indexed") or (wanted is not None and row["path"] not in wanted):
             continue
         if as_json:
             write_json(row)
@@ -49,6 +54,8 @@ def files_command(
 def search_command(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words or a question.")],
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Number of passages.")] = 10,
+    where: WhereOption = None,
+    collection: CollectionOption = None,
     reranker: RerankerOption = None,
     index: IndexOption = None,
     as_json: JsonOption = False,
@@ -56,19 +63,29 @@ def search_command(
     """Find passages by words, meaning and graph, without a chat model."""
     from localrag import contents
     from localrag.cli.views.answers import shown_path
+    from localrag.cli.views.console import say
     from localrag.cli.views.contents import print_passages
     from localrag.errors import UsageError
     from localrag.opening import open_for_questions
+    from localrag.project import selected
     from localrag.query.answer import LONGEST_QUESTION
     from localrag.query.retrieval.retrieve import search
+    from localrag.store.selection import NothingSelected
+    from localrag.where import EVERYTHING
 
     if not query.strip() or len(query) > LONGEST_QUESTION:
         raise UsageError("The query is empty or too long.", 'Search for something: localrag search "the ferry"')
-    with open_for_questions(index, reranker=reranker, asks=False, still=True) as project:
-        vector = project.embedder.embed([query])[0]
-        shown = ("start", "end", "score", "snippet", "text")
-        rows = contents.passages(query, vector, search(query, vector, project, k), project)
-        found = [{"path": shown_path(row["path"], project)} | {name: row[name] for name in shown} for row in rows]
+    documents = selection(where, collection) or EVERYTHING
+    with open_for_questions(index, reranker=reranker, asks=False, still=True) as opened:
+        try:
+            with selected(opened, documents) as project:
+                vector = project.embedder.embed([query])[0]
+                shown = ("start", "end", "score", "snippet", "text")
+                rows = contents.passages(query, vector, search(query, vector, project, k), project)
+                found = [{"path": shown_path(row["path"], project)} | {name: row[name] for name in shown} for row in rows]
+        except NothingSelected as nothing:
+            say(f"{nothing} {nothing.hint}")
+            found = []
         if as_json:
             write_json(found)
         else:

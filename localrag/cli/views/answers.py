@@ -11,6 +11,7 @@ from localrag.cli.views.terminal import in_line, status
 from localrag.records import Answer, Citation
 from localrag.store import corpus
 from localrag.text.plain import squeeze
+from localrag.where import Selection
 
 if TYPE_CHECKING:
     from localrag.project import Opened
@@ -73,6 +74,8 @@ def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
         "conversation": answer.conversation,
         "answerable": answer.answerable,
         "confidence": answer.confidence and round(answer.confidence, 3),
+        "where": answer.where,
+        "collections": list(answer.collections),
     }
 
 
@@ -90,6 +93,8 @@ def print_answer(answer: Answer, opened: "Opened", stream: Stream, opens: str = 
     cost = f"{answer.calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.calls else ""
     if answer.asked not in ("", answer.question):
         say(f"\nunderstood as: {answer.asked}")
+    if chosen := Selection(answer.where, answer.collections):
+        say(f"\ndocuments: {chosen}")
     mode = f"{answer.mode} ({answer.reason})" if answer.reason else answer.mode
     hint = f" · open a source: {opens}" if opens and answer.citations else ""
     say(f"\nmode: {mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s{hint}{note}")

@@ -153,6 +153,8 @@ def print_status(found: dict[str, Any]) -> None:
     for key in ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures"):
         levels = " (" + ", ".join(f"level {n}: {c}" for n, c in found["communities_per_level"].items()) + ")"
         table.add_row(key, str(found[key]) + (levels if key == "communities" and found[key] else ""))
+    if found["collections"]:
+        table.add_row("collections", ", ".join(f"{in_line(name)} ({n})" for name, n in found["collections"].items()))
     table.add_row("claims", str(found["claims"]))
     table.add_row("merged", f"{found['merged']} names (localrag merges list)")
     table.add_row("noise", f"{found['noise']} capitalised words that are no names")

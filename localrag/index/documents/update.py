@@ -18,6 +18,7 @@ from localrag.index.progress import Tell
 from localrag.models import ModelFile
 from localrag.project import Project
 from localrag.records import IMPORTED, Document, Skipped
+from localrag.store import collections as groups
 from localrag.store import corpus, ledger
 
 MOST_DELETED = 1 / 3  # of the documents below the given paths: more are deleted only where the user says so
@@ -61,14 +62,18 @@ class Deletion:
 CAREFUL = Deletion()
 
 
-def update_documents(paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion = CAREFUL) -> Loaded:
-    """Bring the stored documents up to date with the given files and folders; documents from elsewhere stay.
+def update_documents(
+    paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion = CAREFUL, collections: Sequence[str] = ()
+) -> Loaded:
+    """Bring the stored documents up to date with the given files and folders, and put them into the collections; others stay.
 
     A file that was read before and cannot be now keeps its earlier content. Raises UsageError where there is nothing to index.
     """
     db, root, tops = project.db, project.root, [Path(os.path.realpath(p)) for p in paths]
     sources = find_sources(paths, root, project.settings, db)
     files = {stored_path(f, root): f for f in sources.files}
+    for name in collections:  # before they are read: whoever finds a document finds it there
+        groups.put_in(db, name, files)
     known = corpus.document_hashes(db)
     covered = [p for p in known if _below(p, tops, root) and not known[p].startswith(f"{IMPORTED} ")]  # which have no file
     missing = [p for p in covered if p not in files]
@@ -118,11 +123,15 @@ def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: 
         if isinstance(found, Skipped):
             read.skipped.append(_kept(found) if found.failed and found.path in known else found)
             read.emptied += [found.path] * (found.path in known and not found.failed)
-        elif _store(found, project, moved=found.path not in known and bool(origins.get(found.content_hash))):
+            continue
+        came_from = origins.get(found.content_hash, []) if found.path not in known else []
+        if came_from:
+            groups.follow(project.db, came_from[0], found.path)
+        if _store(found, project, moved=bool(came_from)):
             if found.path in known:
                 read.changed.append(found.path)
-            elif origins.get(found.content_hash):
-                read.moved[found.path] = origins[found.content_hash].pop(0)
+            elif came_from:
+                read.moved[found.path] = came_from.pop(0)
             else:
                 read.new.append(found.path)
     return read

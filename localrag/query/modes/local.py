@@ -17,7 +17,7 @@ from localrag.query.retrieval.context import pack, quoted_answer
 from localrag.query.retrieval.retrieve import named_entities, search
 from localrag.records import Chunk, Claim, Entity, Quote, Relationship
 from localrag.store import corpus, graph, vectors
-from localrag.text.plain import enumeration, is_cjk
+from localrag.text.plain import enumeration, is_cjk, squeeze
 from localrag.text.quotes import claim_line, claim_quotes
 
 ENTITIES, RELATIONSHIPS = 10, 10  # entities chosen; relationships to outside entities per chosen one
@@ -133,7 +133,9 @@ def _edge_sources(project: Project, chosen: Set[str]) -> list[Source]:
         body = quotable[e.chunk_id]
         return (Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start]),)
 
-    return [Source(f"{names[r.source_id]} – {names[r.target_id]}: {r.description}", quotes(r.id)) for r in edges]
+    found = [(r, quotes(r.id)) for r in edges if r.source_id in names and r.target_id in names]
+    said = [r.description or squeeze(" ".join(q.text for q in some)) for r, some in found]  # a selection shows no description of others'
+    return [Source(f"{names[r.source_id]} – {names[r.target_id]}: {text}", some) for (r, some), text in zip(found, said, strict=True)]
 
 
 def _relationships(found: list[Relationship], chosen: Set[str]) -> list[Relationship]:

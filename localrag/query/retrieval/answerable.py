@@ -125,7 +125,7 @@ def _words(question: str, project: Project, *, foreign: bool) -> dict[str, float
     have = chunks_with(project.db, [*words, *dict.fromkeys(cjk_bigrams(question).split())][:MOST_WORDS])
     if foreign and any(have.values()):
         have = {w: n for w, n in have.items() if n}
-    chunks = max(FEW, graph.counts(project.db)["chunks"])
+    chunks = max(FEW, graph.counts(project.db, ["chunks"])["chunks"])
     weight: dict[str, float] = {}
     for w, n in have.items():
         (key,) = _keys(w) or {w}

@@ -18,6 +18,7 @@ from localrag.records import Chunk, Mention
 from localrag.store import corpus, graph, vectors
 from localrag.store.network import load_network
 from localrag.store.search import search_chunks
+from localrag.store.selection import Selected
 from localrag.text.plain import CJK, FUNCTION_WORDS, cjk_bigrams, is_cjk
 
 POOL = 50  # passages by words and by meaning that a walk may start at
@@ -89,7 +90,7 @@ def search(question: str, vector: NDArray[np.float32], project: Project, k: int)
     if net.entities:
         begun = {net.chunk_number[c]: w for c, w in starts.items() if c in net.chunk_number}
         entities = _starting_entities(question, net, project)
-        stay = walk(net, entities, begun, _favoured(question, list(starts)[:STEERED], net, project))
+        stay = walk(net, entities, begun, _favoured(question, list(starts)[:STEERED], net, project), _inside(net, project))
         wanted = max(k, RERANKED) if project.rerank else k
         top = np.argpartition(-stay, min(wanted, len(stay) - 1))[: wanted + 1]
         scores = {net.chunks[i]: float(stay[i]) for i in top if stay[i] > 0}
@@ -98,6 +99,17 @@ def search(question: str, vector: NDArray[np.float32], project: Project, k: int)
         scores = _reranked(question, best[: max(k, RERANKED)], project)
         best = list(scores)
     return [(c, scores[c.id] / scores[best[0]]) for c in corpus.chunks_by_id(project.db, best[:k])]
+
+
+def _inside(net: Network, project: Project) -> NDArray[np.float32] | None:
+    """Which chunks of the network are selected; None where all are."""
+    if not isinstance(project.db, Selected):
+        return None
+    if "inside" not in project.db.kept:
+        chosen = project.db.subjects("chunk")
+        project.db.kept["inside"] = np.fromiter((c in chosen for c in net.chunks), np.float32, len(net.chunks))
+    inside: NDArray[np.float32] = project.db.kept["inside"]
+    return inside
 
 
 def _reranked(question: str, best: Sequence[str], project: Project) -> dict[str, float]:

@@ -19,6 +19,7 @@ from localrag.index.documents.load.messages import LENGTH, packed
 from localrag.index.documents.load.parse import WITH_ROWS
 from localrag.records import Document, Part, Skipped, content_id
 from localrag.system.files import check_system
+from localrag.text.dates import file_day, metadata_day
 
 VERSION = 1  # of what the parsers make of a file: with another one, every file is read again
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -73,7 +74,9 @@ def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "Con
     metadata = tuple((str(name), str(value)) for name, value in answer["metadata"])
     parts = tuple(Part(p["label"], p["start"], p["end"]) for p in answer["parts"])
     title = dict(metadata).get("title", "") or answer["title"] or Path(path).stem
-    return Document(content_id(path, content_id(text)), path, title, text, content_hash, metadata, parts)
+    day = metadata_day(metadata)
+    when = (day, "metadata") if day else (file_day(after.st_mtime), "file")
+    return Document(content_id(path, content_id(text)), path, title, text, content_hash, metadata, parts, *when)
 
 
 def _unfit(found: os.stat_result, limits: Limits) -> str:

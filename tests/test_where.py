@@ -1,0 +1,164 @@
+"""Conditions on documents as they are written: what is read, and what each error names."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localrag.errors import UsageError
+from localrag.text.dates import day_of, metadata_day
+from localrag.where import Condition, Selection, collection_names, is_at, parse_where, suffix_of, suffixes
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("", []),
+        ("path=contracts/*", ["path=contracts/*"]),
+        ("path = a , type = .PDF ", ["path=a", "type=pdf"]),
+        ('path=a/*,after=2024-01-01,type=pdf,meta.author="A. Holm"', ["path=a/*", "after=2024-01-01", "type=pdf", "meta.author=A. Holm"]),
+        ("after=2024,before=2024-3", ["after=2024-01-01", "before=2024-03-01"]),
+        ('meta.author="Holm, A.",meta.author=\'Sand, "R."\'', ['meta.author="Holm, A."', r'meta.author="Sand, \"R.\""']),
+        ("meta.author=O'Brien", ['meta.author="O\'Brien"']),
+        ("meta.Created By!=x", ["meta.Created By!=x"]),
+        ("PATH!=合同/**,Meta.作者=王海明", ["path!=合同/**", "meta.作者=王海明"]),
+        ("meta.note=a=b", ["meta.note=a=b"]),
+        ("type=pdf,", ["type=pdf"]),
+    ],
+)
+def test_conditions_are_read(text, read):
+    """Keys and signs in any spacing, values bare or in either kind of quotes, dates down to their first day."""
+    assert [str(c) for c in parse_where(text)] == read
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "hint"),
+    [
+        ("pth=a", "'pth'", "Did you mean path?"),
+        ("author=Holm", "'author=Holm'", "meta.KEY"),
+        ("path=a,b", "'b' is no condition", "stands in quotes"),
+        ("path=", "'path=' has no value", "--where"),
+        ('meta.author=""', "has no value", "--where"),
+        ('meta.author="Holm', 'does not end with "', "--where"),
+        ("after=yesterday", "'yesterday' is no date", "2024-03-31"),
+        ("type=pdf,before=2024-02-30", "'before=2024-02-30': '2024-02-30' is no date", "2024-03-31"),
+        ("after!=2024", "'after!=2024'", "before=2024"),
+        ("meta.=x", "'meta.'", "meta.KEY"),
+        ("=x", "no condition", "Keys: path, type, after, before, meta.KEY"),
+        ("path=" + "a" * 10_000, "10000 are read at most", "collection"),
+    ],
+)
+def test_an_error_names_the_condition(text, names, hint):
+    """And the keys that there are, or what to write."""
+    with pytest.raises(UsageError) as wrong:
+        parse_where(text)
+    assert names in str(wrong.value)
+    assert hint in wrong.value.hint
+
+
+@given(st.lists(st.tuples(st.sampled_from(["path", "meta.author", "meta.Created By"]), st.text(min_size=1), st.booleans()), max_size=4))
+def test_what_is_written_is_read_back(wanted):
+    """Any value, once it is quoted where that is needed."""
+    conditions = tuple(Condition(key, value, no) for key, value, no in wanted if value.strip())
+    assert parse_where(",".join(map(str, conditions))) == conditions
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text):
+    """Nothing but a UsageError is raised."""
+    try:
+        parse_where(text)
+    except UsageError as wrong:
+        assert wrong.hint
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "others"),
+    [
+        ("a", ["a", "a/b.md", "a/c/d.md"], ["ab", "b/a", "ab/c"]),
+        ("./a/", ["a/b.md", "a/c/d.md"], ["b"]),
+        ("a/*", ["a/b.md", "a/.b"], ["a", "a/c/d.md"]),
+        ("a/**", ["a/b.md", "a/c/d.md"], ["ab/c"]),
+        ("**/d.md", ["d.md", "a/d.md", "a/c/d.md"], ["a/bd.md", "d.md/e"]),
+        ("a/**/d.md", ["a/d.md", "a/b/c/d.md"], ["b/d.md"]),
+        ("*.md", ["a.md"], ["b/a.md"]),
+        ("a/b[0-9]?.md", ["a/b12.md"], ["a/b1.md", "a/bx2.md"]),
+        ("a/[!b].md", ["a/c.md"], ["a/b.md"]),
+        ("合同/*", ["合同/甲.md"], ["合同书/甲.md"]),
+        ("caf\u00e9/*", ["cafe\u0301/a.md"], ["cafe/a.md"]),
+        ("a (1)+.md", ["a (1)+.md"], ["a 1.md"]),
+        (".", ["a", "a/b"], []),
+    ],
+)
+def test_patterns_of_paths(pattern, fits, others):
+    """`*` stays in a folder, `**` does not; without either it is a file or a folder; accents fit however they are written."""
+    assert [p for p in (*fits, *others) if is_at(p, pattern)] == fits
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_any_pattern_fits_or_not(path, pattern):
+    """No pattern raises anything but a UsageError, and every path fits itself unless it has wild cards."""
+    try:
+        is_at(path, pattern)
+    except UsageError:
+        pass
+    if not set("*?[") & set(path):
+        assert is_at(path, path) or path.endswith("/") or path.startswith("./")
+
+
+def test_types():
+    """A family stands for its suffixes, any other word for itself; a hidden file has none."""
+    assert suffixes("word") == ("docx", "odt", "rtf")
+    assert suffixes("pdf") == ("pdf",)
+    assert [suffix_of(p) for p in ("a/B.PDF", "a.tar.gz", "a/.env", "README", "a.b/c")] == ["pdf", "gz", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("2024-03-01T10:00:00Z", "2024-03-01"),
+        ("D:20240301120000+01'00'", "2024-03-01"),
+        ("20240301", "2024-03-01"),
+        ("March 3, 2024", "2024-03-03"),
+        ("3. March 2024", "2024-03-03"),
+        ("Mon, 3 Mar 2024 10:00:00 +0100", "2024-03-03"),
+        ("2024年3月1日", "2024-03-01"),
+        ("2024/03/05", "2024-03-05"),
+        ("2024-03", "2024-03-01"),
+        ("2024", "2024-01-01"),
+        ("3/4/2024", ""),
+        ("2024-13-01", ""),
+        ("soon", ""),
+        ("", ""),
+    ],
+)
+def test_the_day_of_a_text(text, day):
+    """In the forms that files have; what may be one day or another is none."""
+    assert day_of(text) == day
+
+
+@given(st.text())
+def test_any_text_has_a_day_or_none(text):
+    """Nothing is raised."""
+    assert len(day_of(text)) in (0, 10)
+
+
+def test_the_day_of_metadata():
+    """`date` comes before `published`; what names no day is passed over."""
+    assert metadata_day([("Published", "2020-01-02"), ("date", "2021-01-02")]) == "2021-01-02"
+    assert metadata_day([("Published", "2020-01-02"), ("date", "soon")]) == "2020-01-02"
+    assert metadata_day([("author", "2020")]) == ""
+
+
+def test_names_of_collections():
+    """Several with commas; what would not fit a list or the name of a model is refused."""
+    assert collection_names(" a, 合同 ,a,") == ("a", "合同")
+    for bad in ("a/b", "a:b", 'a"', "x" * 101, "a\tb"):
+        with pytest.raises(UsageError, match="cannot be the name"):
+            collection_names(bad)
+
+
+def test_a_selection_says_what_it_is():
+    """As a person reads it."""
+    assert str(Selection("path=a", ("x", "y"))) == "path=a in collection x or y"
+    assert str(Selection("", ("x",))) == "collection x"
+    assert not Selection(" ")
