@@ -43,7 +43,7 @@ ROOMS = {
         {"batch"},
         {"engine"},
     ],
-    "index": [{"progress"}, {"documents"}, {"extraction"}, {"graph"}, {"reports"}, {"embed", "traces"}, {"pipeline"}, {"erase", "plan"}],
+    "index": [{"estimate"}, {"progress"}, {"documents"}, {"extraction"}, {"graph"}, {"reports"}, {"embed", "traces"}, {"pipeline"}, {"erase", "plan"}],
     "query": [
         {"draft", "reading", "questions"},
         {"question"},
