@@ -43,7 +43,17 @@ ROOMS = {
         {"batch"},
         {"engine"},
     ],
-    "index": [{"estimate"}, {"progress"}, {"documents"}, {"extraction"}, {"graph"}, {"reports"}, {"embed", "traces"}, {"pipeline"}, {"erase", "plan"}],
+    "index": [
+        {"estimate"},
+        {"progress"},
+        {"documents"},
+        {"extraction"},
+        {"graph"},
+        {"reports"},
+        {"embed", "traces"},
+        {"pipeline"},
+        {"erase", "plan"},
+    ],
     "query": [
         {"draft", "reading", "questions"},
         {"question"},

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localrag.index.documents.load import is_there, stored_path
@@ -25,10 +25,11 @@ FIRST_PASS = 200  # chunks, some five minutes of the bundled model; from here on
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did: what became of the files it found, and what failed."""
+    """What a run did: what became of the files it found, what failed, and how many seconds each stage took."""
 
     loaded: Loaded
     failures: tuple[Failure, ...]
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 async def build_index(
@@ -60,7 +61,7 @@ async def build_index(
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
         tell.end()
-        return Outcome(loaded, failures)
+        return Outcome(loaded, failures, tell.took)
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         raise

@@ -1,5 +1,6 @@
 """How far a run of indexing is: told to the caller at once, and to the store, where another terminal reads it."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localrag.index.estimate import Estimate
+from localrag.index.estimate import NEARLY, Estimate
 from localrag.llm.speeds import keep_paces, paces, speeds
 from localrag.project import Project
 from localrag.records import Skipped
@@ -33,6 +34,7 @@ class Totals:
     to_read: int = 0
     bytes: int = 0
     chunks: int = 0
+    counted: bool = False  # false until it is known which files are to be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,8 @@ def aged(facts: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     later = {"seconds": round(now, 1), "share": facts["share"], "left": left}
     if left:
         later["left"] = [round(max(s - seconds, s / (1 + seconds / max(s, 1.0))), 1) for s in left]
-        middle = sum(later["left"]) / 2
-        later["share"] = round(max(facts["share"], min(0.999, now / (now + middle))) if now + middle else facts["share"], 4)
+        probably = math.sqrt(later["left"][0] * later["left"][1])
+        later["share"] = round(max(facts["share"], min(NEARLY, now / (now + probably))) if now + probably else facts["share"], 4)
     return {**facts, **later}
 
 
@@ -99,7 +101,8 @@ class Tell:
         self._project, self._run, self._progress = project, run, progress
         self._began, self._written, self._cut = time.monotonic(), 0.0, 0.0
         self._names: set[str] = set()
-        self._entities, self._file, self._totals = 0, "", None
+        self._entities, self._file = 0, ""
+        self._totals: Totals | None = None
         self._left_out: list[Skipped] = []
         self._speeds: deque[tuple[float, tuple[int, float, int, float]]] = deque()
         self.last = Progress("", 0, 0)
@@ -119,7 +122,7 @@ class Tell:
         """Which files there are, by stored path, and which of them are to be read; all that is counted before the work begins."""
         sizes = [_size(f) for f in (files.values() if left is None else left)]
         guess = sum(max(1, round(size / TEXT_OF_CHUNK)) for size in sizes)
-        self._totals = Totals(len(files), len(sizes), sum(sizes), guess)
+        self._totals = Totals(len(files), len(sizes), sum(sizes), guess, left is not None)
         if left is not None:
             self.chunks(guess, guess + graph.counts(self._project.db)["chunks"])
 
@@ -149,6 +152,14 @@ class Tell:
         self._left_out += skipped
         if self._left_out:
             self._pass_on(self._now)
+
+    @property
+    def took(self) -> dict[str, float]:
+        """Seconds that each stage has taken."""
+        seconds: dict[str, float] = {}
+        for step, took, _ in self.estimate.spent:
+            seconds[step.stage] = round(seconds.get(step.stage, 0.0) + took, 2)
+        return seconds
 
     def end(self, *, whole: bool = True) -> None:
         """The run has ended; one that did all it was for is remembered for the next estimate."""

@@ -47,8 +47,10 @@ def paces(key: str) -> dict[str, list[list[float]]]:
 
 def keep_paces(key: str, took: Mapping[str, tuple[float, float]]) -> None:
     """Remember how many seconds each stage of a run took for how many chunks; one that did nothing says nothing."""
-    known = {stage: [*some, took[stage]] if took.get(stage, (0,))[0] else some for stage, some in paces(key).items()}
-    known |= {stage: [one] for stage, one in took.items() if stage not in known and one[0]}
+    known = paces(key)
+    for stage, (chunks, seconds) in took.items():
+        if chunks:
+            known[stage] = [*known.get(stage, []), [float(chunks), seconds]]
     try:
         kept = json.loads((cache_dir() / "paces.json").read_text())
     except (OSError, ValueError):

@@ -16,6 +16,7 @@ from localrag.cli.options import (
     JsonOption,
     ModelOption,
     ModeOption,
+    ProgressOption,
     RemeasureOption,
     RerankerOption,
     StrictOption,
@@ -57,6 +58,7 @@ def ask_command(
     engine: EngineOption = "",
     remeasure: RemeasureOption = False,
     deterministic: DeterministicOption = False,
+    progress: ProgressOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question; every citation is a verbatim passage of a file."""

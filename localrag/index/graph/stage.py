@@ -44,8 +44,10 @@ async def build_graph(project: Project, style: str, tell: Tell) -> Made | None:
     graph, unasked = await _resolved(project, style, extractions, chunks, decisions, tell)
     tell.resolved(len(graph.entities))
     graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
-    tell("descriptions", 0, 1 if style == "extractive" else len(graph.entities) + len(graph.relationships))
+    descriptions = 1 if style == "extractive" else len(graph.entities) + len(graph.relationships)
+    tell("descriptions", 0, descriptions)
     graph, undescribed = await describe(graph, chunks, project.model, style, budgets, lambda *at: tell("descriptions", *at))
+    tell("descriptions", descriptions, descriptions)
     tell("communities", 0, 1)
     levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed, before=store.communities(db))
     failed = [*unasked, *undescribed]
