@@ -58,7 +58,7 @@ def ask_command(
     engine: EngineOption = "",
     remeasure: RemeasureOption = False,
     deterministic: DeterministicOption = False,
-    progress: ProgressOption = "auto",
+    progress: ProgressOption = "auto",  # noqa: ARG001 — its callback tells the status line
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question; every citation is a verbatim passage of a file."""

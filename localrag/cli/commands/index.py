@@ -222,6 +222,10 @@ def _say_stopped(project: "Project", progress: "IndexProgress") -> None:
 
 
 def _as_interrupt(_signal: int, _frame: Any) -> None:
+    """Say at once that it was heard: a batch of embeddings that is being computed takes seconds to end."""
+    from localrag.cli.views.console import say
+
+    say("Stopping; what is done is saved …")
     raise KeyboardInterrupt
 
 
