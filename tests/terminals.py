@@ -35,12 +35,12 @@ def out(*args: str) -> str:
 class Terminal:
     """`localrag` with stdout and stderr on a terminal each; stdin is the one of stdout."""
 
-    def __init__(self, *args: str, cwd: Path, **env: str) -> None:
+    def __init__(self, *args: str, cwd: Path, columns: int = 100, **env: str) -> None:
         self.masters: dict[str, int] = {}
         slaves = {}
         for name in ("out", "err"):
             self.masters[name], slaves[name] = pty.openpty()
-            termios.tcsetwinsize(slaves[name], (50, 100))
+            termios.tcsetwinsize(slaves[name], (50, columns))
         self._seen = {"out": b"", "err": b""}
         unwanted = ("NO_COLOR", "COLUMNS")
         self.process = subprocess.Popen(

@@ -44,7 +44,17 @@ ROOMS = {
         {"batch"},
         {"engine"},
     ],
-    "index": [{"progress"}, {"documents"}, {"extraction"}, {"graph"}, {"reports"}, {"embed", "traces"}, {"pipeline"}, {"erase", "plan"}],
+    "index": [
+        {"estimate"},
+        {"progress"},
+        {"documents"},
+        {"extraction"},
+        {"graph"},
+        {"reports"},
+        {"embed", "traces"},
+        {"pipeline"},
+        {"erase", "plan"},
+    ],
     "query": [
         {"draft", "reading", "questions"},
         {"question"},

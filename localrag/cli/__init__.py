@@ -34,7 +34,7 @@ from localrag.cli.commands import (
     tune,
 )
 from localrag.cli.commands import export as exports
-from localrag.cli.views.terminal import ends_quietly, status, visible
+from localrag.cli.views.terminal import ends_quietly, listener, status, visible, write_event
 from localrag.errors import LocalragError, disk_trouble, kind_and_place
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
@@ -44,6 +44,7 @@ class _Commands(TyperGroup):
     """The commands; typer would end them in 1 where a pipe is gone and without a word at Ctrl-C, before `main` hears of it."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        listener.on = status.silent = False
         with ends_quietly():  # --help and --version print here
             return super().make_context(*args, **kwargs)
 
@@ -134,6 +135,9 @@ def main() -> None:
 
 
 def _say(error: LocalragError) -> NoReturn:
+    if listener.on:
+        write_event("end", state="failed", error=str(error), hint=error.hint, exit_code=error.exit_code)
+        sys.exit(error.exit_code)
     status.clear()
     sys.stderr.write(visible(f"localrag: {error}\n"))
     if error.hint:
@@ -144,6 +148,9 @@ def _say(error: LocalragError) -> NoReturn:
 def _say_unexpected(error: BaseException | None) -> None:
     status.clear()
     what = kind_and_place(error) if error else "an unknown error"
+    if listener.on:
+        write_event("end", state="failed", error=f"something unexpected happened: {what}", hint="localrag check", exit_code=1)
+        return
     sys.stderr.write(f"localrag: something unexpected happened: {what}.\n")
     sys.stderr.write(
         "  → What is saved stays saved: localrag check. Its message may hold text of your documents; to see it, run the same\n"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localrag.cli.views.terminal import listener, status
+
 if TYPE_CHECKING:
     from localrag.engine.settings import EngineOptions
     from localrag.where import Selection
@@ -57,6 +59,24 @@ DeterministicOption = Annotated[
     bool, typer.Option("--deterministic", help="Make every answer independent of other requests, even if that is slower. Always so on CPU.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+PROGRESS = ("auto", "bar", "plain", "json", "none")
+
+
+def _heard_by_program(shown: str) -> str:
+    """From here on stderr is for a program, or says nothing of how far something is, if it is to be so."""
+    listener.on, status.silent = shown == "json", shown == "none"
+    return shown
+
+
+_progress = one_of("kind of progress", PROGRESS)
+ProgressOption = Annotated[
+    str,
+    typer.Option(
+        "--progress",
+        help="bar. plain: a line every 30 s. json: one event per line on stderr. auto: bar on a terminal, else plain.",
+        **_progress | {"callback": lambda shown: _heard_by_program(_progress["callback"](shown))},
+    ),
+]
 TextColumnOption = Annotated[
     str | None, typer.Option("--text-column", metavar="NAME", help="Column of CSV, Excel and JSON rows that holds the text.")
 ]

@@ -2,22 +2,23 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load import is_there, stored_path
 from localrag.index.documents.update import CAREFUL, Deletion, Loaded, update_documents
 from localrag.index.embed import embed_chunks, embed_graph, new_embedder
+from localrag.index.extraction.phrases import PHRASES
 from localrag.index.extraction.stage import Cases, extract_chunks, find_phrases, split_sentences, unread
 from localrag.index.graph.stage import Brought, build_graph, lay_out_graph
-from localrag.index.progress import Progress, Tell, recorder
+from localrag.index.progress import GRAPH, READING, REPORTS, Progress, Tell
 from localrag.index.reports.stage import write_reports
 from localrag.index.traces import erase_traces
 from localrag.llm.speeds import keep_speed
 from localrag.project import Project, choose_style
 from localrag.records import Failure, Layout
-from localrag.store import generations, ledger, places
+from localrag.store import corpus, generations, ledger, places
 from localrag.store import graph as store
 
 FIRST_PASS = 200  # chunks, some five minutes of the bundled model; from here on there is a graph without it first
@@ -25,10 +26,11 @@ FIRST_PASS = 200  # chunks, some five minutes of the bundled model; from here on
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did: what became of the files it found, and what failed."""
+    """What a run did: what became of the files it found, what failed, and how many seconds each stage took."""
 
     loaded: Loaded
     failures: tuple[Failure, ...]
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 async def build_index(
@@ -50,7 +52,8 @@ async def build_index(
     db = project.db
     run = ledger.start_run(db, os.getpid())
     state = "failed"
-    tell = recorder(project, run, progress)
+    by_model = project.settings.extractor == "model"
+    tell = Tell(project, run, progress, stages=(*READING, *["extraction"] * by_model, *GRAPH, *REPORTS * reports))
     try:
         with generations.next_in_view(db):
             loaded = await _stages(paths, project, tell, deletion, collections, reports=reports)
@@ -60,7 +63,8 @@ async def build_index(
             project.model.say("Another process reads what was removed by localrag rm; the log is emptied by the next run.")
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
-        return Outcome(loaded, failures)
+        tell.end()
+        return Outcome(loaded, failures, tell.took)
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         raise
@@ -81,6 +85,8 @@ async def _stages(
     paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion, collections: Sequence[str], *, reports: bool
 ) -> Loaded:
     loaded = update_documents(paths, project, tell, deletion, collections)
+    new = corpus.count_without_extraction(project.db, PHRASES)
+    tell.chunks(new, store.counts(project.db)["chunks"] if new or loaded.touched else 0)
     embed_chunks(project, tell)
     cases = Cases(project.db)
     split_sentences(project.db, tell)
@@ -88,8 +94,11 @@ async def _stages(
     if project.settings.extractor == "phrases":
         await _build(project, "extractive", tell, reports=reports)
         return loaded
-    style = await choose_style(project)
-    if len(unread(project, style)) >= FIRST_PASS and not ledger.settings(project.db).get("graph"):
+    style, steps = await choose_style(project), (*GRAPH, *REPORTS * reports)
+    left = len(unread(project, style))
+    tell.size("extraction", left)
+    if left >= FIRST_PASS and not ledger.settings(project.db).get("graph"):
+        tell.expect((*steps, "extraction", *steps))
         await _build(project, "extractive", tell, reports=reports)  # something to ask while the model reads
     await extract_chunks(project, style, cases, tell)
     await _build(project, style, tell, reports=reports)
@@ -103,7 +112,7 @@ async def publish_brought(project: Project, progress: Callable[[Progress], None]
     """
     db = project.db
     run = ledger.start_run(db, os.getpid())
-    tell = recorder(project, run, progress)
+    tell = Tell(project, run, progress, stages=(*READING, *GRAPH, *REPORTS))
     state = "failed"
     try:
         style = "extractive" if project.settings.extractor == "phrases" else await choose_style(project)
@@ -119,13 +128,12 @@ async def publish_brought(project: Project, progress: Callable[[Progress], None]
 
 async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) -> None:
     """Build graph and reports anew from what was extracted, after a decision of the user's."""
-
-    def tell(stage: str, done: int, total: int) -> None:
-        progress(Progress(stage, done, total, project.model.computed))
-
     style = "extractive" if project.settings.extractor == "phrases" else await choose_style(project)
+    tell = Tell(project, None, progress, stages=(*GRAPH, *REPORTS))
     with generations.next_in_view(project.db):
+        tell.chunks(0, store.counts(project.db)["chunks"])
         await _build(project, style, tell)
+    tell.end()
 
 
 def lay_out_anew(project: Project, progress: Callable[[Progress], None], picture: Mapping[str, Any]) -> bool:
@@ -136,7 +144,7 @@ def lay_out_anew(project: Project, progress: Callable[[Progress], None], picture
         if known.get("method") == "umap" and picture["method"] != "umap":  # its places say nothing to the other method
             places.put(db, Layout())
         ledger.save_settings(db, picture=dict(picture))
-        laid_out = lay_out_graph(project, lambda stage, done, total: progress(Progress(stage, done, total)), None)
+        laid_out = lay_out_graph(project, Tell(project, None, progress, stages=("layout",)), None)
         if laid_out:
             places.put(db, laid_out.layout)
             ledger.save_settings(db, layout=laid_out.state)
@@ -147,11 +155,14 @@ def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
     """Embed chunks, entities and reports with the project's embedder, in place of the vectors of any other; nothing else is redone."""
     db = project.db
     run = ledger.start_run(db, os.getpid())
-    tell = recorder(project, run, progress)
+    tell = Tell(project, run, progress, stages=("search index", "entities", "report vectors"))
     with generations.next_in_view(db):
+        chunks = store.counts(db)["chunks"]
+        tell.chunks(chunks, chunks)
         embed_chunks(project, tell)
         embed_graph(project, tell, None, None)
         generations.publish(db, embedder=new_embedder(project))
+    tell.end()
     ledger.end_run(db, run, "partly" if ledger.failures(db) else "complete", {})
 
 

@@ -215,6 +215,14 @@ class Model:
         """Tokens this process has computed, read or written; those found in a KV cache or in the ledger cost nothing."""
         return self._engine.figures.rows if self._engine else 0
 
+    @property
+    def counters(self) -> tuple[int, float, int, float]:
+        """Tokens read, the seconds that took, tokens written, their seconds; zeros where the engine does not tell them apart."""
+        if self._engine is None:
+            return 0, 0.0, 0, 0.0
+        f = self._engine.figures
+        return f.read_tokens, f.read_seconds, f.written_tokens, f.write_seconds
+
     def report(self) -> dict[str, Any]:
         """The engine's figures and settings as JSON-ready values; empty where no model was needed."""
         return self._engine.report() if self._engine else {}

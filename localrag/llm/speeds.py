@@ -1,6 +1,7 @@
-"""How fast this machine has computed with each model, kept from run to run, for whoever has to say how long something will take."""
+"""How fast this machine was with each model and in each stage of indexing, kept for whoever has to say how long something will take."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -33,3 +34,28 @@ def keep_speed(model: ModelFile, figures: dict[str, Any]) -> None:
     known[model.fingerprint] = [*known.get(model.fingerprint, []), round(figures["rows"] / figures["seconds"], 1)][-KEPT:]
     with suppress(OSError):  # a cache that cannot be written to costs the next plan its guess
         replace_file(cache_dir() / "speeds.json", json.dumps(known).encode())
+
+
+def paces(key: str) -> dict[str, list[list[float]]]:
+    """Stage → chunks and seconds of its last runs here, newest last. `key`: what the runs have in common, models above all."""
+    try:
+        found = json.loads((cache_dir() / "paces.json").read_text())[key]
+        return {str(stage): [[float(chunks), float(seconds)] for chunks, seconds in some] for stage, some in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):  # missing or damaged
+        return {}
+
+
+def keep_paces(key: str, took: Mapping[str, tuple[float, float]]) -> None:
+    """Remember how many seconds each stage of a run took for how many chunks; one that did nothing says nothing."""
+    known = paces(key)
+    for stage, (chunks, seconds) in took.items():
+        if chunks:
+            known[stage] = [*known.get(stage, []), [float(chunks), seconds]]
+    try:
+        kept = json.loads((cache_dir() / "paces.json").read_text())
+    except (OSError, ValueError):
+        kept = {}
+    kept = kept if isinstance(kept, dict) else {}
+    kept[key] = {stage: some[-KEPT:] for stage, some in known.items()}
+    with suppress(OSError):
+        replace_file(cache_dir() / "paces.json", json.dumps(kept).encode())

@@ -1,6 +1,7 @@
 """How the index and its runs stand, told to a page that waits for it to change; and the runs that the page starts and stops."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,19 +10,20 @@ from hashlib import blake2b
 from importlib.metadata import version
 from typing import Any
 
-import psutil
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from localrag.contents import Unknown
+from localrag.index.progress import aged
 from localrag.query.answer import MODES
 from localrag.serve.guard import error
 from localrag.serve.inbox import name_in_inbox, remove_from_inbox
 from localrag.serve.site import Site
 from localrag.store import graph, ledger, look
 from localrag.store.connect import snapshot
+from localrag.system.processes import is_alive
 
 WAITS = 20.0  # seconds that a request waits for something to change
 LOOKS = 0.5  # seconds between two looks
@@ -31,19 +33,21 @@ _STATES: Mapping[str, str] = {"complete": "done", "partly": "done", "interrupted
 
 @dataclass(slots=True)
 class Pace:
-    """How fast the stage of a run goes, from what was seen of it since it began."""
+    """How far the run was when it was last told: a bar of the page never goes back."""
 
-    key: tuple[Any, ...] = ()
-    began: float = 0.0
-    first: int = 0
+    run: int = 0
+    share: float = 0.0
     waiting: int = 0  # requests
 
-    def left(self, key: tuple[Any, ...], done: int, total: int) -> float | None:
-        """Seconds until the stage ends; None while nothing is known."""
-        if key != self.key:
-            self.key, self.began, self.first = key, time.monotonic(), done
-        made, seconds = done - self.first, time.monotonic() - self.began
-        return round((total - done) * seconds / made, 1) if made > 0 and seconds > 1 else None
+    def shown(self, run: dict[str, Any]) -> dict[str, Any]:
+        """The share of the whole run, and seconds until it ends; None while nothing is known."""
+        if run["ended_at"] is not None or not run.get("facts"):  # another is about to begin, or this one has just begun
+            return {"share": 0.0, "left": None}
+        facts = aged(run["facts"], max(0.0, time.time() - run["seen_at"]))
+        self.share = max(facts["share"], self.share if run["id"] == self.run else 0.0)
+        self.run = run["id"]
+        left = facts["left"]
+        return {"share": self.share, "left": round(math.sqrt(left[0] * left[1]), 1) if left else None}
 
 
 def routes(site: Site) -> list[Route]:
@@ -136,7 +140,7 @@ def status(site: Site, pace: Pace) -> dict[str, Any]:
     shown = _run(run, site)
     stamp = blake2b(repr((mark, found, shown)).encode(), digest_size=8).hexdigest()
     if shown and run and shown["state"] == "running":
-        shown |= {"left": pace.left((run["id"], run["stage"], run["total"]), run["done"], run["total"])}
+        shown |= pace.shown(run)
     return {"stamp": stamp} | found | {"run": shown}
 
 
@@ -147,10 +151,10 @@ def _run(run: dict[str, Any] | None, site: Site) -> dict[str, Any] | None:
         return None
     state = _STATES.get(run["state"], run["state"])
     if run["ended_at"] is None:
-        state = "running" if psutil.pid_exists(run["pid"]) else "stopped"
+        state = "running" if is_alive(run["pid"], run["started_at"]) else "stopped"
     if site.jobs.running:
         state = "running"
     if message:
         state = "failed"
     values = {k: run[k] for k in ("stage", "done", "total", "started_at", "ended_at")}
-    return {"state": state, "ours": site.jobs.running, "message": message, "left": None} | values
+    return {"state": state, "ours": site.jobs.running, "message": message, "share": None, "left": None} | values

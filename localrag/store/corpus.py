@@ -242,6 +242,12 @@ def chunks_without_extraction(db: Database, *recipes: str) -> list[Chunk]:
     return _chunks(db, f"WHERE c.id NOT IN ({done}) ORDER BY d.path, c.ordinal", [json.dumps(recipes)])
 
 
+def count_without_extraction(db: Database, recipe: str) -> int:
+    """How many chunks are left to extract with this recipe."""
+    missing = "id NOT IN (SELECT chunk_id FROM extractions WHERE recipe = ?)"
+    return int(next(db.query(f"SELECT count(*) AS n FROM chunks WHERE {missing}", [recipe]))["n"])
+
+
 def chunks_without_sentences(db: Database) -> list[Chunk]:
     """The chunks of which it is not kept where their sentences are."""
     return _chunks(db, "WHERE s.bounds IS NULL ORDER BY d.path, c.ordinal", [])

@@ -1,6 +1,7 @@
 """What was asked of models and what came back; settings, failures, runs and answers."""
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from sqlite3 import OperationalError
@@ -118,10 +119,11 @@ def start_run(db: Database, pid: int) -> int:
         return int(str(db.table("runs").insert({"pid": pid, "state": "running"}).last_pk))
 
 
-def update_run(db: Database, run: int, stage: str, done: int, total: int) -> None:
-    """Say how far a run is, for other terminals to read."""
+def update_run(db: Database, run: int, facts: dict[str, Any]) -> None:
+    """Say how far a run is, for other terminals to read: `stage`, `done`, `total`, and what else is known (`Progress.facts`)."""
+    values = [facts["stage"], facts["done"], facts["total"], json.dumps(facts, ensure_ascii=False), time.time(), run]
     with db.atomic():
-        db.execute("UPDATE runs SET stage = ?, done = ?, total = ? WHERE id = ?", [stage, done, total, run])
+        db.execute("UPDATE runs SET stage = ?, done = ?, total = ?, facts = ?, seen_at = ? WHERE id = ?", values)
 
 
 def end_run(db: Database, run: int, state: str, figures: dict[str, Any]) -> None:
@@ -136,9 +138,9 @@ def figures(db: Database) -> list[dict[str, Any]]:
 
 
 def last_run(db: Database) -> dict[str, Any] | None:
-    """The newest run as a row; `figures` is what its engine did."""
+    """The newest run as a row; `figures` is what its engine did, `facts` how far it was at `seen_at` (seconds since 1970)."""
     row = next(iter(db.query("SELECT * FROM runs ORDER BY id DESC LIMIT 1")), None)
-    return None if row is None else row | {"figures": json.loads(row.get("figures") or "{}")}
+    return None if row is None else row | {name: json.loads(row.get(name) or "{}") for name in ("figures", "facts")}
 
 
 def save_answer(db: Database, answer: Answer) -> Answer:

@@ -135,6 +135,13 @@ def m015_structural_vectors(db: Database) -> None:
     )
 
 
+@migrations()
+def m018_facts_of_runs(db: Database) -> None:
+    """Runs say all that is known of how far they are, and when they last said it."""
+    db.execute("ALTER TABLE runs ADD COLUMN facts TEXT NOT NULL DEFAULT '{}'")
+    db.execute("ALTER TABLE runs ADD COLUMN seen_at REAL NOT NULL DEFAULT 0")
+
+
 _PLACES = """
 CREATE TABLE places (
     entity_id TEXT PRIMARY KEY REFERENCES entities(id) ON DELETE CASCADE, x REAL NOT NULL, y REAL NOT NULL, r REAL NOT NULL);

@@ -1,5 +1,6 @@
 """What an index holds, in one dictionary: the counts first, then the details."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from sqlite_utils import Database
 
 from localrag.store import corpus, graph, ledger
 from localrag.store.collections import collections
+from localrag.system.processes import is_alive
 
 
 def status(db: Database, folder: Path) -> dict[str, Any]:
@@ -25,13 +27,27 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
         "coverage": bound.get("coverage") or graph.coverage(db),  # kept: counting takes 0.7 s of 10,000 reports
         "noise": corpus.noise(db),
         "merged": len(graph.merges(db, done=True)),
-        "run": {k: run[k] for k in ("state", "stage", "done", "total", "started_at", "ended_at", "figures")} if run else None,
+        "run": shown_run(run) if run else None,
         "spent": ledger.spent(db),
         "models": {kind: bound[kind] for kind in ("chat_model", "embedder") if kind in bound},
         "settings": bound.get("settings", {}),
         "index": str(folder),
         "bytes": sum(f.stat().st_size for f in folder.iterdir() if f.is_file()),
     }
+
+
+RUN = ("state", "stage", "done", "total", "started_at", "ended_at", "figures")
+
+
+def shown_run(run: dict[str, Any]) -> dict[str, Any]:
+    """A run as `ledger.last_run` gives it, as programs see it.
+
+    `progress` is what it last said of itself, `silent` how many seconds ago; `alive` whether the process of one that has not ended goes on.
+    """
+    going = run["ended_at"] is None
+    alive = is_alive(run["pid"], run["started_at"]) if going else None
+    silent = round(max(0.0, time.time() - run["seen_at"]), 1) if going and run.get("seen_at") else None
+    return {k: run[k] for k in RUN} | {"pid": run["pid"], "alive": alive, "progress": run["facts"] or None, "silent": silent}
 
 
 def files(db: Database) -> Iterator[dict[str, str]]:

@@ -19,6 +19,7 @@ from localrag.cli.options import (
     ModelOption,
     ModeOption,
     NoLogOption,
+    ProgressOption,
     RemeasureOption,
     RerankerOption,
     StrictOption,
@@ -67,6 +68,7 @@ def ask_command(
     engine: EngineOption = "",
     remeasure: RemeasureOption = False,
     deterministic: DeterministicOption = False,
+    progress: ProgressOption = "auto",  # noqa: ARG001 — its callback tells the status line
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question; every citation is a verbatim passage of a file."""

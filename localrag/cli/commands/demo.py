@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from localrag.cli.commands.index import run_index
+from localrag.cli.commands.index import Shown, run_index
 from localrag.cli.options import engine_options
 
 
@@ -22,7 +22,7 @@ def demo_command(
     say(f"Indexing the demo documents in {CORPUS}")
     options = engine_options("")
     with open_for_writing(index, engine=options) as project:
-        run_index([CORPUS], project, quiet=False)
+        run_index([CORPUS], project, Shown())
     for mode, question in QUESTIONS:
         say(f'\n$ localrag ask "{question}" --mode {mode}\n')
         with open_for_questions(index, engine=options) as project:

@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import signal
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,20 +18,26 @@ from localrag.cli.options import (
     ExtractorOption,
     FollowOption,
     IndexOption,
+    JsonOption,
     MetadataColumnsOption,
     ModelOption,
     PrependOption,
+    ProgressOption,
     PruneOption,
     QuietOption,
     RemeasureOption,
     TextColumnOption,
     engine_options,
 )
-from localrag.cli.views.terminal import in_line
+from localrag.cli.views.terminal import in_line, listener, write_event, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from localrag.cli.views.progress import IndexProgress
     from localrag.engine.settings import EngineOptions
     from localrag.index.pipeline import Outcome
+    from localrag.index.plan import Plan
     from localrag.project import Project
 
 
@@ -69,6 +75,8 @@ def index_command(
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,
     quiet: QuietOption = False,
+    progress: ProgressOption = "auto",
+    as_json: JsonOption = False,
 ) -> None:
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
     from localrag.index.documents.load import check_paths, is_there
@@ -82,22 +90,27 @@ def index_command(
     changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
     collections = collection_names(collection or "")
     if plan:
-        print_plan(paths, index, model, changes, options)
+        print_plan(paths, index, model, changes, options, as_json=as_json)
         return
     _name_better_model(paths, index, wanted=not quiet and model is None)
+    shown = Shown(quiet=quiet, progress=progress, as_json=as_json)
 
-    def run() -> "Outcome":
-        with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
-            return run_index(paths, project, quiet=quiet, prune=prune, may_ask=not watch, collections=collections)
+    def run(first: bool = True) -> "Outcome":
+        # Asked of the first run only: whoever watches has looked at what there was at the beginning, not at what comes.
+        chosen = options if first else replace(options, remeasure=False)
+        with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild and first, engine=chosen, **changes) as project:
+            return run_index(paths, project, shown, prune=prune and first, may_ask=not watch, collections=collections)
 
+    _run(paths, run, watch=watch)
+
+
+def _run(paths: list[Path], run: "Callable[[bool], Outcome]", *, watch: bool) -> None:
     if watch:
         from localrag.cli.commands.watch import watch_files, when_free
 
-        when_free(run)
-        # Asked of the first run only; whoever watches has looked at what there was at the beginning, not at what comes.
-        prune, rebuild, options = False, False, replace(options, remeasure=False)
-        watch_files(paths, run)
-    outcome = run()
+        when_free(lambda: run(True))
+        watch_files(paths, lambda: run(False))
+    outcome = run(True)
     if outcome.failures or any(s.failed for s in outcome.loaded.skipped):
         raise typer.Exit(5)
 
@@ -115,19 +128,31 @@ def _name_better_model(paths: list[Path], index: Path | None, *, wanted: bool) -
         say(f"{advice[0]}\n  → {advice[1]}")
 
 
-def print_plan(paths: list[Path], index: Path | None, model: str | None, changes: dict[str, Any], options: "EngineOptions") -> None:
+def print_plan(
+    paths: list[Path], index: Path | None, model: str | None, changes: dict[str, Any], options: "EngineOptions", *, as_json: bool = False
+) -> None:
     """Files, chunks, calls, tokens, time and disk of a run, on stdout."""
-    from localrag.cli.views.console import duration, out
+    from dataclasses import asdict
+
     from localrag.index.plan import plan
     from localrag.opening import settings_for, tagger_for
 
     root, settings, file, db = settings_for(index, model, changes, options)
     found = plan(paths, root, settings, file, db, tagged=settings.style != "abstractive" and tagger_for(file, options) is not None)
+    if as_json:
+        write_json(asdict(found) | {"model": file.name})
+    else:
+        _print_plan(found, file.name)
+
+
+def _print_plan(found: "Plan", model: str) -> None:
+    from localrag.cli.views.console import duration, out
+
     out.print(f"files     {found.files}: {found.to_read} to read, {found.unchanged} unchanged, {len(found.skipped)} cannot be read")
     for one in found.skipped[:5]:
         out.print(f"          {in_line(one.path)}: {one.reason}")
     out.print(f"chunks    {found.chunks} new")
-    out.print(f"calls     about {found.calls} of {file.name}, {found.tokens} tokens to compute")
+    out.print(f"calls     about {found.calls} of {model}, {found.tokens} tokens to compute")
     if not found.calls:
         out.print("time      seconds: no model is asked")
     elif found.seconds is None:
@@ -157,23 +182,37 @@ def _reading(
     return {name: value for name, value in given.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a run shows while it goes on and at its end."""
+
+    quiet: bool = False
+    progress: str = "auto"
+    as_json: bool = False
+
+
 def run_index(
-    paths: list[Path], project: "Project", *, quiet: bool, prune: bool = False, may_ask: bool = False, collections: tuple[str, ...] = ()
+    paths: list[Path],
+    project: "Project",
+    shown: Shown,
+    *,
+    prune: bool = False,
+    may_ask: bool = False,
+    collections: tuple[str, ...] = (),
 ) -> "Outcome":
     """Build with progress on stderr; an interrupt says what is saved and ends in 130.
 
     `prune` and `may_ask` (at a terminal) are about the documents of files that are gone.
     """
     from localrag.cli.views.console import confirmed
-    from localrag.cli.views.outcome import say_outcome
+    from localrag.cli.views.outcome import outcome_json, say_outcome
     from localrag.cli.views.progress import IndexProgress
     from localrag.index.documents.update import Deletion
     from localrag.index.pipeline import build_index
-    from localrag.store import graph
 
     for number in (signal.SIGINT, signal.SIGTERM):  # at once: asyncio's own handler waits for an await, and whole stages have none
         signal.signal(number, _as_interrupt)
-    with IndexProgress(quiet=quiet) as progress:
+    with IndexProgress(quiet=shown.quiet, shown=shown.progress) as progress:
 
         def asked(gone: int, of: int) -> bool:
             with progress.paused():
@@ -184,20 +223,38 @@ def run_index(
             outcome = asyncio.run(build_index(paths, project, progress, deletion=deletion, collections=collections))
         except KeyboardInterrupt:
             progress.close()
-            counts = graph.counts(project.db)
-            done, total = progress.extraction
-            sys.stderr.write(
-                f"\nStopped. Saved: {counts['documents']} documents, {counts['chunks']} chunks"
-                + (f", {done} of {total} extracted" if total else "")
-                + ". The same command goes on from here.\n"
-            )
+            _say_stopped(project, progress)
             raise typer.Exit(130) from None
-    if not quiet:
+    if listener.on:
+        write_event("end", **outcome_json(outcome, project, progress.seconds))
+    elif not (shown.quiet or shown.as_json):
         say_outcome(outcome, project, progress.seconds)
+    if shown.as_json:
+        write_json(outcome_json(outcome, project, progress.seconds))
     return outcome
 
 
+def _say_stopped(project: "Project", progress: "IndexProgress") -> None:
+    from localrag.store import graph
+
+    counts = graph.counts(project.db)
+    done, total = progress.extraction
+    if listener.on:
+        saved = {"documents": counts["documents"], "chunks": counts["chunks"], "extracted": done}
+        write_event("end", state="interrupted", seconds=round(progress.seconds, 1), counts=saved, exit_code=130)
+        return
+    sys.stderr.write(
+        f"\nStopped. Saved: {counts['documents']} documents, {counts['chunks']} chunks"
+        + (f", {done} of {total} extracted" if total else "")
+        + ". The same command goes on from here.\n"
+    )
+
+
 def _as_interrupt(_signal: int, _frame: Any) -> None:
+    """Say at once that it was heard: a batch of embeddings that is being computed takes seconds to end."""
+    from localrag.cli.views.console import say
+
+    say("Stopping; what is done is saved …")
     raise KeyboardInterrupt
 
 
@@ -210,14 +267,25 @@ def reembed_command(
     ] = None,
     index: IndexOption = None,
     quiet: QuietOption = False,
+    progress: ProgressOption = "auto",
+    as_json: JsonOption = False,
 ) -> None:
     """Compute all embeddings again, with the same or another embedding model."""
     from localrag.cli.views.console import say
     from localrag.cli.views.progress import IndexProgress
     from localrag.index.pipeline import reembed
     from localrag.opening import find_index, open_for_writing
+    from localrag.store import graph
 
     with open_for_writing(find_index(index), embedder=embedder, rebuild=True) as project:
-        with IndexProgress(quiet=quiet) as progress:
-            reembed(project, progress)
-        say(f"Embedded with {project.embedder.file.name}.")
+        with IndexProgress(quiet=quiet, shown=progress) as bars:
+            reembed(project, bars)
+        counts = graph.counts(project.db)
+        embedded = {name: counts[name] for name in ("chunks", "entities", "reports")}
+        found = {"embedder": project.embedder.file.binding, "embedded": embedded, "seconds": round(bars.seconds, 1)}
+        if listener.on:
+            write_event("end", state="complete", **found)
+        elif not as_json:
+            say(f"Embedded with {project.embedder.file.name}.")
+        if as_json:
+            write_json(found)

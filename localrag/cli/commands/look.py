@@ -12,14 +12,21 @@ if TYPE_CHECKING:
     from localrag.records import Answer
 
 
-def status_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
+def status_command(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the run under way, until it ends.")] = False,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Show what the index holds, what failed, and what it cost."""
     from localrag.cli.views.contents import print_status
+    from localrag.cli.views.follow import follow_run
     from localrag.opening import find_index
     from localrag.store.schema import open_index
     from localrag.store.status import status
 
     folder = find_index(index)
+    if watch:
+        raise typer.Exit(follow_run(folder, as_json=as_json))
     found = status(open_index(folder, still=True), folder)
     if as_json:
         write_json(found)

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from localrag.cli.options import AllowHostOption, IndexOption, QuietOption, engine_options
+from localrag.cli.options import AllowHostOption, IndexOption, JsonOption, ProgressOption, QuietOption, engine_options
+from localrag.cli.views.terminal import write_json
 
 
 def rm_command(
@@ -16,6 +17,8 @@ def rm_command(
     index: IndexOption = None,
     allow_host: AllowHostOption = None,
     quiet: QuietOption = False,
+    progress: ProgressOption = "auto",
+    as_json: JsonOption = False,
 ) -> None:
     """Remove documents from the index, with all answers about them. The files stay."""
     from localrag.cli.views.console import confirmed, say
@@ -31,7 +34,10 @@ def rm_command(
         gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
         if everything and not yes and not confirmed(f"Remove all {len(gone)} documents, and all that was made and asked?"):
             raise UsageError(f"All {len(gone)} documents would be removed; nothing was.", "If they are to go: localrag rm --all --yes")
-        with IndexProgress(quiet=quiet) as progress:
-            asyncio.run(erase(gone, project, progress))
+        with IndexProgress(quiet=quiet, shown=progress) as bars:
+            asyncio.run(erase(gone, project, bars))
+        if as_json:
+            write_json({"removed": gone, "documents": len(corpus.document_hashes(project.db)), "seconds": round(bars.seconds, 1)})
+            return
         say(f"{len(gone)} documents are out of the index; no copy of their text is left in it. The files themselves were not touched.")
         say("To keep them out when the folder is indexed again, list them in its .localragignore.")

@@ -2,12 +2,13 @@
 
 import asyncio
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.options import AllowHostOption, AtOnceOption, EngineOption, IndexOption, QuietOption, engine_options
-from localrag.cli.views.terminal import write_out
+from localrag.cli.options import AllowHostOption, AtOnceOption, EngineOption, IndexOption, JsonOption, QuietOption, engine_options
+from localrag.cli.views.terminal import write_json, write_out
 
 if TYPE_CHECKING:
     from localrag.config import Domain
@@ -26,6 +27,7 @@ def tune_command(
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Describe these documents in domain.toml (subject, types, examples) and show what that changes."""
     from localrag.errors import UsageError
@@ -36,6 +38,8 @@ def tune_command(
         folder = find_index(index)
         if not undo_domain(folder):
             raise UsageError(f"{folder} has no {FILE_NAME}: there is nothing to undo.", "Make one: localrag tune")
+        if as_json:
+            write_json({"undone": True, "file": str(folder / FILE_NAME)})
         sys.stderr.write("Taken back. Extract anew: localrag index PATH\n")
         return
     if selection not in ("auto", "random", "top"):
@@ -45,6 +49,9 @@ def tune_command(
         domain, compared = asyncio.run(_tune(project, passages, selection, chosen, seed))
         write_domain(project.folder, domain)
         path = project.folder / FILE_NAME
+    if as_json:
+        write_json({"domain": asdict(domain), "compared": [asdict(one) for one in compared], "file": str(path)})
+        return
     _show(domain, compared)
     write_out(f"\nWritten to {path}: edit it as you like, then extract anew with `localrag index PATH`.\n")
     write_out("Take it back: localrag tune --undo\n")

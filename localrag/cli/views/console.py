@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from localrag.cli.views.terminal import status, visible
+from localrag.cli.views.terminal import listener, status, visible, write_event
 
 
 class Safe(Console):
@@ -37,6 +37,9 @@ err = Safe(stderr=True)
 
 def say(text: str) -> None:
     """A line for the person at the terminal, on stderr."""
+    if listener.on:
+        write_event("message", text=text)
+        return
     status.clear()
     err.print(text, soft_wrap=True)
 

@@ -10,10 +10,12 @@ from sqlite_utils import Database
 
 from localrag import contents
 from localrag.cli.views.answers import answer_json, shown_path
+from localrag.cli.views.bars import facts_line
 from localrag.cli.views.console import out, styled
 from localrag.cli.views.terminal import in_line
 from localrag.cli.views.usage import engine_line
 from localrag.errors import LocalragError
+from localrag.index.progress import aged
 from localrag.records import Answer
 from localrag.store import graph
 from localrag.text.plain import squeeze
@@ -164,8 +166,7 @@ def print_status(found: dict[str, Any]) -> None:
         table.add_row(kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})")
     table.add_row("index", f"{found['index']} ({found['bytes'] / 1e6:.1f} MB)")
     if run := found["run"]:
-        at = f" at {run['stage']} {run['done']}/{run['total']}" if run["state"] != "complete" and run["stage"] else ""
-        table.add_row("last run", f"{run['state']}{at}")
+        table.add_row("last run", _run_line(run))
         if line := engine_line(run["figures"]):
             table.add_row("its engine", line)
     out.print(table)
@@ -178,6 +179,18 @@ def print_status(found: dict[str, Any]) -> None:
         out.print(f"{'failed' if row['failed'] else 'left out'}: {in_line(row['path'])}: {row['reason']}")
     for row in found["failed"]:
         out.print(f"failed: {row['stage']} {in_line(row['subject'])}: {row['reason']}")
+
+
+def _run_line(run: dict[str, Any]) -> str:
+    """How the last run stands."""
+    if run["state"] == "complete" or not run["stage"]:
+        return str(run["state"])
+    if run["alive"] is None:
+        return f"{run['state']} at {run['stage']} {run['done']}/{run['total']}"
+    if not run["alive"]:
+        return f"its process is gone, at {run['stage']} {run['done']}/{run['total']}; go on with: localrag index PATH"
+    facts = run["progress"] and aged(run["progress"], run["silent"] or 0.0)
+    return f"running: {facts_line(facts) if facts else 'it has just begun'} (follow it: localrag status -w)"
 
 
 def _tasks_table(tasks: dict[str, Any]) -> Table:

@@ -1,13 +1,15 @@
 """What a run of `localrag index` says at its end."""
 
+import os
 import shlex
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from localrag.cli.views.console import duration, say
 from localrag.cli.views.terminal import in_line
-from localrag.cli.views.usage import engine_line
-from localrag.store import corpus, graph
+from localrag.store import graph
 
 if TYPE_CHECKING:
     from localrag.index.documents.update import Loaded
@@ -22,18 +24,9 @@ def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
     if loaded.touched == 0 and project.model.calls == 0:
         say(f"Nothing new in {loaded.files} files; the index is complete ({seconds:.1f} s).")
     else:
-        if loaded.changed or loaded.moved or loaded.deleted:
-            kinds = {"new": loaded.new, "changed": loaded.changed, "moved": loaded.moved, "deleted": loaded.deleted}
-            say(" · ".join(f"{len(found)} {kind}" for kind, found in kinds.items() if found))
-        say(
-            f"{counts['documents']} documents · {counts['chunks']} chunks · {counts['entities']} entities · {counts['relationships']} "
-            f"relationships · {counts['communities']} communities · {counts['reports']} reports in {duration(seconds)} "
-            f"({project.model.calls} calls, {project.model.output_tokens} tokens written)"
-        )
-        merged, noise = len(graph.merges(project.db, done=True)), corpus.noise(project.db)
-        say(f"{merged} names made part of others (localrag merges list) · {noise} capitalised words left out as no names")
-        if line := engine_line(project.model.report()):
-            say(line)
+        names = ("documents", "chunks", "entities", "relationships", "reports")
+        say(f"{' · '.join(f'{counts[name]} {name}' for name in names)} in {duration(seconds)}")
+        say(" · ".join(_figures(loaded, project)))
     if loaded.skipped:
         first = ", ".join(f"{in_line(s.path)} ({s.reason})" for s in loaded.skipped[:3])
         say(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
@@ -42,9 +35,68 @@ def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
         why = ", ".join(f"{n} {kind}" for kind, n in Counter(f.kind or "failed" for f in outcome.failures).most_common())
         say(f"{_failed_parts(outcome, counts)} ({why}): {outcome.failures[0].reason} Retry: run the same command again.")
     if counts["chunks"] and not counts["entities"]:
-        say('No entity was found in these files; questions are answered from the passages: localrag ask "…" --mode basic')
-    elif loaded.touched or project.model.calls:
-        say('Ask: localrag ask "What are the main themes?" --mode global')
+        say("No entity was found in these files; questions are answered from the passages.")
+    if loaded.touched or project.model.calls:
+        say("Next:\n" + "\n".join(f"  {command}" for command in next_steps(project, counts)))
+
+
+def _figures(loaded: "Loaded", project: "Project") -> list[str]:
+    """What the run did, in its second line."""
+    kinds = {"new": loaded.new, "changed": loaded.changed, "moved": loaded.moved, "deleted": loaded.deleted}
+    said = [f"{len(found)} {kind}" for kind, found in kinds.items() if found]
+    model = project.model
+    if model.calls:
+        speed = model.report().get("decode_tokens_per_s")
+        said.append(f"{model.calls} model calls, {model.output_tokens} tokens written" + (f" at {speed:.0f} tok/s" if speed else ""))
+    merged = len(graph.merges(project.db, done=True))
+    if merged:
+        said.append(f"{merged} names made part of others (localrag merges list)")
+    return said or ["no document has changed"]
+
+
+def next_steps(project: "Project", counts: dict[str, int]) -> list[str]:
+    """The commands that follow a run, of those there are; with `--index` where a command run here would not find the index by itself."""
+    from localrag.errors import NoIndex
+    from localrag.opening import find_index
+
+    try:
+        near = find_index(None).resolve() == project.folder.resolve()
+    except NoIndex:
+        near = False
+    index = "" if near else f" --index {shlex.quote(os.path.relpath(project.folder))}"
+    mode = "global" if counts["reports"] else "basic"
+    context = click.get_current_context(silent=True)
+    group = context.find_root().command if context else None
+    has_export = isinstance(group, click.Group) and "export" in group.commands
+    ask = f'localrag ask "What are the main themes?" --mode {mode}'
+    steps = [ask, "localrag chat", "localrag serve", *["localrag export"] * has_export]
+    return [step + index for step in steps]
+
+
+def outcome_json(outcome: "Outcome", project: "Project", seconds: float) -> dict[str, Any]:
+    """The end of a run for a program."""
+    from localrag.store import ledger
+
+    loaded, model, counts = outcome.loaded, project.model, graph.counts(project.db)
+    bound = ledger.settings(project.db)
+    names = ("documents", "chunks", "entities", "relationships", "communities", "reports")
+    return {
+        "state": "partly" if outcome.failures or any(s.failed for s in loaded.skipped) else "complete",
+        "files": loaded.files,
+        **{name: list(getattr(loaded, name)) for name in ("new", "changed", "moved", "deleted", "kept")},
+        "counts": {name: counts[name] for name in names},
+        "skipped": [{"path": s.path, "reason": s.reason, "failed": s.failed} for s in loaded.skipped],
+        "failures": [{"stage": f.stage, "subject": f.subject, "reason": f.reason, "kind": f.kind} for f in outcome.failures],
+        "seconds": round(seconds, 1),
+        "spent": outcome.seconds,
+        "calls": model.calls,
+        "prompt_tokens": model.prompt_tokens,
+        "output_tokens": model.output_tokens,
+        "computed_tokens": model.computed,
+        "models": {kind: bound[kind] for kind in ("chat_model", "embedder") if kind in bound},
+        "index": str(project.folder),
+        "next": next_steps(project, counts),
+    }
 
 
 def say_kept(loaded: "Loaded") -> None:

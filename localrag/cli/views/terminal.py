@@ -44,20 +44,43 @@ def write_line(text: str) -> None:
 
 
 def write_json(value: Any) -> None:
-    """A JSON value on a line of stdout; what a terminal would obey is escaped, as JSON itself does with some of it."""
+    """A JSON value on a line of stdout."""
+    sys.stdout.write(as_json_line(value))
+
+
+def as_json_line(value: Any) -> str:
+    """A JSON value as a line; what a terminal would obey is escaped, as JSON itself does with some of it."""
     text = json.dumps(value, ensure_ascii=False)
-    sys.stdout.write(_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+
+
+class Listener:
+    """Whether a program reads stderr (`--progress json`): then all that is said there is an event on a line, docs/reference/json.md."""
+
+    on = False
+
+
+listener = Listener()  # there is one stderr
+
+
+def write_event(event: str, **values: Any) -> None:
+    """An event on a line of stderr."""
+    sys.stderr.write(as_json_line({"event": event} | values))
+    sys.stderr.flush()
 
 
 class Status:
-    """A line on stderr that says what is being done, and is gone when there is something to show; only on a terminal."""
+    """A line on stderr that says what is being done, and is gone when there is something to show; only on a terminal, or to a program."""
 
     def __init__(self) -> None:
         self._shown = False
+        self.silent = False
 
     def show(self, text: str) -> None:
         """Put a text in the line's place."""
-        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        if listener.on:
+            write_event("status", text=text)
+        elif not self.silent and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             self._shown = True
             sys.stderr.write(f"\r\x1b[K{in_line(text)[: shutil.get_terminal_size().columns - 1]}")
             sys.stderr.flush()
@@ -85,7 +108,10 @@ def ends_quietly() -> Iterator[None]:
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
         status.clear()
-        sys.stderr.write("\nStopped.\n")
+        if listener.on:
+            write_event("end", state="interrupted")
+        else:
+            sys.stderr.write("\nStopped.\n")
         raise typer.Exit(130) from None
 
 

@@ -74,6 +74,8 @@ def update_documents(
     files = {stored_path(f, root): f for f in sources.files}
     for name in collections:  # before they are read: whoever finds a document finds it there
         groups.put_in(db, name, files)
+    tell.files(files)
+    tell("documents", 0, len(files))
     known = corpus.document_hashes(db)
     covered = [p for p in known if _below(p, tops, root) and not known[p].startswith(f"{IMPORTED} ")]  # which have no file
     missing = [p for p in covered if p not in files]
@@ -93,6 +95,7 @@ def update_documents(
     corpus.set_skipped(db, [*_still_left_out(corpus.skipped(db), files, tops, unreached, root), *skipped])
     ledger.save_settings(db, prepended=project.settings.prepend_metadata, chunk_tokens=project.settings.chunk_tokens)
     tell("documents", len(files), len(files))
+    tell.left_out(skipped)
     if not deleted:
         _check_something(paths, len(files), project)
     told = tuple(u for u in unreached if u.documents)
@@ -114,12 +117,14 @@ def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: 
     """Read and store the files that the index does not know as they are; `gone`: documents without a file, with their hashes."""
     known = corpus.document_hashes(project.db)
     left, skipped = to_read(files, project.db, project.settings)
+    tell.files(files, left)
     read, origins = _Read(skipped), dict[str, list[str]]()
     for path, content in gone.items():
         origins.setdefault(content, []).append(path)
     options = Options(project.settings.text_column, project.settings.metadata_columns)
-    for done, found in enumerate(load_all(left, project.root, options), len(files) - len(left)):
-        tell("documents", done, len(files))
+    first = len(files) - len(left)
+    tell("documents", first, len(files), stored_path(left[0], project.root) if left else "")
+    for done, found in enumerate(load_all(left, project.root, options), first + 1):
         if isinstance(found, Skipped):
             read.skipped.append(_kept(found) if found.failed and found.path in known else found)
             read.emptied += [found.path] * (found.path in known and not found.failed)
@@ -134,6 +139,7 @@ def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: 
                 read.moved[found.path] = came_from.pop(0)
             else:
                 read.new.append(found.path)
+        tell("documents", done, len(files), found.path)
     return read
 
 

@@ -32,6 +32,8 @@ def split_sentences(db: Database, tell: Tell) -> None:
     """Split every chunk that is new into sentences; committed a document at a time."""
     left = corpus.chunks_without_sentences(db)
     done = 0
+    if left:
+        tell("sentences", 0, len(left))
     for _, some in groupby(left, key=lambda c: c.document_id):
         chunks = list(some)
         corpus.save_sentences(db, chunks)
@@ -43,11 +45,16 @@ def find_phrases(project: Project, cases: Cases, tell: Tell) -> None:
     """Find names and phrases in every chunk that is new, without a model; committed a document at a time."""
     left = corpus.chunks_without_extraction(project.db, PHRASES)
     done = 0
+    if left:
+        tell("phrases", 0, len(left))
     for _, some in groupby(left, key=lambda c: c.document_id):
-        found = [extract_phrases(chunk, cases.of(chunk)) for chunk in some]
+        found = []
+        for chunk in some:
+            found.append(extract_phrases(chunk, cases.of(chunk)))
+            tell.found(e.name for e in found[-1].entities)
+            done += 1
+            tell("phrases", done, len(left))
         corpus.save_extractions(project.db, PHRASES, found)
-        done += len(found)
-        tell("phrases", done, len(left))
 
 
 def unread(project: Project, style: str) -> list[Chunk]:
@@ -77,6 +84,7 @@ async def extract_chunks(project: Project, style: str, cases: Cases, tell: Tell)
         try:
             found = await extract(chunk, cases.of(chunk), project.model, project.settings, style, lost, project.tagger)
             corpus.save_extraction(db, in_part(key) if lost else key, found)
+            tell.found(e.name for e in found.entities)
         except CALL_FAILED as error:
             lost.append(error)
         if lost:

@@ -1,7 +1,8 @@
 """Several descriptions of one entity or relationship → one (paper, section 3.1.3)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from localrag.errors import ContextTooSmall
 from localrag.llm.budgets import LEAST, Budgets, Script
@@ -16,14 +17,20 @@ SENTENCES = 2  # of an extractive description
 
 
 async def describe(
-    graph: Graph, chunks: Mapping[str, Chunk], model: Model, style: str, budgets: Budgets = LEAST
+    graph: Graph,
+    chunks: Mapping[str, Chunk],
+    model: Model,
+    style: str,
+    budgets: Budgets = LEAST,
+    told: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Graph, list[Failure]]:
     """The graph with every description filled in, and whose summary failed: those keep their longest description.
 
-    Extractive: the most telling sentences, no model. Abstractive: summaries.
+    Extractive: the most telling sentences, no model. Abstractive: summaries. `told` hears how many there are, of how many.
     """
     of_entity, of_relationship = entity_quotes(graph, chunks), relationship_quotes(graph, chunks)
     failed: list[Failure] = []
+    done = count()
 
     async def summary(key: str, subject: str, descriptions: Sequence[str]) -> str:
         try:
@@ -31,6 +38,8 @@ async def describe(
         except CALL_FAILED as error:  # one description is better than none, and than no graph
             failed.append(Failure("description", key, str(error), error.kind))
             return max(descriptions, key=len)
+        finally:
+            told(next(done) + 1, len(graph.entities) + len(graph.relationships))
 
     if style == "extractive":
         # Only another program's extractions have descriptions here: those are kept.

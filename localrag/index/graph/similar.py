@@ -1,7 +1,8 @@
 """Entities that might be one: alike in spelling or meaning. A large model says yes or no; otherwise they are left open for the user."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 from rapidfuzz import fuzz
@@ -41,13 +42,22 @@ def _may_be_one(a: Entity, b: Entity, decisions: Decisions) -> bool:
 
 
 async def ask_whether_same(
-    graph: Graph, quotes: Mapping[str, Sequence[Quote]], model: Model, decisions: Decisions
+    graph: Graph,
+    quotes: Mapping[str, Sequence[Quote]],
+    model: Model,
+    decisions: Decisions,
+    told: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Decisions, list[Failure]]:
-    """The decisions with what the model says of the graph's similar pairs, and which pairs it could not be asked about: they stay open."""
+    """The decisions with what the model says of the graph's similar pairs, and which pairs it could not be asked about: they stay open.
+
+    `told` hears how many were asked about, of how many.
+    """
     of_name = {e.name: e.id for e in graph.entities}
     failed: list[Failure] = []
+    done, pairs = count(), graph.similar[:MOST]
 
     async def one(pair: Merge) -> tuple[str, str] | None:
+        told(next(done), len(pairs))
         shown = [quotes.get(of_name.get(name, ""), ()) for name in (pair.into, pair.name)]
         if not all(shown):
             return None
@@ -60,6 +70,6 @@ async def ask_whether_same(
             return None
         return (normalise(pair.name), normalise(pair.into)) if reply.text == "yes" else None
 
-    said = await in_window(one(pair) for pair in graph.similar[:MOST])
+    said = await in_window(one(pair) for pair in pairs)
     same = tuple(pair for pair in said if pair)
     return replace(decisions, same=(*decisions.same, *same), by_model=frozenset(same)), sorted(failed, key=lambda f: f.subject)

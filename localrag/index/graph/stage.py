@@ -52,14 +52,16 @@ async def build_graph(project: Project, style: str, tell: Tell, brought: Brought
     state = _state(project, style, budgets, extractions, decisions)
     if ledger.settings(db).get("graph") == state and brought is None:
         return None
-    tell("graph", 0, 4)
+    tell("graph", 0, 2)
     chunks = {c.id: c for c in corpus.all_chunks(db)}
-    graph, unasked = await _resolved(project, style, extractions, chunks, decisions)
-    tell("graph", 1, 4)
+    graph, unasked = await _resolved(project, style, extractions, chunks, decisions, tell)
+    tell.resolved(len(graph.entities))
     graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
-    tell("graph", 2, 4)
-    graph, undescribed = await describe(graph, chunks, project.model, style, budgets)
-    tell("graph", 3, 4)
+    descriptions = 1 if style == "extractive" else len(graph.entities) + len(graph.relationships)
+    tell("descriptions", 0, descriptions)
+    graph, undescribed = await describe(graph, chunks, project.model, style, budgets, lambda *at: tell("descriptions", *at))
+    tell("descriptions", descriptions, descriptions)
+    tell("communities", 0, 1)
     held = _held(project, graph)
     if brought:
         new, reports = brought(graph, chunks, held)
@@ -70,7 +72,7 @@ async def build_graph(project: Project, style: str, tell: Tell, brought: Brought
     levels = beside(held, graph, lambda rest: communities(rest, max_size=settings.max_cluster_size, seed=settings.seed, before=before))
     failed = [*unasked, *undescribed]
     ledger.replace_failures(db, ("same entity", "description"), failed)
-    tell("graph", 4, 4)
+    tell("communities", 1, 1)
     # A graph that something failed of is not yet what its input makes: the next run asks again.
     return Made(graph, levels, content_id(state, *failed) if failed else state, frozenset(c.id for c in held))
 
@@ -135,12 +137,16 @@ def _state(project: Project, style: str, budgets: Budgets, extractions: Sequence
 
 
 async def _resolved(
-    project: Project, style: str, extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], decisions: Decisions
+    project: Project, style: str, extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], decisions: Decisions, tell: Tell
 ) -> tuple[Graph, list[Failure]]:
     """The graph of the extractions, with names that might be one; a model that writes prose decides which are. What it failed of."""
     graph = resolve(extractions, chunks, decisions)
+    tell("graph", 1, 2)
     graph = replace(graph, similar=(*graph.similar, *alike_in_meaning(graph, project.embedder.embed, decisions)))
+    tell("graph", 2, 2)
     if style != "abstractive" or not graph.similar:
         return graph, []
-    decisions, unasked = await ask_whether_same(graph, entity_quotes(graph, chunks), project.model, decisions)
+    decisions, unasked = await ask_whether_same(
+        graph, entity_quotes(graph, chunks), project.model, decisions, lambda *at: tell("same names", *at)
+    )
     return replace(resolve(extractions, chunks, decisions), similar=graph.similar), unasked

@@ -52,7 +52,7 @@ function Progress() {
   const left = run.left === null || run.left === undefined ? "" : t("shell.left", { time: lasting(run.left) });
   return html`<a class="run" href="#/status">
     <span>${stageName(run.stage)} ${run.total > 0 ? `${number(run.done)} / ${number(run.total)}` : ""} ${left}</span>
-    ${run.total > 0 && html`<progress max=${run.total} value=${run.done} aria-label=${stageName(run.stage)}></progress>`}
+    ${run.total > 0 && html`<progress max=${typeof run.share === "number" ? 1 : run.total} value=${run.share ?? run.done} aria-label=${stageName(run.stage)}></progress>`}
   </a>`;
 }
 

@@ -42,8 +42,10 @@ function Bar({ run, removing }) {
   const name = removing ? t("run.removing") : stageName(run.stage);
   const left = run.left === null || run.left === undefined ? "" : t("shell.left", { time: lasting(run.left) });
   const known = run.total > 0 && !removing;
+  const whole = known && typeof run.share === "number"; // of the run, not of the stage
+  const percent = whole ? `${Math.min(99, Math.floor(100 * run.share))} %` : "";
   return html`<div class="bar">
-    <p><strong>${name}</strong> <span class="soft">${[known && `${number(run.done)} / ${number(run.total)}`, left].filter(Boolean).join(" · ")}</span></p>
-    <progress aria-label=${name} max=${known ? run.total : 1} value=${known ? run.done : null}></progress>
+    <p><strong>${name}</strong> <span class="soft">${[percent, known && `${number(run.done)} / ${number(run.total)}`, left].filter(Boolean).join(" · ")}</span></p>
+    <progress aria-label=${name} max=${known && !whole ? run.total : 1} value=${whole ? run.share : known ? run.done : null}></progress>
   </div>`;
 }
