@@ -110,6 +110,20 @@ def m012_places(db: Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m016_scans(db: Database) -> None:
+    """The words of scanned pages with their places; which pages are those of which documents."""
+    for statement in _SCANS.strip().split(";\n"):
+        db.execute(statement)
+
+
+_SCANS = """
+CREATE TABLE scanned_pages (
+    scan TEXT NOT NULL, page INTEGER NOT NULL, looks TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan, page));
+CREATE INDEX scanned_pages_by_looks ON scanned_pages(looks);
+CREATE TABLE scans (content_hash TEXT PRIMARY KEY, scan TEXT NOT NULL, languages TEXT NOT NULL)
+"""
+
 _PLACES = """
 CREATE TABLE places (
     entity_id TEXT PRIMARY KEY REFERENCES entities(id) ON DELETE CASCADE, x REAL NOT NULL, y REAL NOT NULL, r REAL NOT NULL);

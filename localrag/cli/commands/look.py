@@ -27,7 +27,7 @@ def status_command(index: IndexOption = None, as_json: JsonOption = False) -> No
 
 
 def files_command(
-    skipped: Annotated[bool, typer.Option("--skipped", help="Only files that were skipped or failed.")] = False,
+    skipped: Annotated[bool, typer.Option("--skipped", help="Only files, or pages of them, that were skipped or failed.")] = False,
     index: IndexOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
@@ -37,7 +37,7 @@ def files_command(
     from localrag.store.status import files
 
     for row in files(open_index(find_index(index), still=True)):
-        if skipped and row["state"] == "indexed":
+        if skipped and not row["reason"]:
             continue
         if as_json:
             write_json(row)
