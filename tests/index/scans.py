@@ -1,7 +1,6 @@
 """Scans and pictures with known text, drawn when a test needs them."""
 
 import io
-import os
 import re
 import shutil
 from collections import Counter
@@ -67,7 +66,7 @@ def without_tesseract(folder):
     bare.mkdir(exist_ok=True)
     for name in ("git", "sh"):
         if (program := shutil.which(name)) and not (bare / name).exists():
-            os.symlink(program, bare / name)
+            (bare / name).symlink_to(program)
     return str(bare)
 
 

@@ -112,7 +112,8 @@ def test_the_frames_of_a_quote_cover_its_pixels(tmp_path):
 def test_two_columns_are_read_one_after_the_other(tmp_path):
     """No line goes over to the column beside it, and a word divided at a line's end is whole."""
     left = "The council met on Monday\nand heard the harbour mas-\nter, who wanted a new crane\nfor the northern quay. He had\n"
-    left += "the drawings with him and a\nletter of the bank, which the\nmembers read without a word.\nNobody asked for the price\nof the old one."
+    left += "the drawings with him and a\nletter of the bank, which the\nmembers read without a word.\nNobody asked for the price\n"
+    left += "of the old one."
     right = "Fishing was poor all winter.\nMany boats stayed in port,\nand the auction hall stood\nempty until Easter. Then the\n"
     right += "herring came, so many that\nthe barrels ran out on the\nsecond day and salt had to\nbe brought from Vardby by\nsteamer."
     page = drawn(right, at=(1350, 200), image=drawn(left))
@@ -219,8 +220,9 @@ def test_a_stamp_of_the_scanner_does_not_pass_for_the_text_of_a_page(tmp_path, h
     placed = pypdfium2.PdfImage.new(stamped)
     placed.set_bitmap(image.get_bitmap())
     placed.set_matrix(pypdfium2.PdfMatrix().scale(595, height))
-    stamped[0].insert_obj(placed)
-    stamped[0].gen_content()
+    page = stamped[0]
+    page.insert_obj(placed)
+    page.gen_content()
     data = io.BytesIO()
     stamped.save(data)
     found = read(tmp_path, "stamped.pdf", data.getvalue())
