@@ -49,6 +49,8 @@ class Settings:
     language: str = ""  # of prompts and answers; empty: the documents' own
     text_column: str = ""  # of files of rows (CSV, JSON …): the column that holds the text, each row a paragraph
     metadata_columns: tuple[str, ...] = ()  # those whose values stand before it
+    ocr: bool = True  # scans and pictures are read where Tesseract is installed
+    ocr_languages: tuple[str, ...] = ()  # Tesseract's codes; empty: the index's language, else English
     follow_links: bool = False  # links that lead out of the folders that are indexed
     prepend_metadata: bool = False  # title, date and author before a chunk where it is embedded or shown to a model
     domain: Domain = Domain()  # read from its own file whenever the index is opened

@@ -20,6 +20,7 @@ import psutil
 from localrag.engine.embedding.embedder import open_embedder
 from localrag.engine.settings import EngineOptions, brief
 from localrag.errors import LocalragError, ModelError, kind_and_place
+from localrag.index.documents.load.tesseract import find_tesseract
 from localrag.models import ModelFile, find_chat_model, find_embedder, weights_size, whole_header
 from localrag.records import Line
 from localrag.store.search import sqlite_version
@@ -60,7 +61,7 @@ def examine(subject: Subject, options: EngineOptions, *, speed: bool) -> list[Li
     attempts = _watch_sockets()
     lines = [_python(), _llama(), *map(_package, ("faiss", "torch")), _sqlite(), _cpu()]
     place = subject.folder or Path.cwd()
-    lines += [_disk(place), _file_system(place), _permissions(subject.folder), _guarded("file reader", _reader)]
+    lines += [_disk(place), _file_system(place), _permissions(subject.folder), _guarded("file reader", _reader), _guarded("scans", _scans)]
     chat, line = _model("chat model", lambda: find_chat_model(subject.chat), "--model PATH.gguf")
     embedder, other = _model("embedder", lambda: find_embedder(subject.embedder), "--embedder NAME|PATH")
     lines += [line, other]
@@ -184,6 +185,30 @@ def _reader() -> Line:
     weaker = "Python refuses it connections, processes and writing, but the kernel does not refuse them to native code"
     memory = "; its memory is not limited" if sys.platform == "darwin" else ""
     return Line("file reader", "warn", weaker + memory, "Index files you do not trust on Linux, on x86_64 or ARM64.")
+
+
+def _scans() -> Line:
+    """Whether scans and pictures can be read, and in which languages."""
+    found = find_tesseract()
+    if found is None:
+        return Line("scans", "warn", "scans and pictures are not read: Tesseract is not installed", _how_to_get("the languages you need"))
+    codes = [code for code in found.languages if code != "osd"]
+    if not codes:
+        return Line("scans", "warn", f"Tesseract {found.version} has no data for any language", _how_to_get("the languages you need"))
+    return Line("scans", "ok", f"Tesseract {found.version} reads {', '.join(codes)}; more languages: {_how_to_get('others')}")
+
+
+def _how_to_get(languages: str) -> str:
+    """The command that installs Tesseract here, with English and German for example."""
+    if sys.platform == "darwin":
+        return "brew install tesseract tesseract-lang (all languages)"
+    if sys.platform == "win32":
+        return f"winget install UB-Mannheim.TesseractOCR, with {languages} chosen in its setup"
+    if shutil.which("dnf"):
+        return "dnf install tesseract tesseract-langpack-eng tesseract-langpack-deu (…)"
+    if shutil.which("pacman"):
+        return "pacman -S tesseract tesseract-data-eng tesseract-data-deu (…)"
+    return "apt-get install tesseract-ocr tesseract-ocr-deu tesseract-ocr-chi-sim (…)"
 
 
 def _model(name: str, find: Callable[[], ModelFile], option: str) -> tuple[ModelFile | None, Line]:

@@ -12,6 +12,7 @@ from localrag.doctor import Subject, examine
 from localrag.engine.settings import EngineOptions
 from localrag.system.cores import free_memory
 from tests.conftest import run_localrag
+from tests.index.scans import FOUND, without_tesseract
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,9 +28,22 @@ def test_a_sound_machine_is_well(plain_town):
     names = [line["name"] for line in found["checks"]]
 
     assert (done.returncode, found["ok"]) == (0, True), done.stdout
-    assert names == ["Python", "llama.cpp", "faiss", "torch", "SQLite", "CPU", "disk", "file system", "index", "file reader", "chat model",
-                     "embedder", "layouts", "memory", "offline"]  # fmt: skip
+    assert names == ["Python", "llama.cpp", "faiss", "torch", "SQLite", "CPU", "disk", "file system", "index", "file reader", "scans",
+                     "chat model", "embedder", "layouts", "memory", "offline"]  # fmt: skip
     assert all(line["remedy"] for line in found["checks"] if line["state"] != "ok")
+
+
+def test_what_reads_scans_is_named_or_how_to_get_it(tmp_path, monkeypatch):
+    """Without Tesseract the line says what to install, with languages; with it, which languages it reads."""
+    monkeypatch.setenv("PATH", without_tesseract(tmp_path))
+    missing = lines(Subject(None))["scans"]
+    assert (missing.state, "Tesseract is not installed" in missing.text) == ("warn", True)
+    assert "tesseract-ocr-deu" in missing.remedy
+    monkeypatch.undo()
+
+    if FOUND:
+        there = lines(Subject(None))["scans"]
+        assert (there.state, f"Tesseract {FOUND.version} reads " in there.text) == ("ok", True)
 
 
 def test_a_model_that_is_not_there_or_no_model_is_a_line_with_its_remedy(tmp_path):

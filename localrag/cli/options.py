@@ -90,6 +90,15 @@ PrependOption = Annotated[
 FollowOption = Annotated[
     bool | None, typer.Option("--follow-links/--no-follow-links", help="Follow symbolic links that lead out of the folders.")
 ]
+OcrOption = Annotated[
+    bool | None, typer.Option("--ocr/--no-ocr", help="Read scans and pictures with Tesseract where it is installed. Default: yes.")
+]
+OcrLanguagesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ocr-languages", metavar="A,B,…", help="Tesseract's codes of the scans' languages: eng,deu. Default: the index's, or eng."
+    ),
+]
 PruneOption = Annotated[bool, typer.Option("--prune", help="Remove all documents whose files are gone, also those of a missing folder.")]
 
 

@@ -10,7 +10,9 @@ from sqlite_utils import Database
 from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.index.documents.chunk import chunk
-from localrag.index.documents.load import Options, load_all, stored_path
+from localrag.index.documents.load import load_all, stored_path
+from localrag.index.documents.load.scans import Draw
+from localrag.index.documents.load.tesseract import Page, reading_options
 from localrag.index.documents.update import find_sources, to_read
 from localrag.index.extraction.tagged import can_tag
 from localrag.llm.speeds import speeds
@@ -21,6 +23,7 @@ from localrag.store import corpus, generations, ledger
 # The bundled model on A Christmas Carol and the demo: calls and tokens computed (read or written, none from a cache) for a chunk.
 CALLS, TOKENS = 15.0, 1200.0
 SPREAD = 1.5  # a run may be that much faster or slower than others were: texts differ, machines are busy
+SECONDS_A_PAGE = 4.0  # of a scan, on one core
 BYTES = 25  # of the index for a byte of text: text, full-text index, vectors, graph, reports
 
 
@@ -37,6 +40,7 @@ class Plan:
     tokens: int
     seconds: tuple[float, float] | None
     disk: int
+    scans: int = 0  # pages that are read by OCR
 
 
 def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile, db: Database | None, *, tagged: bool = False) -> Plan:
@@ -44,7 +48,13 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
 
     `tagged`: the bundled tagger reads what it can, and the chat model is asked of the rest.
     """
-    options = Options(settings.text_column, settings.metadata_columns)
+    options = reading_options(settings)
+    scanned: dict[Path, int] = {}
+
+    def counted(file: Path, _hash: str, numbers: Sequence[int], _draw: Draw) -> dict[int, Page]:
+        scanned[file] = len(numbers)
+        return {n: {"words": [], "why": "to be read"} for n in numbers}
+
     with generations.next_in_view(db) if db else nullcontext():
         sources = find_sources(paths, root, settings, db)
         files = {stored_path(f, root): f for f in sources.files}
@@ -55,9 +65,12 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
     skipped += [Skipped(stored_path(p, root), why, False) for p, why in sources.left_out.items()]
     counts = Tokenizer(model).counts
     chunks, asked, size, read = 0, 0, 0, 0
-    for found in load_all(left, root, options):
+    for found in load_all(left, root, options, scans=counted):
         if isinstance(found, Skipped):
-            skipped.append(found)
+            if root / found.path in scanned:
+                read += 1
+            else:
+                skipped.append(found)
             continue
         made = chunk(found, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
         new = [c.text for c in made if c.text not in stored]
@@ -67,7 +80,8 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
         read += 1
     calls, tokens, known = _rates(model, db)
     seconds = (asked * tokens / max(known) / SPREAD, asked * tokens / min(known) * SPREAD) if known else None
-    return Plan(len(files), unchanged, read, tuple(skipped), chunks, round(asked * calls), round(asked * tokens), seconds, size * BYTES)
+    cost = (round(asked * calls), round(asked * tokens), seconds, size * BYTES)
+    return Plan(len(files), unchanged, read, tuple(skipped), chunks, *cost, scans=sum(scanned.values()))
 
 
 def _rates(model: ModelFile, db: Database | None) -> tuple[float, float, list[float]]:

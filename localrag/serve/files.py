@@ -1,4 +1,4 @@
-"""Documents as they were before they were read: the file itself, and of a PDF the pictures of its pages with the places of words."""
+"""Documents as they were before they were read: the file itself; of PDFs and pictures how pages look, and where words stand on them."""
 
 import base64
 import stat
@@ -13,10 +13,10 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from localrag.contents import Unknown
-from localrag.index.documents.load import Confined, Limits
+from localrag.index.documents.load import WITH_SCANS, Confined, Limits
 from localrag.serve.inbox import receive
 from localrag.serve.site import Gone, Site, number
-from localrag.store import look
+from localrag.store import look, scans
 from localrag.store.connect import snapshot
 
 KEPT = 64 << 20  # bytes of pictures
@@ -43,11 +43,11 @@ class Pages:
             self._kept.move_to_end(key)
             return self._kept[key]
 
-    def places(self, file: Path, pages: list[int], words: str, before: float) -> list[dict[str, Any]]:
+    def places(self, file: Path, pages: list[int], words: str, before: float, read: dict[int, Any] | None = None) -> list[dict[str, Any]]:
         """Where words stand on pages, see `page_places.places`. Raises Gone."""
         _changed(file)
         with self._lock:
-            found: list[dict[str, Any]] = self._asked(file, places=[pages, words, before])["pages"]
+            found: list[dict[str, Any]] = self._asked(file, places=[pages, words, before], read=list((read or {}).items()))["pages"]
             return found
 
     def _asked(self, file: Path, **what: Any) -> dict[str, Any]:
@@ -77,17 +77,18 @@ def routes(site: Site, pages: Pages) -> list[Route]:
     def boxes(request: Request) -> Response:
         with snapshot(site.folder) as db:
             found, file = _file(request, db, site)
-            if file.suffix.lower() != ".pdf":
+            if file.suffix.lower() not in WITH_SCANS:
                 raise Unknown(f"{file.name} has no pages that could be shown.")
             start = number(request, "start", 0, found["length"])
             end = number(request, "end", start, min(found["length"], start + 20_000))
             words = look.window(db, found["id"], start, end)
-        shown = [(int(label.rpartition(" ")[2]), a, b) for label, a, b in found["parts"] if a < end and b > start]
+            shown = [(int(label.rpartition(" ")[2]), a, b) for label, a, b in found["parts"] if a < end and b > start]
+            read = scans.pages_of(db, found["content_hash"], [n for n, *_ in shown])
         if not shown:
             return JSONResponse({"pages": []})
         first = shown[0][1]
         before = (start - first) / max(1, shown[-1][2] - first)
-        return JSONResponse({"pages": pages.places(file, [n for n, *_ in shown], words, before)})
+        return JSONResponse({"pages": pages.places(file, [n for n, *_ in shown], words, before, read)})
 
     def original(request: Request) -> Response:
         with snapshot(site.folder) as db:

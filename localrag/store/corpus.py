@@ -141,6 +141,13 @@ def gone_imports(db: Database) -> set[str]:
     return {key for (key,) in db.execute(f"{published} AND c.id NOT IN (SELECT id FROM chunks)", [IMPORTED])}
 
 
+def unread_pages(db: Database) -> dict[str, str]:
+    """Path → which of a document's pages nothing is read of, and why; only of those that have such."""
+    rows = db.query("SELECT path, metadata FROM documents WHERE instr(metadata, '\"not read\"')")
+    found = {row["path"]: dict(_pairs(row["metadata"])).get("not read", "") for row in rows}
+    return {path: why for path, why in found.items() if why}
+
+
 def document_paths(db: Database) -> dict[str, str]:
     """Document id → path."""
     return {row["id"]: row["path"] for row in db.query("SELECT id, path FROM documents")}

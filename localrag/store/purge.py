@@ -16,7 +16,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import OF_A_QUESTION, UNSURE, content_id
-from localrag.store import corpus, ledger
+from localrag.store import corpus, ledger, scans
 from localrag.store.connect import cache_files
 from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
 from localrag.system.files import cache_dir
@@ -147,6 +147,7 @@ def finish(db: Database, folder: Path) -> bool:
     False where another process still reads what was: then the log keeps it until the next call.
     """
     forget_departures(db)
+    scans.forget_unused(db, unfinished=True)
     db.execute("INSERT INTO chunk_search(chunk_search) VALUES ('optimize')")  # or deleted words stay in its segments
     done = _write_anew(db, folder, cache_files(folder))
     if done:

@@ -136,11 +136,25 @@ def m015_structural_vectors(db: Database) -> None:
 
 
 @migrations()
+def m016_scans(db: Database) -> None:
+    """The words of scanned pages with their places; which pages are those of which documents."""
+    for statement in _SCANS.strip().split(";\n"):
+        db.execute(statement)
+
+
+@migrations()
 def m018_facts_of_runs(db: Database) -> None:
     """Runs say all that is known of how far they are, and when they last said it."""
     db.execute("ALTER TABLE runs ADD COLUMN facts TEXT NOT NULL DEFAULT '{}'")
     db.execute("ALTER TABLE runs ADD COLUMN seen_at REAL NOT NULL DEFAULT 0")
 
+
+_SCANS = """
+CREATE TABLE scanned_pages (
+    scan TEXT NOT NULL, page INTEGER NOT NULL, looks TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan, page));
+CREATE INDEX scanned_pages_by_looks ON scanned_pages(looks);
+CREATE TABLE scans (content_hash TEXT PRIMARY KEY, scan TEXT NOT NULL, languages TEXT NOT NULL)
+"""
 
 _PLACES = """
 CREATE TABLE places (

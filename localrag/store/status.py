@@ -51,7 +51,8 @@ def shown_run(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def files(db: Database) -> Iterator[dict[str, str]]:
-    """Every file an index knows of, by path: indexed, skipped or failed, the last two with the reason."""
-    rows = {path: {"path": path, "state": "indexed", "reason": ""} for path in corpus.document_hashes(db)}
+    """Every file an index knows of, by path: indexed, skipped or failed, the last two with the reason; so have pages nothing is read of."""
+    unread = corpus.unread_pages(db)
+    rows = {path: {"path": path, "state": "indexed", "reason": unread.get(path, "")} for path in corpus.document_hashes(db)}
     rows |= {s.path: {"path": s.path, "state": "failed" if s.failed else "skipped", "reason": s.reason} for s in corpus.skipped(db)}
     yield from (rows[path] for path in sorted(rows))

@@ -21,6 +21,8 @@ from localrag.cli.options import (
     JsonOption,
     MetadataColumnsOption,
     ModelOption,
+    OcrLanguagesOption,
+    OcrOption,
     PrependOption,
     ProgressOption,
     PruneOption,
@@ -62,6 +64,8 @@ def index_command(
     text_column: TextColumnOption = None,
     metadata_columns: MetadataColumnsOption = None,
     prepend_metadata: PrependOption = None,
+    ocr: OcrOption = None,
+    ocr_languages: OcrLanguagesOption = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
@@ -85,7 +89,7 @@ def index_command(
 
     options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
-    reading = _reading(text_column, metadata_columns, prepend_metadata, follow_links)
+    reading = _reading(text_column, metadata_columns, prepend_metadata, follow_links) | _scans(ocr, ocr_languages)
     changes = _changes(extractor, types, gleanings, claims, language) | reading
     changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
     collections = collection_names(collection or "")
@@ -147,8 +151,11 @@ def print_plan(
 
 def _print_plan(found: "Plan", model: str) -> None:
     from localrag.cli.views.console import duration, out
+    from localrag.index.plan import SECONDS_A_PAGE
 
     out.print(f"files     {found.files}: {found.to_read} to read, {found.unchanged} unchanged, {len(found.skipped)} cannot be read")
+    if found.scans:
+        out.print(f"scans     {found.scans} pages to be read by Tesseract, some {duration(found.scans * SECONDS_A_PAGE)}")
     for one in found.skipped[:5]:
         out.print(f"          {in_line(one.path)}: {one.reason}")
     out.print(f"chunks    {found.chunks} new")
@@ -179,6 +186,14 @@ def _reading(
     """How files are read, where the command line says so; an empty name takes a column back."""
     columns = None if metadata_columns is None else tuple(c.strip() for c in metadata_columns.split(",") if c.strip())
     given = {"text_column": text_column, "metadata_columns": columns, "prepend_metadata": prepend_metadata, "follow_links": follow_links}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _scans(ocr: bool | None, languages: str | None) -> dict[str, Any]:
+    """How scans are read, where the command line says so; an empty list is the default again. Raises UsageError."""
+    from localrag.index.documents.load.tesseract import checked_languages
+
+    given = {"ocr": ocr, "ocr_languages": None if languages is None else checked_languages(languages)}
     return {name: value for name, value in given.items() if value is not None}
 
 

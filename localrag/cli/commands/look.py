@@ -35,7 +35,7 @@ def status_command(
 
 
 def files_command(
-    skipped: Annotated[bool, typer.Option("--skipped", help="Only files that were skipped or failed.")] = False,
+    skipped: Annotated[bool, typer.Option("--skipped", help="Only files, or pages of them, that were skipped or failed.")] = False,
     collection: CollectionOption = None,
     index: IndexOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
@@ -50,7 +50,7 @@ def files_command(
     db = open_index(find_index(index), still=True)
     wanted = None if collection is None else set(paths_of(db, collection_names(collection)))
     for row in files(db):
-        if (skipped and row["state"] == "indexed") or (wanted is not None and row["path"] not in wanted):
+        if (skipped and not row["reason"]) or (wanted is not None and row["path"] not in wanted):
             continue
         if as_json:
             write_json(row)

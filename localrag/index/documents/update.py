@@ -13,13 +13,15 @@ from localrag.engine.tokens import Tokenizer
 from localrag.errors import UsageError
 from localrag.index.documents.chunk import chunk
 from localrag.index.documents.load import Options, Sources, check_paths, file_hash, find_files, is_there, load_all, stored_path
+from localrag.index.documents.load.scans import ReadScans, scan_reader
+from localrag.index.documents.load.tesseract import find_tesseract, reading_options
 from localrag.index.documents.reach import OutOfReach, out_of_reach
 from localrag.index.progress import Tell
 from localrag.models import ModelFile
 from localrag.project import Project
 from localrag.records import IMPORTED, Document, Skipped
 from localrag.store import collections as groups
-from localrag.store import corpus, ledger
+from localrag.store import corpus, ledger, scans
 
 MOST_DELETED = 1 / 3  # of the documents below the given paths: more are deleted only where the user says so
 
@@ -94,6 +96,7 @@ def update_documents(
     skipped = _left_out(read.skipped, sources, unreached, kept, root)
     corpus.set_skipped(db, [*_still_left_out(corpus.skipped(db), files, tops, unreached, root), *skipped])
     ledger.save_settings(db, prepended=project.settings.prepend_metadata, chunk_tokens=project.settings.chunk_tokens)
+    scans.forget_unused(db)
     tell("documents", len(files), len(files))
     tell.left_out(skipped)
     if not deleted:
@@ -121,13 +124,14 @@ def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: 
     read, origins = _Read(skipped), dict[str, list[str]]()
     for path, content in gone.items():
         origins.setdefault(content, []).append(path)
-    options = Options(project.settings.text_column, project.settings.metadata_columns)
+    options = reading_options(project.settings)
     first = len(files) - len(left)
     tell("documents", first, len(files), stored_path(left[0], project.root) if left else "")
-    for done, found in enumerate(load_all(left, project.root, options), first + 1):
+    for done, found in enumerate(load_all(left, project.root, options, scans=_scan_reader(options, project, tell)), first + 1):
         if isinstance(found, Skipped):
-            read.skipped.append(_kept(found) if found.failed and found.path in known else found)
-            read.emptied += [found.path] * (found.path in known and not found.failed)
+            stays = found.path in known and (found.failed or _waits(found, options))
+            read.skipped.append(_kept(found) if stays else found)
+            read.emptied += [found.path] * (found.path in known and not stays)
             continue
         came_from = origins.get(found.content_hash, []) if found.path not in known else []
         if came_from:
@@ -141,6 +145,19 @@ def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: 
                 read.new.append(found.path)
         tell("documents", done, len(files), found.path)
     return read
+
+
+def _scan_reader(options: Options, project: Project, tell: Tell) -> ReadScans | None:
+    """What reads scans on this machine, if anything does."""
+    tesseract = find_tesseract() if options.ocr else None
+    if tesseract is None:
+        return None
+    return scan_reader(tesseract, options.ocr, scans.KeptPages(project.db), lambda done, total: tell("scanned pages", done, total))
+
+
+def _waits(found: Skipped, options: Options) -> bool:
+    """Whether a file is a scan that there is nothing to read with today."""
+    return bool(options.no_ocr) and not options.ocr_refused and found.reason.endswith(options.no_ocr)
 
 
 def find_sources(paths: Sequence[Path], root: Path, settings: Settings, db: Database | None) -> Sources:
@@ -178,7 +195,8 @@ def to_read(files: dict[str, Path], db: Database | None, settings: Settings) -> 
     """The files, of those at these stored paths, that the index does not know as they are; those it knows that nothing can be read of."""
     if db is None:
         return list(files.values()), []
-    options = Options(settings.text_column, settings.metadata_columns)
+    options = reading_options(settings)
+    read_in = scans.languages(db) if not options.ocr and not options.ocr_refused else {}
     known = corpus.document_hashes(db) if _cut_as_before(db, settings) else {}
     passed = {s.path: s for s in corpus.skipped(db) if s.content_hash}
     left, skipped = list[Path](), list[Skipped]()
@@ -186,8 +204,8 @@ def to_read(files: dict[str, Path], db: Database | None, settings: Settings) -> 
         unreadable = passed.get(path)
         if unreadable and _is_known(file, unreadable.content_hash, options):
             skipped.append(unreadable)
-        elif not _is_known(file, known.get(path), options):
-            left.append(file)
+        elif not _is_known(file, known.get(path), replace(options, ocr=read_in.get(known.get(path, ""), options.ocr))):
+            left.append(file)  # a scan that was read where Tesseract was installed stays as it is where it is not
     return left, skipped
 
 

@@ -2,13 +2,14 @@
 
 from localrag.index.documents.load.content import Options
 from localrag.index.documents.load.files import Sources, check_paths, find_files, is_index, is_there, stored_path
-from localrag.index.documents.load.parse import BINARY, FORMATS
+from localrag.index.documents.load.parse import BINARY, FORMATS, WITH_SCANS
 from localrag.index.documents.load.reader import USUAL, Confined, Limits, file_hash, load_all
 
 __all__ = [
     "BINARY",
     "FORMATS",
     "USUAL",
+    "WITH_SCANS",
     "Confined",
     "Limits",
     "Options",

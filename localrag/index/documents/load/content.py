@@ -1,12 +1,14 @@
 """What a parser makes of a file: text, title, metadata and parts; or why it can make nothing of it."""
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from localrag.records import Part
 
 MEGABYTE = 1_000_000
+ONLY_IMAGES, A_PICTURE = "only images, no text (scanned?)", "a picture"  # why nothing is read of scans where nothing reads them
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x84\x86-\x9f\ufffe\uffff]")  # not tab, line and page breaks
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _TRAILING = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+(?=\n)")  # from where a run begins: else a long one costs its square
@@ -15,20 +17,29 @@ _BLANK = re.compile(r"\n{3,}")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How files of rows are read: the column (or key) that holds the text, and those whose values stand before it."""
+    """How files are read. Of rows: the column (or key) that holds the text, and those whose values stand before it.
+
+    `ocr` are the languages that scans are read in, as Tesseract takes them (`eng+deu`); empty where they are not read: `no_ocr` says why,
+    and `ocr_refused` that it is the user's wish. `pages` are the scans read so far: number, from 1 → `tesseract.Page`.
+    """
 
     text_column: str = ""
     metadata_columns: tuple[str, ...] = ()
+    ocr: str = ""
+    no_ocr: str = ""
+    ocr_refused: bool = False
+    pages: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file holds. A `title` is the file's own: from its metadata or its first heading."""
+    """What a file holds. A `title` is the file's own: from its metadata or its first heading. `scans`: pages that are to be read by OCR."""
 
     text: str
     title: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
     parts: tuple[Part, ...] = ()
+    scans: tuple[int, ...] = ()
 
 
 class Unreadable(Exception):

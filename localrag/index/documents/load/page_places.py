@@ -1,61 +1,83 @@
-"""Pictures of a PDF's pages, and where words stand on them. Runs in the confined process: it reads what nobody has vouched for."""
+"""Where words stand on the pages of PDFs and pictures. Runs in the confined process: it reads what nobody has vouched for."""
 
-import base64
 import ctypes
-import io
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from localrag.index.documents.load.content import Unreadable
+from localrag.index.documents.load.formats.scan import legible
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
-WIDEST = 2_000  # pixels of a picture
-LARGEST = 16_000_000  # pixels
 SHORTEST = 8  # characters of a quote that are looked for by themselves, where the whole is not found in one piece
 _UNITS = 100_000  # PDFium tells places on a picture in whole pixels: of one this wide and high
 # Hyphens, which a line may end with or not, PDFium's signs for them, and the mark that stands between a row's cells in the text.
 _LEFT_OUT = frozenset("-\u00ad\u2010\u2011\x02\ufffe\ufeff\u00b7")
 
 
-def picture(file: Path, page: int, width: int) -> dict[str, Any]:
-    """Page number `page`, from 1, as PNG in base64, `width` pixels wide. Raises Unreadable."""
-    with _opened(file) as document:
-        if not 0 < page <= len(document):
-            raise Unreadable(f"it has no page {page}")
-        shown = document[page - 1]
-        across, down = shown.get_size()
-        scale = min(min(width, WIDEST) / across, (LARGEST / (across * down)) ** 0.5)
-        data = io.BytesIO()
-        shown.render(scale=scale).to_pil().save(data, "PNG")
-        return {"png": base64.b64encode(data.getvalue()).decode()}
-
-
-def places(file: Path, pages: Sequence[int], quote: str, before: float) -> dict[str, Any]:
+def places(file: Path, pages: Sequence[int], quote: str, before: float, read: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """Where a quote stands on pages that follow each other, as boxes in fractions of the page, from the top left.
 
-    `before` is the part of these pages' text, 0 to 1, that comes before the quote: of several places the nearest is taken.
+    `before` is the part of these pages' text, 0 to 1, that comes before the quote: of several places the nearest is taken. `read` are the
+    pages whose words come from OCR.
     """
-    with _opened(file) as document:
-        shown = [(n, document[n - 1]) for n in pages if 0 < n <= len(document)]
-        texts = [page.get_textpage() for _, page in shown]
-        letters = [(n, i, letter) for n, text in enumerate(texts) for i, letter in _letters(text)]
+    with ExitStack() as stack:
+        shown = [_read_sheet(n, read[n]) for n in pages if n in read]
+        if len(shown) < len(pages) and file.suffix.lower() == ".pdf":
+            import pypdfium2
+
+            document = stack.enter_context(pypdfium2.PdfDocument(file))
+            shown += [_drawn_sheet(n, document[n - 1]) for n in pages if n not in read and 0 < n <= len(document)]
+            shown.sort(key=lambda sheet: sheet.number)
+        letters = [(n, i, letter) for n, sheet in enumerate(shown) for i, letter in sheet.letters]
         wanted = "".join(letter for _, letter in _kept(enumerate(quote)))
         found = [letters[i] for i in _aligned("".join(letter for *_, letter in letters), wanted, before)]
         return {
             "pages": [
-                {"n": number, "width": page.get_width(), "height": page.get_height(), "boxes": boxes}
-                for n, (number, page) in enumerate(shown)
-                if (boxes := _boxes(page, texts[n], [i for k, i, _ in found if k == n])) or len(shown) == 1
+                {"n": sheet.number, "width": sheet.width, "height": sheet.height, "boxes": boxes}
+                for n, sheet in enumerate(shown)
+                if (boxes := sheet.boxes([i for k, i, _ in found if k == n])) or len(shown) == 1
             ]
         }
 
 
-def _opened(file: Path) -> Any:
-    import pypdfium2
+class _Sheet(NamedTuple):
+    """A page: its letters, each with the number of what it is part of, and the boxes of some of these."""
 
-    return pypdfium2.PdfDocument(file)
+    number: int
+    width: float
+    height: float
+    letters: list[tuple[int, str]]
+    boxes: Callable[[Sequence[int]], list[Box]]
+
+
+def _drawn_sheet(number: int, page: Any) -> _Sheet:
+    text = page.get_textpage()
+    return _Sheet(number, page.get_width(), page.get_height(), list(_letters(text)), lambda found: _boxes(page, text, found))
+
+
+def _read_sheet(number: int, page: Mapping[str, Any]) -> _Sheet:
+    """A page read by OCR: its letters are those of the words that are taken."""
+    words = legible(page)
+    across, down = max(1, page["width"]), max(1, page["height"])
+
+    def boxes(found: Sequence[int]) -> list[Box]:
+        lines = groupby(sorted(set(found)), key=lambda i: words[i][6])
+        cited = ([words[i] for i in numbers] for _, numbers in lines)
+        return [
+            (
+                min(w[1] for w in line) / across,
+                min(w[2] for w in line) / down,
+                max(w[3] for w in line) / across,
+                max(w[4] for w in line) / down,
+            )
+            for line in cited
+        ]
+
+    letters = list(_kept((i, c) for i, word in enumerate(words) for c in word[0]))
+    return _Sheet(number, across, down, letters, boxes)
 
 
 def _letters(textpage: Any) -> Iterator[tuple[int, str]]:

@@ -8,6 +8,7 @@ from zipfile import ZipFile
 
 from localrag.index.documents.load.content import Content, Options, Unreadable
 from localrag.index.documents.load.encoding import looks_binary
+from localrag.index.documents.load.pixels import PICTURES
 
 # Suffix → where its parser is. Imported when the first file of a kind comes: some take a quarter of a second.
 FORMATS = {
@@ -31,8 +32,10 @@ FORMATS = {
     **dict.fromkeys((".xlsx", ".xlsm"), "xlsx.parse_xlsx"),
     **dict.fromkeys((".odt", ".ods", ".odp"), "opendocument.parse_opendocument"),
     ".pdf": "pdf.parse_pdf",
+    **dict.fromkeys(PICTURES, "image.parse_image"),
 }
-BINARY = frozenset({".epub", ".docx", ".pptx", ".xlsx", ".xlsm", ".odt", ".ods", ".odp", ".pdf"})
+WITH_SCANS = PICTURES | {".pdf"}
+BINARY = WITH_SCANS | {".epub", ".docx", ".pptx", ".xlsx", ".xlsm", ".odt", ".ods", ".odp"}
 WITH_ROWS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".geojson", ".ipynb", ".xlsx", ".xlsm"})
 HEAD = 65_536  # bytes that tell whether a file of an unknown suffix is text
 
@@ -54,6 +57,8 @@ def parse(file: Path, options: Options) -> Content:
         if str(error) == "binary, not text":
             raise Unreadable(str(error), failed=suffix in FORMATS) from error
         raise
+    if content.scans:
+        return content
     if not content.text.strip("\ufeff \t\r\n\f\v"):
         raise Unreadable("only images, no text" if suffix in BINARY and _has_images(file) else "empty")
     return Content(

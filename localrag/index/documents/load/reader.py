@@ -6,6 +6,7 @@ import selectors
 import subprocess
 import sys
 import time
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from localrag.index.documents.load.content import MEGABYTE, Options
+from localrag.index.documents.load.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, Options
 from localrag.index.documents.load.files import stored_path
 from localrag.index.documents.load.messages import LENGTH, packed
-from localrag.index.documents.load.parse import WITH_ROWS
+from localrag.index.documents.load.parse import WITH_ROWS, WITH_SCANS
+from localrag.index.documents.load.scans import ReadScans
 from localrag.records import Document, Part, Skipped, content_id
 from localrag.system.files import check_system
 from localrag.text.dates import file_day, metadata_day
@@ -24,6 +26,7 @@ from localrag.text.dates import file_day, metadata_day
 VERSION = 1  # of what the parsers make of a file: with another one, every file is read again
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _LONGEST_ANSWER = 2**31
+_SCANS = {ONLY_IMAGES, A_PICTURE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,37 +42,48 @@ PLAIN = Options()
 USUAL = Limits()
 
 
-def load_all(files: Iterable[Path], root: Path, options: Options = PLAIN, limits: Limits = USUAL) -> Iterator[Document | Skipped]:
-    """Read files one after another, each into a Document or a reason why not; paths are stored relative to `root`. Raises LocalragError."""
+def load_all(
+    files: Iterable[Path], root: Path, options: Options = PLAIN, limits: Limits = USUAL, scans: ReadScans | None = None
+) -> Iterator[Document | Skipped]:
+    """Read files one after another, each into a Document or a reason why not; paths are stored relative to `root`. Raises LocalragError.
+
+    `scans`: how pages without text are read, in the languages that `options` name.
+    """
     check_system()
     with closing(Confined(limits)) as worker:
         for file in files:
-            yield _load(file, root, options, limits, worker)
+            yield _load(file, root, options, limits, worker, scans)
 
 
 def file_hash(file: Path, options: Options = PLAIN) -> str:
     """What `Document.content_hash` will be: of the bytes, the loader's version and the options that bear on this kind. Raises OSError."""
     with file.open("rb") as f:
         digest = file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()
-    bearing = (options.text_column, *options.metadata_columns) if file.suffix.lower() in WITH_ROWS else ()
+    suffix = file.suffix.lower()
+    bearing = (options.text_column, *options.metadata_columns) if suffix in WITH_ROWS else ()
+    bearing += ("ocr", options.ocr) if options.ocr and suffix in WITH_SCANS else ()
     return content_id("load", VERSION, digest, *bearing)
 
 
-def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "Confined") -> Document | Skipped:
+def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "Confined", scans: ReadScans | None) -> Document | Skipped:
     path = stored_path(file, root)
     try:
         before = file.stat()
         if reason := _unfit(before, limits):
             return Skipped(path, reason, False)
         content_hash = file_hash(file, options)
-        answer = worker.ask({"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns})
+        answer = _answer(file, content_hash, options, worker, scans)
         after = file.stat()
     except OSError as error:
         return Skipped(path, f"cannot be read: {error.strerror}", True)
     if (before.st_mtime_ns, before.st_size, before.st_ino) != (after.st_mtime_ns, after.st_size, after.st_ino):
         return Skipped(path, "changed while it was read", True)
     if "reason" in answer:
-        return Skipped(path, answer["reason"], answer["failed"], "" if answer["failed"] else content_hash)
+        waits = (
+            answer["reason"] in _SCANS and not options.ocr and not options.ocr_refused
+        )  # read as soon as there is something to read it with
+        reason = f"{answer['reason']}: {options.no_ocr}" if answer["reason"] in _SCANS and options.no_ocr else answer["reason"]
+        return Skipped(path, reason, answer["failed"], "" if answer["failed"] or waits else content_hash)
     text = answer["text"]
     metadata = tuple((str(name), str(value)) for name, value in answer["metadata"])
     parts = tuple(Part(p["label"], p["start"], p["end"]) for p in answer["parts"])
@@ -77,6 +91,21 @@ def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "Con
     day = metadata_day(metadata)
     when = (day, "metadata") if day else (file_day(after.st_mtime), "file")
     return Document(content_id(path, content_id(text)), path, title, text, content_hash, metadata, parts, *when)
+
+
+def _answer(file: Path, content_hash: str, options: Options, worker: "Confined", scans: ReadScans | None) -> dict[str, Any]:
+    """What the worker makes of a file, with the words of its scanned pages. Raises OSError."""
+    request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns}
+    answer = worker.ask(request | {"ocr": options.ocr if scans else ""})
+    if scans is None or not answer.get("scans"):
+        return answer
+
+    def draw(page: int) -> dict[str, Any]:
+        drawn = worker.ask({"path": str(file), "page": page})
+        return drawn | {"image": b64decode(drawn["image"])} if "image" in drawn else drawn
+
+    read = scans(file, content_hash, answer["scans"], draw)
+    return worker.ask(request | {"ocr": options.ocr, "read": list(read.items())})
 
 
 def _unfit(found: os.stat_result, limits: Limits) -> str:

@@ -13,8 +13,9 @@ from zipfile import BadZipFile
 
 from localrag.index.documents.load.content import Options, Unreadable
 from localrag.index.documents.load.messages import packed, read_message
-from localrag.index.documents.load.page_places import picture, places
+from localrag.index.documents.load.page_places import places
 from localrag.index.documents.load.parse import parse
+from localrag.index.documents.load.pixels import picture, to_read
 from localrag.index.documents.load.sandbox import enforce
 
 try:
@@ -90,9 +91,14 @@ def _done(request: dict[str, Any]) -> dict[str, Any]:
     file = Path(request["path"])
     if "picture" in request:
         return picture(file, *request["picture"])
+    if "page" in request:
+        return to_read(file, request["page"])
+    read = dict(request.get("read", ()))
     if "places" in request:
-        return places(file, *request["places"])
-    return asdict(parse(file, Options(request["text_column"], tuple(request["metadata_columns"]))))
+        pages, words, before = request["places"]
+        return places(file, pages, words, before, read)
+    options = Options(request["text_column"], tuple(request["metadata_columns"]), request.get("ocr", ""), pages=read)
+    return asdict(parse(file, options))
 
 
 def _said(error: Exception) -> str:

@@ -79,18 +79,20 @@ function Cited({ found }) {
     <p class="links"><a href=${to("document", id, { mark: `${start}-${end}` })}>${t("source.open")}</a></p>`;
 }
 
-/** The passage: a PDF's page as it looks, with a switch to its text; anything else as text. */
+const SHOWN = /\.(pdf|png|jpe?g|tiff?|webp|bmp|gif)$/i; // what has pages that look like something
+
+/** The passage: the page of a PDF or a picture as it looks, with a switch to its text; anything else as text. */
 export function Passage({ id, start, end, path, onLoaded }) {
-  const pdf = path.toLowerCase().endsWith(".pdf");
+  const looks = SHOWN.test(path);
   const [choice, setChoice] = useState("page");
   const { data, error } = useData(
-    async (signal) => (pdf ? (await get(`/api/documents/${encodeURIComponent(id)}/boxes?start=${start}&end=${end}`, signal)).pages : []),
+    async (signal) => (looks ? (await get(`/api/documents/${encodeURIComponent(id)}/boxes?start=${start}&end=${end}`, signal)).pages : []),
     [id, start, end],
   );
   const pages = (data ?? []).filter((page) => page.boxes.length > 0);
-  const asPage = pdf && choice === "page" && !error && (data === null || pages.length > 0);
+  const asPage = looks && choice === "page" && !error && (data === null || pages.length > 0);
   return html`
-    ${pdf && pages.length > 0 && html`<div class="switch" role="group" aria-label=${t("source.as")}>
+    ${looks && pages.length > 0 && html`<div class="switch" role="group" aria-label=${t("source.as")}>
       ${["page", "text"].map((name) => html`<button key=${name} type="button" aria-pressed=${choice === name} onClick=${() => setChoice(name)}>${t(`source.as.${name}`)}</button>`)}
     </div>`}
     ${asPage && html`<div class="scroller pages" tabindex="0" role="group" aria-label=${t("source.as.page")}>

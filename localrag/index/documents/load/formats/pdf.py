@@ -1,22 +1,24 @@
-"""PDF: the text of each page in reading order, with the lines of a paragraph joined; pages are parts."""
+"""PDF: the text of each page in reading order, with the lines of a paragraph joined; pages are parts. Scanned ones are read by OCR."""
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from localrag.index.documents.load.content import Content, Options, Unreadable, clean, compose, described
-from localrag.index.documents.load.formats.pages import CELL, ENDED, HYPHEN, ITEM, Line, goes_on, mended, sections, without_running
+from localrag.index.documents.load.content import ONLY_IMAGES, Content, Options, Unreadable, clean, compose, described
+from localrag.index.documents.load.formats.pages import CELL, HYPHEN, Line, goes_on, sections, without_running
+from localrag.index.documents.load.formats.paragraphs import paragraphs
+from localrag.index.documents.load.formats.scan import lines as scanned
+from localrag.index.documents.load.formats.scan import not_read, told
 
 _WIDE = 1.3  # times the height of a line: a gap between cells, wider than justified text has between words
+STAMP = 40  # letters that scanners and their programs put on a page by themselves
 _JUNK_TITLE = re.compile(r"^(?:untitled.*|microsoft \w+ - .*|.*\.(?:docx?|pptx?|xlsx?|indd|tex|dvi|qxp|pdf|rtf|odt|ps))$", re.IGNORECASE)
 _DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
 
 
-def parse_pdf(file: Path, _options: Options) -> Content:
-    """A PDF with text in it. Raises Unreadable for protected, scanned and damaged ones."""
+def parse_pdf(file: Path, options: Options) -> Content:
+    """A PDF with text in it, its own or read by OCR. Raises Unreadable for protected and damaged ones, and those nothing is read of."""
     import pypdfium2
 
     try:
@@ -27,16 +29,28 @@ def parse_pdf(file: Path, _options: Options) -> Content:
             raise Unreadable("password-protected") from error
         raise Unreadable(f"damaged: {error}", failed=True) from error
     named = _named(document)
-    pages = without_running([_page(document, n) for n in range(count)])
-    text, parts = compose(sections([clean("\n".join(_paragraphs(page))) for page in pages]), goes_on)
+    read = [_page(document, n) for n in range(count)]
+    scans = tuple(n for n, (_, is_scan) in enumerate(read, 1) if is_scan)
+    if options.ocr and any(n not in options.pages for n in scans):
+        return Content("", scans=scans)
+    found = [scanned(options.pages[n]) or lines if n in options.pages else lines for n, (lines, _) in enumerate(read, 1)]
+    text, parts = compose(sections([clean("\n".join(paragraphs(page))) for page in without_running(found)]), goes_on)
     if not text:
-        raise Unreadable("only images, no text (scanned?)" if count else "empty")
+        raise Unreadable(_empty(count, options))
     title = " ".join(clean(named.get("title", "")).split())
     title = "" if _JUNK_TITLE.match(title) else title
     when = _DATE.match(named.get("creationdate", ""))
     date = "-".join(filter(None, when.groups())) if when else ""
     values = {key: clean(named.get(key, "")) for key in ("author", "subject", "keywords")}
-    return Content(text, title, described(title=title, author=values.pop("author"), date=date, **values), parts)
+    metadata = described(title=title, author=values.pop("author"), date=date, **values)
+    metadata += told(options.pages) if options.pages else not_read(dict.fromkeys(scans, "a scan"))
+    return Content(text, title, metadata, parts)
+
+
+def _empty(count: int, options: Options) -> str:
+    """Why there is no text in a document."""
+    reasons = [value for name, value in told(options.pages) if name == "not read"]
+    return f"only images, {reasons[0]}" if reasons else ONLY_IMAGES if count else "empty"
 
 
 def _named(document: Any) -> dict[str, str]:
@@ -47,19 +61,38 @@ def _named(document: Any) -> dict[str, str]:
         return {}  # no reason to leave out the text
 
 
-def _page(document: Any, n: int) -> list[Line]:
+def _page(document: Any, n: int) -> tuple[list[Line], bool]:
+    """The lines of a page's text layer, and whether the page is a scan."""
     import pypdfium2
 
     try:
         page = document[n]
         textpage = page.get_textpage()
     except pypdfium2.PdfiumError:
-        return []  # one broken page does not take the others with it
+        return [], False  # one broken page does not take the others with it
     try:
-        return list(_lines(textpage))
+        lines = list(_lines(textpage))
+        return lines, _is_scan(page, lines)
     finally:
         textpage.close()
         page.close()
+
+
+def _is_scan(page: Any, lines: Sequence[Line]) -> bool:
+    """Whether a page is a picture: it shows something and has no text, or an image over half of it and no more text than a stamp."""
+    import pypdfium2.raw as pdfium
+
+    letters = sum(c.isalnum() for line in lines for c in line.text)
+    if letters > STAMP:
+        return False
+    if not letters:
+        return any(True for _ in page.get_objects(max_depth=2))
+    width, height = page.get_size()
+    for image in page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_IMAGE], max_depth=2):
+        left, bottom, right, top = image.get_bounds()
+        if (right - left) * (top - bottom) > 0.5 * width * height:
+            return True
+    return False
 
 
 def _lines(textpage: Any) -> Iterator[Line]:
@@ -119,41 +152,3 @@ def _beside(a: Line, b: Line) -> bool:
     """Whether the middle of one is at the height of the other, and `b` to the right; text drawn flat has no height."""
     level = a.top > a.bottom and (a.bottom < (b.bottom + b.top) / 2 < a.top or b.bottom < (a.bottom + a.top) / 2 < b.top)
     return level and b.left >= a.right - 1 and not a.text.endswith(HYPHEN)
-
-
-def _paragraphs(lines: Sequence[Line]) -> Iterator[str]:
-    """Paragraphs, each on a line of its own, a blank line between them; rows of a table keep close."""
-    steps = [a.bottom - b.bottom for a, b in pairwise(lines) if a.bottom > b.bottom]
-    step = median(steps) if steps else 0.0
-    whole = " ".join(line.text for line in lines)
-    text = ""
-    for n, line in enumerate(lines):
-        if n and _goes_on(lines, n, step):
-            text = mended(text, line.text, whole) if text.endswith(HYPHEN) else f"{text} {line.text}"
-        else:
-            if text:
-                yield text if lines[n - 1].is_row and line.is_row else f"{text}\n"
-            text = line.text
-    if text:
-        yield f"{text.replace(HYPHEN, '-')}\n"
-
-
-def _goes_on(lines: Sequence[Line], n: int, step: float) -> bool:
-    """Whether line `n` goes on with the paragraph of the one before: as large, near, no item of a list, and its first word did not fit."""
-    before, line = lines[n - 1], lines[n]
-    if before.text.endswith(HYPHEN) or before.is_row or line.is_row or ITEM.match(line.text):
-        return before.text.endswith(HYPHEN)
-    if not before.top:  # nothing is known of their places
-        return len(before.text) > 60 and not before.text.endswith(ENDED)
-    small, large = sorted((before.top - before.bottom, line.top - line.bottom))
-    gap = before.bottom - line.bottom
-    if large > 1.25 * max(small, 0.1) or gap > max(1.45 * step, 1.2 * large):
-        return False
-    unfinished = line.text[:1].islower() and not before.text.endswith(ENDED)
-    if gap < 0:
-        return unfinished  # the next column
-    near = [other.right for other in lines[max(n - 5, 0) : n + 5] if abs(other.left - before.left) < 2.5 * large]
-    word = (line.right - line.left) * len(line.text.split(" ")[0]) / max(len(line.text), 1)
-    full = before.right + word + 0.2 * large > max(near, default=before.right)
-    indented = line.left - before.left > 0.8 * large and before.text.endswith(ENDED)
-    return (full or unfinished) and not indented

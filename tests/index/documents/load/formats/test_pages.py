@@ -1,7 +1,7 @@
 """The pages of a PDF: numbers, running heads, and sentences and words that go on over a page's end."""
 
 from localrag.index.documents.load.formats.pages import HYPHEN, Line, goes_on, without_running
-from localrag.index.documents.load.formats.pdf import _paragraphs
+from localrag.index.documents.load.formats.paragraphs import paragraphs
 from tests.index import files as make
 from tests.index.documents.load.test_load import read, write
 
@@ -84,4 +84,4 @@ def test_a_broken_word_is_mended_and_a_hyphen_of_its_own_kept():
     """What a line end divided is one word again."""
     lines = [f"the well{HYPHEN}", f"known con{HYPHEN}", f"cern of North{HYPHEN}", "Vardby is a well-known one"]
 
-    assert list(_paragraphs([Line(t) for t in lines])) == ["the well-known concern of North-Vardby is a well-known one\n"]
+    assert list(paragraphs([Line(t) for t in lines])) == ["the well-known concern of North-Vardby is a well-known one\n"]
