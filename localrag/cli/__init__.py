@@ -10,7 +10,25 @@ import typer
 from typer.core import TyperGroup
 
 from localrag import __version__
-from localrag.cli.commands import ask, bench, chat, check, demo, doctor, evaluate, help, index, look, mcp, merges, models, rm, serve, tune
+from localrag.cli.commands import (
+    ask,
+    bench,
+    chat,
+    check,
+    demo,
+    doctor,
+    evaluate,
+    help,
+    index,
+    look,
+    mcp,
+    merges,
+    models,
+    prompts,
+    rm,
+    serve,
+    tune,
+)
 from localrag.cli.views.terminal import ends_quietly, status, visible
 from localrag.errors import LocalragError, disk_trouble, kind_and_place
 
@@ -79,6 +97,7 @@ app.command("serve")(serve.serve_command)
 app.command("mcp")(mcp.mcp_command)
 app.command("help")(help.help_command)
 app.add_typer(models.models_app, name="models")
+app.add_typer(prompts.prompts_app, name="prompts")
 app.add_typer(merges.merges_app, name="merges")
 app.add_typer(evaluate.eval_app, name="eval")
 app.add_typer(bench.bench_app, name="bench")

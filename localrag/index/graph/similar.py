@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from rapidfuzz import fuzz
 
+from localrag.config import OwnPrompts
 from localrag.index.graph.spelling import digits, normalise
 from localrag.index.graph.variants import Decisions
 from localrag.llm.grammar import choice
@@ -41,7 +42,7 @@ def _may_be_one(a: Entity, b: Entity, decisions: Decisions) -> bool:
 
 
 async def ask_whether_same(
-    graph: Graph, quotes: Mapping[str, Sequence[Quote]], model: Model, decisions: Decisions
+    graph: Graph, quotes: Mapping[str, Sequence[Quote]], model: Model, decisions: Decisions, own: OwnPrompts = ()
 ) -> tuple[Decisions, list[Failure]]:
     """The decisions with what the model says of the graph's similar pairs, and which pairs it could not be asked about: they stay open."""
     of_name = {e.name: e.id for e in graph.entities}
@@ -52,7 +53,8 @@ async def ask_whether_same(
         if not all(shown):
             return None
         first, second = (squeeze(some[0].text)[:300] for some in shown)
-        messages = load_prompt("abstractive/same").fill(first=pair.into, first_quote=first, second=pair.name, second_quote=second)
+        prompt = load_prompt("abstractive/same", own)
+        messages = prompt.fill(first=pair.into, first_quote=first, second=pair.name, second_quote=second)
         try:
             reply = await model.ask("same", messages, max_tokens=4, grammar=choice(["yes", "no"]))
         except CALL_FAILED as error:

@@ -15,6 +15,7 @@ from localrag.index.graph.variants import Decisions
 from localrag.index.graph.weights import weigh_by_pmi
 from localrag.index.progress import Tell
 from localrag.llm.budgets import LEAST, Budgets
+from localrag.llm.prompts import own_hashes
 from localrag.project import Project, choose_budgets
 from localrag.records import Chunk, Community, Extraction, Failure, Graph, Layout, content_id
 from localrag.store import corpus, ledger, places
@@ -45,7 +46,7 @@ async def build_graph(project: Project, style: str, tell: Tell) -> Made | None:
     tell("graph", 1, 4)
     graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
     tell("graph", 2, 4)
-    graph, undescribed = await describe(graph, chunks, project.model, style, budgets)
+    graph, undescribed = await describe(graph, chunks, project.model, style, budgets, settings.prompts)
     tell("graph", 3, 4)
     levels = communities(graph, max_size=settings.max_cluster_size, seed=settings.seed, before=store.communities(db))
     failed = [*unasked, *undescribed]
@@ -92,7 +93,8 @@ def _state(project: Project, style: str, budgets: Budgets, extractions: Sequence
     settings, by_model = project.settings, _recipes(project, style)
     made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(project.db, *map(in_part, by_model))]
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
-    return content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
+    own = own_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
+    return content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized, *own)
 
 
 async def _resolved(
@@ -103,5 +105,6 @@ async def _resolved(
     graph = replace(graph, similar=(*graph.similar, *alike_in_meaning(graph, project.embedder.embed, decisions)))
     if style != "abstractive" or not graph.similar:
         return graph, []
-    decisions, unasked = await ask_whether_same(graph, entity_quotes(graph, chunks), project.model, decisions)
+    quotes = entity_quotes(graph, chunks)
+    decisions, unasked = await ask_whether_same(graph, quotes, project.model, decisions, project.settings.prompts)
     return replace(resolve(extractions, chunks, decisions), similar=graph.similar), unasked
