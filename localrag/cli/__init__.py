@@ -15,6 +15,7 @@ from localrag.cli.commands import (
     bench,
     chat,
     check,
+    config,
     demo,
     doctor,
     evaluate,
@@ -29,6 +30,7 @@ from localrag.cli.commands import (
     serve,
     tune,
 )
+from localrag.cli.settings.apply import set_defaults
 from localrag.cli.views.terminal import ends_quietly, status, visible
 from localrag.errors import LocalragError, disk_trouble, kind_and_place
 
@@ -43,6 +45,7 @@ class _Commands(TyperGroup):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
+        set_defaults(ctx)
         with ends_quietly():
             return super().invoke(ctx)
 
@@ -92,11 +95,13 @@ app.command("doctor")(doctor.doctor_command)
 app.command("rm")(rm.rm_command)
 app.command("reembed")(index.reembed_command)
 app.command("demo")(demo.demo_command)
+app.command("init")(config.init_command)
 app.command("tune")(tune.tune_command)
 app.command("serve")(serve.serve_command)
 app.command("mcp")(mcp.mcp_command)
 app.command("help")(help.help_command)
 app.add_typer(models.models_app, name="models")
+app.add_typer(config.config_app, name="config")
 app.add_typer(prompts.prompts_app, name="prompts")
 app.add_typer(merges.merges_app, name="merges")
 app.add_typer(evaluate.eval_app, name="eval")

@@ -26,6 +26,7 @@ from localrag.cli.options import (
     TextColumnOption,
     engine_options,
 )
+from localrag.cli.settings.apply import refuse_changes
 from localrag.cli.views.terminal import in_line
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 
 def index_command(
+    context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders: documents, mail, tables, code, any text.")],
     index: IndexOption = None,
     model: ModelOption = None,
@@ -75,6 +77,7 @@ def index_command(
     reading = _reading(text_column, metadata_columns, prepend_metadata, follow_links)
     changes = _changes(extractor, types, gleanings, claims, language) | reading
     changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
+    refuse_changes(context, index, rebuild=rebuild)
     if plan:
         print_plan(paths, index, model, changes, options)
         return

@@ -65,8 +65,8 @@ def diff_command(name: NameArgument, index: IndexOption = None) -> None:
     if file is None:
         say(f"{name} is as shipped.")
         return
-    texts = [text.splitlines(keepends=True) for text in (shipped_prompt(name), file.read_text(encoding="utf-8"))]
-    write_out("".join(unified_diff(*texts, f"shipped/{name}.md", str(file))))
+    shipped, own = (text.splitlines(keepends=True) for text in (shipped_prompt(name), file.read_text(encoding="utf-8")))
+    write_out("".join(unified_diff(shipped, own, f"shipped/{name}.md", str(file))))
 
 
 @prompts_app.command("edit")
