@@ -11,6 +11,7 @@ except ImportError:  # Windows
 
 
 INDEX_FOLDER = ".localrag"
+VARIABLES = "LOCALRAG_"  # how the environment's begin
 PROJECT_FILE = "localrag.toml"  # settings of everything in and below its folder
 
 OwnPrompts = tuple[tuple[str, str, str], ...]  # prompts that a user wrote: name, text of the file, path of the file

@@ -53,7 +53,11 @@ RemeasureOption = Annotated[
     bool, typer.Option("--remeasure", "--retune", help="Measure again which engine settings are fastest on this machine.")
 ]
 DeterministicOption = Annotated[
-    bool, typer.Option("--deterministic", help="Make every answer independent of other requests, even if that is slower. Always so on CPU.")
+    bool,
+    typer.Option(
+        "--deterministic/--no-deterministic",
+        help="Make every answer independent of other requests, even if that is slower. Always so on CPU.",
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 TextColumnOption = Annotated[
@@ -108,5 +112,5 @@ StyleOption = Annotated[
         **one_of("style", STYLES),
     ),
 ]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Leave out sentences that no passage supports.")]
+StrictOption = Annotated[bool, typer.Option("--strict/--no-strict", help="Leave out sentences that no passage supports.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -128,6 +128,8 @@ def questions_command(
     model: ModelOption = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
+    engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Suggest questions to ask."""
@@ -138,7 +140,7 @@ def questions_command(
     from localrag.query.retrieval.retrieve import named_entities
     from localrag.store import ledger
 
-    chosen = engine_options("", hosts=allow_host, at_once=at_once, quiet=as_json)
+    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=as_json)
     with open_for_questions(index, model=model, engine=chosen) as project:
         if about and not named_entities(about, project):
             raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")

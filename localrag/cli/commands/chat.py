@@ -14,6 +14,7 @@ from localrag.cli.commands.look import print_citation
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
+    DeterministicOption,
     EngineOption,
     IndexOption,
     ModelOption,
@@ -45,6 +46,7 @@ def chat_command(
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
 ) -> None:
     """Ask questions in a conversation. `/quit` ends, `/source N` opens a citation, Ctrl-C stops an answer."""
     from localrag.cli.views.console import say
@@ -53,7 +55,7 @@ def chat_command(
     from localrag.query.question import Options
     from localrag.store import ledger
 
-    chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
+    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once)
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen) as project:
         options = Options(mode, style=style, strict=strict, conversation=last_conversation(project) if go_on else None)
         say("Ask; /source N opens a citation, Ctrl-C stops an answer, /quit ends.")

@@ -8,12 +8,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from localrag.config import project_file
+from localrag.config import VARIABLES, project_file
 from localrag.errors import UsageError
 from localrag.system.files import config_dir
 
 USER_FILE = "config.toml"
-PREFIX = "LOCALRAG_"
 OTHERS = ("HOME", "API_KEY", "API_KEY_FILE", "CA_FILE", "DEBUG", "SOAK")  # variables that are no settings; nor are LOCALRAG_TEST_…
 
 
@@ -42,7 +41,7 @@ def given() -> dict[str, Given]:
 
 def _read_environment() -> dict[str, Given]:
     """Empty variables count as not set."""
-    names = [v.removeprefix(PREFIX) for v, value in os.environ.items() if v.startswith(PREFIX) and value]
+    names = [v.removeprefix(VARIABLES) for v, value in os.environ.items() if v.startswith(VARIABLES) and value]
     names = [name for name in names if name not in OTHERS and not name.startswith("TEST_")]
     if not names:  # pydantic takes a quarter of a second to load
         return {}
@@ -51,9 +50,11 @@ def _read_environment() -> dict[str, Given]:
 
     for name in names:
         if name.lower() not in NAMES:
-            raise UsageError(f"{PREFIX}{name}: there is no setting {name.lower()!r}.", f"{meant(name.lower())} Or: unset {PREFIX}{name}")
-    found = of_environment(lambda name: PREFIX + name.upper())
-    return {name: Given(value, "environment", PREFIX + name.upper()) for name, value in found.items() if name not in NO_VARIABLE}
+            raise UsageError(
+                f"{VARIABLES}{name}: there is no setting {name.lower()!r}.", f"{meant(name.lower())} Or: unset {VARIABLES}{name}"
+            )
+    found = of_environment(lambda name: VARIABLES + name.upper())
+    return {name: Given(value, "environment", VARIABLES + name.upper()) for name, value in found.items() if name not in NO_VARIABLE}
 
 
 def read_file(path: Path, origin: str) -> dict[str, Given]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from localrag.cli.settings.read import PREFIX
+from localrag.config import VARIABLES
 
 
 def _parts(value: Any) -> Any:
@@ -39,7 +39,7 @@ Mode = Literal["auto", "mix", "local", "global", "drift", "basic", "ts", "ss"]
 class Values(BaseSettings):
     """The settings. `examples` stand for a default that is no value of its own: they are what `localrag init` writes."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", env_ignore_empty=True)
+    model_config = SettingsConfigDict(env_prefix=VARIABLES, extra="forbid", env_ignore_empty=True)
 
     index: str = Field("", description="The index folder. Default: the nearest .localrag, here or above.", examples=[".localrag"])
     model: str = Field(
