@@ -74,19 +74,10 @@ def serve_command(
     door = Door(key, (*OWN_NAMES, *(name.lower() for name in trust_host or ())), tuple(cors or ()))
     chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once)
     worker = Worker(folder, lambda: open_for_questions(folder, model=model, reranker=reranker, engine=chosen))
-    jobs = Jobs(folder, [part for name in allow_host or () for part in ("--allow-host", name)])
-    root = root_of(folder)
-    site = Site(
-        folder,
-        root,
-        worker,
-        jobs,
-        (inbox or root / "inbox").absolute(),
-        read_only=read_only,
-        max_seconds=max_seconds,
-        list_sources=api_sources,
-        outside=tuple(allow_host or ()),
-    )
+    jobs, root = Jobs(folder, [part for name in allow_host or () for part in ("--allow-host", name)]), root_of(folder)
+    place = (inbox or root / "inbox").absolute()
+    outside = tuple(allow_host or ())
+    site = Site(folder, root, worker, jobs, place, read_only=read_only, max_seconds=max_seconds, list_sources=api_sources, outside=outside)
     run(site, door, host, port, key_file, lambda address: _announce(address, door, browse=not no_open))
 
 
