@@ -1,6 +1,7 @@
 """Settings: what a user may choose, with the defaults that were measured."""
 
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 try:
@@ -10,6 +11,10 @@ except ImportError:  # Windows
 
 
 INDEX_FOLDER = ".localrag"
+VARIABLES = "LOCALRAG_"  # how the environment's begin
+PROJECT_FILE = "localrag.toml"  # settings of everything in and below its folder
+
+OwnPrompts = tuple[tuple[str, str, str], ...]  # prompts that a user wrote: name, text of the file, path of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,9 @@ class Domain:
     examples: tuple[Example, ...] = ()
 
 
+_OWN_FILES = ("domain", "prompts")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The choices an index is made with; they are stored in it."""
@@ -54,10 +62,11 @@ class Settings:
     follow_links: bool = False  # links that lead out of the folders that are indexed
     prepend_metadata: bool = False  # title, date and author before a chunk where it is embedded or shown to a model
     domain: Domain = Domain()  # read from its own file whenever the index is opened
+    prompts: OwnPrompts = ()  # likewise
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as JSON-ready values; the domain has a file of its own."""
-        return {k: v for k, v in asdict(self).items() if k != "domain"}
+        """The settings as JSON-ready values; the domain and prompts have files of their own."""
+        return {k: v for k, v in asdict(self).items() if k not in _OWN_FILES}
 
     def with_domain(self, domain: Domain) -> "Settings":
         """These settings with what the domain says of types and language."""
@@ -68,6 +77,12 @@ class Settings:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Settings":
         """The settings that `to_json` wrote; unknown names are ignored, missing ones take today's default."""
-        known = {f.name for f in fields(cls) if f.name != "domain"}
+        known = {f.name for f in fields(cls) if f.name not in _OWN_FILES}
         kept: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known}
         return cls(**kept)
+
+
+def project_file(start: Path) -> Path | None:
+    """The nearest localrag.toml in a folder or above it, if there is one."""
+    start = start.absolute()
+    return next((f for folder in (start, *start.parents) if (f := folder / PROJECT_FILE).is_file()), None)

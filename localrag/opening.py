@@ -8,12 +8,13 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.config import INDEX_FOLDER, Settings
+from localrag.config import INDEX_FOLDER, Settings, project_file
 from localrag.engine.embedding.embedder import open_embedder, open_reranker
 from localrag.engine.settings import EngineOptions
 from localrag.errors import IndexMismatch, ModelError, NoIndex
 from localrag.llm.domain import read_domain
 from localrag.llm.model import Model
+from localrag.llm.prompts import read_prompts
 from localrag.llm.reader import Reader
 from localrag.llm.tagging import Tagger
 from localrag.model_table import known_models
@@ -22,6 +23,7 @@ from localrag.project import Opened, Project
 from localrag.store import corpus, ledger
 from localrag.store.connect import FILE_NAME, only_read
 from localrag.store.schema import open_index, writer_lock
+from localrag.system.files import config_dir
 
 
 def find_index(chosen: Path | None) -> Path:
@@ -97,7 +99,7 @@ def open_for_writing(
             del models["embedder"]  # questions need the one that the published vectors are of: it changes when they do
         settings = replace(Settings.from_json(bound.get("settings", {})), **changes)
         ledger.save_settings(db, settings=settings.to_json(), **models)
-        settings = settings.with_domain(read_domain(folder))
+        settings = _with_files(settings, folder)
         reader, tagger = reader_for(chat, engine or EngineOptions()), tagger_for(chat, engine or EngineOptions())
         vectors_by = open_embedder(vectors)
         project = Project(
@@ -166,7 +168,7 @@ def open_for_questions(
             "Embed it anew, which asks no chat model anything: localrag reembed",
         )
     chat = _chat_model(folder, model, engine) if asks else bundled_chat_model()
-    settings = Settings.from_json(bound.get("settings", {})).with_domain(read_domain(folder))
+    settings = _with_files(Settings.from_json(bound.get("settings", {})), folder)
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
     reader = reader_for(chat, engine) if asks else None
     quick = open_embedder(embedder, quick=True)
@@ -176,6 +178,30 @@ def open_for_questions(
         yield project
     finally:
         project.close()
+        db.close()
+
+
+def prompt_folders(root: Path) -> list[Path]:
+    """Where a user's own prompts may be, the first first: beside the nearest localrag.toml above `root`, else in it; then the user's."""
+    project = project_file(root)
+    return [(project.parent if project else root) / "prompts", config_dir() / "prompts"]
+
+
+def _with_files(settings: Settings, folder: Path) -> Settings:
+    """The settings with what users keep in files of their own: the domain and prompts. Raises UsageError."""
+    return replace(settings.with_domain(read_domain(folder)), prompts=read_prompts(prompt_folders(root_of(folder))))
+
+
+def bound_to(chosen: Path | None) -> dict[str, Any]:
+    """What an index with documents was made with, as the store keeps it; empty where there is none, or nothing in it yet."""
+    try:
+        folder = find_index(chosen)
+    except NoIndex:
+        return {}
+    db = open_index(folder)
+    try:
+        return ledger.settings(db) if corpus.document_hashes(db) else {}
+    finally:
         db.close()
 
 

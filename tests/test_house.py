@@ -63,7 +63,7 @@ ROOMS = {
         {"modes", "converse"},
         {"answer"},
     ],
-    "cli": [{"views"}, {"options"}, {"commands"}],
+    "cli": [{"views"}, {"options"}, {"settings"}, {"commands"}],
 }
 
 

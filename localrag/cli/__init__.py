@@ -16,6 +16,7 @@ from localrag.cli.commands import (
     chat,
     check,
     collections,
+    config,
     demo,
     doctor,
     evaluate,
@@ -28,12 +29,14 @@ from localrag.cli.commands import (
     merges,
     models,
     pack,
+    prompts,
     rm,
     serve,
     sessions,
     tune,
 )
 from localrag.cli.commands import export as exports
+from localrag.cli.settings.apply import set_defaults
 from localrag.cli.views.terminal import ends_quietly, listener, status, visible, write_event
 from localrag.errors import LocalragError, disk_trouble, kind_and_place
 
@@ -49,6 +52,7 @@ class _Commands(TyperGroup):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
+        set_defaults(ctx)
         with ends_quietly():
             return super().invoke(ctx)
 
@@ -99,6 +103,7 @@ app.command("rm")(rm.rm_command)
 app.command("reembed")(index.reembed_command)
 app.command("export")(exports.export_command)
 app.command("demo")(demo.demo_command)
+app.command("init")(config.init_command)
 app.command("tune")(tune.tune_command)
 app.command("layout")(layout.layout_command)
 app.command("pack")(pack.pack_command)
@@ -109,6 +114,8 @@ app.command("help")(help.help_command)
 app.add_typer(imports.import_app, name="import")
 app.add_typer(models.models_app, name="models")
 app.add_typer(collections.collections_app, name="collections")
+app.add_typer(config.config_app, name="config")
+app.add_typer(prompts.prompts_app, name="prompts")
 app.add_typer(merges.merges_app, name="merges")
 app.add_typer(sessions.sessions_app, name="sessions")
 app.add_typer(evaluate.eval_app, name="eval")

@@ -56,7 +56,11 @@ RemeasureOption = Annotated[
     bool, typer.Option("--remeasure", "--retune", help="Measure again which engine settings are fastest on this machine.")
 ]
 DeterministicOption = Annotated[
-    bool, typer.Option("--deterministic", help="Make every answer independent of other requests, even if that is slower. Always so on CPU.")
+    bool,
+    typer.Option(
+        "--deterministic/--no-deterministic",
+        help="Make every answer independent of other requests, even if that is slower. Always so on CPU.",
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 PROGRESS = ("auto", "bar", "plain", "json", "none")
@@ -156,7 +160,7 @@ StyleOption = Annotated[
         **one_of("style", STYLES),
     ),
 ]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Leave out sentences that no passage supports.")]
+StrictOption = Annotated[bool, typer.Option("--strict/--no-strict", help="Leave out sentences that no passage supports.")]
 NoLogOption = Annotated[
     bool, typer.Option("--no-log", help="Keep nothing: neither questions nor answers are written to the index or any other file.")
 ]

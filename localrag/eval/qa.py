@@ -126,7 +126,8 @@ def _quotes(given: Answer) -> list[tuple[str, Quote]]:
 async def _from_memory(text: str, project: Project) -> Answer:
     started, model = time.perf_counter(), project.model
     calls, read, written = model.calls, model.prompt_tokens, model.output_tokens
-    reply = await model.ask("closed", load_prompt("abstractive/closed").fill(question=text), max_tokens=MAX_TOKENS, grammar=line(LONGEST))
+    messages = load_prompt("abstractive/closed", project.settings.prompts).fill(question=text)
+    reply = await model.ask("closed", messages, max_tokens=MAX_TOKENS, grammar=line(LONGEST))
     spent = (model.calls - calls, model.prompt_tokens - read, model.output_tokens - written, seconds_since(started))
     return Answer(text, reply.text, CLOSED, None, (), *spent)
 

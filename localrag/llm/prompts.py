@@ -1,21 +1,26 @@
-"""Prompts are files: prompts/<style>/<name>.md. Find them, check their placeholders, fill them, hash them.
+"""Prompts are files: prompts/<style>/<name>.md, and a user's own in their place. Find them, check their placeholders, fill them, hash them.
 
 A file is a conversation: a line `## system`, `## user` or `## assistant` starts a message, `$name` is a placeholder. What comes before
 the first heading is for the reader. Fixed text stands first and what differs from call to call last, so that calls share a prefix.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
+from pathlib import Path
 from string import Template
 
-from localrag.errors import LocalragError
+from localrag.config import OwnPrompts
+from localrag.errors import LocalragError, UsageError
 from localrag.records import content_id
 from localrag.system.files import data_path
 
 _HEADING = re.compile(r"^## (system|user|assistant)[ \t]*\n", re.MULTILINE)
 
 Message = dict[str, str]
+STYLES = ("abstractive", "extractive", "tune")  # folders of prompts that users may write; those that measure are the same for everybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +44,14 @@ class Prompt:
         return [{"role": role, "content": Template(text).substitute(values)} for role, text in self.messages]
 
 
-def load_prompt(name: str) -> Prompt:
-    """The prompt of that name, e.g. `extractive/entities`."""
-    return parse_prompt(name, _read(name))
+def load_prompt(name: str, own: OwnPrompts = ()) -> Prompt:
+    """The prompt of that name, e.g. `extractive/entities`: the user's own where there is one, else the shipped one."""
+    return parse_prompt(name, next((text for known, text, _ in own if known == name), None) or shipped_prompt(name))
+
+
+def own_hashes(own: OwnPrompts, *names: str) -> list[str]:
+    """The hashes of those of these prompts that are the user's own, for recipes that do not hold the shipped ones'."""
+    return [load_prompt(name, own).hash for name in names if any(known == name for known, *_ in own)]
 
 
 def parse_prompt(name: str, text: str) -> Prompt:
@@ -54,8 +64,61 @@ def parse_prompt(name: str, text: str) -> Prompt:
 
 
 @cache
-def _read(name: str) -> str:
+def shipped_prompt(name: str) -> str:
+    """The text of a prompt as it came with localrag."""
     path = data_path("prompts") / f"{name}.md"
     if not path.is_file():
         raise LocalragError(f"The prompt {name} is missing: {path}", "Reinstall localrag.")
     return path.read_text(encoding="utf-8")
+
+
+@cache
+def prompt_names() -> tuple[str, ...]:
+    """The prompts that users may write their own of."""
+    return tuple(f"{style}/{f.stem}" for style in STYLES for f in sorted((data_path("prompts") / style).glob("*.md")))
+
+
+def read_prompts(folders: Iterable[Path]) -> OwnPrompts:
+    """The prompts that a user wrote, in STYLE/NAME.md below folders of which the first counts most; other folders' files are let be.
+
+    Raises UsageError for a file that has no shipped counterpart, or lacks one of its placeholders or has another.
+    """
+    found: dict[str, tuple[str, str, str]] = {}
+    for path in (f for folder in folders for style in STYLES for f in sorted((folder / style).glob("*.md"))):
+        name = f"{path.parent.name}/{path.stem}"
+        own = (name, check_prompt(name, path), str(path))
+        found.setdefault(name, own)
+    return tuple(found[name] for name in sorted(found))
+
+
+def check_prompt(name: str, path: Path) -> str:
+    """The text of a user's own prompt. Raises UsageError where it cannot stand in for the shipped one."""
+    if name not in prompt_names():
+        raise UsageError(f"{path} stands in for no prompt.", meant(name))
+    hint = f"See what differs: localrag prompts diff {name}"
+    try:
+        text = path.read_text(encoding="utf-8")
+        own = parse_prompt(name, text)
+        has, needs = (_placeholders(prompt) for prompt in (own, load_prompt(name)))
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint) from error
+    except LocalragError as error:
+        raise UsageError(f"{path}: {error}", hint) from error
+    problems = [f"${field} is missing" for field in sorted(needs - has)] + [f"there is no ${field}" for field in sorted(has - needs)]
+    if problems:
+        raise UsageError(f"{path}: {', '.join(problems)}.", hint)
+    return text
+
+
+def meant(name: str) -> str:
+    """What to try in place of a name that no prompt has."""
+    near = get_close_matches(name, prompt_names(), n=1)
+    return f"Did you mean {near[0]}?" if near else "Those there are: localrag prompts list"
+
+
+def _placeholders(prompt: Prompt) -> set[str]:
+    """Raises ValueError for a `$` that begins none; one that is meant as such is written `$$`."""
+    for _, text in prompt.messages:
+        if not Template(text).is_valid():
+            raise ValueError("a $ that begins no placeholder; write it as $$")
+    return {n for _, text in prompt.messages for n in Template(text).get_identifiers()}

@@ -29,7 +29,7 @@ async def standalone(question: Question, history: Sequence[Answer], project: Pro
         return question.text
     if question.style == "abstractive":
         turns = "\n".join(f"Q: {a.asked or a.question}\nA: {squeeze(a.answer)[:400]}" for a in history[-TURNS:])
-        messages = load_prompt("abstractive/standalone").fill(history=turns, question=question.text)
+        messages = load_prompt("abstractive/standalone", project.settings.prompts).fill(history=turns, question=question.text)
         script = await Script.of(project.model.count, question.text, turns, language=project.settings.language)
         longest = script.characters(REWRITTEN)
         said = await call_alone(question, project, "standalone", messages, line(longest), script.tokens(longest) + 8)
@@ -91,6 +91,6 @@ def _subjects(project: Project, history: Sequence[Answer], about: str) -> list[t
 async def _written(project: Project, history: Sequence[Answer], names: Sequence[tuple[str, str]], n: int) -> list[str]:
     about = "\n".join(f"- {a}" + (f" and {b}" if b else "") for a, b in names[:15])
     said = "\n".join(f"- {a.asked or a.question}" for a in history[-TURNS:]) or "none"
-    messages = load_prompt("abstractive/questions").fill(subjects=about, asked=said, n=n)
+    messages = load_prompt("abstractive/questions", project.settings.prompts).fill(subjects=about, asked=said, n=n)
     reply = await project.model.ask("questions", messages, max_tokens=60 * n, grammar=question_lines(n), priority=PERSON)
     return [squeeze(q) for q in reply.text.splitlines() if q.strip()]

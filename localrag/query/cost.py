@@ -101,7 +101,7 @@ async def batches_of(question: Question, project: Project, ids: Sequence[str], l
 async def map_tokens(question: Question, project: Project, budgets: Budgets) -> int:
     """What a map call costs besides the texts it reads: its instructions, and what it may write."""
     script = await Script.of(project.model.count, question.text, language=project.settings.language)
-    bodies = [body for _, body in load_prompt("abstractive/map").messages]
+    bodies = [body for _, body in load_prompt("abstractive/map", project.settings.prompts).messages]
     fixed = sum([await project.model.count(body) for body in (*bodies, question.text)])
     return fixed + int(USED * script.tokens(budgets.points * POINT))
 

@@ -174,6 +174,8 @@ def questions_command(
     model: ModelOption = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
+    engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Suggest questions to ask."""
@@ -186,7 +188,8 @@ def questions_command(
     from localrag.store import ledger
     from localrag.where import EVERYTHING
 
-    chosen, documents = engine_options("", hosts=allow_host, at_once=at_once, quiet=as_json), selection(where, collection) or EVERYTHING
+    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=as_json)
+    documents = selection(where, collection) or EVERYTHING
     with open_for_questions(index, model=model, engine=chosen) as opened, selected(opened, documents) as project:
         if about and not named_entities(about, project):
             raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")

@@ -40,7 +40,7 @@ def bench_command(
     save: Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Keep runs in this folder. Default: the user cache.")] = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
-    engine: EngineOption = "",
+    values: EngineOption = "",  # not `engine`, which is a command of this group
     deterministic: DeterministicOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -60,8 +60,8 @@ def bench_command(
     from localrag.engine.settings import EngineOptions
 
     check_format(form, out)
-    EngineOptions.of(engine)  # a mistake is said before anything is opened
-    task = Task(None, engine, deterministic, repeat, quick, limit, style, ",".join(allow_host or ()), at_once)
+    EngineOptions.of(values)  # a mistake is said before anything is opened
+    task = Task(None, values, deterministic, repeat, quick, limit, style, ",".join(allow_host or ()), at_once)
     path = save or new_path()
     with BenchProgress(quiet=quiet) as progress:
         run = measure_models(models or [None], task, progress, path)

@@ -12,6 +12,7 @@ from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
     CollectionOption,
+    DeterministicOption,
     EngineOption,
     IndexOption,
     ModelOption,
@@ -49,6 +50,7 @@ def chat_command(
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
 ) -> None:
     """Ask questions in a conversation. `/help` lists commands, Ctrl-C stops an answer, Ctrl-D ends."""
     from localrag.cli.views.console import say
@@ -60,7 +62,8 @@ def chat_command(
 
     if go_on and resume is not None:
         raise UsageError("Either --continue or --resume, not both.", "The last conversation: -c. Another: --resume N")
-    chosen, documents = engine_options(engine, hosts=allow_host, at_once=at_once), selection(where, collection)
+    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once)
+    documents = selection(where, collection)
     with open_for_questions(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as project:
         talk = Talk(project, Options(mode, style=style, strict=strict, selection=documents))
         if go_on or resume is not None:

@@ -89,13 +89,14 @@ def retrieval_command(
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score retrieval: how many gold passages are found first."""
     from localrag.cli.views.tables import print_retrieval
     from localrag.eval.retrieval import evaluate_retrieval, load_task
 
-    options = engine_options(engine, hosts=allow_host, at_once=at_once, quiet=as_json)
+    options = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=as_json)
     for task in [load_task(folder) for folder in tasks]:
         rows = asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options, reranker))
         if as_json:
@@ -125,6 +126,7 @@ def qa_command(
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score answers and evidence on questions with gold answers, for each mode."""
@@ -142,7 +144,7 @@ def qa_command(
         extractor,
         model,
         options,
-        engine_options(engine, hosts=allow_host, at_once=at_once, quiet=as_json),
+        engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=as_json),
     )
     rows = averages(asyncio.run(evaluate_answers(sets, setup, out, (lambda _: None) if as_json else say)))
     if as_json:
@@ -201,6 +203,7 @@ def answers_command(
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare query modes on your own documents, as the GraphRAG paper does."""
@@ -211,7 +214,7 @@ def answers_command(
 
     require("eval", "rouge_score", "matplotlib")
     options = Options(style=style, response_type=response_type, seed=seed)
-    chosen = engine_options(engine, hosts=allow_host, at_once=at_once, quiet=as_json)
+    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=as_json)
     plan = Plan(about, users, questions, tuple(condition or NAMES), repeats, samples, options, model, judge, chosen)
     asyncio.run(run_study(index, out, plan, (lambda _: None) if as_json else say))
     _show_study(out, as_json=as_json)

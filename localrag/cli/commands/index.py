@@ -31,6 +31,7 @@ from localrag.cli.options import (
     TextColumnOption,
     engine_options,
 )
+from localrag.cli.settings.apply import refuse_changes
 from localrag.cli.views.terminal import in_line, listener, write_event, write_json
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 
 def index_command(
+    context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders: documents, mail, tables, code, any text.")],
     index: IndexOption = None,
     model: ModelOption = None,
@@ -89,10 +91,10 @@ def index_command(
 
     options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
-    reading = _reading(text_column, metadata_columns, prepend_metadata, follow_links) | _scans(ocr, ocr_languages)
+    reading = _reading(chunk_tokens, text_column, metadata_columns, prepend_metadata, follow_links) | _scans(ocr, ocr_languages)
     changes = _changes(extractor, types, gleanings, claims, language) | reading
-    changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
     collections = collection_names(collection or "")
+    refuse_changes(context, index, rebuild=rebuild)
     if plan:
         print_plan(paths, index, model, changes, options, as_json=as_json)
         return
@@ -181,12 +183,17 @@ def _changes(extractor: str | None, types: str, gleanings: int | None, claims: b
 
 
 def _reading(
-    text_column: str | None, metadata_columns: str | None, prepend_metadata: bool | None, follow_links: bool | None
+    chunk_tokens: int | None,
+    text_column: str | None,
+    metadata_columns: str | None,
+    prepend_metadata: bool | None,
+    follow_links: bool | None,
 ) -> dict[str, Any]:
-    """How files are read, where the command line says so; an empty name takes a column back."""
+    """How files are read and cut into chunks, where the command line says so; an empty name takes a column back."""
     columns = None if metadata_columns is None else tuple(c.strip() for c in metadata_columns.split(",") if c.strip())
     given = {"text_column": text_column, "metadata_columns": columns, "prepend_metadata": prepend_metadata, "follow_links": follow_links}
-    return {name: value for name, value in given.items() if value is not None}
+    sizes = {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
+    return sizes | {name: value for name, value in given.items() if value is not None}
 
 
 def _scans(ocr: bool | None, languages: str | None) -> dict[str, Any]:

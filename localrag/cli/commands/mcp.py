@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from localrag.cli.options import AllowHostOption, EngineOption, IndexOption, ModelOption, engine_options, one_of
+from localrag.cli.options import (
+    AllowHostOption,
+    AtOnceOption,
+    DeterministicOption,
+    EngineOption,
+    IndexOption,
+    ModelOption,
+    RerankerOption,
+    engine_options,
+    one_of,
+)
 
 # Program → the key under which its settings list servers, what they say of one besides, and where they are.
 PROGRAMS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
@@ -27,8 +37,11 @@ def mcp_command(
         typer.Option("--config", help="Print what to paste into the settings of a program.", **one_of("program", tuple(PROGRAMS))),
     ] = None,
     model: ModelOption = None,
+    reranker: RerankerOption = None,
     allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
     engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
 ) -> None:
     """Offer the index as tools over MCP, on standard input and output, to the program that starts this.
 
@@ -38,25 +51,29 @@ def mcp_command(
 
     folder = find_index(index)
     if config is not None:
-        _print_config(config, folder, model, allow_host, engine)
+        options = [part for name, value in (("--model", model), ("--reranker", reranker)) if value for part in (name, _absolute(value))]
+        options += [part for h in allow_host or () for part in ("--allow-host", h)]
+        options += ["--at-once", str(at_once)] * bool(at_once) + ["--engine", engine] * bool(engine) + ["--deterministic"] * deterministic
+        _print_config(config, folder, options)
         return
     from localrag.opening import open_for_questions
     from localrag.serve.bridge import serve_stdio
 
-    chosen = engine_options(engine, hosts=allow_host)
-    serve_stdio(folder, lambda: open_for_questions(folder, model=model, engine=chosen))
+    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once)
+    serve_stdio(folder, lambda: open_for_questions(folder, model=model, reranker=reranker, engine=chosen))
 
 
-def _print_config(program: str, folder: Path, model: str | None, hosts: list[str] | None, engine: str) -> None:
+def _absolute(model: str) -> str:
+    return str(Path(model).absolute()) if Path(model).is_file() else model
+
+
+def _print_config(program: str, folder: Path, options: list[str]) -> None:
     """Absolute paths throughout: these programs start it in a folder of their own, and without the user's PATH."""
     from localrag.cli.views.console import say
 
     key, more, where = PROGRAMS[program]
     command, *first = _command()
-    model = str(Path(model).absolute()) if model and Path(model).is_file() else model
-    options = ["--model", model] * (model is not None) + [part for h in hosts or () for part in ("--allow-host", h)]
-    options += ["--engine", engine] * bool(engine)
-    server = {"command": command, "args": [*first, "mcp", "--index", str(folder.resolve()), *map(str, options)]}
+    server = {"command": command, "args": [*first, "mcp", "--index", str(folder.resolve()), *options]}
     typer.echo(json.dumps({key: {"localrag": {**more, **server}}}, indent=2, ensure_ascii=False))
     say(f"Paste it into {where}.")
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.options import AllowHostOption, AtOnceOption, IndexOption, QuietOption, engine_options
+from localrag.cli.options import AllowHostOption, AtOnceOption, DeterministicOption, EngineOption, IndexOption, QuietOption, engine_options
 from localrag.cli.views.terminal import write_json
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def undo_command(
     index: IndexOption = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
+    engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Undo a merge, now and in every later update."""
@@ -55,7 +57,7 @@ def undo_command(
     _decide(
         index,
         f"{merge.name} {'=' if merge.name == merge.into else '!='} {merge.into}",
-        engine_options("", hosts=allow_host, at_once=at_once, quiet=quiet),
+        engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet),
         quiet=quiet,
     )
 
@@ -67,6 +69,8 @@ def add_command(
     index: IndexOption = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
+    engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Merge a name into an entity, now and in every later update."""
@@ -80,7 +84,12 @@ def add_command(
     for one in (name, into):
         if normalise(one) not in known:
             raise UsageError(f"No entity is called {one!r}.", 'Look for it: localrag status, or localrag ask "…"')
-    _decide(index, f"{name} = {into}", engine_options("", hosts=allow_host, at_once=at_once, quiet=quiet), quiet=quiet)
+    _decide(
+        index,
+        f"{name} = {into}",
+        engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet),
+        quiet=quiet,
+    )
 
 
 def _decide(index: IndexOption, line: str, options: "EngineOptions", *, quiet: bool) -> None:

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from localrag.cli.options import AllowHostOption, IndexOption, JsonOption, ProgressOption, QuietOption, engine_options
+from localrag.cli.options import (
+    AllowHostOption,
+    AtOnceOption,
+    DeterministicOption,
+    EngineOption,
+    IndexOption,
+    JsonOption,
+    ProgressOption,
+    QuietOption,
+    engine_options,
+)
 from localrag.cli.views.terminal import write_json
 
 
@@ -16,6 +26,9 @@ def rm_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     index: IndexOption = None,
     allow_host: AllowHostOption = None,
+    at_once: AtOnceOption = 0,
+    engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
     quiet: QuietOption = False,
     progress: ProgressOption = "auto",
     as_json: JsonOption = False,
@@ -30,7 +43,8 @@ def rm_command(
 
     if bool(paths) == everything:
         raise UsageError("Say what to remove: paths, or --all.", "Those there are: localrag files")
-    with open_for_writing(find_index(index), engine=engine_options("", hosts=allow_host, quiet=quiet)) as project:
+    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
+    with open_for_writing(find_index(index), engine=chosen) as project:
         gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
         if everything and not yes and not confirmed(f"Remove all {len(gone)} documents, and all that was made and asked?"):
             raise UsageError(f"All {len(gone)} documents would be removed; nothing was.", "If they are to go: localrag rm --all --yes")

@@ -11,6 +11,7 @@ import typer
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
+    DeterministicOption,
     EngineOption,
     IndexOption,
     ModelOption,
@@ -27,8 +28,10 @@ KEY = "serve.key"  # a file of the index folder
 def serve_command(
     host: Annotated[str, typer.Option("--host", help="Address to listen on. Beyond this machine only with --api-key-file.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on. 0: any that is free.")] = 8765,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody add, remove or index documents through the server.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open/--open", help="Do not open the page in a browser.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only/--no-read-only", help="Let nobody add, remove or index documents through the server.")
+    ] = False,
     inbox: Annotated[
         Path | None, typer.Option("--inbox", metavar="DIR", help="Folder for files that are dragged into the page. Default: inbox.")
     ] = None,
@@ -52,6 +55,7 @@ def serve_command(
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
 ) -> None:
     """Open the index in a browser, and answer programs on this machine (/v1)."""
     from localrag.errors import UsageError
@@ -68,21 +72,12 @@ def serve_command(
     key_file = api_key_file or folder / KEY
     key = read_key(key_file, make=api_key_file is None)
     door = Door(key, (*OWN_NAMES, *(name.lower() for name in trust_host or ())), tuple(cors or ()))
-    chosen = engine_options(engine, hosts=allow_host, at_once=at_once)
+    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once)
     worker = Worker(folder, lambda: open_for_questions(folder, model=model, reranker=reranker, engine=chosen))
-    jobs = Jobs(folder, [part for name in allow_host or () for part in ("--allow-host", name)])
-    root = root_of(folder)
-    site = Site(
-        folder,
-        root,
-        worker,
-        jobs,
-        (inbox or root / "inbox").absolute(),
-        read_only=read_only,
-        max_seconds=max_seconds,
-        list_sources=api_sources,
-        outside=tuple(allow_host or ()),
-    )
+    jobs, root = Jobs(folder, [part for name in allow_host or () for part in ("--allow-host", name)]), root_of(folder)
+    place = (inbox or root / "inbox").absolute()
+    outside = tuple(allow_host or ())
+    site = Site(folder, root, worker, jobs, place, read_only=read_only, max_seconds=max_seconds, list_sources=api_sources, outside=outside)
     run(site, door, host, port, key_file, lambda address: _announce(address, door, browse=not no_open))
 
 

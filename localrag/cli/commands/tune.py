@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.options import AllowHostOption, AtOnceOption, EngineOption, IndexOption, JsonOption, QuietOption, engine_options
+from localrag.cli.options import (
+    AllowHostOption,
+    AtOnceOption,
+    DeterministicOption,
+    EngineOption,
+    IndexOption,
+    JsonOption,
+    QuietOption,
+    engine_options,
+)
 from localrag.cli.views.terminal import write_json, write_out
 
 if TYPE_CHECKING:
@@ -26,6 +35,7 @@ def tune_command(
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
     engine: EngineOption = "",
+    deterministic: DeterministicOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -45,7 +55,8 @@ def tune_command(
     if selection not in ("auto", "random", "top"):
         raise UsageError(f"There is no selection {selection!r}.", "Choose auto, random or top.")
     chosen = tuple(t.strip() for t in types.split(",") if t.strip())
-    with open_for_writing(index, engine=engine_options(engine, hosts=allow_host, at_once=at_once, quiet=quiet)) as project:
+    options = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
+    with open_for_writing(index, engine=options) as project:
         domain, compared = asyncio.run(_tune(project, passages, selection, chosen, seed))
         write_domain(project.folder, domain)
         path = project.folder / FILE_NAME

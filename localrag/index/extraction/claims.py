@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from localrag.config import Settings
 from localrag.errors import ContextTooSmall, DeadEnd, LocalragError
 from localrag.index.extraction.passage import Passage
 from localrag.llm.budgets import Script
@@ -12,13 +13,19 @@ from localrag.records import ExtractedClaim
 
 
 async def claims_of(
-    passage: Passage, names: Sequence[str], model: Model, style: str, lost: list[LocalragError], after: Reply | None = None
+    passage: Passage,
+    names: Sequence[str],
+    model: Model,
+    settings: Settings,
+    style: str,
+    lost: list[LocalragError],
+    after: Reply | None = None,
 ) -> list[ExtractedClaim]:
     """What the text claims of the named entities; each claim quotes the words that make it. A call that fails is added to `lost`."""
     if not names:
         return []
     flat, described = passage.flat, style == "abstractive"
-    prompt = load_prompt(f"{style}/claims")
+    prompt = load_prompt(f"{style}/claims", settings.prompts)
     messages = prompt.fill() if after is not None else prompt.fill(text=flat, names=", ".join(names))
     script = await Script.of(model.count, flat) if described else None
     grammar = claim_lines(names, flat, described=described, script=script)
@@ -28,7 +35,7 @@ async def claims_of(
         return []
     except CALL_FAILED as error:
         if isinstance(error, ContextTooSmall) and after is not None:  # the conversation is too long to go on with: ask anew
-            return await claims_of(passage, names, model, "extractive", lost)
+            return await claims_of(passage, names, model, settings, "extractive", lost)
         lost.append(error)
         return []
     found = []

@@ -25,7 +25,7 @@ from localrag.llm.budgets import Script
 from localrag.llm.domain import with_domain
 from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, THING, entity_lines, pair_lines, parse_lines, parse_pairs
 from localrag.llm.model import CALL_FAILED, Model, Reply
-from localrag.llm.prompts import load_prompt
+from localrag.llm.prompts import load_prompt, own_hashes
 from localrag.llm.tagging import Tagger
 from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 
@@ -36,8 +36,10 @@ def recipe(settings: Settings, model_fingerprint: str, style: str, tagger: Tagge
     """What an extraction depends on besides its chunk: a change of any redoes it."""
     taught = [tagger.fingerprint] if tagger and style == "extractive" else []
     tasks = ["entities", "relationships"] + ["gleaning", "gleaned"] * bool(settings.max_gleanings) + ["claims"] * settings.claims
-    prompts = [with_domain(load_prompt(f"{style}/{name}"), settings.domain, name).hash for name in tasks]
-    return content_id("extract 5", model_fingerprint, style, settings.max_gleanings, *prompts, *settings.entity_types, *taught)
+    prompts = [with_domain(load_prompt(f"{style}/{name}", settings.prompts), settings.domain, name).hash for name in tasks]
+    # What a text fails in the one style of is asked in the other.
+    other = own_hashes(settings.prompts, *(f"extractive/{name}" for name in tasks)) if style == "abstractive" else []
+    return content_id("extract 5", model_fingerprint, style, settings.max_gleanings, *prompts, *settings.entity_types, *taught, *other)
 
 
 async def extract(
@@ -65,7 +67,7 @@ async def extract(
         entities, relationships, reply = await _asked(passage, model, settings, style, lost)
     claims: list[ExtractedClaim] = []
     if settings.claims:
-        claims = await claims_of(passage, [e.name for e in entities], model, style if reply else "extractive", lost, reply)
+        claims = await claims_of(passage, [e.name for e in entities], model, settings, style if reply else "extractive", lost, reply)
     return Extraction(chunk.id, tuple(entities), tuple(relationships), tuple(claims))
 
 
@@ -91,7 +93,8 @@ async def _extract_sentences(
     missed, _ = await glean(passage, names, model, settings, "extractive", lost)
     names = [*names, *(e.name for e in missed)]
     places = passage.numbers(passage.in_order([*names, *phrases]))
-    prompts = {task: with_domain(load_prompt(f"extractive/{task}"), settings.domain, task) for task in ("entities", "relationships")}
+    tasks = ("entities", "relationships")
+    prompts = {task: with_domain(load_prompt(f"extractive/{task}", settings.prompts), settings.domain, task) for task in tasks}
 
     async def entities_of(sentence: int, found: list[str]) -> list[ExtractedEntity]:
         messages = prompts["entities"].fill(text=passage.sentence(sentence), types=", ".join([*settings.entity_types, THING]))
@@ -132,7 +135,7 @@ async def _extract_described(
     passage: Passage, names: list[str], phrases: list[str], model: Model, settings: Settings, lost: list[LocalragError]
 ) -> Found:
     """One conversation: entities with descriptions, the list ending where the model ends it; then described relationships."""
-    prompt = with_domain(load_prompt("abstractive/entities"), settings.domain, "")
+    prompt = with_domain(load_prompt("abstractive/entities", settings.prompts), settings.domain, "")
     messages = prompt.fill(text=passage.text, types=", ".join(settings.entity_types), names=", ".join([*names, *phrases]))
     script = await Script.of(model.count, passage.text)
     grammar = entity_lines([*names, *phrases], settings.entity_types, span_of=passage.text, described=True, script=script)
@@ -145,7 +148,7 @@ async def _extract_described(
     if not pairs:
         return entities, [], listed
     grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)), script=script)
-    messages = load_prompt("abstractive/relationships").fill()
+    messages = load_prompt("abstractive/relationships", settings.prompts).fill()
     ask = partial(model.ask, "relationships", messages, max_tokens=PAIR_TOKENS, grammar=grammar)
     try:
         try:

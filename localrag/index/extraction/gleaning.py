@@ -33,8 +33,9 @@ async def glean(
     script = await Script.of(model.count, passage.text) if described else None
     for _ in range(settings.max_gleanings):
         known = [*names, *(e.name for e in found)]
-        messages = _gleaning(passage, known, settings, style) if after is None else load_prompt("abstractive/gleaning").fill()
-        more = load_prompt(f"{style}/gleaned").fill(**({} if described else {"types": types}))
+        own = settings.prompts
+        messages = _gleaning(passage, known, settings, style) if after is None else load_prompt("abstractive/gleaning", own).fill()
+        more = load_prompt(f"{style}/gleaned", own).fill(**({} if described else {"types": types}))
         grammar = entity_lines([], settings.entity_types, span_of=passage.text, described=described, known=known, script=script)
         try:
             missed = await model.ask("gleaning", messages, max_tokens=4, after=after, grammar=choice(["yes", "no"]))
@@ -59,6 +60,6 @@ async def glean(
 
 def _gleaning(passage: Passage, known: Sequence[str], settings: Settings, style: str) -> list[dict[str, str]]:
     example = {kind: kind if kind in settings.entity_types else settings.entity_types[0] for kind in ("place", "organization")}
-    return load_prompt(f"{style}/gleaning").fill(
+    return load_prompt(f"{style}/gleaning", settings.prompts).fill(
         text=passage.flat, names=", ".join(known), types=", ".join(settings.entity_types), **example
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.config import Domain, Example, Settings
+from localrag.config import Domain, Example, OwnPrompts, Settings
 from localrag.index.extraction.extract import extract
 from localrag.index.extraction.names.case import Case
 from localrag.index.extraction.names.spans import find_name
@@ -60,14 +60,14 @@ async def adapt(sampled: Sequence[Chunk], cases: Sequence[Case], model: Model, s
     most: its own prose and examples were made up ("a doctor who reviews the town"). Raises what `Model.ask` raises.
     """
     passages = [squeeze(c.text)[:PASSAGE] for c in sampled]
-    writes = style == "abstractive"
+    writes, own = style == "abstractive", settings.prompts
     if writes:
-        about = await _line("about", model, text=" … ".join(p[: PASSAGE // 3] for p in passages[:4]))
-        persona, rating = await asyncio.gather(_line("persona", model, about=about), _line("rating", model, about=about))
+        about = await _line("about", model, own, text=" … ".join(p[: PASSAGE // 3] for p in passages[:4]))
+        persona, rating = await asyncio.gather(_line("persona", model, own, about=about), _line("rating", model, own, about=about))
     else:
         about, persona, rating = ", ".join(p for p, _ in sum((c.phrases for c in cases), Counter[str]()).most_common(5)), "", ""
     languages, lists = await asyncio.gather(
-        asyncio.gather(*(_language(p, model) for p in passages)), asyncio.gather(*(_types(p, model) for p in passages))
+        asyncio.gather(*(_language(p, model, own) for p in passages)), asyncio.gather(*(_types(p, model, own) for p in passages))
     )
     votes = Counter(kind for kinds in lists for kind in kinds if kind not in settings.entity_types)
     agreed = [kind for kind, n in votes.most_common() if n * 3 >= len(passages) and n > 1]
@@ -92,20 +92,20 @@ async def compare(
     return found
 
 
-async def _line(task: str, model: Model, **values: str) -> str:
-    reply = await model.ask("tune", load_prompt(f"tune/{task}").fill(**values), max_tokens=60, grammar=line(90))
+async def _line(task: str, model: Model, own: OwnPrompts, **values: str) -> str:
+    reply = await model.ask("tune", load_prompt(f"tune/{task}", own).fill(**values), max_tokens=60, grammar=line(90))
     return reply.text.strip()
 
 
-async def _language(passage: str, model: Model) -> str:
+async def _language(passage: str, model: Model, own: OwnPrompts) -> str:
     if is_cjk(passage) or is_english(passage):
         return "Chinese" if is_cjk(passage) else "English"
-    reply = await model.ask("tune", load_prompt("tune/language").fill(text=passage), max_tokens=8, grammar=choice(LANGUAGES))
+    reply = await model.ask("tune", load_prompt("tune/language", own).fill(text=passage), max_tokens=8, grammar=choice(LANGUAGES))
     return reply.text
 
 
-async def _types(passage: str, model: Model) -> list[str]:
-    reply = await model.ask("tune", load_prompt("tune/types").fill(text=passage), max_tokens=60, grammar=word_lines(most=TYPES))
+async def _types(passage: str, model: Model, own: OwnPrompts) -> list[str]:
+    reply = await model.ask("tune", load_prompt("tune/types", own).fill(text=passage), max_tokens=60, grammar=word_lines(most=TYPES))
     return reply.text.split("\n")[:-1]
 
 

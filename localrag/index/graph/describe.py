@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+from localrag.config import OwnPrompts
 from localrag.errors import ContextTooSmall
 from localrag.llm.budgets import LEAST, Budgets, Script
 from localrag.llm.grammar import line
@@ -22,6 +23,7 @@ async def describe(
     model: Model,
     style: str,
     budgets: Budgets = LEAST,
+    own: OwnPrompts = (),
     told: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Graph, list[Failure]]:
     """The graph with every description filled in, and whose summary failed: those keep their longest description.
@@ -34,7 +36,7 @@ async def describe(
 
     async def summary(key: str, subject: str, descriptions: Sequence[str]) -> str:
         try:
-            return await summarise(subject, descriptions, model, budgets)
+            return await summarise(subject, descriptions, model, budgets, own)
         except CALL_FAILED as error:  # one description is better than none, and than no graph
             failed.append(Failure("description", key, str(error), error.kind))
             return max(descriptions, key=len)
@@ -61,7 +63,7 @@ async def describe(
     return described, sorted(failed, key=lambda f: f.subject)
 
 
-async def summarise(subject: str, descriptions: Sequence[str], model: Model, budgets: Budgets = LEAST) -> str:
+async def summarise(subject: str, descriptions: Sequence[str], model: Model, budgets: Budgets = LEAST, own: OwnPrompts = ()) -> str:
     """One description is kept as it is; several are summarised, in rounds where one prompt cannot hold them. Raises CALL_FAILED."""
     waiting = sorted(set(descriptions))
     while len(waiting) > 1:
@@ -71,14 +73,14 @@ async def summarise(subject: str, descriptions: Sequence[str], model: Model, bud
             taken += 1
         some = waiting[:taken]
         script = await Script.of(model.count, "".join(some))
-        messages = load_prompt("abstractive/describe").fill(subject=subject, descriptions="\n".join(f"- {d}" for d in some))
+        messages = load_prompt("abstractive/describe", own).fill(subject=subject, descriptions="\n".join(f"- {d}" for d in some))
         longest = script.characters(budgets.description)
         try:
             reply = await model.ask("describe", messages, max_tokens=script.tokens(longest) + 8, grammar=line(longest))
         except ContextTooSmall:
             if budgets == LEAST:
                 raise
-            return await summarise(subject, waiting, model)  # the window is smaller today than what the index's budgets are for
+            return await summarise(subject, waiting, model, own=own)  # the window is smaller today than what the index's budgets are for
         waiting = [reply.text.strip(), *waiting[taken:]]
     return waiting[0] if waiting else ""
 

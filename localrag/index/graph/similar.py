@@ -7,6 +7,7 @@ from itertools import count
 import numpy as np
 from rapidfuzz import fuzz
 
+from localrag.config import OwnPrompts
 from localrag.index.graph.spelling import digits, normalise
 from localrag.index.graph.variants import Decisions
 from localrag.llm.grammar import choice
@@ -46,6 +47,7 @@ async def ask_whether_same(
     quotes: Mapping[str, Sequence[Quote]],
     model: Model,
     decisions: Decisions,
+    own: OwnPrompts = (),
     told: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Decisions, list[Failure]]:
     """The decisions with what the model says of the graph's similar pairs, and which pairs it could not be asked about: they stay open.
@@ -62,7 +64,8 @@ async def ask_whether_same(
         if not all(shown):
             return None
         first, second = (squeeze(some[0].text)[:300] for some in shown)
-        messages = load_prompt("abstractive/same").fill(first=pair.into, first_quote=first, second=pair.name, second_quote=second)
+        prompt = load_prompt("abstractive/same", own)
+        messages = prompt.fill(first=pair.into, first_quote=first, second=pair.name, second_quote=second)
         try:
             reply = await model.ask("same", messages, max_tokens=4, grammar=choice(["yes", "no"]))
         except CALL_FAILED as error:

@@ -17,6 +17,7 @@ from localrag.index.graph.variants import Decisions
 from localrag.index.graph.weights import weigh_by_pmi
 from localrag.index.progress import Tell
 from localrag.llm.budgets import LEAST, Budgets
+from localrag.llm.prompts import own_hashes
 from localrag.project import Project, choose_budgets
 from localrag.records import IMPORTED, Chunk, Community, Extraction, Failure, Graph, Layout, Report, content_id
 from localrag.store import corpus, ledger, places
@@ -59,7 +60,9 @@ async def build_graph(project: Project, style: str, tell: Tell, brought: Brought
     graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
     descriptions = 1 if style == "extractive" else len(graph.entities) + len(graph.relationships)
     tell("descriptions", 0, descriptions)
-    graph, undescribed = await describe(graph, chunks, project.model, style, budgets, lambda *at: tell("descriptions", *at))
+    graph, undescribed = await describe(
+        graph, chunks, project.model, style, budgets, settings.prompts, lambda *at: tell("descriptions", *at)
+    )
     tell("descriptions", descriptions, descriptions)
     tell("communities", 0, 1)
     held = _held(project, graph)
@@ -133,7 +136,8 @@ def _state(project: Project, style: str, budgets: Budgets, extractions: Sequence
     settings, by_model = project.settings, _recipes(project, style)
     made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(project.db, IMPORTED, *map(in_part, by_model))]
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
-    return content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized)
+    own = own_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
+    return content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized, *own)
 
 
 async def _resolved(
@@ -146,7 +150,8 @@ async def _resolved(
     tell("graph", 2, 2)
     if style != "abstractive" or not graph.similar:
         return graph, []
+    quotes = entity_quotes(graph, chunks)
     decisions, unasked = await ask_whether_same(
-        graph, entity_quotes(graph, chunks), project.model, decisions, lambda *at: tell("same names", *at)
+        graph, quotes, project.model, decisions, project.settings.prompts, lambda *at: tell("same names", *at)
     )
     return replace(resolve(extractions, chunks, decisions), similar=graph.similar), unasked

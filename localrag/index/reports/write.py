@@ -67,7 +67,8 @@ def recipe(settings: Settings, model_fingerprint: str, style: str, budgets: Budg
 
 
 def _prompt(settings: Settings, budgets: Budgets) -> Prompt:
-    return with_domain(load_prompt("abstractive/report_long" if budgets.long_reports else "abstractive/report"), settings.domain, "report")
+    name = "abstractive/report_long" if budgets.long_reports else "abstractive/report"
+    return with_domain(load_prompt(name, settings.prompts), settings.domain, "report")
 
 
 def extractive_report(

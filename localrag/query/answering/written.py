@@ -71,7 +71,7 @@ async def write_prose(question: Question, project: Project, sources: Sequence[So
     if not sources:
         return []
     numbered = "\n".join(f"[{n}] {s.text}" for n, s in enumerate(sources, 1))
-    messages = load_prompt(f"abstractive/{task}").fill(
+    messages = load_prompt(f"abstractive/{task}", project.settings.prompts).fill(
         question=question.text,
         sources=numbered,
         language=project.settings.language or "the language of the question",

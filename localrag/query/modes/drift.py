@@ -113,7 +113,7 @@ def _extractive(question: Question, near: Sequence[str], project: Project) -> Dr
 async def _prime(question: Question, report: Report, project: Project) -> tuple[float, Point | None, list[str]]:
     """What one report says to the question, its score, and what to ask further."""
     source = report_source(report)
-    messages = load_prompt("abstractive/primer").fill(question=question.text, report=source.text)
+    messages = load_prompt("abstractive/primer", project.settings.prompts).fill(question=question.text, report=source.text)
     script = await Script.of(project.model.count, question.text, source.text, language=project.settings.language)
     schema = object_schema(
         answer={"type": "string", "minLength": 10, "maxLength": script.characters(ANSWER)},

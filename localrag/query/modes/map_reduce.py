@@ -137,7 +137,7 @@ async def _map(question: Question, batch: list[Source], project: Project, points
     reports = "\n\n".join(f"{i}\n{source.text}" for i, source in by_id.items())
     script = await Script.of(project.model.count, question.text, reports, language=project.settings.language)
     schema = _points_schema(list(by_id), points, script)
-    messages = load_prompt("abstractive/map").fill(question=question.text, reports=reports)
+    messages = load_prompt("abstractive/map", project.settings.prompts).fill(question=question.text, reports=reports)
     max_tokens = await room(schema, script, project.model.count)
     try:
         said = await call(question, project, "map", messages, json_object(schema), max_tokens)

@@ -58,7 +58,8 @@ async def _ratings(question: Question, project: Project, reports: int) -> int | 
     first = graph.reports_of(project.db, [i for i, *_ in graph.reported(project.db)[:20]])
     sizes = [await project.model.count(r.markdown) for r in first]
     size = sum(sizes) // max(1, len(sizes))
-    fixed = sum([await project.model.count(body) for _, body in load_prompt("abstractive/rate").messages]) + RATING
+    prompt = load_prompt("abstractive/rate", project.settings.prompts)
+    fixed = sum([await project.model.count(body) for _, body in prompt.messages]) + RATING
     batch = (await budgets_of(question, project)).map_batch
     reading = min(most, -(-2 * most * size // batch))  # a batch is more than half full, but for one of a single report
     agree_on(question, project, most + reading + 1, most * (size + fixed) + (reading + 1) * batch)
@@ -82,7 +83,7 @@ async def _rate(question: Question, ids: Sequence[str], near: dict[str, float], 
 
     async def one(community: str) -> int | None:
         (report,) = graph.reports_of(project.db, [community])
-        messages = load_prompt("abstractive/rate").fill(question=question.text, report=report.markdown)
+        messages = load_prompt("abstractive/rate", project.settings.prompts).fill(question=question.text, report=report.markdown)
         said = await call_alone(question, project, "rate", messages, choice(list("012345")), RATING)
         more(1)
         return None if said is None else int(said)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localrag.config import INDEX_FOLDER
+from localrag.config import INDEX_FOLDER, PROJECT_FILE
 from localrag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def is_index(folder: Path) -> bool:
 def find_files(paths: Sequence[Path], *, follow_links: bool = False) -> Sources:
     """All files below `paths`, each once. Raises UsageError.
 
-    Left out are hidden files and folders, folders of an index, and what `.gitignore` and `.localragignore` name; a path that is given is
-    read even so. A link whose target is not found on its own is taken only with `follow_links`.
+    Left out are hidden files and folders, folders of an index, localrag.toml, and what `.gitignore` and `.localragignore` name; a path that
+    is given is read even so. A link whose target is not found on its own is taken only with `follow_links`.
     """
     check_paths(paths)
     walk = _Walk()
@@ -113,7 +113,7 @@ class _Walk:
                 continue
             rules = [*rules, *_rules_of(folder, names)]
             for entry in entries:
-                if not entry.name.startswith(".") and entry.name != INDEX_FOLDER and self._add(entry, top, real, rules):
+                if not entry.name.startswith(".") and entry.name not in (INDEX_FOLDER, PROJECT_FILE) and self._add(entry, top, real, rules):
                     waiting.append((folder / entry.name, real / entry.name, rules))
 
     def _add(self, entry: "os.DirEntry[str]", top: Path, real: Path, rules: list[_Rules]) -> bool:

@@ -1,0 +1,116 @@
+"""`localrag prompts`, as a user types it."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+from localrag.llm.prompts import prompt_names, shipped_prompt
+from tests.conftest import run_localrag
+
+NAME = "abstractive/report"
+
+
+@pytest.fixture
+def own(tmp_path, home):
+    """A folder of its own, and no prompts of the user's, then or afterwards."""
+    yield tmp_path
+    shutil.rmtree(home / "prompts", ignore_errors=True)
+
+
+def run(folder, *args, **env):
+    return run_localrag("prompts", *args, cwd=folder, **env)
+
+
+def editor(folder, code):
+    """A program that changes the file it is given, as a person would in an editor."""
+    script = folder / "editor.py"
+    script.write_text(f"import pathlib, sys\np = pathlib.Path(sys.argv[-1])\nt = p.read_text()\np.write_text({code})\n", encoding="utf-8")
+    return {"EDITOR": f"{sys.executable} {script}", "VISUAL": ""}
+
+
+def listed(folder, *args):
+    return {r["name"]: r for r in json.loads(run(folder, "list", "--json", *args).stdout)["prompts"]}
+
+
+def test_a_prompt_is_edited_compared_used_and_reset(own):
+    """`edit` opens a copy of the shipped one, `diff` shows what changed, `list` where it is, `reset` keeps it beside the way back."""
+    edited = run(own, "edit", NAME, **editor(own, "t.replace('## user', '## user\\nBe brief.', 1)"))
+    path = own / "prompts" / f"{NAME}.md"
+    shown, compared, table = run(own, "show", NAME).stdout, run(own, "diff", NAME).stdout, run(own, "list").stdout
+    files = listed(own)
+    reset = run(own, "reset", NAME)
+
+    assert edited.returncode == 0, edited.stderr
+    assert "Be brief." in shown
+    assert "+Be brief." in compared.splitlines()
+    assert compared.startswith(f"--- shipped/{NAME}.md\n+++ {path}\n")
+    assert {n for n, r in files.items() if r["file"]} == {NAME}
+    assert files[NAME]["file"] == str(path)
+    assert tuple(files) == prompt_names()
+    assert str(path) in table
+    assert "as shipped" in table
+    assert reset.returncode == 0
+    assert "Be brief." in path.with_name("report.md.old").read_text(encoding="utf-8")
+    assert run(own, "show", NAME).stdout == shipped_prompt(NAME)
+    assert listed(own)[NAME]["file"] is None
+
+
+def test_the_projects_prompt_stands_over_the_users(own, home):
+    """--user is for all indexes; a project's own, beside its localrag.toml, is over it, also from a folder below."""
+    (own / "below").mkdir()
+    (own / "localrag.toml").touch()
+    run(own, "edit", NAME, "--user", **editor(own, "t.replace('## user', '## user\\nFor all.', 1)"))
+    users = run(own / "below", "show", NAME).stdout
+    run(own / "below", "edit", NAME, **editor(own, "t.replace('## user', '## user\\nFor this.', 1)"))
+
+    assert "For all." in users
+    assert (home / "prompts" / f"{NAME}.md").is_file()
+    assert (own / "prompts" / f"{NAME}.md").is_file()
+    assert "For this." in run(own / "below", "show", NAME).stdout
+
+
+def test_an_index_finds_the_prompts_beside_it_from_anywhere(own, plain_town):
+    """What counts is where the index is, not the working folder; a prompt without one of its fields stops what would use it."""
+    shutil.copytree(plain_town, own / "town")
+    path = own / "town" / "prompts" / f"{NAME}.md"
+    path.parent.mkdir(parents=True)
+    path.write_text(shipped_prompt(NAME).replace("$context", "it"), encoding="utf-8")
+    found = listed(own, "--index", "town")
+    asked = run_localrag("search", "ferry", "--index", "town", cwd=own)
+
+    assert "$context is missing" in found[NAME]["problem"]
+    assert "$context is missing" in run(own, "list", "--index", "town").stdout
+    assert asked.returncode == 2
+    assert f"{path}: $context is missing." in asked.stderr
+    assert f"localrag prompts diff {NAME}" in asked.stderr
+    path.unlink()
+    assert run_localrag("search", "ferry", "--index", "town", cwd=own).returncode == 0
+
+
+def test_what_an_editor_leaves_behind_is_checked(own):
+    """Unchanged, there is no file of one's own; a field that is gone is said at once; without an editor the file is named."""
+    same = run(own, "edit", NAME, **editor(own, "t"))
+    path = own / "prompts" / f"{NAME}.md"
+    assert (same.returncode, path.exists()) == (0, False)
+
+    spoilt = run(own, "edit", NAME, **editor(own, "t.replace('$context', '')"))
+    none = run(own, "edit", "abstractive/map", EDITOR="", VISUAL="")
+    missing = run(own, "edit", "abstractive/rate", EDITOR="/nowhere/editor", VISUAL="")
+
+    assert spoilt.returncode == 2
+    assert "$context is missing" in spoilt.stderr
+    assert none.returncode == 2
+    assert f"Edit the file as you like: {own / 'prompts' / 'abstractive' / 'map.md'}" in none.stderr
+    assert missing.returncode == 2
+    assert "could not be run" in missing.stderr
+
+
+def test_a_name_that_is_none_is_refused_with_the_nearest(own):
+    """So is a reset of what is as shipped."""
+    for command in ("show", "diff", "edit", "reset"):
+        done = run(own, command, "abstractive/raport")
+        assert (done.returncode, "Did you mean abstractive/report" in done.stderr) == (2, True)
+    assert run(own, "reset", NAME).returncode == 2
+    assert run(own, "diff", NAME).returncode == 0

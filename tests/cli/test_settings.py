@@ -1,0 +1,334 @@
+"""Settings: where they are read from and which counts, what is refused with its place, and that no option is forgotten."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+
+from localrag.cli import app
+from localrag.cli.commands import evaluate
+from localrag.cli.options import EXTRACTORS, MODES, STYLES
+from localrag.cli.settings import apply, read, table
+from localrag.config import Settings
+from tests.conftest import run_localrag, write_town
+
+ROOT = Path(__file__).parents[2]
+# Options that are about one run and not about how somebody works: no setting stands behind them.
+SWITCHES = set(
+    """ablate about add all chunks condition config context_only continue delete dynamic format json judge k kind level limit max_tokens n
+    name open out passages plan prefix prune questions quick quiet rebuild remeasure repair repeat repeats samples save schema seed
+    selection similar skipped speed test text undo use user users watch words yes""".split()
+)
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch, home):
+    """A project of its own, below which is the working folder, and no settings of the user's, then or afterwards."""
+    (tmp_path / "project" / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "project" / "below")
+    yield tmp_path
+    (home / "config.toml").unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory):
+    """An index of three documents, made in no time with chunks of at most 300 tokens."""
+    folder = tmp_path_factory.mktemp("indexed")
+    write_town(folder / "docs")
+    done = run_localrag("index", "docs", "-q", "--extractor", "phrases", "--chunk-tokens", "300", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def project(own, indexed):
+    """A copy of that index."""
+    shutil.copytree(indexed, own / "project", dirs_exist_ok=True)
+    return own
+
+
+def run(own, *args, **env):
+    return run_localrag(*args, cwd=own / "project", **env)
+
+
+def put(own, text, user=False):
+    """Write settings to the project's file or the user's."""
+    (read.user_file() if user else own / "project" / "localrag.toml").write_text(text, encoding="utf-8")
+
+
+def options(group, path=""):
+    """Every option of every command: command, what the option is called, the parameter."""
+    for name, command in group.commands.items():
+        here = f"{path} {name}".strip()
+        yield from ((here, apply.option_name(p), p) for p in command.params if apply.option_name(p) not in ("", "help"))
+        if hasattr(command, "commands"):
+            yield from options(command, here)
+
+
+ALL = list(options(typer.main.get_command(app)))
+
+
+def counts(own, **env):
+    """What an index holds; vectors that a search keeps beside it are no part of that."""
+    return {k: v for k, v in json.loads(run(own, "status", "--json", **env).stdout).items() if k != "bytes"}
+
+
+def value(own, name, *args, **env):
+    """The value of a setting with its origin, as `config` tells."""
+    rows = json.loads(run(own, "config", "--json", *args, **env).stdout)["settings"]
+    (row,) = (r for r in rows if r["name"] == name)
+    return row["value"], row["origin"]
+
+
+@pytest.mark.parametrize(
+    ("set_at", "expected"),
+    [
+        ({"default"}, (680, "default")),
+        ({"default", "index"}, (300, "index")),
+        ({"default", "index", "user"}, (400, "user")),
+        ({"default", "index", "user", "project"}, (500, "project")),
+        ({"default", "index", "user", "project", "environment"}, (600, "environment")),
+    ],
+)
+def test_what_counts_is_the_nearest(own, indexed, set_at, expected):
+    """The environment before the project's file, that before the user's, that before what the index was made with, and the default last."""
+    if "index" in set_at:
+        shutil.copytree(indexed, own / "project", dirs_exist_ok=True)
+    if "user" in set_at:
+        put(own, "chunk_tokens = 400", user=True)
+    if "project" in set_at:
+        put(own, "chunk_tokens = 500")
+    env = {"LOCALRAG_CHUNK_TOKENS": "600"} if "environment" in set_at else {}
+
+    assert value(own, "chunk_tokens", **env) == expected
+
+
+def test_the_command_line_counts_most(project):
+    """Over the environment and both files; what it says is kept in the index, and questions and runs find it there."""
+    put(project, "chunk_tokens = 400", user=True)
+    put(project, "chunk_tokens = 500")
+    done = run(project, "index", "docs", "-q", "--chunk-tokens", "700", LOCALRAG_CHUNK_TOKENS="600")
+    put(project, "", user=True)
+    put(project, "")
+
+    assert done.returncode == 0, done.stderr
+    assert value(project, "chunk_tokens") == (700, "index")
+
+
+def test_settings_are_what_a_command_runs_with(own):
+    """A new index is made with what the file sets, read from a folder below it; the environment is over it; flags have their opposite."""
+    write_town(own / "project" / "docs")
+    put(own, 'extractor = "phrases"\nchunk_tokens = 400\ntypes = ["person", "ship"]\nclaims = true\n')
+    done = run_localrag("index", "../docs", "-q", "--no-claims", cwd=own / "project" / "below", LOCALRAG_CHUNK_TOKENS="450")
+    kept = {name: value(own, name, "--index", "below")[0] for name in ("extractor", "types")}
+    put(own, "")
+    made = {name: value(own, name, "--index", "below")[0] for name in ("extractor", "types", "claims", "chunk_tokens")}
+
+    assert done.returncode == 0, done.stderr
+    assert kept == {"extractor": "phrases", "types": ["person", "ship"]}
+    assert made == {"extractor": "phrases", "types": ["person", "ship"], "claims": False, "chunk_tokens": 450}
+
+
+def test_files_are_named_relative_to_the_file_that_names_them(project):
+    """`index` of a localrag.toml is found from every folder below it."""
+    put(project, 'index = ".localrag"')
+    (project / "project" / ".localrag" / "x").mkdir()  # a folder below from which nothing else leads to it
+    found = json.loads(run_localrag("status", "--json", cwd=project / "project" / "below").stdout)
+    (project / "project" / ".localrag").rename(project / "elsewhere")
+    put(project, 'index = "../elsewhere"')
+    moved = json.loads(run_localrag("status", "--json", cwd=project / "project" / "below").stdout)
+
+    assert found["documents"] == moved["documents"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ('\nstyle = "extractive"\nmoed = "global"', "line 3: there is no setting 'moed'", "Did you mean 'mode'"),
+        ("# a\nchunk-tokens = 500", "line 2: there is no setting 'chunk-tokens'", "Did you mean 'chunk_tokens'"),
+        ("[ask]\nmode = 'mix'", "line 1: there is no setting 'ask'", "localrag config"),
+        ('mode = "best"', "line 1: mode cannot be 'best'.", "auto, mix, local, global, drift, basic, ts or ss"),
+        ("\n\nchunk_tokens = 50", "line 3: chunk_tokens cannot be 50.", "a whole number from 100 to 4000"),
+        ('chunk_tokens = "500"', "line 1: chunk_tokens cannot be '500'.", "a whole number"),
+        ("max_calls = true", "line 1: max_calls cannot be True.", "a whole number of at least 0"),
+        ("strict = 1", "line 1: strict cannot be 1.", "true or false"),
+        ("types = [1]", "line 1: types cannot be [1].", "a list of texts"),
+        ("types = ['a\"b']", "line 1: a type of entities has no quotation marks", "a list of texts"),
+        ('engine = "slotz=4"', "line 1: The engine has no setting 'slotz'.", "a text"),
+        ("mode = mix", "is not valid TOML", "localrag.toml"),
+        ('allow_host = ["x"]', "line 1: allow_host opens this machine", "localrag config set allow_host VALUE --user"),
+    ],
+)
+def test_what_a_file_gets_wrong_is_said_with_its_line(own, text, said, hint):
+    """The file, the line, the value, and what may stand there; exit code 2, before anything is done."""
+    put(own, text)
+    done = run(own, "status")
+
+    assert done.returncode == 2
+    assert str(own / "project" / "localrag.toml") in done.stderr
+    assert said in done.stderr
+    assert hint in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "said", "hint"),
+    [
+        ("LOCALRAG_CHUNK_TOKENS", "many", "LOCALRAG_CHUNK_TOKENS: chunk_tokens cannot be 'many'.", "from 100 to 4000"),
+        ("LOCALRAG_MOED", "mix", "LOCALRAG_MOED: there is no setting 'moed'.", "Did you mean 'mode'"),
+        ("LOCALRAG_STRICT", "perhaps", "LOCALRAG_STRICT: strict cannot be 'perhaps'.", "true or false"),
+    ],
+)
+def test_what_a_variable_gets_wrong_is_said_with_its_name(own, variable, text, said, hint):
+    """The variable, its value, and what may be; an empty variable counts as none."""
+    done = run(own, "status", **{variable: text})
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert hint in done.stderr
+    assert run(own, "status", LOCALRAG_CHUNK_TOKENS="").returncode == 3
+
+
+def test_variables_that_are_no_settings_keep_their_meaning(own):
+    """Every variable that the program reads is known; LOCALRAG_API_KEY_FILE is the key for a model server and not the one of `serve`."""
+    import re
+
+    named = {n for p in (ROOT / "localrag").rglob("*.py") for n in re.findall(r"LOCALRAG_([A-Z_]+[A-Z])\b", p.read_text(encoding="utf-8"))}
+    done = run(own, "config", "--json", LOCALRAG_API_KEY_FILE="key", LOCALRAG_API_KEY="x", LOCALRAG_CA_FILE="y", LOCALRAG_DEBUG="")
+
+    assert named - {"NAME", "TEST"} - {n.upper() for n in table.NAMES} <= {*read.OTHERS}
+    assert done.returncode == 0, done.stderr
+    assert next(r for r in json.loads(done.stdout)["settings"] if r["name"] == "api_key_file")["origin"] == "default"
+
+
+def test_help_and_the_way_out_work_with_a_broken_file(own):
+    """--help reads no settings, and `config unset`, `set` and `path` mend a file that others cannot be read with."""
+    put(own, 'moed = "x"\nstyle = "loud"\n')
+    helped = run(own, "ask", "--help")
+    unset = run(own, "config", "unset", "moed")
+    mended = run(own, "config", "set", "style", "extractive")
+
+    assert (helped.returncode, unset.returncode, mended.returncode) == (0, 0, 0)
+    assert value(own, "style") == ("extractive", "project")
+
+
+@pytest.mark.parametrize(
+    ("text", "env", "name", "has", "says", "change", "keep"),
+    [
+        ("\nchunk_tokens = 500", {}, "chunk_tokens", "300", "500", "localrag index PATH --chunk-tokens 500", "config unset chunk_tokens"),
+        ('extractor = "model"', {}, "extractor", '"phrases"', '"model"', "--extractor model", "config unset extractor"),
+        ("claims = true", {}, "claims", "false", "true", "localrag index PATH --claims", "config unset claims"),
+        ("", {"LOCALRAG_TYPES": "ship"}, "types", '["person"', '["ship"]', "--types ship", "unset LOCALRAG_TYPES"),
+        ('model = "MODEL"', {}, "model", '"smollm2-135m"', "llama.gguf", "localrag index PATH --rebuild", "config unset model"),
+        ('embedder = "MODEL"', {}, "embedder", '"all-minilm-l6-v2"', "llama.gguf", "localrag reembed", "config unset embedder"),
+    ],
+)
+def test_what_the_index_is_bound_to_is_not_changed_in_silence(project, tiny, text, env, name, has, says, change, keep):
+    """`index` ends with both values, where the one comes from, and the two ways out; questions go on; a command line changes as ever."""
+    put(project, text.replace("MODEL", str(tiny("llama").path)))
+    before = counts(project)
+    done = run(project, "index", "docs", "-q", **env)
+    where = next(iter(env), f"localrag.toml, line {1 + text.count(chr(10))}")
+
+    assert done.returncode == 1
+    assert f"The index was made with {name} = {has}" in done.stderr
+    assert where in done.stderr
+    assert says in done.stderr
+    assert change in done.stderr
+    assert keep in done.stderr
+    assert run(project, "search", "ferry", **env).returncode == 0
+    assert counts(project, **env) == before
+    assert run(project, "index", "docs", "--plan", **env).returncode == 1
+
+
+def test_the_ways_out_of_a_conflict_lead_out(project):
+    """The command line changes the index and the file agrees from then on; --rebuild does so too; without the line all is as it was."""
+    put(project, "chunk_tokens = 500\n")
+    assert run(project, "index", "docs", "-q").returncode == 1
+    assert run(project, "index", "docs", "-q", "--chunk-tokens", "500").returncode == 0
+    assert run(project, "index", "docs", "-q").returncode == 0
+    put(project, "chunk_tokens = 600\n")
+    assert run(project, "index", "docs", "-q", "--rebuild").returncode == 0
+    put(project, "prepend_metadata = true\n")
+    assert run(project, "index", "docs", "-q").returncode == 1
+    assert run(project, "config", "unset", "prepend_metadata").returncode == 0
+    assert run(project, "index", "docs", "-q").returncode == 0
+    assert value(project, "chunk_tokens") == (600, "index")
+
+
+def test_an_index_without_documents_takes_what_is_set(own):
+    """Where nothing was indexed yet, nothing is bound."""
+    write_town(own / "project" / "docs")
+    (own / "project" / "empty").mkdir()
+    assert run(own, "index", "empty", "-q", "--extractor", "phrases").returncode == 2
+    put(own, 'extractor = "phrases"\nchunk_tokens = 500\n')
+
+    assert run(own, "index", "docs", "-q").returncode == 0
+    put(own, "")
+    assert value(own, "chunk_tokens") == (500, "index")
+
+
+def test_every_option_is_a_setting_or_a_switch():
+    """Of every command: nobody adds an option without saying whether it can be set once; no list names what is not there."""
+    names = {name for _, name, _ in ALL}
+
+    assert names - {*table.NAMES} == SWITCHES, "add it to cli/settings/table.py, or to SWITCHES if it is about one run"
+    assert {*table.NAMES} <= names
+    assert {(command, name) for command, name, _ in ALL} >= apply.APART
+    assert {*apply.BOUND} <= {*table.NAMES}
+    assert {*apply.WITHOUT} <= {*typer.main.get_command(app).commands}
+
+
+@pytest.mark.parametrize("name", table.NAMES)
+def test_a_setting_reaches_every_command_that_has_its_option(name):
+    """As the value that the option takes; an option of the same name and another meaning is left alone."""
+    found = {name: read.Given(table.example(name), "project", "")}
+    defaults = apply.defaults(typer.main.get_command(app), found)
+    for command, option, parameter in ALL:
+        mine = defaults
+        for part in command.split():
+            mine = mine[part]
+        assert (parameter.name in mine) == (option == name and (command, option) not in apply.APART), (command, option)
+
+
+def test_a_setting_takes_what_its_option_takes():
+    """The same choices and bounds, the same default where the option has one; and what is true by a file can be made false by a flag."""
+    choices = {"mode": MODES, "style": STYLES, "extractor": EXTRACTORS}
+    for name, known in choices.items():
+        assert table.allowed(name) == f"{', '.join(known[:-1])} or {known[-1]}"
+    for _, name, parameter in ALL:
+        if isinstance(table.default(name) if name in table.NAMES else None, bool):
+            assert parameter.secondary_opts, name
+    bounds = {p.name: (p.min, p.max) for c, _, p in ALL if c in ("index", "serve", "ask")}
+    for name in ("chunk_tokens", "gleanings", "port", "at_once", "max_calls"):
+        schema = table.Values.model_json_schema()["properties"][name]
+        schema = next((s for s in schema.get("anyOf", ()) if s["type"] != "null"), schema)
+        assert (schema.get("minimum"), schema.get("maximum")) == bounds[name]
+    assert set(EXTRACTORS) <= set(evaluate.EXTRACTORS)
+    for name, kept in apply.BOUND.items():
+        if name not in ("model", "embedder"):
+            assert table.default(name) == getattr(Settings(), kept)
+
+
+def test_what_asks_a_model_takes_how_to_ask_it():
+    """Every command that may send text to a model server also takes the engine's settings: none of them is ignored anywhere."""
+    of = {}
+    for command, name, _ in ALL:
+        of.setdefault(command, set()).add(name)
+    for command, names in of.items():
+        if "allow_host" in names and (command, "allow_host") not in apply.APART:
+            assert names >= {"engine", "at_once", "deterministic"}, command
+
+
+def test_settings_that_are_not_there_cost_nothing(own):
+    """Without a file or a variable, pydantic-settings, a quarter of a second, is not loaded; neither by a file that sets nothing."""
+    import subprocess
+    import sys
+
+    run(own, "init")
+    code = "import sys; sys.argv[1:] = ['status']\nfrom localrag.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    code += "print('pydantic_settings' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=own / "project")
+
+    assert done.stdout.strip() == "False"

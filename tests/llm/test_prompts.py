@@ -1,0 +1,164 @@
+"""Prompts and the user's own in their place: found, checked, passed on, and part of what is made with them."""
+
+import ast
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from localrag.config import Settings
+from localrag.errors import UsageError
+from localrag.index.extraction import extract
+from localrag.index.pipeline import build_index
+from localrag.index.reports import write
+from localrag.llm.prompts import STYLES, load_prompt, prompt_names, read_prompts, shipped_prompt
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.store import graph, ledger
+from tests.conftest import TOWN
+
+ROOT = Path(__file__).parents[2]
+
+
+def own(folder, name, text):
+    """A prompt of the user's below a folder."""
+    path = folder / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_first_folder_counts_and_the_rest_is_as_shipped(tmp_path):
+    """A project's prompt stands over the user's, that over the shipped one; other files in the folders are let be."""
+    changed = {n: shipped_prompt("abstractive/map").replace("## user", f"## user\nNo {n}.") for n in (1, 2)}
+    own(tmp_path / "project", "abstractive/map", changed[1])
+    own(tmp_path / "user", "abstractive/map", changed[2])
+    own(tmp_path / "user", "abstractive/rate", shipped_prompt("abstractive/rate").replace("## user", "## user\nMine."))
+    own(tmp_path / "project", "letters/x", "Dear Sir")
+    own(tmp_path / "project", "abstractive/map.md.old", "was")  # abstractive/map.md.old.md stands for nothing
+    (tmp_path / "project" / "abstractive" / "map.md.old.md").rename(tmp_path / "project" / "abstractive" / "map.md.old")
+    found = read_prompts([tmp_path / "project", tmp_path / "user"])
+
+    assert [name for name, *_ in found] == ["abstractive/map", "abstractive/rate"]
+    assert "No 1." in load_prompt("abstractive/map", found).messages[-1][1]
+    assert "Mine." in load_prompt("abstractive/rate", found).messages[-1][1]
+    assert load_prompt("abstractive/reduce", found) == load_prompt("abstractive/reduce")
+    assert read_prompts([tmp_path / "nowhere"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("abstractive/map", ("$reports", "the reports"), "$reports is missing"),
+        ("abstractive/map", ("$question", "$question $auestion"), "there is no $auestion"),
+        ("abstractive/map", ("$question", "$question for 5 $"), "a $ that begins no placeholder"),
+        ("extractive/entities", ("## user", "## person"), "must end with a `## user` message"),
+        ("extractive/entities", ("$text", "text"), "$text is missing"),
+    ],
+)
+def test_a_prompt_that_cannot_stand_in_is_refused(tmp_path, name, change, said):
+    """What is missing or too much is named with the file, and how to see what differs."""
+    path = own(tmp_path, name, shipped_prompt(name).replace(*change))
+    with pytest.raises(UsageError) as refused:
+        read_prompts([tmp_path])
+
+    assert str(path) in str(refused.value)
+    assert said in str(refused.value)
+    assert refused.value.hint == f"See what differs: localrag prompts diff {name}"
+
+
+def test_a_file_that_stands_for_no_prompt_is_refused_with_the_nearest(tmp_path):
+    """A mistyped name would otherwise change nothing, and nobody would see why."""
+    own(tmp_path, "abstractive/raport", "## user\n$context")
+    with pytest.raises(UsageError) as refused:
+        read_prompts([tmp_path])
+
+    assert "abstractive/report" in refused.value.hint
+
+
+def test_every_shipped_prompt_can_be_the_users(tmp_path):
+    """Copied as it is, each is accepted and gives the same messages and the same hash."""
+    for name in prompt_names():
+        own(tmp_path, name, shipped_prompt(name))
+    found = read_prompts([tmp_path])
+
+    assert [name for name, *_ in found] == sorted(prompt_names())
+    for name in prompt_names():
+        assert load_prompt(name, found).hash == load_prompt(name).hash
+    assert {name.split("/")[0] for name in prompt_names()} == {*STYLES}
+
+
+def test_a_prompt_changes_the_recipes_of_its_stage_alone():
+    """Of extraction those of extraction, of reports that of reports; taken away, all are what they were."""
+
+    def recipes(*names):
+        mine = tuple((n, shipped_prompt(n).replace("## user\n", "## user\nMine.\n"), "") for n in names)
+        settings = Settings(prompts=mine)
+        styles = ("extractive", "abstractive")
+        return [extract.recipe(settings, "m", s) for s in styles] + [write.recipe(settings, "m", s) for s in styles]
+
+    plain = recipes()
+    changed = {
+        "extractive/entities": [True, True, False, False],  # what the abstractive style fails in is asked in the other
+        "abstractive/entities": [False, True, False, False],
+        "abstractive/report": [False, False, False, True],
+        "abstractive/map": [False, False, False, False],
+    }
+    for name, expected in changed.items():
+        assert [a != b for a, b in zip(recipes(name), plain, strict=True)] == expected, name
+    assert recipes() == plain
+
+
+def test_settings_keep_no_prompt_in_the_index():
+    """They are read from their files whenever an index is opened."""
+    settings = Settings(prompts=(("abstractive/map", "x", "y"),))
+
+    assert "prompts" not in settings.to_json()
+    assert Settings.from_json(settings.to_json() | {"prompts": [1]}).prompts == ()
+
+
+def test_no_stage_forgets_the_users_prompts():
+    """Whatever loads a prompt that users may write passes theirs on; what measures uses the shipped ones."""
+    for path in (ROOT / "localrag").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "load_prompt":
+                asked = ast.unparse(node.args[0])
+                measures = path.parent.name == "bench" or asked.startswith(("'eval/", "f'eval/", "'bench/"))
+                inside = path.name == "prompts.py"
+                assert len(node.args) == 2 or measures or inside, f"{path.name}: {ast.unparse(node)}"
+
+
+@pytest.mark.slow
+def test_a_changed_report_prompt_writes_reports_anew_and_nothing_else(tmp_path):
+    """Taken away again, the old answers are found: no call is made, and the reports are what they were."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text(TOWN["a.md"], encoding="utf-8")
+    folder = tmp_path / ".localrag"
+
+    def index():
+        with open_for_writing(folder) as opened:
+            project = replace(opened, settings=replace(opened.settings, style="abstractive"))
+            ledger.save_settings(project.db, settings=project.settings.to_json())
+            before = {r["key"] for r in project.db.query("SELECT key FROM llm_calls")}
+            outcome = asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
+            assert not outcome.failures
+            rows = list(project.db.query("SELECT key, task FROM llm_calls"))
+            return project.model.calls, {r["task"] for r in rows if r["key"] not in before}
+
+    def reports():
+        with open_for_questions(folder) as project:
+            return [r.markdown for r in graph.reports(project.db)]
+
+    index()
+    written = reports()
+    text = shipped_prompt("abstractive/report")
+    path = own(tmp_path / "prompts", "abstractive/report", text.replace("## user", "## user\nWrite of ships only.", 1))
+    changed_calls, changed_tasks = index()
+    path.unlink()
+    calls, tasks = index()
+
+    assert written
+    assert changed_tasks == {"report"}
+    assert changed_calls > 0
+    assert (calls, tasks) == (0, set())
+    assert reports() == written
