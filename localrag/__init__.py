@@ -10,10 +10,10 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "Index", "LocalragError", "Outcome", "Passage", "Progress"]
+__all__ = ["Answer", "Exported", "Index", "LocalragError", "Outcome", "Passage", "Progress", "Selection"]
 
 if TYPE_CHECKING:
-    from localrag.library import Answer, Index, LocalragError, Outcome, Passage, Progress
+    from localrag.library import Answer, Exported, Index, LocalragError, Outcome, Passage, Progress, Selection
 
 
 def __getattr__(name: str) -> Any:

@@ -22,17 +22,19 @@ from localrag import contents
 from localrag.config import INDEX_FOLDER
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
+from localrag.exchange.export import Exported, export_index
 from localrag.index.documents.update import CAREFUL, Deletion
 from localrag.index.erase import documents_at, erase
 from localrag.index.pipeline import Outcome, build_index, reembed
 from localrag.index.progress import Progress
 from localrag.opening import find_index, open_for_questions, open_for_writing, open_to_look
-from localrag.project import Opened, Project
+from localrag.project import Opened, Project, selected
 from localrag.query.answer import answer, check_question
 from localrag.query.question import Options, Watch
 from localrag.query.retrieval.retrieve import search
 from localrag.records import Answer, Community, Document, Entity, Mention, Relationship, Report
 from localrag.store import corpus, graph, status
+from localrag.where import EVERYTHING, Selection, collection_names
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -52,6 +54,7 @@ class Asking(TypedDict, total=False):
     context_only: bool
     conversation: int | None
     temperature: float
+    selection: Selection | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +140,36 @@ class Index:
 
     # Documents
 
-    def add(self, paths: Paths, *, on_progress: Callable[[Progress], None] | None = None, deletion: Deletion = CAREFUL) -> Outcome:
+    def add(
+        self,
+        paths: Paths,
+        *,
+        collections: Sequence[str] = (),
+        on_progress: Callable[[Progress], None] | None = None,
+        deletion: Deletion = CAREFUL,
+    ) -> Outcome:
         """Index files and folders, or bring the index up to date with them; what is there already is not done again.
 
-        `on_progress` is called with every step (stage, done, total). Interrupted at any moment, the next call goes on from there.
-        `deletion` says whether documents go whose files are gone. Raises UsageError where there is nothing to index, IndexBusy while
-        another process writes, ModelError.
+        `on_progress` is called with every step. Interrupted at any moment, the next call goes on from there. `collections` are names under
+        which the documents of these paths can be selected. `deletion` says whether documents go whose files are gone.
+        Raises UsageError where there is nothing to index, IndexBusy while another process writes, ModelError.
         """
-        return asyncio.run(self.aadd(paths, on_progress=on_progress, deletion=deletion))
+        return asyncio.run(self.aadd(paths, collections=collections, on_progress=on_progress, deletion=deletion))
 
-    async def aadd(self, paths: Paths, *, on_progress: Callable[[Progress], None] | None = None, deletion: Deletion = CAREFUL) -> Outcome:
+    async def aadd(
+        self,
+        paths: Paths,
+        *,
+        collections: Sequence[str] = (),
+        on_progress: Callable[[Progress], None] | None = None,
+        deletion: Deletion = CAREFUL,
+    ) -> Outcome:
         """As `add`, where an event loop runs already."""
         self.close()
         with open_for_writing(self.folder, model=self._model, engine=self._engine) as project:
-            return await build_index(_listed(paths), project, on_progress or _ignored, deletion=deletion)
+            return await build_index(
+                _listed(paths), project, on_progress or _ignored, deletion=deletion, collections=collection_names(",".join(collections))
+            )
 
     def remove(self, paths: Paths, *, on_progress: Callable[[Progress], None] | None = None) -> list[str]:
         """Remove the documents at or below the given paths, with all that was made from them; their paths as stored. The files stay.
@@ -203,15 +222,15 @@ class Index:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def search(self, query: str, k: int = 10) -> list[Passage]:
+    def search(self, query: str, k: int = 10, *, selection: Selection = EVERYTHING) -> list[Passage]:
         """The `k` passages that bear most on a query, best first, found by words, vectors and the graph; no chat model is asked.
 
-        Raises UsageError for an empty query, NoIndex where nothing is indexed yet.
+        `selection` are the documents to search. Raises UsageError for an empty query, NothingSelected, NoIndex where nothing is indexed.
         """
         check_question(query)
-        project = self._ask()
-        vector = project.embedder.embed([query])[0]
-        rows = contents.passages(query, vector, search(query, vector, project, k), project)
+        with selected(self._ask(), selection) as project:
+            vector = project.embedder.embed([query])[0]
+            rows = contents.passages(query, vector, search(query, vector, project, k), project)
         return [Passage(**{name: row[name] for name in Passage.__slots__}) for row in rows]
 
     # The graph
@@ -240,6 +259,14 @@ class Index:
 
     # The index itself
 
+    def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> Exported:
+        """Write the graph, reports and passages for other programs: `format` is one of `localrag.exchange.export.FORMATS`.
+
+        `path` is a file for "graphml", "gexf" and "html", else a folder. Raises UsageError where something else is there, and nothing is
+        written; LocalragError where there is no graph yet.
+        """
+        return export_index(self._look(), format, Path(path), level=level, force=force)
+
     def status(self) -> dict[str, Any]:
         """What the index holds, what failed and what it cost: the values of `localrag status --json`."""
         return status.status(self._look().db, self.folder)
@@ -265,4 +292,4 @@ def _ignored(_progress: Progress) -> None:
     """Nobody listens."""
 
 
-__all__ = ["Answer", "Asking", "Index", "LocalragError", "Outcome", "Passage", "Progress"]
+__all__ = ["Answer", "Asking", "Exported", "Index", "LocalragError", "Outcome", "Passage", "Progress", "Selection"]
