@@ -11,7 +11,8 @@ from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
-from localrag.store.connect import FILE_NAME, LOG_LIMIT, Patient, connect, connect_existing, hold_still
+from localrag.store.connect import LOG_LIMIT, Patient, connect, connect_existing, hold_still
+from localrag.store.names import FILE_NAME
 from localrag.system.files import check_system, private_file, private_folder
 from localrag.text.dates import metadata_day
 

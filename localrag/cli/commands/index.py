@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localrag.cli.completion import embedders
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
@@ -51,7 +52,10 @@ def index_command(
     model: ModelOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Redo everything the model did, after a change of model or window.")] = False,
     embedder: Annotated[
-        str | None, typer.Option("--embedder", metavar="NAME|PATH", help="Embedding model: a name in models.toml, or a GGUF file.")
+        str | None,
+        typer.Option(
+            "--embedder", metavar="NAME|PATH", help="Embedding model: a name in models.toml, or a GGUF file.", autocompletion=embedders
+        ),
     ] = None,
     extractor: ExtractorOption = None,
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types. Default: person,organization,place,event.")] = "",
@@ -284,7 +288,10 @@ def reembed_command(
     embedder: Annotated[
         str | None,
         typer.Option(
-            "--embedder", metavar="NAME|PATH", help="Embedding model: a name in models.toml, or a GGUF file. Default: the index's own."
+            "--embedder",
+            metavar="NAME|PATH",
+            help="Embedding model: a name in models.toml, or a GGUF file. Default: the index's own.",
+            autocompletion=embedders,
         ),
     ] = None,
     index: IndexOption = None,

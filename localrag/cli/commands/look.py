@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from localrag.cli.completion import communities, entities
 from localrag.cli.options import CollectionOption, IndexOption, JsonOption, RerankerOption, WhereOption, selection
 from localrag.cli.views.terminal import write_json, write_line
 
@@ -100,7 +101,7 @@ def search_command(
 
 
 def entity_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Any name of the entity.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Any name of the entity.", autocompletion=entities)],
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -135,7 +136,9 @@ def tree_command(
 
 
 def report_command(
-    number: Annotated[str, typer.Argument(metavar="ID", help="A community from `localrag tree`, for example 1.4.")],
+    number: Annotated[
+        str, typer.Argument(metavar="ID", help="A community from `localrag tree`, for example 1.4.", autocompletion=communities)
+    ],
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
