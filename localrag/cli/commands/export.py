@@ -86,6 +86,6 @@ _NEXT = {
     "gexf": "Open it with Gephi: File → Open.",
     "csv": "How to load it into Neo4j: README.md in that folder.",
     "obsidian": "Open that folder as a vault in Obsidian; what you write below the line of a note stays when you export again.",
-    "jsonl": "What its fields are: localrag help export",
+    "jsonl": "What its fields are: localrag help export-tables",
     "html": "Open it in a browser; it needs no network and no server.",
 }
