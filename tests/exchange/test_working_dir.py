@@ -33,10 +33,8 @@ def key_of(text, prefix):
 
 def graphml(nodes, edges):
     """As NetworkX writes it."""
-    names = {
-        "node": list(dict.fromkeys(k for _, row in nodes for k in row)),
-        "edge": list(dict.fromkeys(k for *_, row in edges for k in row)),
-    }
+    rows = {"node": [row for _, row in nodes], "edge": [row for *_, row in edges]}
+    names = {where: list(dict.fromkeys(k for row in some for k in row)) for where, some in rows.items()}
     ids = {(where, name): f"d{n}" for n, (where, name) in enumerate((w, n) for w, some in names.items() for n in some)}
     keys = "".join(
         f'<key id="{i}" for="{w}" attr.name="{n}" attr.type="{"double" if n == "weight" else "string"}" />\n' for (w, n), i in ids.items()
@@ -88,7 +86,7 @@ def write(folder, *, nano=False):
                 "report_string": f"# Report {key}", "level": level, "title": f"Cluster {key}", "edges": [],
                 "nodes": [shown(n) for n in names], "chunk_ids": [], "occurrence": 1.0, "sub_communities": below,
                 "report_json": {"title": f"The ferry trade {key}", "summary": f"What report {key} says.", "rating": 6.5,
-                                "rating_explanation": "It matters.", "findings": [{"summary": "A sale", "explanation": "It was sold."}]},
+                                "rating_explanation": "It matters.", "findings": [{"summary": "A sale", "explanation": "INGRID HOLM bought the ship."}]},
             }
             for key, (level, names, below) in groups.items()
         }  # fmt: skip
@@ -130,6 +128,9 @@ def test_reports_of_nano_graphrag_are_kept(tmp_path):
     reports = graph.imported_reports(db)
 
     assert {r.title for r in reports.values()} == {"The ferry trade 0", "The ferry trade 1", "The ferry trade 2"}
+    quotes = [q.text for r in reports.values() for f in r.findings for q in f.quotes]
+    assert quotes
+    assert all("Ingrid Holm" in text for text in quotes)
     assert {r.rating for r in reports.values()} == {6.5}
     levels = {c.id: (c.level, len(c.entity_ids)) for c in graph.communities(db) if c.id in reports}
     assert sorted(levels.values()) == [(0, 4), (1, 2), (1, 2)]
