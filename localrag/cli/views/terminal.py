@@ -1,5 +1,6 @@
 """The output boundary: what of a text may reach a terminal, plain and JSON lines on stdout, and the status line on stderr."""
 
+import io
 import json
 import os
 import re
@@ -7,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -47,6 +48,13 @@ def write_json(value: Any) -> None:
     """A JSON value on a line of stdout; what a terminal would obey is escaped, as JSON itself does with some of it."""
     text = json.dumps(value, ensure_ascii=False)
     sys.stdout.write(_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+def standard_input() -> TextIO:
+    """Stdin; bytes in it that are no text of its encoding are halves of characters, as in arguments, and end nothing by themselves."""
+    if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.errors == "strict":  # before anything is read
+        sys.stdin.reconfigure(errors="surrogateescape")
+    return sys.stdin
 
 
 class Status:
