@@ -18,7 +18,7 @@ def told(town):  # noqa: F811
 
     def asked(mode, style="abstractive", **options):
         said = []
-        with open_for_questions(town, engine=EngineOptions("adapter=no"), logs=False) as project:
+        with open_for_questions(town, engine=EngineOptions(adapter=False), logs=False) as project:
             project.model._engine = Scripted(well)
             asyncio.run(answer(QUESTION, project, Options(mode, style=style, **options), Watch(status=said.append)))
         return said
@@ -57,7 +57,7 @@ def test_an_extractive_answer_says_that_it_searches(told, mode):
 
 def test_nothing_is_kept_of_a_project_that_does_not_log(town):  # noqa: F811
     """The answer has no number, the same call is not made twice, and the database has no row more."""
-    with open_for_questions(town, engine=EngineOptions("adapter=no"), logs=False) as project:
+    with open_for_questions(town, engine=EngineOptions(adapter=False), logs=False) as project:
         project.model._engine = Scripted(well)
         before = project.db.execute("SELECT (SELECT count(*) FROM llm_calls), (SELECT count(*) FROM answers)").fetchone()
         first, second = (asyncio.run(answer(QUESTION, project, Options("basic", style="abstractive"))) for _ in range(2))
