@@ -118,6 +118,7 @@ def m014_collections(db: Database) -> None:
     """Documents have a date, and belong to collections, by their paths."""
     db.execute("CREATE TABLE collections (name TEXT NOT NULL, path TEXT NOT NULL, PRIMARY KEY (name, path))")
     db.execute("CREATE INDEX collections_by_path ON collections(path)")
+    db.execute("CREATE INDEX chunks_in_document ON chunks(document_id, id)")  # the chunks of many documents, without reading their texts
     for table in ("documents", "next_documents"):
         db.execute(f"ALTER TABLE {table} ADD COLUMN date TEXT NOT NULL DEFAULT ''")
         db.execute(f"ALTER TABLE {table} ADD COLUMN dated_by TEXT NOT NULL DEFAULT ''")
