@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from unittest import mock
 
 import pytest
@@ -95,7 +96,7 @@ def test_the_share_of_the_whole_only_grows_and_ends_at_one(recorded):
         assert [e["done"] for e in some] == sorted(e["done"] for e in some)
         assert len({e["total"] for e in some}) == 1
     begun = [e for e in events if e["event"] == "stage"]
-    for before, after in zip(begun, begun[1:], strict=False):
+    for before, after in pairwise(begun):
         assert after["stage"] in before["ahead"]
     assert [e["stage"] for e in begun if e["stage"] in STAGES] == list(STAGES)
 
