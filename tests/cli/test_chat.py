@@ -189,7 +189,7 @@ def test_ctrl_c_stops_an_answer_and_the_next_question_is_answered(here):
     chat = Screen("chat", *PROSE, cwd=here)
     chat.wait_for("> ?")
     chat.type("Tell all about the Skua and Lars Holm.\n")
-    chat.wait_for("reading 3 passages …")
+    chat.wait_for_passing("reading 3 passages …")
     chat.type("\x03")
     chat.wait_for(r"Stopped\.[^>]*\n\nbasic> ?", 240)
     process = psutil.Process(chat.process.pid)
