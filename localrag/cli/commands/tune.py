@@ -41,7 +41,7 @@ def tune_command(
     if selection not in ("auto", "random", "top"):
         raise UsageError(f"There is no selection {selection!r}.", "Choose auto, random or top.")
     chosen = tuple(t.strip() for t in types.split(",") if t.strip())
-    with open_for_writing(index, engine=engine_options(engine, hosts=allow_host, at_once=at_once, quiet=quiet)) as project:
+    with open_for_writing(find_index(index), engine=engine_options(engine, hosts=allow_host, at_once=at_once, quiet=quiet)) as project:
         domain, compared = asyncio.run(_tune(project, passages, selection, chosen, seed))
         write_domain(project.folder, domain)
         path = project.folder / FILE_NAME
