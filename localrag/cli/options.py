@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from localrag.cli import completion
+from localrag.cli.completion import chat_models, embedders, indexes, rerankers
 from localrag.cli.views.terminal import listener, status
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ IndexOption = Annotated[
         "-i",
         metavar="DIR",
         help="The index folder. Default: the nearest .localrag, here or above.",
-        autocompletion=completion.indexes,
+        autocompletion=indexes,
     ),
 ]
 ModelOption = Annotated[
@@ -50,13 +50,17 @@ ModelOption = Annotated[
         "-m",
         metavar="NAME|PATH",
         help="Chat model: a name in models.toml, a GGUF file, or http://HOST:PORT/v1#NAME.",
-        autocompletion=completion.chat_models,
+        autocompletion=chat_models,
     ),
 ]
 RerankerOption = Annotated[
     str | None,
+    typer.Option("--reranker", metavar="NAME|PATH", help="Re-rank passages with a cross-encoder (GGUF).", autocompletion=rerankers),
+]
+EmbedderOption = Annotated[
+    str | None,
     typer.Option(
-        "--reranker", metavar="NAME|PATH", help="Re-rank passages with a cross-encoder (GGUF).", autocompletion=completion.rerankers
+        "--embedder", metavar="NAME|PATH", help="Embedding model: a name in models.toml, or a GGUF file.", autocompletion=embedders
     ),
 ]
 EngineOption = Annotated[

@@ -15,6 +15,7 @@ from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
     DeterministicOption,
+    EmbedderOption,
     EngineOption,
     ExtractorOption,
     FollowOption,
@@ -51,12 +52,7 @@ def index_command(
     index: IndexOption = None,
     model: ModelOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Redo everything the model did, after a change of model or window.")] = False,
-    embedder: Annotated[
-        str | None,
-        typer.Option(
-            "--embedder", metavar="NAME|PATH", help="Embedding model: a name in models.toml, or a GGUF file.", autocompletion=embedders
-        ),
-    ] = None,
+    embedder: EmbedderOption = None,
     extractor: ExtractorOption = None,
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types. Default: person,organization,place,event.")] = "",
     gleanings: Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask the model for missed names.")] = None,
