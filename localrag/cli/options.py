@@ -183,6 +183,6 @@ StyleOption = Annotated[
 ]
 StrictOption = Annotated[bool, typer.Option("--strict/--no-strict", help="Leave out sentences that no passage supports.")]
 NoLogOption = Annotated[
-    bool, typer.Option("--no-log", help="Keep nothing: neither questions nor answers are written to the index or any other file.")
+    bool, typer.Option("--no-log/--log", help="Keep nothing: neither questions nor answers are written to the index or any other file.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

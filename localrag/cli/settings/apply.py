@@ -34,6 +34,8 @@ BOUND = {
     "text_column": "text_column",
     "metadata_columns": "metadata_columns",
     "prepend_metadata": "prepend_metadata",
+    "ocr": "ocr",
+    "ocr_languages": "ocr_languages",
     "follow_links": "follow_links",
 }
 

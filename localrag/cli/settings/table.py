@@ -57,6 +57,7 @@ class Values(BaseSettings):
     max_calls: int | None = Field(
         None, ge=0, description="Maximum model calls of an answer. Default: 50 calls and 100,000 tokens.", examples=[50]
     )
+    no_log: bool = Field(default=False, description="Keep neither questions nor answers.")
     max_seconds: float | None = Field(None, ge=0, description="Maximum seconds of an answer. Default: no limit.", examples=[120])
 
     extractor: Literal["model", "phrases"] = Field(
@@ -72,6 +73,10 @@ class Values(BaseSettings):
     text_column: str = Field("", description="Column of CSV, Excel and JSON rows that holds the text.", examples=["text"])
     metadata_columns: Names = Field((), description="Columns to put before the text of a row.", examples=[["date", "author"]])
     prepend_metadata: bool = Field(default=False, description="Add the document's title, date and author to each chunk.")
+    ocr: bool = Field(default=True, description="Read scans and pictures with Tesseract where it is installed.")
+    ocr_languages: Names = Field(
+        (), description="Tesseract's codes of the scans' languages. Default: the index's, or eng.", examples=[["eng", "deu"]]
+    )
     follow_links: bool = Field(default=False, description="Follow symbolic links that lead out of the folders.")
 
     engine: Annotated[str, AfterValidator(_engine)] = Field("", description="Engine settings by hand.", examples=["slots=4,context=8192"])
