@@ -76,9 +76,7 @@ def _say(made: "Exported") -> None:
         say(f"{len(made.removed)} files of an earlier export that hold nothing any more were removed.")
     if made.kept:
         first = ", ".join(made.kept[:3]) + " …" * (len(made.kept) > 3)
-        say(
-            f"{len(made.kept)} notes stay as they are (you changed them above the line, or their subject is gone): {first}"
-        )
+        say(f"{len(made.kept)} notes stay as they are (you changed them above the line, or their subject is gone): {first}")
     say(_NEXT[made.format])
 
 
