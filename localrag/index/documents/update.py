@@ -12,7 +12,7 @@ from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import UsageError
 from localrag.index.documents.chunk import chunk
-from localrag.index.documents.load import Options, Sources, check_paths, file_hash, find_files, is_there, load_all, stored_path
+from localrag.index.documents.load import USUAL, Options, Sources, check_paths, file_hash, find_files, is_there, load_all, stored_path
 from localrag.index.documents.load.scans import ReadScans, scan_reader
 from localrag.index.documents.load.tesseract import find_tesseract, reading_options
 from localrag.index.documents.reach import OutOfReach, out_of_reach
@@ -117,7 +117,7 @@ def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: 
         origins.setdefault(content, []).append(path)
     options = reading_options(project.settings)
     reader = _scan_reader(options, project, tell)
-    for done, found in enumerate(load_all(left, project.root, options, scans=reader), len(files) - len(left)):
+    for done, found in enumerate(load_all(left, project.root, options, USUAL, reader), len(files) - len(left)):
         tell("documents", done, len(files))
         if isinstance(found, Skipped):
             stays = found.path in known and (found.failed or _waits(found, options))
