@@ -77,8 +77,7 @@ def index_command(
     options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
     reading = _reading(text_column, metadata_columns, prepend_metadata, follow_links) | _scans(ocr, ocr_languages)
-    changes = _changes(extractor, types, gleanings, claims, language) | reading
-    changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
+    changes = _changes(extractor, types, gleanings, claims, language) | _cutting(chunk_tokens) | reading
     if plan:
         print_plan(paths, index, model, changes, options)
         return
@@ -132,6 +131,11 @@ def _changes(extractor: str | None, types: str, gleanings: int | None, claims: b
         raise UsageError(f"{types!r} is no list of entity types.", "Write them like this: --types person,place,ship")
     given = {"extractor": extractor, "entity_types": kinds or None, "max_gleanings": gleanings, "claims": claims, "language": language}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _cutting(chunk_tokens: int | None) -> dict[str, Any]:
+    """How large chunks are, where the command line says so; their overlap keeps its share."""
+    return {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
 
 
 def _reading(
