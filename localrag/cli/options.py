@@ -102,6 +102,15 @@ ProgressOption = Annotated[
         **_progress | {"callback": lambda shown: _heard_by_program(_progress["callback"](shown))},
     ),
 ]
+ChunkTokensOption = Annotated[
+    int | None, typer.Option("--chunk-tokens", min=100, max=4000, help="Maximum tokens of a chunk. Default: 680.")
+]
+LanguageOption = Annotated[str | None, typer.Option("--language", help="Language of reports and answers. Default: the documents' own.")]
+ClaimsOption = Annotated[bool | None, typer.Option("--claims/--no-claims", help="Also extract claims: who did what, and when.")]
+GleaningsOption = Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask the model for missed names.")]
+PutInOption = Annotated[
+    str | None, typer.Option("--collection", metavar="A,B,…", help="Put the documents of this run into these collections.")
+]
 TextColumnOption = Annotated[
     str | None, typer.Option("--text-column", metavar="NAME", help="Column of CSV, Excel and JSON rows that holds the text.")
 ]

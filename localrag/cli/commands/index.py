@@ -14,13 +14,17 @@ from localrag.cli.completion import embedders
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
+    ChunkTokensOption,
+    ClaimsOption,
     DeterministicOption,
     EmbedderOption,
     EngineOption,
     ExtractorOption,
     FollowOption,
+    GleaningsOption,
     IndexOption,
     JsonOption,
+    LanguageOption,
     MetadataColumnsOption,
     ModelOption,
     OcrLanguagesOption,
@@ -28,6 +32,7 @@ from localrag.cli.options import (
     PrependOption,
     ProgressOption,
     PruneOption,
+    PutInOption,
     QuietOption,
     RemeasureOption,
     TextColumnOption,
@@ -55,14 +60,10 @@ def index_command(
     embedder: EmbedderOption = None,
     extractor: ExtractorOption = None,
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types. Default: person,organization,place,event.")] = "",
-    gleanings: Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask the model for missed names.")] = None,
-    chunk_tokens: Annotated[
-        int | None, typer.Option("--chunk-tokens", min=100, max=4000, help="Maximum tokens of a chunk. Default: 680.")
-    ] = None,
-    claims: Annotated[bool | None, typer.Option("--claims/--no-claims", help="Also extract claims: who did what, and when.")] = None,
-    language: Annotated[
-        str | None, typer.Option("--language", help="Language of reports and answers. Default: the documents' own.")
-    ] = None,
+    gleanings: GleaningsOption = None,
+    chunk_tokens: ChunkTokensOption = None,
+    claims: ClaimsOption = None,
+    language: LanguageOption = None,
     text_column: TextColumnOption = None,
     metadata_columns: MetadataColumnsOption = None,
     prepend_metadata: PrependOption = None,
@@ -74,9 +75,7 @@ def index_command(
     remeasure: RemeasureOption = False,
     deterministic: DeterministicOption = False,
     follow_links: FollowOption = None,
-    collection: Annotated[
-        str | None, typer.Option("--collection", metavar="A,B,…", help="Put the documents of this run into these collections.")
-    ] = None,
+    collection: PutInOption = None,
     prune: PruneOption = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,
