@@ -149,8 +149,9 @@ def test_the_first_run_is_stopped_and_gone_on_with(tmp_path):
 
     shown, code = typed("index docs --extractor phrases", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
     assert code == 0, shown
-    assert "60 documents" in shown
     assert "Traceback" not in shown
+    held, _ = typed("status --json", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
+    assert '"documents": 60, ' in held
     answer, code = typed("search Quist", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
     assert code == 0, answer
     assert "Ada Quist" in answer
