@@ -5,6 +5,7 @@ Things are named by their ids and paths are as they are stored; whoever shows th
 
 import re
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.sparse import csgraph
 from sqlite_utils import Database
 
 from localrag.errors import LocalragError
+from localrag.index.documents.load.pixels import PICTURES
 from localrag.records import Answer, Chunk, Citation
 from localrag.store import graph, look
 from localrag.store.network import load_network
@@ -100,7 +102,7 @@ def document(db: Database, document_id: str, start: int | None, end: int | None,
         "id": document_id,
         "path": found["path"],
         "title": found["title"],
-        "kind": "pdf" if found["path"].lower().endswith(".pdf") else "text",
+        "kind": _kind(found["path"]),
         "metadata": found["metadata"],
         "length": length,
         "from": first,
@@ -109,6 +111,12 @@ def document(db: Database, document_id: str, start: int | None, end: int | None,
         "segments": _segments(text, first, mark),
         "entities": [{k: r[k] for k in ("id", "name", "type")} for r in (look.mentioned_between(db, document_id, *mark) if mark else [])],
     }
+
+
+def _kind(path: str) -> str:
+    """As what a document can be shown: pages of a PDF, a picture, text."""
+    suffix = Path(path).suffix.lower()
+    return "pdf" if suffix == ".pdf" else "image" if suffix in PICTURES else "text"
 
 
 def _segments(text: str, first: int, mark: tuple[int, int] | None) -> list[Row]:

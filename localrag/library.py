@@ -16,23 +16,26 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from localrag import contents
 from localrag.config import INDEX_FOLDER
 from localrag.engine.settings import EngineOptions
-from localrag.errors import LocalragError, UsageError
-from localrag.index.documents.update import CAREFUL, Deletion
-from localrag.index.erase import documents_at, erase
-from localrag.index.pipeline import Outcome, build_index, reembed
-from localrag.index.progress import Progress
-from localrag.opening import find_index, open_for_questions, open_for_writing, open_to_look
-from localrag.project import Opened, Project
+from localrag.errors import UsageError
+from localrag.opening import find_index, open_for_questions, open_for_writing, open_to_look, root_of
+from localrag.project import Opened, Project, selected
 from localrag.query.answer import answer, check_question
 from localrag.query.question import Options, Watch
 from localrag.query.retrieval.retrieve import search
 from localrag.records import Answer, Community, Document, Entity, Mention, Relationship, Report
 from localrag.store import corpus, graph, status
+from localrag.where import EVERYTHING, Selection, collection_names
+
+if TYPE_CHECKING:  # what makes and exports an index is loaded when it is used: a question does not wait for it
+    from localrag.exchange.export import Exported
+    from localrag.index.documents.update import Deletion
+    from localrag.index.pipeline import Outcome
+    from localrag.index.progress import Progress
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -52,6 +55,7 @@ class Asking(TypedDict, total=False):
     context_only: bool
     conversation: int | None
     temperature: float
+    selection: Selection | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,9 @@ class Index:
     def __init__(self, folder: Path, *, model: str | None = None, reranker: str | None = None, engine: EngineOptions | None = None) -> None:
         self.folder = folder
         self._model, self._reranker, self._engine = model, reranker, engine
-        self._looked, self._asked = ExitStack(), ExitStack()
-        self._opened: Opened | None = None
-        self._project: Project | None = None
+        self._looked, self._open = ExitStack(), ExitStack()
+        self._asked: Project | None = None
+        self._searched: Project | None = None
 
     @classmethod
     def open(
@@ -125,9 +129,9 @@ class Index:
 
     def close(self) -> None:
         """Free the models and the connections."""
-        self._asked.close()
+        self._open.close()
         self._looked.close()
-        self._opened = self._project = None
+        self._asked = self._searched = None
 
     def __enter__(self) -> "Index":
         return self
@@ -137,34 +141,61 @@ class Index:
 
     # Documents
 
-    def add(self, paths: Paths, *, on_progress: Callable[[Progress], None] | None = None, deletion: Deletion = CAREFUL) -> Outcome:
+    def add(
+        self,
+        paths: Paths,
+        *,
+        collections: Sequence[str] = (),
+        on_progress: "Callable[[Progress], None] | None" = None,
+        deletion: "Deletion | None" = None,
+    ) -> "Outcome":
         """Index files and folders, or bring the index up to date with them; what is there already is not done again.
 
-        `on_progress` is called with every step (stage, done, total). Interrupted at any moment, the next call goes on from there.
-        `deletion` says whether documents go whose files are gone. Raises UsageError where there is nothing to index, IndexBusy while
-        another process writes, ModelError.
+        `on_progress` is called with every step. Interrupted at any moment, the next call goes on from there. `collections` are names under
+        which the documents of these paths can be selected. `deletion` says whether documents go whose files are gone.
+        Raises UsageError where there is nothing to index, IndexBusy while another process writes, ModelError.
         """
-        return asyncio.run(self.aadd(paths, on_progress=on_progress, deletion=deletion))
+        return asyncio.run(self.aadd(paths, collections=collections, on_progress=on_progress, deletion=deletion))
 
-    async def aadd(self, paths: Paths, *, on_progress: Callable[[Progress], None] | None = None, deletion: Deletion = CAREFUL) -> Outcome:
+    async def aadd(
+        self,
+        paths: Paths,
+        *,
+        collections: Sequence[str] = (),
+        on_progress: "Callable[[Progress], None] | None" = None,
+        deletion: "Deletion | None" = None,
+    ) -> "Outcome":
         """As `add`, where an event loop runs already."""
+        from localrag.index.documents.update import CAREFUL
+        from localrag.index.pipeline import build_index
+
         self.close()
         with open_for_writing(self.folder, model=self._model, engine=self._engine) as project:
-            return await build_index(_listed(paths), project, on_progress or _ignored, deletion=deletion)
+            return await build_index(
+                _listed(paths),
+                project,
+                on_progress or _ignored,
+                deletion=deletion or CAREFUL,
+                collections=collection_names(",".join(collections)),
+            )
 
-    def remove(self, paths: Paths, *, on_progress: Callable[[Progress], None] | None = None) -> list[str]:
+    def remove(self, paths: Paths, *, on_progress: "Callable[[Progress], None] | None" = None) -> list[str]:
         """Remove the documents at or below the given paths, with all that was made from them; their paths as stored. The files stay.
 
         Raises UsageError for a path that has no document, IndexBusy.
         """
+        from localrag.index.erase import documents_at, erase
+
         self.close()
         with open_for_writing(self.folder, engine=self._engine) as project:
             gone = documents_at(_listed(paths), project)
             asyncio.run(erase(gone, project, on_progress or _ignored))
             return gone
 
-    def reembed(self, embedder: str | None = None, *, on_progress: Callable[[Progress], None] | None = None) -> None:
+    def reembed(self, embedder: str | None = None, *, on_progress: "Callable[[Progress], None] | None" = None) -> None:
         """Compute all vectors again, with another embedding model where one is named. Raises IndexBusy, ModelError."""
+        from localrag.index.pipeline import reembed
+
         self.close()
         with open_for_writing(self.folder, embedder=embedder, rebuild=True, engine=self._engine) as project:
             reembed(project, on_progress or _ignored)
@@ -203,15 +234,15 @@ class Index:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def search(self, query: str, k: int = 10) -> list[Passage]:
+    def search(self, query: str, k: int = 10, *, selection: Selection = EVERYTHING) -> list[Passage]:
         """The `k` passages that bear most on a query, best first, found by words, vectors and the graph; no chat model is asked.
 
-        Raises UsageError for an empty query, NoIndex where nothing is indexed yet.
+        `selection` are the documents to search. Raises UsageError for an empty query, NothingSelected, NoIndex where nothing is indexed.
         """
         check_question(query)
-        project = self._ask()
-        vector = project.embedder.embed([query])[0]
-        rows = contents.passages(query, vector, search(query, vector, project, k), project)
+        with selected(self._find(), selection) as project:
+            vector = project.embedder.embed([query])[0]
+            rows = contents.passages(query, vector, search(query, vector, project, k), project)
         return [Passage(**{name: row[name] for name in Passage.__slots__}) for row in rows]
 
     # The graph
@@ -240,29 +271,49 @@ class Index:
 
     # The index itself
 
+    def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "Exported":
+        """Write the graph, reports and passages for other programs: `format` is one of `localrag.exchange.export.FORMATS`.
+
+        `path` is a file for "graphml", "gexf" and "html", else a folder. Raises UsageError where something else is there, and nothing is
+        written; LocalragError where there is no graph yet.
+        """
+        from localrag.exchange.export import export_index
+
+        return export_index(self._look(), format, Path(path), level=level, force=force)
+
     def status(self) -> dict[str, Any]:
         """What the index holds, what failed and what it cost: the values of `localrag status --json`."""
         return status.status(self._look().db, self.folder)
 
+    @property
+    def root(self) -> Path:
+        """The folder that the paths of documents are relative to."""
+        return root_of(self.folder)
+
     def _look(self) -> Opened:
         """The index as it is now, to read."""
         self._looked.close()
-        self._opened = self._looked.enter_context(open_to_look(self.folder))
-        return self._opened
+        return self._looked.enter_context(open_to_look(self.folder))
 
     def _ask(self) -> Project:
-        if self._project is None:
+        """The index with all its models."""
+        if self._asked is None:
             found = open_for_questions(self.folder, model=self._model, reranker=self._reranker, engine=self._engine)
-            self._project = self._asked.enter_context(found)
-        return self._project
+            self._asked = self._open.enter_context(found)
+        return self._asked
+
+    def _find(self) -> Project:
+        """The index to search: no chat model is looked for."""
+        if self._asked is None and self._searched is None:
+            self._searched = self._open.enter_context(open_for_questions(self.folder, reranker=self._reranker, asks=False))
+        found = self._asked or self._searched
+        assert found is not None
+        return found
 
 
 def _listed(paths: Paths) -> list[Path]:
     return [Path(paths)] if isinstance(paths, str | PathLike) else [Path(p) for p in paths]
 
 
-def _ignored(_progress: Progress) -> None:
+def _ignored(_progress: "Progress") -> None:
     """Nobody listens."""
-
-
-__all__ = ["Answer", "Asking", "Index", "LocalragError", "Outcome", "Passage", "Progress"]

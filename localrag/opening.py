@@ -21,32 +21,24 @@ from localrag.model_table import known_models
 from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker
 from localrag.project import Opened, Project
 from localrag.store import corpus, ledger
-from localrag.store.connect import FILE_NAME, only_read
+from localrag.store.connect import only_read
+from localrag.store.names import FILE_NAME, nearest_index
 from localrag.store.schema import open_index, writer_lock
 from localrag.system.files import config_dir
 
 
 def find_index(chosen: Path | None) -> Path:
     """The index folder: the one given, or `.localrag` here or in the nearest parent. Raises NoIndex."""
+    if folder := nearest_index(chosen):
+        return folder if chosen is None else folder.resolve()
     if chosen is not None:
-        for folder in (chosen, chosen / INDEX_FOLDER):
-            if (folder / FILE_NAME).exists():
-                return folder.resolve()
         raise NoIndex(f"There is no index in {chosen}.", f"Make one: localrag index PATH --index {chosen}")
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / INDEX_FOLDER / FILE_NAME).exists():
-            return folder / INDEX_FOLDER
     raise NoIndex("There is no index here or in a folder above.", "Make one: localrag index PATH")
 
 
 def is_new(chosen: Path | None) -> bool:
     """Whether indexing would begin an index: there is none yet."""
-    try:
-        find_index(chosen)
-    except NoIndex:
-        return True
-    return False
+    return nearest_index(chosen) is None
 
 
 def documents_of(chosen: Path | None) -> list[Path]:

@@ -2,7 +2,7 @@
 
     python scripts/eval_ocr.py FOLDER [--pages 10] [--dpi 150 200 300] [--languages eng]
 
-Of every PDF below FOLDER its first page with 150 words or more; of these, evenly spread, as many as asked for. Each page is drawn at a
+Of every PDF below FOLDER its first page with 150 words in Latin letters or more; of these, evenly spread, as many as asked for. Each page is drawn at a
 resolution, saved as a grey JPEG in a PDF without text, and read as `localrag index` reads it. Words are compared as multisets, so that
 another order of columns counts for nothing: precision, recall, F1.
 """
@@ -58,7 +58,7 @@ def candidates(folder: Path) -> Iterator[tuple[Path, int]]:
         except pypdfium2.PdfiumError:
             continue
         for n in range(min(len(document), 5)):
-            if len(re.findall(r"[^\W\d_]{2,}", document[n].get_textpage().get_text_range())) >= ENOUGH:
+            if len(re.findall(r"[A-Za-zÄÖÜäöüß]{2,}", document[n].get_textpage().get_text_range())) >= ENOUGH:
                 yield file, n
                 break
 

@@ -2,6 +2,8 @@
 
     python scripts/scale_retrieval.py TEXT… --chunks 100000
 
+Then the same of 1, 10, 50 and 100 % of the documents, chosen anew for every question.
+
 Chunks are windows of consecutive sentences of the given texts, drawn at random. Vectors are those of 2,000 of them with noise added (what
 FAISS computes does not depend on them). Each chunk mentions 10 of as many entities as there are chunks, drawn by Zipf's law; each entity
 has 5 relationships. Questions are sentences of the texts that name two entities.
@@ -19,7 +21,7 @@ from localrag.config import Settings
 from localrag.engine.embedding.embedder import open_embedder
 from localrag.llm.model import Model
 from localrag.models import find_chat_model, find_embedder
-from localrag.project import Project
+from localrag.project import Project, selected
 from localrag.query.retrieval import retrieve
 from localrag.records import Chunk, Document, Entity, Graph, Mention, Relationship
 from localrag.store import corpus, graph, ledger, vectors
@@ -28,6 +30,7 @@ from localrag.store.network import load_network
 from localrag.store.schema import open_index
 from localrag.store.search import search_chunks
 from localrag.text.plain import sentences
+from localrag.where import Selection
 
 SENTENCES = 6
 PER_DOCUMENT = 100
@@ -76,6 +79,32 @@ def timed(work, questions):
     return {"p50_ms": round(float(np.median(spent)), 1), "p95_ms": round(float(np.quantile(spent, 0.95)), 1)}
 
 
+def selected_rows(project, share, questions, embedded):
+    """What a question costs that is put to a share of the documents: choosing them, and searching among them, each question anew."""
+    n = graph.counts(project.db, ["documents"])["documents"]
+    step = round(1 / share)
+    names = [f"d{d * PER_DOCUMENT:07}.txt" for d in range(n) if d % step == 0]
+    with project.db.atomic():
+        project.db.execute("DELETE FROM collections")
+        project.db.conn.executemany("INSERT INTO collections VALUES ('some', ?)", [(name,) for name in names])
+    chosen = Selection("path=**,type=txt", ("some",))
+
+    def of(work):
+        def asked(question):
+            with selected(project, chosen) as narrowed:
+                work(question, narrowed)
+
+        return timed(asked, questions)
+
+    return {
+        "documents": len(names),
+        "choosing": of(lambda *_: None),
+        "full_text": of(lambda q, p: search_chunks(p.db, q, retrieve.POOL)),
+        "vectors": of(lambda q, p: vectors.nearest(p.db, p.folder, "chunk", embedded[q], retrieve.POOL)),
+        "search": of(lambda q, p: retrieve.search(q, embedded[q], p, 10)),
+    }
+
+
 def main():
     """Fill an index, measure, print one JSON object."""
     parser = argparse.ArgumentParser()
@@ -112,6 +141,7 @@ def main():
             "walk": timed(lambda q: retrieve.walk(net, {len(q): 1.0}, {len(q): 1.0}, {}), questions),
             "search": timed(lambda q: retrieve.search(q, embedded[q], project, 10), questions),
             "embedding": timed(lambda q: embedder.embed([q]), questions),
+            "selected": {f"{share:.0%}": selected_rows(project, share, questions, embedded) for share in (0.01, 0.1, 0.5, 1.0)},
         }
     print(json.dumps(rows))
 

@@ -143,6 +143,13 @@ class Screen:
             assert time.monotonic() < until, shown
             assert self._read() or self.process.isalive() or self._read(), shown
 
+    def wait_for_passing(self, pattern: str, seconds: float = 120) -> None:
+        """Wait until something that matches was written, even if it is gone again."""
+        until = time.monotonic() + seconds
+        while not re.search(pattern, self.written):
+            assert time.monotonic() < until, self.written
+            self._read()
+
     def type(self, text: str) -> None:
         """Type on the keyboard; a line break is the Enter key."""
         self._answered = False

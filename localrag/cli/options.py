@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localrag.cli import completion
 from localrag.cli.views.terminal import listener, status
 
 if TYPE_CHECKING:
@@ -33,14 +34,30 @@ def one_of(what: str, values: tuple[str, ...]) -> dict[str, Any]:
 
 
 IndexOption = Annotated[
-    Path | None, typer.Option("--index", "-i", metavar="DIR", help="The index folder. Default: the nearest .localrag, here or above.")
+    Path | None,
+    typer.Option(
+        "--index",
+        "-i",
+        metavar="DIR",
+        help="The index folder. Default: the nearest .localrag, here or above.",
+        autocompletion=completion.indexes,
+    ),
 ]
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", "-m", metavar="NAME|PATH", help="Chat model: a name in models.toml, a GGUF file, or http://HOST:PORT/v1#NAME."),
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME|PATH",
+        help="Chat model: a name in models.toml, a GGUF file, or http://HOST:PORT/v1#NAME.",
+        autocompletion=completion.chat_models,
+    ),
 ]
 RerankerOption = Annotated[
-    str | None, typer.Option("--reranker", metavar="NAME|PATH", help="Re-rank passages with a cross-encoder (GGUF).")
+    str | None,
+    typer.Option(
+        "--reranker", metavar="NAME|PATH", help="Re-rank passages with a cross-encoder (GGUF).", autocompletion=completion.rerankers
+    ),
 ]
 EngineOption = Annotated[
     str, typer.Option("--engine", metavar="NAME=VALUE,…", help="Override engine settings, for example slots=4,context=8192,kv=f16.")

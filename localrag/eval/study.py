@@ -30,8 +30,8 @@ from localrag.opening import find_index, open_for_questions
 from localrag.project import Project, choose_style
 from localrag.query.answer import Options
 from localrag.store import corpus, graph, ledger
-from localrag.store.connect import FILE_NAME
 from localrag.store.ledger import CallLedger
+from localrag.store.names import FILE_NAME
 from localrag.store.schema import copy_database, open_index, writer_lock
 from localrag.system.files import private_folder, replace_file
 from localrag.text.plain import enumeration

@@ -9,7 +9,7 @@ from localrag.text.plain import squeeze
 
 LONGEST = 120  # characters
 MOST_BYTES = 200  # in UTF-8; file systems take 255, of which the ending and a number need some
-_BAD = re.compile(r'[\\/:*?"<>|#^\[\]\x00-\x1f\ufffd]+|%%')
+_BAD = re.compile(r'[\\/:*?"<>|#^\[\]\x00-\x1f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffd]+|%%')
 _ENDING = re.compile(r"\.([A-Za-z0-9]{1,5})$")  # a link to `notes.md` or `plan.pdf` would lead to a file of that kind
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt") for n in "0123456789¹²³")}
 

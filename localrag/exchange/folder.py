@@ -16,7 +16,7 @@ from secrets import token_hex
 import psutil
 
 from localrag.errors import UsageError
-from localrag.system.files import private_folder, replace_file
+from localrag.system.files import private_folder, remove_dead_parts, replace_file
 
 MARKER = ".localrag-export.json"
 _STAGING = re.compile(r"\.localrag-export-(\d+)-[0-9a-f]+\.part")
@@ -38,6 +38,7 @@ def check_folder(folder: Path, kind: str, *, force: bool) -> None:
         raise UsageError(f"{folder} is a file; this format is a folder of files.", "Name a folder.")
     if not folder.is_dir() or force:
         return
+    remove_dead_parts(folder)
     known = exported(folder)
     if kind in known or not any(item for item in folder.iterdir() if not _STAGING.fullmatch(item.name)):
         return

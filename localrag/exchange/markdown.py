@@ -8,7 +8,7 @@ from localrag.exchange.plain import clean
 from localrag.text.plain import squeeze
 
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|%^~$]|==|^[-+](?=\s)|^\d+[.)](?=\s)")
-_IN_LINK = str.maketrans({"[": "(", "]": ")", "|": "/", "\\": "/"})
+_IN_LINK = str.maketrans({"[": "(", "]": ")", "|": "/", "\\": "/", "<": "‹", ">": "›"})
 
 
 def written(text: str) -> str:
@@ -42,4 +42,6 @@ def front_matter(values: Mapping[str, Any]) -> str:
 
 
 def _cleaned(value: Any) -> Any:
-    return clean(value) if isinstance(value, str) else [_cleaned(v) for v in value] if isinstance(value, list) else value
+    if isinstance(value, str):
+        return clean(value).replace("[[", "((").replace("]]", "))")  # which Obsidian takes for a link in properties, too
+    return [_cleaned(v) for v in value] if isinstance(value, list) else value

@@ -27,7 +27,8 @@ from localrag.model_table import shipped_models
 from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find_embedder, shards
 from localrag.opening import find_index, root_of
 from localrag.store import corpus, ledger
-from localrag.store.connect import FILE_NAME, snapshot
+from localrag.store.connect import snapshot
+from localrag.store.names import FILE_NAME
 from localrag.store.schema import copy_database, open_index
 from localrag.system.files import new_file
 

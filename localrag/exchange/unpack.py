@@ -37,7 +37,7 @@ from localrag.exchange.pack import (
 from localrag.model_table import known_models, shipped_models
 from localrag.models import bundled_chat_model, find_chat_model, find_embedder, fingerprint
 from localrag.store import corpus, ledger
-from localrag.store.connect import FILE_NAME
+from localrag.store.names import FILE_NAME
 from localrag.store.schema import open_index
 from localrag.system.files import data_dir, new_file, private_file, private_folder
 

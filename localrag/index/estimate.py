@@ -1,7 +1,7 @@
 """How much of a run of indexing is done and how long the rest takes: the stages weighted by what they cost in earlier runs.
 
 Every stage is estimated from a number of chunks: those that are new for what reads them, all of the index for what is made of the whole.
-A stage that this machine has run before costs what it cost in the run of the nearest size; any other what DEFAULTS say, corrected by how
+A stage that this machine has run before costs what it cost in runs of the nearest size; any other what DEFAULTS say, corrected by how
 the stages of this run compare with them. The stage under way is extrapolated from itself, the more the further it is.
 """
 
@@ -144,13 +144,14 @@ class Estimate:
         """Seconds that a stage takes in all."""
         size = self._size(stage)
         if runs := self.runs.get(stage):
-            chunks, seconds = min(reversed(runs), key=lambda run: abs(math.log((run[0] + 1) / (size + 1))))
-            return seconds * self._default(stage) / self._default(stage, chunks)
-        took, said = 5.0, 5.0  # how this machine compares with that of DEFAULTS, five seconds being worth nothing
+            chunks, _ = min(runs, key=lambda run: abs(math.log((run[0] + 1) / (size + 1))))
+            took = sorted(seconds for others, seconds in runs if others == chunks)
+            return took[len(took) // 2] * self._default(stage) / self._default(stage, chunks)
+        here, said = 5.0, 5.0  # how this machine compares with that of DEFAULTS, five seconds being worth nothing
         for step, seconds, default in self.spent:
             if step.stage not in self.pace:
-                took, said = took + seconds, said + default
-        return self._default(stage) * (1.0 if stage in self.pace else took / said)
+                here, said = here + seconds, said + default
+        return self._default(stage) * (1.0 if stage in self.pace else here / said)
 
     def _spread(self, stage: str) -> float:
         return KNOWN if self.runs.get(stage) or stage in self.pace else GUESSED

@@ -174,6 +174,8 @@ def check_question(text: str) -> None:
     """Raises UsageError for a question or query that is empty or too long."""
     if not text.strip():
         raise UsageError("The question is empty.", 'Ask something: localrag ask "What are the main themes?"')
+    if any("\ud800" <= c <= "\udfff" for c in text):  # stand for bytes that could not be decoded
+        raise UsageError("The question is no text in UTF-8.", 'Ask something: localrag ask "What are the main themes?"')
     if len(text) > LONGEST_QUESTION:
         raise UsageError(
             f"The question has {len(text)} characters; {LONGEST_QUESTION} are read at most.", "Put long texts into a file and index it."

@@ -41,7 +41,9 @@ class Pace:
 
     def shown(self, run: dict[str, Any]) -> dict[str, Any]:
         """The share of the whole run, and seconds until it ends; None while nothing is known."""
-        if run["ended_at"] is not None or not run.get("facts"):  # another is about to begin, or this one has just begun
+        if run["ended_at"] is not None:  # its process is about to end, or another run to begin
+            return {"share": self.share if run["id"] == self.run else 0.0, "left": None}
+        if not run.get("facts"):
             return {"share": 0.0, "left": None}
         facts = aged(run["facts"], max(0.0, time.time() - run["seen_at"]))
         self.share = max(facts["share"], self.share if run["id"] == self.run else 0.0)

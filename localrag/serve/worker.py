@@ -26,7 +26,8 @@ from localrag.query.question import NOBODY, Options, Watch
 from localrag.query.retrieval.retrieve import search
 from localrag.records import Answer
 from localrag.store import look
-from localrag.store.connect import FILE_NAME, snapshot
+from localrag.store.connect import snapshot
+from localrag.store.names import FILE_NAME
 from localrag.where import EVERYTHING, Selection
 
 AT_ONCE = 4  # questions that are answered side by side

@@ -8,17 +8,19 @@ import json
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from sqlite_utils import Database
 
+from localrag.errors import LocalragError
 from localrag.records import OF_A_QUESTION, UNSURE, content_id
 from localrag.store import corpus, ledger, scans
 from localrag.store.connect import cache_files
 from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
+from localrag.store.schema import open_index
 from localrag.system.files import cache_dir
 
 STUDY = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "study.json", "report.html")
@@ -172,14 +174,31 @@ def _write_anew(db: Database, folder: Path, caches: Sequence[Path] = ()) -> bool
 def forget_conversations(db: Database, numbers: Sequence[int]) -> None:
     """Delete conversations, and all that models were asked for questions: a call does not say which question it was for.
 
-    `finish_conversations` is due from now on.
+    The copies of the index that studies have lose the same questions. `finish_conversations` is due from now on.
     """
+    chosen = json.dumps(list(numbers))
+    rows = db.execute("SELECT question FROM answers WHERE conversation IN (SELECT value FROM json_each(?))", [chosen])
+    asked = json.dumps([question for (question,) in rows])
+    for copy in _study_copies(db):
+        _forget_asked(copy, "question", asked)
+        copy.close()
     with db.atomic():
-        db.execute("DELETE FROM answers WHERE conversation IN (SELECT value FROM json_each(?))", [json.dumps(list(numbers))])
-        db.execute(
-            "DELETE FROM llm_calls WHERE about = ? OR task IN (SELECT value FROM json_each(?))", [OF_A_QUESTION, json.dumps(OF_QUESTIONS)]
-        )
+        _forget_asked(db, "conversation", chosen)
         ledger.save_settings(db, forgetting=True)
+
+
+def _forget_asked(db: Database, column: str, values: str) -> None:
+    with db.atomic():
+        db.execute(f"DELETE FROM answers WHERE {column} IN (SELECT value FROM json_each(?))", [values])
+        kinds = json.dumps(OF_QUESTIONS)
+        db.execute("DELETE FROM llm_calls WHERE about = ? OR task IN (SELECT value FROM json_each(?))", [OF_A_QUESTION, kinds])
+
+
+def _study_copies(db: Database) -> Iterator[Database]:
+    """The copies of the index that studies have, opened; one that is damaged or of another version is passed over."""
+    for study in ledger.settings(db).get("studies", []):
+        with suppress(LocalragError):
+            yield open_index(Path(study) / "index")
 
 
 def conversations_are_due(db: Database) -> bool:
@@ -190,6 +209,10 @@ def conversations_are_due(db: Database) -> bool:
 def finish_conversations(db: Database, folder: Path) -> bool:
     """As `finish`, of conversations: what the documents gave stays as it is. False where another process still reads what was."""
     done = _write_anew(db, folder)
+    for copy in _study_copies(db):
+        (path,) = [file for _, name, file in copy.execute("PRAGMA database_list") if name == "main"]
+        done = _write_anew(copy, Path(path).parent) and done
+        copy.close()
     if done:
         ledger.save_settings(db, forgetting=False)
     return done

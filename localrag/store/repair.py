@@ -12,7 +12,8 @@ from sqlite_utils import Database
 
 from localrag.store import generations, ledger
 from localrag.store.check import Wrong, check_index, wrongs
-from localrag.store.connect import FILE_NAME, cache_files
+from localrag.store.connect import cache_files
+from localrag.store.names import FILE_NAME
 from localrag.store.schema import back_up, migrations
 from localrag.store.search import add_to_search
 

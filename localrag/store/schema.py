@@ -11,7 +11,8 @@ from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
-from localrag.store.connect import FILE_NAME, LOG_LIMIT, Patient, connect, connect_existing, hold_still
+from localrag.store.connect import LOG_LIMIT, Patient, connect, connect_existing, hold_still
+from localrag.store.names import FILE_NAME
 from localrag.system.files import check_system, private_file, private_folder
 from localrag.text.dates import metadata_day
 
@@ -117,6 +118,7 @@ def m014_collections(db: Database) -> None:
     """Documents have a date, and belong to collections, by their paths."""
     db.execute("CREATE TABLE collections (name TEXT NOT NULL, path TEXT NOT NULL, PRIMARY KEY (name, path))")
     db.execute("CREATE INDEX collections_by_path ON collections(path)")
+    db.execute("CREATE INDEX chunks_in_document ON chunks(document_id, id)")  # the chunks of many documents, without reading their texts
     for table in ("documents", "next_documents"):
         db.execute(f"ALTER TABLE {table} ADD COLUMN date TEXT NOT NULL DEFAULT ''")
         db.execute(f"ALTER TABLE {table} ADD COLUMN dated_by TEXT NOT NULL DEFAULT ''")

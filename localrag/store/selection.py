@@ -11,6 +11,7 @@ import json
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,9 @@ class Selected(Database):
         """The chunks: ids, their rows in the full-text index, and the number of words that each has there."""
         rows = self.execute(
             "SELECT c.id, r.row, s.sz FROM chunks c JOIN main.chunk_rows r ON r.chunk_id = c.id"
-            " JOIN main.chunk_search_docsize s ON s.id = r.row ORDER BY r.row"
+            " JOIN main.chunk_search_docsize s ON s.id = r.row"
         ).fetchall()
+        rows.sort(key=itemgetter(1))
         ids, numbers, sizes = zip(*rows, strict=True) if rows else ((), (), ())
         return list(ids), np.array(numbers, np.int64), _summed(sizes)
 

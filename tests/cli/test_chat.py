@@ -1,6 +1,7 @@
 """Conversations on a real terminal: lines edited and recalled, commands, Ctrl-C and Ctrl-D; listed, searched, gone on with, deleted."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ import time
 import psutil
 import pytest
 
+from localrag.store import connect, ledger
+from localrag.store.schema import copy_database, open_index
 from tests.conftest import run_localrag, run_process
 from tests.terminals import Screen, out
 
@@ -137,16 +140,11 @@ def test_a_file_is_replaced_only_where_the_person_says_so(here):
     assert "mine.md exists and stays as it is" in piped.stderr
 
 
-def piped_chat(lines, here, *args):
-    return subprocess.run(
-        [sys.executable, "-m", "localrag", "chat", *QUICK, *args],
-        input=lines,
-        cwd=here,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def piped_chat(lines, here, *args, **env):
+    command = [sys.executable, "-m", "localrag", "chat", *QUICK, *args]
+    given = lines if isinstance(lines, bytes) else lines.encode()
+    done = subprocess.run(command, input=given, cwd=here, capture_output=True, timeout=300, check=False, env=os.environ | env)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_what_is_no_command_is_said_with_the_nearest(here):
@@ -191,7 +189,7 @@ def test_ctrl_c_stops_an_answer_and_the_next_question_is_answered(here):
     chat = Screen("chat", *PROSE, cwd=here)
     chat.wait_for("> ?")
     chat.type("Tell all about the Skua and Lars Holm.\n")
-    chat.wait_for("reading 3 passages …")
+    chat.wait_for_passing("reading 3 passages …")
     chat.type("\x03")
     chat.wait_for(r"Stopped\.[^>]*\n\nbasic> ?", 240)
     process = psutil.Process(chat.process.pid)
@@ -249,6 +247,11 @@ def test_a_deleted_conversation_leaves_no_byte(here, home):
     out("ask", secret, *PROSE)
     out("ask", "-c", "And what did Quibblewort write about it?", *PROSE)
     (here / ".localrag" / "index.db.before-m001_old").write_bytes((here / ".localrag" / "index.db").read_bytes())
+    db = open_index(here / ".localrag")
+    (here / "study" / "index").mkdir(parents=True)
+    copy_database(db, here / "study" / "index" / "index.db")
+    ledger.save_settings(db, studies=[str(here / "study")])
+    db.close()
     assert files_with(here, "Quibblewort")
     (number,) = {row["id"] for row in json.loads(out("sessions", "search", "quibblewort", "--json"))}
     done = run_localrag("sessions", "rm", str(number), cwd=here)
@@ -257,16 +260,13 @@ def test_a_deleted_conversation_leaves_no_byte(here, home):
     assert files_with(here, "Quibblewort") == []
     assert not [p for p in (home / "cache" / "prefixes").rglob("*") if p.is_file()]
     assert [row["id"] for row in json.loads(out("sessions", "list", "--json"))] == [1]
+    assert (here / "study" / "index" / "index.db").exists()
     assert run_localrag("check", cwd=here).returncode == 0
     assert "Lars Holm" in out("ask", "-c", "What did he write?", *QUICK)
 
 
 def test_a_deletion_that_another_process_holds_up_is_ended_later(here):
     """Where somebody reads the index, its log keeps what was deleted: that is said, and `sessions rm` without a number ends it."""
-    import sqlite3
-
-    from localrag.store import connect
-
     out("ask", "Is Quibblewort the mate?", *QUICK)
     reader = connect.connect_existing(here / ".localrag" / "index.db")
     connect.hold_still(reader)
@@ -283,7 +283,7 @@ def test_a_deletion_that_another_process_holds_up_is_ended_later(here):
     assert files_with(here, "Quibblewort") == []
     again = run_localrag("sessions", "rm", cwd=here)
     assert (again.returncode, "Say which conversations" in again.stderr) == (2, True)
-    assert sqlite3.connect(here / ".localrag" / "index.db").execute("SELECT count(*) FROM answers").fetchone() == (2,)
+    assert len(logs()) == 2
 
 
 def test_all_conversations_go_only_when_that_is_meant(here):
@@ -303,8 +303,14 @@ def test_all_conversations_go_only_when_that_is_meant(here):
 
 
 def bytes_of(folder):
-    """What every file below a folder holds, but for the map of the log's pages in memory."""
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.name.endswith("-shm")}
+    """What every file below a folder holds, but for the map of the log's pages in memory; a log that is empty is as none."""
+    held = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.name.endswith("-shm")}
+    return {name: data for name, data in held.items() if data}
+
+
+def changed(before, after):
+    """The names of the files that are not the same."""
+    return sorted(name for name in before | after if before.get(name) != after.get(name))
 
 
 def test_a_chat_that_is_not_logged_writes_nothing(here, home):
@@ -313,21 +319,23 @@ def test_a_chat_that_is_not_logged_writes_nothing(here, home):
     before = bytes_of(here)
     chat = Screen("chat", "--no-log", *PROSE, cwd=here)
     chat.wait_for(r"Nothing is kept\.\n\nbasic> ?")
-    for question in ("Is Quibblewort the mate of the Skua?", "And what did he write about it?", "Is Quibblewort the mate of the Skua?"):
-        chat.type(f"{question}\n")
-        chat.wait_for(r"\nmode: basic[^>]*\n\nbasic> ?", 240)
-    chat.type("/source 1\n")
-    chat.wait_for(r"characters \d+-\d+\n[^>]*\n\nbasic> ?")
-    running = bytes_of(here), files_with(here, "Quibblewort"), files_with(home, "Quibblewort")
+    for line, shown in (
+        ("Is Quibblewort the mate of the Skua?", r"\nmode: basic[^>]*"),
+        ("And what did he write about it?", r"\nmode: basic[^>]*open a source: /source 1[^>]*"),
+        ("/source 1", r"characters \d+-\d+\n[^>]*"),
+        ("Is Quibblewort the mate of the Skua?", r"\nmode: basic · abstractive · 0\.\d s[^>]*"),
+    ):
+        chat.type(f"{line}\n")
+        chat.wait_for(rf"> {re.escape(line)}\n[^>]*{shown}\n\nbasic> ?", 240)
+    running = changed(before, bytes_of(here)), files_with(here, "Quibblewort"), files_with(home, "Quibblewort")
     chat.type("/save notes.md\n")
     chat.wait_for(r"3 answers in notes\.md\n\nbasic> ?")
     chat.type("\x04")
 
     assert chat.end() == 0
-    assert running == (before, [], [])
+    assert running == ([], [], [])
     assert files_with(here, "Quibblewort") == ["notes.md"]
-    (here / "notes.md").unlink()
-    assert bytes_of(here) == before
+    assert changed(before, bytes_of(here)) == ["notes.md"]
 
 
 def test_a_question_that_is_not_logged_writes_nothing(here):
@@ -338,7 +346,7 @@ def test_a_question_that_is_not_logged_writes_nothing(here):
     assert done.returncode == 0, done.stderr
     assert "understood as: Where is he mate? (Lars Holm" in done.stderr
     assert "localrag source" not in done.stderr
-    assert bytes_of(here) == before
+    assert changed(before, bytes_of(here)) == []
 
 
 def from_stdin(given, here, *args):
@@ -355,11 +363,12 @@ def test_a_question_may_come_from_standard_input(here):
     for given, said in (
         (b"", "Nothing came"),
         (b" \n\n", "Nothing came"),
-        (b"\xff\xfe\x00", "no text in UTF-8"),
+        (b"\xff\xfe\x00", "is no text in UTF-8"),
         (b"x" * 10_001, "10000 are read"),
     ):
         done = from_stdin(given, here)
         assert (done.returncode, said in done.stderr.decode()) == (2, True), done.stderr
+    assert piped_chat(b"\xff?\n\xfe?\n", here, PYTHONIOENCODING="utf-8:strict").stderr.count("is no text in UTF-8") == 2
     terminal = Screen("ask", cwd=here)
     assert terminal.end() == 2
     assert "There is no question." in "\n".join(terminal.lines)
@@ -369,7 +378,7 @@ def test_a_narrow_terminal_without_colours_shows_every_line_whole(here):
     """At 60 columns a long question wraps and is edited; with NO_COLOR nothing is coloured."""
     chat = Screen("chat", *QUICK, cwd=here, columns=60, NO_COLOR="1")
     chat.wait_for("> ?")
-    chat.type("Who is the mate of the ferry Skua that Ingrid Hlm bought from the Northern Line?" + "\x1b[D" * 36 + "o\n")
+    chat.type("Who is the mate of the ferry Skua that Ingrid Hlm bought from the Northern Line?" + "\x1b[D" * 33 + "o\n")
     chat.wait_for(ANSWERED)
     chat.type("\x04")
 

@@ -88,6 +88,33 @@ def test_what_may_ask_a_server_takes_the_option_its_error_recommends():
     assert not [name for name, options in have.items() if "--output" in options]
 
 
+# Commands that print no result which a program could take: they talk, serve, or say that a thing is done.
+WITHOUT_JSON = {
+    "chat": "a conversation at the terminal; `ask --json` is one question",
+    "source": "a passage of the last answer, whose place `ask --json` gives",
+    "demo": "its index is an index as any other",
+    "serve": "runs until it is stopped",
+    "mcp": "speaks JSON-RPC already",
+    "help": "pages of documentation",
+    "models add": "writes models.toml; `models show --json` has it",
+    "models use": "writes models.toml; `models list --json` has it",
+    "models rm": "writes models.toml; `models list --json` has it",
+    "models pull": "downloads; `models show --json` has what came of it",
+    "merges undo": "writes a decision; `merges list --json` has it",
+    "merges add": "writes a decision; `merges list --json` has it",
+    "bench runs": "files are its result, in the format of --format",
+}
+
+
+def test_what_prints_a_result_prints_it_as_json():
+    """Every command takes --json, or stands above with the reason why not; what stands there exists and takes none."""
+    have = {name: {o for p in one.params for o in p.opts} for name, one in commands(typer.main.get_command(app))}
+    groups = {name.rpartition(" ")[0] for name in have} - {""}
+    without = {name for name, options in have.items() if "--json" not in options} - groups
+
+    assert without == set(WITHOUT_JSON)
+
+
 def test_a_look_at_an_index_needs_no_model(town):
     """Where the GGUF file has moved, everything that asks no model works; a question names the missing file."""
     answer = json.loads(out("ask", "Who is Lars Holm?", "--style", "extractive", "--json"))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from unittest import mock
 
 import pytest
@@ -95,7 +96,7 @@ def test_the_share_of_the_whole_only_grows_and_ends_at_one(recorded):
         assert [e["done"] for e in some] == sorted(e["done"] for e in some)
         assert len({e["total"] for e in some}) == 1
     begun = [e for e in events if e["event"] == "stage"]
-    for before, after in zip(begun, begun[1:], strict=False):
+    for before, after in pairwise(begun):
         assert after["stage"] in before["ahead"]
     assert [e["stage"] for e in begun if e["stage"] in STAGES] == list(STAGES)
 
@@ -308,7 +309,7 @@ def test_other_commands_print_one_object_too(recorded, tmp_path):
     again = json.loads(run_process("reembed", "--json", "-q", cwd=folder).stdout)
     removed = json.loads(run_process("rm", "docs/a.md", "--json", "-q", cwd=folder).stdout)
 
-    assert (plan["files"], plan["to_read"]) == (5, 5)
+    assert (plan["files"], plan["to_read"]) == (5, 4)
     assert again["embedded"]["chunks"] == plan["chunks"]
     assert again["embedder"]["name"]
     assert removed["removed"] == ["docs/a.md"]

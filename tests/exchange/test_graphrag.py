@@ -99,7 +99,7 @@ def test_reports_are_kept_word_for_word_with_quotes_in_place_of_numbers(dulce):
             assert "[Data:" not in finding.explanation
             assert theirs_too["explanation"].startswith(finding.explanation[:60])
     ours = reports_of(dulce[0])
-    assert sum(bool(f.quotes) for r in ours.values() for f in r.findings) > 0.9 * sum(len(r.findings) for r in ours.values())
+    assert sum(bool(f.quotes) for r in ours.values() for f in r.findings) > 0.75 * sum(len(r.findings) for r in ours.values())
 
 
 @pytest.mark.parametrize("mode", ["mix", "local", "global", "drift", "basic"])

@@ -105,7 +105,7 @@ def index_of(demo, paths, folder):
 @settings(max_examples=15)
 @given(some_paths(), st.sampled_from(QUESTIONS))
 def test_basic_finds_what_an_index_of_only_these_documents_finds(demo, tmp_path_factory, paths, question):
-    """The same passages in the same order, and the same signals of whether they answer: words are as rare as they are in these documents."""
+    """The same passages in the same order, the same signals of whether they answer, and the same answer: words are as rare as they are here."""
     alone = index_of(demo, paths, tmp_path_factory.mktemp("alone"))
     vector = demo.embedder.embed([question])[0]
     with selected(demo, Selection(only(paths))) as project:
@@ -223,10 +223,15 @@ def test_a_cache_is_of_the_whole_index(demo):
 
 
 def test_a_question_of_the_whole_is_answered_from_few_documents(demo):
-    """The route takes account of how much is selected."""
+    """Of one short document all passages are read; of several, their reports as far as these documents say it."""
+    several = ask(demo, "What are the main themes?", "path=council/*")
+    assert several.mode == "global"
+    assert "of 6 documents" in several.answer
     one = ask(demo, "What are the main themes?", "path=council/1974-01-18*")
     assert {c.path for c in one.citations} == {"council/1974-01-18-school-memo.md"}
     assert one.answerable
+    assert one.mode == "ts"
+    assert "one short document" in one.reason
 
 
 def test_an_unknown_key_of_metadata_is_an_error_that_lists_those_there_are(demo):

@@ -193,7 +193,8 @@ def test_a_run_shows_how_far_it_is_and_is_stopped(browser, server):
     """Here with states that the test gives: the stage, the share, the time left, and a button that asks for the end."""
     with opened(browser, server, "#/documents") as (page, _):
         deleted = []
-        run = {"state": "running", "ours": True, "stage": "reports", "done": 3, "total": 8, "left": 130, "message": "", "ended_at": None}
+        run = {"state": "running", "ours": True, "stage": "reports", "done": 3, "total": 8, "share": 0.62, "left": 130}
+        run |= {"message": "", "ended_at": None}
 
         def state(route):
             now = route.fetch(url=re.sub(r"\?.*", "", route.request.url)).json()
@@ -211,8 +212,8 @@ def test_a_run_shows_how_far_it_is_and_is_stopped(browser, server):
         page.reload()
         panel = page.locator(".run-panel")
         panel.get_by_text("Writing the themes").wait_for()
-        assert "3 / 8 · 2 min left" in panel.inner_text()
-        assert panel.locator("progress").evaluate("p => p.position") == pytest.approx(3 / 8)
+        assert "62 % · 3 / 8 · 2 min left" in panel.inner_text()
+        assert panel.locator("progress").evaluate("p => p.position") == pytest.approx(0.62)
         assert page.get_by_role("button", name="Index again").is_disabled()
         panel.get_by_role("button", name="Stop indexing").click()
         panel.get_by_text("Indexing was stopped").last.wait_for()

@@ -10,6 +10,7 @@ from tests.conftest import run_localrag
 from tests.index.scans import drawn, needs, saved, scanned_pdf
 from tests.serve.browser import chromium, opened
 from tests.serve.server import served
+from tests.serve.test_page_formats import OWN
 
 pytestmark = needs("eng")
 FIRST = "The minutes of the harbour council of Brannock.\nRuth Sand bought the ferry Skua in spring."
@@ -55,7 +56,8 @@ def test_the_quoted_words_are_framed_where_they_stand(server, name):
         mask[int(top * 900) : round(bottom * 900) + 1, int(left * 1800) : round(right * 1800) + 1] = True
 
     assert page["n"] == FILES[name]
-    assert shown.size == (1800, 900)
+    assert shown.width == 1800
+    shown = shown.resize((1800, 900))  # a PDF's page is as wide and high as its points allow
     assert len(page["boxes"]) == 2
     assert (quoted & mask).sum() >= 0.9 * quoted.sum()
     assert ((np.asarray(shown.convert("L")) < 128) & mask).sum() <= 1.15 * quoted.sum()
@@ -81,5 +83,5 @@ def test_a_citation_of_a_scan_shows_its_page_with_the_words_framed(browser, serv
         assert picture["x"] < frame["x"] and frame["y"] + frame["height"] < picture["y"] + picture["height"]
         page.get_by_role("button", name="Text", exact=True).click()
         page.locator("mark").first.wait_for()
-        assert "".join(page.locator("mark").all_inner_texts()).replace("\n", " ") == QUOTE
+        assert page.evaluate(OWN) == QUOTE
         assert heard.errors == []

@@ -28,7 +28,7 @@ from localrag.cli.options import (
     engine_options,
     selection,
 )
-from localrag.cli.views.terminal import status, write_json
+from localrag.cli.views.terminal import standard_input, status, write_json
 
 if TYPE_CHECKING:
     from localrag.project import Project
@@ -95,10 +95,7 @@ def _asked(given: str | None) -> str:
         return str(given)
     if given is None and sys.stdin.isatty():
         raise UsageError("There is no question.", f"{remedy}; question after question: localrag chat")
-    try:
-        text = sys.stdin.read(LONGEST_QUESTION + 1).strip()
-    except UnicodeDecodeError:
-        raise UsageError("What came on standard input is no text in UTF-8.", remedy) from None
+    text = standard_input().read(LONGEST_QUESTION + 1).strip()
     if not text:
         raise UsageError("Nothing came on standard input, so there is no question.", remedy)
     return text

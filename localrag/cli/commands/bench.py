@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from localrag.cli.completion import chat_models
 from localrag.cli.options import (
     STYLES,
     AllowHostOption,
@@ -27,7 +28,10 @@ bench_app = typer.Typer(invoke_without_command=True, help="Benchmark models on t
 def bench_command(
     context: typer.Context,
     models: Annotated[
-        list[str] | None, typer.Option("--model", "-m", metavar="NAME|PATH", help="Model to measure. Repeatable. Default: the bundled one.")
+        list[str] | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME|PATH", help="Model to measure. Repeatable. Default: the bundled one.", autocompletion=chat_models
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Skip the standard index and its questions.")] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Number of speed measurements.")] = 3,

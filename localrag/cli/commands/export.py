@@ -34,14 +34,13 @@ def export_command(
 ) -> None:
     """Write the graph, reports and passages as files for other programs."""
     from localrag.cli.views.terminal import write_json
-    from localrag.exchange.export import export_index
-    from localrag.opening import open_to_look
+    from localrag.library import Index
 
-    with open_to_look(index) as opened:
+    with Index.open(index) as opened:
         if path == STDOUT:
-            _to_stdout(lambda file: export_index(opened, format, file, level=level), format)
+            _to_stdout(lambda file: opened.export(format, file, level=level), format)
             return
-        made = export_index(opened, format, path, level=level, force=force)
+        made = opened.export(format, path, level=level, force=force)
     if as_json:
         write_json({name: getattr(made, name) for name in made.__slots__} | {"path": str(made.path)})
     else:
@@ -86,6 +85,6 @@ _NEXT = {
     "gexf": "Open it with Gephi: File → Open.",
     "csv": "How to load it into Neo4j: README.md in that folder.",
     "obsidian": "Open that folder as a vault in Obsidian; what you write below the line of a note stays when you export again.",
-    "jsonl": "What its fields are: localrag help export",
+    "jsonl": "What its fields are: localrag help export-tables",
     "html": "Open it in a browser; it needs no network and no server.",
 }

@@ -5,7 +5,11 @@ from typing import Annotated
 
 import typer
 
-TopicArgument = Annotated[str, typer.Argument(metavar="[TOPIC]", help="A page, for example models or pipeline.")]
+from localrag.cli.completion import pages_of_help
+
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="[TOPIC]", help="A page, for example models or pipeline.", autocompletion=pages_of_help)
+]
 
 
 def help_command(topic: TopicArgument = "") -> None:

@@ -27,6 +27,22 @@ def graphrag_command(folder: FolderArgument, index: IndexOption = None, as_json:
     _import(read_graphrag, folder, index, as_json=as_json, quiet=quiet)
 
 
+@import_app.command("lightrag")
+def lightrag_command(folder: FolderArgument, index: IndexOption = None, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Take over the working folder of LightRAG with its default stores."""
+    from localrag.exchange.imports.working_dir import read_lightrag
+
+    _import(read_lightrag, folder, index, as_json=as_json, quiet=quiet)
+
+
+@import_app.command("nano")
+def nano_command(folder: FolderArgument, index: IndexOption = None, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Take over the working folder of nano-graphrag with its default stores."""
+    from localrag.exchange.imports.working_dir import read_nano
+
+    _import(read_nano, folder, index, as_json=as_json, quiet=quiet)
+
+
 def _import(read: "Callable[[Path], Foreign]", folder: Path, index: Path | None, *, as_json: bool, quiet: bool) -> None:
     from localrag.cli.views.progress import IndexProgress
     from localrag.exchange.imports.write import import_foreign

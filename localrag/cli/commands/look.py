@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from localrag.cli.completion import communities, entities
 from localrag.cli.options import CollectionOption, IndexOption, JsonOption, RerankerOption, WhereOption, selection
 from localrag.cli.views.terminal import write_json, write_line
 
@@ -68,39 +69,29 @@ def search_command(
     as_json: JsonOption = False,
 ) -> None:
     """Find passages by words, meaning and graph, without a chat model."""
-    from localrag import contents
     from localrag.cli.views.answers import shown_path
     from localrag.cli.views.console import say
     from localrag.cli.views.contents import print_passages
-    from localrag.errors import UsageError
-    from localrag.opening import open_for_questions
-    from localrag.project import selected
-    from localrag.query.answer import LONGEST_QUESTION
-    from localrag.query.retrieval.retrieve import search
+    from localrag.library import Index
     from localrag.store.selection import NothingSelected
     from localrag.where import EVERYTHING
 
-    if not query.strip() or len(query) > LONGEST_QUESTION:
-        raise UsageError("The query is empty or too long.", 'Search for something: localrag search "the ferry"')
-    documents = selection(where, collection) or EVERYTHING
-    with open_for_questions(index, reranker=reranker, asks=False, still=True) as opened:
+    shown = ("start", "end", "score", "snippet", "text")
+    with Index.open(index, reranker=reranker) as opened:
         try:
-            with selected(opened, documents) as project:
-                vector = project.embedder.embed([query])[0]
-                shown = ("start", "end", "score", "snippet", "text")
-                rows = contents.passages(query, vector, search(query, vector, project, k), project)
-                found = [{"path": shown_path(row["path"], project)} | {name: row[name] for name in shown} for row in rows]
+            passages = opened.search(query, k, selection=selection(where, collection) or EVERYTHING)
         except NothingSelected as nothing:
             say(f"{nothing} {nothing.hint}")
-            found = []
-        if as_json:
-            write_json(found)
-        else:
-            print_passages(found)
+            passages = []
+        found = [{"path": shown_path(p.path, opened.root)} | {name: getattr(p, name) for name in shown} for p in passages]
+    if as_json:
+        write_json(found)
+    else:
+        print_passages(found)
 
 
 def entity_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Any name of the entity.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Any name of the entity.", autocompletion=entities)],
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -135,7 +126,9 @@ def tree_command(
 
 
 def report_command(
-    number: Annotated[str, typer.Argument(metavar="ID", help="A community from `localrag tree`, for example 1.4.")],
+    number: Annotated[
+        str, typer.Argument(metavar="ID", help="A community from `localrag tree`, for example 1.4.", autocompletion=communities)
+    ],
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from localrag.cli.completion import entities
 from localrag.cli.options import AllowHostOption, AtOnceOption, DeterministicOption, EngineOption, IndexOption, QuietOption, engine_options
 from localrag.cli.views.terminal import write_json
 
@@ -64,8 +65,8 @@ def undo_command(
 
 @merges_app.command("add")
 def add_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name in the documents.")],
-    into: Annotated[str, typer.Argument(metavar="INTO", help="The entity that it names.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name in the documents.", autocompletion=entities)],
+    into: Annotated[str, typer.Argument(metavar="INTO", help="The entity that it names.", autocompletion=entities)],
     index: IndexOption = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,

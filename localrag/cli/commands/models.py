@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localrag.cli.completion import any_model, models_to_download, own_models
 from localrag.cli.options import AllowHostOption, JsonOption, QuietOption, one_of
 from localrag.cli.views.terminal import write_json
 
@@ -18,15 +19,7 @@ KindOption = Annotated[str, typer.Option("--kind", help="What the model is. Defa
 TestOption = Annotated[bool, typer.Option("--test/--no-test", help="Try the model before it is listed.")]
 
 
-def _names(incomplete: str) -> list[str]:
-    """The names that begin like that, for the shell's completion."""
-    from localrag.model_table import known_models
-
-    table = known_models()
-    return [name for kind in KINDS for name in table.get(kind, {}) if name.startswith(incomplete)]
-
-
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A model of `localrag models list`.", autocompletion=_names)]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A model of `localrag models list`.", autocompletion=any_model)]
 
 
 @models_app.command("list")
@@ -167,7 +160,7 @@ def use_command(name: NameArgument) -> None:
 
 @models_app.command("rm")
 def rm_command(
-    name: NameArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A model of your own list.", autocompletion=own_models)],
     delete: Annotated[bool, typer.Option("--delete", help="Also delete the file, where localrag pulled it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
 ) -> None:
@@ -191,7 +184,14 @@ def rm_command(
 
 @models_app.command("pull")
 def pull_command(
-    what: Annotated[str, typer.Argument(metavar="NAME|REPO[:QUANT]", help="A name of `models list --all`, or a repository of the hub.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|REPO[:QUANT]",
+            help="A name of `models list --all`, or a repository of the hub.",
+            autocompletion=models_to_download,
+        ),
+    ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What to call it. Default: its listed or file name.")] = "",
     kind: KindOption = "",
     test: TestOption = True,

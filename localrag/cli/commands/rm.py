@@ -17,7 +17,7 @@ from localrag.cli.options import (
     QuietOption,
     engine_options,
 )
-from localrag.cli.views.terminal import write_json
+from localrag.cli.views.terminal import listener, write_event, write_json
 
 
 def rm_command(
@@ -50,8 +50,12 @@ def rm_command(
             raise UsageError(f"All {len(gone)} documents would be removed; nothing was.", "If they are to go: localrag rm --all --yes")
         with IndexProgress(quiet=quiet, shown=progress) as bars:
             asyncio.run(erase(gone, project, bars))
+        found = {"removed": gone, "documents": len(corpus.document_hashes(project.db)), "seconds": round(bars.seconds, 1)}
+        if listener.on:
+            write_event("end", state="complete", **found)
         if as_json:
-            write_json({"removed": gone, "documents": len(corpus.document_hashes(project.db)), "seconds": round(bars.seconds, 1)})
+            write_json(found)
+        if as_json or listener.on:
             return
         say(f"{len(gone)} documents are out of the index; no copy of their text is left in it. The files themselves were not touched.")
         say("To keep them out when the folder is indexed again, list them in its .localragignore.")

@@ -38,21 +38,21 @@ class Stream:
         self.write(answer[len(self.heard) :] + "\n")
 
 
-def shown_path(path: str, opened: "Opened") -> str:
+def shown_path(path: str, root: Path) -> str:
     """A stored path as the user would type it here: relative where it lies below the working folder."""
-    full = opened.root / path
+    full = root / path
     return os.path.relpath(full) if full.is_relative_to(Path.cwd()) else str(full)
 
 
 def shown_place(citation: Citation, opened: "Opened") -> str:
     """The file of a citation, and its page or the like: `report.pdf, page 3`."""
-    return in_line(shown_path(citation.path, opened)) + (f", {citation.part}" if citation.part else "")
+    return in_line(shown_path(citation.path, opened.root)) + (f", {citation.part}" if citation.part else "")
 
 
 def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
     """The answer as `--json` prints it."""
     citations = [
-        {"n": c.n, "path": shown_path(c.path, opened), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
+        {"n": c.n, "path": shown_path(c.path, opened.root), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
         for c in answer.citations
     ]
     return {

@@ -51,7 +51,7 @@ def _entity(found: dict[str, Any], opened: "Opened") -> dict[str, Any]:
         {"with": r["entity"]["name"], "weight": r["weight"], "how": r["descriptions"], "description": r["description"]}
         for r in found["relationships"]
     ]
-    places = [{"path": shown_path(m["path"], opened), "start": m["start"], "end": m["end"]} for m in found["mentions"]]
+    places = [{"path": shown_path(m["path"], opened.root), "start": m["start"], "end": m["end"]} for m in found["mentions"]]
     named = {k: found[k] for k in ("name", "type", "names", "description")}
     return named | {"relationships": related, "claims": found["claims"], "mentions": places}
 
@@ -113,7 +113,7 @@ def report_json(number: str, opened: "Opened") -> dict[str, Any]:
         "id": number,
         **{k: found[k] for k in ("title", "coverage", "rating", "rating_explanation", "markdown")},
         "entities": [e["name"] for e in found["entities"]],
-        "quotes": [{"path": shown_path(path, opened), "start": a, "end": b, "quote": text} for (path, a, b), text in quotes.items()],
+        "quotes": [{"path": shown_path(path, opened.root), "start": a, "end": b, "quote": text} for (path, a, b), text in quotes.items()],
     }
 
 

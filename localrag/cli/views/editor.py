@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from localrag.cli.views.terminal import standard_input
+
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -28,7 +30,7 @@ def line_reader(history: Iterable[str], complete: Complete) -> Read:
 
 
 def _piped(_prompt: str) -> str:
-    line = sys.stdin.readline()
+    line = standard_input().readline()
     if not line:
         raise EOFError
     return line

@@ -3,9 +3,8 @@
 import os
 import shlex
 from collections import Counter
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from localrag.cli.views.console import duration, say
 from localrag.cli.views.terminal import in_line
@@ -65,9 +64,7 @@ def next_steps(project: "Project", counts: dict[str, int]) -> list[str]:
         near = False
     index = "" if near else f" --index {shlex.quote(os.path.relpath(project.folder))}"
     mode = "global" if counts["reports"] else "basic"
-    context = click.get_current_context(silent=True)
-    group = context.find_root().command if context else None
-    has_export = isinstance(group, click.Group) and "export" in group.commands
+    has_export = find_spec("localrag.cli.commands.export") is not None
     ask = f'localrag ask "What are the main themes?" --mode {mode}'
     steps = [ask, "localrag chat", "localrag serve", *["localrag export"] * has_export]
     return [step + index for step in steps]

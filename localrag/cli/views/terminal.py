@@ -1,5 +1,6 @@
 """The output boundary: what of a text may reach a terminal, plain and JSON lines on stdout, and the status line on stderr."""
 
+import io
 import json
 import os
 import re
@@ -7,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -67,6 +68,13 @@ def write_event(event: str, **values: Any) -> None:
     """An event on a line of stderr."""
     sys.stderr.write(as_json_line({"event": event} | values))
     sys.stderr.flush()
+
+
+def standard_input() -> TextIO:
+    """Stdin; bytes in it that are no text of its encoding are halves of characters, as in arguments, and end nothing by themselves."""
+    if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.errors == "strict":  # before anything is read
+        sys.stdin.reconfigure(errors="surrogateescape")
+    return sys.stdin
 
 
 class Status:

@@ -155,22 +155,27 @@ def _whole(groups: Sequence[Group], ids: Mapping[str, str], skipped: dict[str, s
     return list(kept.values())
 
 
-def _quotes(graph: Graph, chunks: Mapping[str, Chunk], ids: Mapping[str, str]) -> Callable[[Insight], tuple[Quote, ...]]:
-    """A function that gives the sentences of the documents that a finding's references lead to."""
+Quotes = Callable[[Insight, Group], tuple[Quote, ...]]
+
+
+def _quotes(graph: Graph, chunks: Mapping[str, Chunk], ids: Mapping[str, str]) -> Quotes:
+    """A function that gives the sentences that a finding's references lead to; of one without any, those about entities that it names."""
     of_entity, of_relationship = entity_quotes(graph, chunks), relationship_quotes(graph, chunks)
     between = {frozenset((r.source_id, r.target_id)): r.id for r in graph.relationships}
 
-    def quoted(insight: Insight) -> tuple[Quote, ...]:
+    def quoted(insight: Insight, group: Group) -> tuple[Quote, ...]:
+        said = f"{insight.summary} {insight.explanation}".casefold()
+        nodes = insight.nodes if insight.nodes or insight.edges else [n for n in group.nodes if n.casefold() in said]
         pairs = (between.get(frozenset(ids.get(n, "") for n in ends), "") for ends in insight.edges)
         some = chain(
             *(of_relationship.get(key, ())[:QUOTES] for key in pairs),
-            *(of_entity.get(ids.get(n, ""), ())[:QUOTES] for n in insight.nodes),
+            *(of_entity.get(ids.get(n, ""), ())[:QUOTES] for n in nodes),
         )
         return tuple(dict.fromkeys(some))[:MOST_QUOTES]
 
     return quoted
 
 
-def _report(group: Group, key: str, state: str, quotes: Callable[[Insight], tuple[Quote, ...]]) -> Report:
-    findings = tuple(Finding(i.summary, i.explanation, quotes(i)) for i in group.insights)
+def _report(group: Group, key: str, state: str, quotes: Quotes) -> Report:
+    findings = tuple(Finding(i.summary, i.explanation, quotes(i, group)) for i in group.insights)
     return Report(key, f"{IMPORTED} {state}", group.title, group.summary, group.rating, group.rating_explanation, findings)

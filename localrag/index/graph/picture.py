@@ -1,4 +1,4 @@
-"""The picture of the graph that a user asked for: structural vectors, and places by UMAP (McInnes et al. 2018) instead of circles in circles.
+"""The picture of the graph that a user asked for: structural vectors, and places by UMAP (McInnes et al. 2018) instead of nested circles.
 
 As in the paper's reference system entities lie close that have similar structural vectors. Every run begins anew: an update may move all.
 """

@@ -130,6 +130,7 @@ def test_the_command_lays_out_the_stored_graph_and_updates_keep_to_it(plain_town
     second = stored()
     assert second[1] == second[2] != first[2]
     run_localrag("rm", "docs/new.txt", "-q", cwd=folder)
+    (folder / "docs" / "new.txt").unlink()
     assert stored()[1] == stored()[2] == first[2]
     assert run_localrag("check", cwd=folder).returncode == 0
     db = open_index(folder / ".localrag", create=True)

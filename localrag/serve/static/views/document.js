@@ -28,7 +28,7 @@ export default function Document({ route }) {
 
 /** A passage of a PDF as the picture of its page, anything else as text. What a passage is in is known after the first look. */
 function Body({ id, mark, start, end, found, setFound }) {
-  if (mark && found?.kind === "pdf") return html`<${Passage} key=${mark} id=${id} start=${start} end=${end} path=${found.path} onLoaded=${setFound} />`;
+  if (mark && (found?.kind === "pdf" || found?.kind === "image")) return html`<${Passage} key=${mark} id=${id} start=${start} end=${end} path=${found.path} onLoaded=${setFound} />`;
   return html`<${DocumentText} id=${id} mark=${mark} onLoaded=${setFound} />`;
 }
 

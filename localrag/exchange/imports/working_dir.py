@@ -1,0 +1,149 @@
+"""The working folders of LightRAG and nano-graphrag (JSON stores and a GraphML file beside them) → what they say."""
+
+import html
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from localrag.errors import UsageError
+from localrag.exchange.imports.foreign import Edge, Foreign, Group, Insight, Node, Passage, Source
+
+DOCUMENTS, CHUNKS = "kv_store_full_docs.json", "kv_store_text_chunks.json"
+GRAPH, REPORTS = "graph_chunk_entity_relation.graphml", "kv_store_community_reports.json"
+BETWEEN = "<SEP>"  # several values in one text
+TYPES = {"geo": "place", "location": "place", "unknown": "thing", "": "thing"}
+_XML = "{http://graphml.graphdrawing.org/xmlns}"
+Row = dict[str, Any]
+
+
+def read_lightrag(folder: Path) -> Foreign:
+    """All that a folder of LightRAG's default stores says; it has no communities. Raises UsageError naming what is not as expected."""
+    return _read(folder, "LightRAG", {})
+
+
+def read_nano(folder: Path) -> Foreign:
+    """All that a folder of nano-graphrag's default stores says, communities with their reports. Raises UsageError."""
+    return _read(folder, "nano-graphrag", _store(folder, REPORTS, "nano-graphrag") if (folder / REPORTS).is_file() else {})
+
+
+def _read(folder: Path, program: str, reports: Mapping[str, Row]) -> Foreign:
+    documents, chunks = _store(folder, DOCUMENTS, program, "content"), _store(folder, CHUNKS, program, "content", "full_doc_id")
+    nodes, edges = _graph(folder / GRAPH, program)
+    digest = sha256()
+    for name in (DOCUMENTS, CHUNKS, GRAPH, *[REPORTS] * bool(reports)):
+        digest.update((folder / name).read_bytes())
+    titles = {row["full_doc_id"]: row.get("file_path") for row in chunks.values()}
+    ordered = sorted(chunks.items(), key=lambda item: (str(item[1]["full_doc_id"]), int(item[1].get("chunk_order_index", 0))))
+    return Foreign(
+        program,
+        digest.hexdigest()[:20],
+        tuple(Source(key, _title(row.get("file_path") or titles.get(key), key), str(row["content"])) for key, row in documents.items()),
+        tuple(Passage(key, str(row["full_doc_id"]), str(row["content"])) for key, row in ordered),
+        tuple(_node(name, row) for name, row in nodes.items()),
+        tuple(_edge(*ends, row) for *ends, row in edges),
+        groups=tuple(_groups(reports)),
+    )
+
+
+def _store(folder: Path, name: str, program: str, *needed: str) -> dict[str, Row]:
+    """A store: key → row, each of which has the `needed` values."""
+    path = folder / name
+    if not path.is_file():
+        found = ", ".join(sorted(p.name for p in folder.iterdir())[:12]) if folder.is_dir() else "no such folder"
+        raise UsageError(
+            f"{folder} is no working folder of {program}: expected {name}, found {found or 'nothing'}.",
+            "Give the folder that it was told to work in, with its default stores (JSON and NetworkX).",
+        )
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        for key, row in rows.items():
+            if missing := [n for n in needed if n not in row]:
+                raise UsageError(
+                    f"{path} is not as {program} writes it: {key} has {', '.join(row)}, but no {' and no '.join(missing)}.",
+                    "Give a folder of its present version.",
+                )
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", "Copy it again, or run that program again.") from error
+    return dict(rows)
+
+
+def _graph(path: Path, program: str) -> tuple[dict[str, Row], list[tuple[str, str, Row]]]:
+    """The entities by name and the relationships (source, target, values) of a GraphML file. Raises UsageError."""
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import ParseError, parse
+
+    try:
+        top = parse(path).getroot()
+    except FileNotFoundError as error:
+        raise UsageError(f"{path.parent} is no working folder of {program}: {path.name} is missing.", "Run that program again.") from error
+    except (ParseError, DefusedXmlException, OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", "Copy it again, or run that program again.") from error
+    names = {key.get("id"): key.get("attr.name") for key in top.iter(f"{_XML}key")}
+
+    def values(element: Any) -> Row:
+        return {names.get(data.get("key")): data.text or "" for data in element.iter(f"{_XML}data")}
+
+    nodes = {str(node.get("id")): values(node) for node in top.iter(f"{_XML}node")}
+    return nodes, [(str(e.get("source")), str(e.get("target")), values(e)) for e in top.iter(f"{_XML}edge")]
+
+
+def _title(path: Any, key: str) -> str:
+    return str(path) if path and path != "unknown_source" else f"{key}.txt"
+
+
+def _plain(name: str) -> str:
+    """A name without the marks and codes that models put around it."""
+    return html.unescape(name).strip().strip('"').strip()
+
+
+def _node(name: str, row: Row) -> Node:
+    kind = _plain(row.get("entity_type", "")).lower()
+    return Node(_plain(name), TYPES.get(kind, kind), _described(row), _chunks_of(row))
+
+
+def _edge(source: str, target: str, row: Row) -> Edge:
+    """Its weight is the sum of the model's ratings over the chunks that state it, or their number."""
+    chunks = _chunks_of(row)
+    try:
+        weight = float(row.get("weight") or 1)
+    except ValueError:
+        weight = 1.0
+    return Edge(_plain(source), _plain(target), _described(row), min(10, max(1, round(weight / max(1, len(chunks))))), chunks)
+
+
+def _described(row: Row) -> str:
+    return " ".join(dict.fromkeys(_plain(part) for part in row.get("description", "").split(BETWEEN) if part.strip()))
+
+
+def _chunks_of(row: Row) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, row.get("source_id", "").split(BETWEEN))))
+
+
+def _groups(reports: Mapping[str, Row]) -> Iterator[Group]:
+    """The communities with their reports; a report that the model failed to write has no title, and its community is left out."""
+    parents = {child: key for key, row in reports.items() for child in row.get("sub_communities", ())}
+    sound = {key for key, row in reports.items() if isinstance(row.get("report_json"), dict) and row["report_json"].get("title")}
+
+    def whole(key: str | None) -> bool:
+        return key is None or (key in sound and whole(parents.get(key)))
+
+    for key, row in reports.items():
+        if whole(key) and (int(row["level"]) == 0) == (key not in parents):
+            said = row["report_json"]
+            insights = tuple(
+                Insight(str(f.get("summary", "")), str(f.get("explanation", ""))) if isinstance(f, dict) else Insight("", str(f))
+                for f in said.get("findings", ())
+            )
+            yield Group(
+                key,
+                int(row["level"]),
+                parents.get(key),
+                tuple(map(_plain, row["nodes"])),
+                str(said["title"]),
+                str(said.get("summary", "")),
+                float(said.get("rating") or 0.0),
+                str(said.get("rating_explanation", "")),
+                insights,
+            )

@@ -1,0 +1,161 @@
+"""Every command on a real terminal of 60 columns: its help, its first use in an empty home, what it lists, without colours, and in a pipe.
+
+The commands come from the program itself: one that is new and not in FIRST fails here.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import unicodedata
+
+import pexpect
+import pytest
+import typer
+
+from localrag.cli import app
+from tests.conftest import run_localrag
+from tests.terminals import STYLE
+
+COLUMNS = 60
+# What a command ends in where there is nothing yet: no index, no model of one's own, no file. 0: it works all the same.
+FIRST = {
+    "index": ("docs", 2), "ask": ("Who?", 3), "chat": ("", 3), "source": ("1", 3), "search": ("ferry", 3), "entity": ("Skua", 3),
+    "tree": ("", 3), "report": ("0.0", 3), "questions": ("", 3), "logs": ("", 3), "status": ("", 3), "files": ("", 3), "check": ("", 3),
+    "doctor": ("--no-speed --index nowhere", 3), "rm": ("a.txt", 3), "reembed": ("", 3), "demo": ("-i /dev/null/x", 1), "tune": ("", 3),
+    "serve": ("", 3), "mcp": ("", 3), "help": ("", 0), "models list": ("--all", 0), "models scan": ("", 0), "models add": ("a.gguf", 4),
+    "models show": ("smollm2-135m", 0), "models test": ("nothing", 4), "models use": ("nothing", 4), "models rm": ("nothing", 2),
+    "models pull": ("nothing", 2), "merges list": ("", 3), "merges undo": ("1", 3), "merges add": ("a b", 3),
+    "eval extraction": ("nothing --format mine", 2), "eval retrieval": ("nothing", 2), "eval qa": ("nothing", 2),
+    "eval support": ("nothing", 2), "eval answers": ("--model nothing", 4), "eval report": ("nothing", 2), "bench": ("--model nothing", 4),
+    "bench compare": ("a b", 2), "bench runs": ("", 0), "bench engine": ("--model nothing", 4),
+}  # fmt: skip
+
+
+def commands(command, path=()):
+    """The name of every command, as it is typed."""
+    inner = getattr(command, "commands", {})
+    for name, one in inner.items():
+        yield from commands(one, (*path, name))
+    if not inner or command.invoke_without_command:
+        yield " ".join(path)
+
+
+ALL = sorted(name for name in commands(typer.main.get_command(app)) if name)
+
+
+def environment(home, **more):
+    """That of a user who has just logged in: a home, and nothing of Python's or localrag's."""
+    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "PYTHONPATH", "LD_LIBRARY_PATH", "LOCALRAG_HOME")}
+    return kept | {"HOME": str(home), "TERM": "xterm-256color"} | more
+
+
+def typed(line, cwd, **env):
+    """What a command shows on a terminal, and its exit code."""
+    command = shlex.join([sys.executable, "-m", "localrag", *line.split()])
+    shown, code = pexpect.run(
+        command,
+        timeout=280, withexitstatus=True, cwd=str(cwd), dimensions=(24, COLUMNS), env=environment(cwd, **env),
+    )  # fmt: skip
+    return shown.decode(errors="replace").replace("\r\n", "\n"), code
+
+
+def width(line):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def too_wide(text):
+    """The lines that a terminal has to break; those that name a file are as long as its path."""
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).splitlines()
+    return [line for line in lines if width(line.rstrip()) > COLUMNS and "/" not in line]
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """A home in which there is nothing, not even localrag's own."""
+    return tmp_path_factory.mktemp("empty")
+
+
+def test_no_command_is_forgotten():
+    """What is tried here is what there is."""
+    assert sorted(FIRST) == ALL
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_help_fits_a_narrow_terminal(name, empty):
+    """No line is wider than 60 columns, none is coloured, and it begins with how the command is used."""
+    shown, code = typed(f"{name} --help", empty, NO_COLOR="1")
+
+    assert code == 0, shown
+    assert shown.startswith("Usage: ")
+    assert too_wide(shown) == []
+    assert not STYLE.search(shown)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_first_use_in_an_empty_home_ends_in_words(name, empty):
+    """Where there is nothing yet, a command says so and what to do, in one known exit code; nothing is made, and nothing coloured."""
+    args, expected = FIRST[name]
+    shown, code = typed(f"{name} {args}", empty, NO_COLOR="1", LOCALRAG_HOME=str(empty / "own"))
+
+    assert code == expected, shown
+    assert "Traceback" not in shown
+    assert "unexpected" not in shown
+    assert expected == 0 or "→" in shown or "Usage:" in shown
+    assert not re.search(r"\x1b\[[0-9;]*[349][0-7]m", shown)
+    assert not (empty / ".localrag").exists()
+
+
+@pytest.fixture(scope="module")
+def town(plain_town, tmp_path_factory):
+    """A copy of the indexed town, with a question that was asked."""
+    folder = tmp_path_factory.mktemp("shown") / "town"
+    shutil.copytree(plain_town, folder)
+    done = run_localrag("ask", "What did Ingrid Holm buy?", "--style", "extractive", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+LISTS = ("status", "files", "tree", "merges list", "logs", "entity Skua", "report 0.0", "models list --all", "help", "check")
+
+
+@pytest.mark.parametrize("line", LISTS)
+def test_lists_fit_a_narrow_terminal_and_leave_pipes_clean(line, town):
+    """On 60 columns nothing is wider but paths; with NO_COLOR nothing is coloured; in a pipe there is not one escape."""
+    shown, code = typed(line, town)
+    plain, _ = typed(line, town, NO_COLOR="1")
+    piped = subprocess.run(
+        [sys.executable, "-m", "localrag", *line.split()], check=True, cwd=town, capture_output=True, env=environment(town)
+    )
+
+    assert code == 0, shown
+    assert too_wide(shown) == []
+    assert not re.search(r"\x1b\[[0-9;]*[349][0-7]m", plain)
+    assert b"\x1b" not in piped.stdout + piped.stderr
+
+
+@pytest.mark.slow
+def test_the_first_run_is_stopped_and_gone_on_with(tmp_path):
+    """In an empty home: Ctrl-C while it indexes ends in 130 and says what is saved, the same command goes on, and passages are found."""
+    (tmp_path / "docs").mkdir()
+    for n in range(60):
+        (tmp_path / "docs" / f"{n}.txt").write_text(f"Ada Quist met Number{n} Berg in Port{n}. Number{n} Berg owns the Hotel Polar. " * 40)
+    env = environment(tmp_path) | {"LOCALRAG_HOME": str(tmp_path / "own")}
+    words = ["-m", "localrag", "index", "docs"]
+    first = pexpect.spawn(sys.executable, words, cwd=tmp_path, env=env, encoding="utf-8", timeout=280, dimensions=(24, COLUMNS))
+    first.expect(r"extract\w*[^\n]*\d")
+    first.sendintr()
+    first.expect("The same command goes on from here")
+    first.expect(pexpect.EOF)
+    first.close()
+    assert first.exitstatus == 130
+
+    shown, code = typed("index docs --extractor phrases", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
+    assert code == 0, shown
+    assert "60 documents" in shown
+    assert "Traceback" not in shown
+    answer, code = typed("search Quist", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
+    assert code == 0, answer
+    assert "Ada Quist" in answer

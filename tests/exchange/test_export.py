@@ -1,0 +1,257 @@
+"""Exporting: what is refused, what is never touched, what a killed export leaves, and what `localrag export` says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from localrag.cli.commands import export as command
+from localrag.errors import LocalragError, NoIndex, UsageError
+from localrag.exchange.export import FILES, FORMATS, export_index
+from localrag.exchange.folder import MARKER
+from localrag.store import corpus, generations
+from localrag.store.schema import open_index
+from tests.conftest import run_localrag, run_process
+from tests.exchange.made import look_into, make_index
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = sorted(set(FORMATS) - set(FILES))
+
+
+def place(tmp_path, kind):
+    return tmp_path / (f"graph.{kind}" if kind in FILES else kind)
+
+
+def everything(folder):
+    """Every file below a folder with its bytes."""
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_command_offers_just_the_formats_there_are():
+    """The command line knows them without loading what writes them."""
+    assert command.FORMATS == FORMATS
+    assert set(command._NEXT) == set(FORMATS)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_same_index_gives_the_same_files(kind, opened, tmp_path):
+    """Byte by byte, whatever the format; only its owner can read them, and nothing else is left in the folder."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    made = [export_index(opened, kind, place(tmp_path / name, kind)) for name in "ab"]
+    assert made[0].files == made[1].files
+    assert made[0].counts == made[1].counts
+    assert everything(tmp_path / "a") == everything(tmp_path / "b")
+    assert made[0].size == sum(len(data) for name, data in everything(tmp_path / "a").items() if not name.endswith(MARKER))
+    assert all(p.stat().st_mode & 0o077 == 0 for p in (tmp_path / "a").rglob("*") if p.is_file())
+    assert not [p for p in tmp_path.rglob("*.part")]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_an_empty_index_says_what_to_run(kind, tmp_path):
+    """Without documents, and with documents of which nothing is known yet; nothing is written."""
+    db = open_index(tmp_path / ".localrag", create=True)
+    with pytest.raises(NoIndex, match="empty") as none:
+        export_index(look_into(tmp_path), kind, place(tmp_path, kind))
+    assert "localrag index" in none.value.hint
+    make_index(tmp_path / "other", ("Ada",))
+    other = open_index(tmp_path / "other" / ".localrag", create=True)
+    for document in ("docs/a.txt",):
+        corpus.add_document(db, corpus.document(other, document), corpus.all_chunks(other)[:1])
+    with pytest.raises(LocalragError, match="no graph yet") as none:
+        export_index(look_into(tmp_path), kind, place(tmp_path, kind))
+    assert "localrag index" in none.value.hint
+    assert not place(tmp_path, kind).exists()
+
+
+@pytest.mark.parametrize("kind", sorted(FILES))
+def test_a_file_that_is_there_is_not_replaced_unless_asked(kind, opened, tmp_path):
+    """It stays as it is; with force it is replaced; a folder of that name never is."""
+    path = place(tmp_path, kind)
+    path.write_text("mine")
+    with pytest.raises(UsageError, match="there already") as refused:
+        export_index(opened, kind, path)
+    assert "--force" in refused.value.hint
+    assert path.read_text() == "mine"
+    export_index(opened, kind, path, force=True)
+    assert path.read_text(encoding="utf-8") != "mine"
+    with pytest.raises(UsageError, match="is a folder"):
+        export_index(opened, kind, tmp_path, force=True)
+    with pytest.raises(UsageError, match="no folder"):
+        export_index(opened, kind, tmp_path / "none" / "g")
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_folder_that_holds_other_things_is_left_alone(kind, opened, tmp_path):
+    """Refused, and with force written beside them; nothing of them changes, then or at the next export."""
+    folder = tmp_path / "mine"
+    (folder / "notes").mkdir(parents=True)
+    mine = {"notes/a.md": b"# Mine", "b.bin": b"\x00"}
+    for name, data in mine.items():
+        (folder / name).write_bytes(data)
+    with pytest.raises(UsageError, match="holds other files") as refused:
+        export_index(opened, kind, folder)
+    assert "--force" in refused.value.hint
+    assert everything(folder) == mine
+    made = export_index(opened, kind, folder, force=True)
+    again = export_index(opened, kind, folder)  # it is known as an export now
+    assert (len(again.files), again.removed) == (0 if kind == "obsidian" else len(made.files), ())
+    now = everything(folder)
+    assert {name: now[name] for name in mine} == mine
+    assert set(now) == {*mine, *made.files, MARKER}
+    with pytest.raises(UsageError, match="is a file"):
+        export_index(opened, kind, folder / "b.bin", force=True)
+
+
+def test_a_foreign_file_of_the_same_name_stops_it_before_anything_is_written(opened, tmp_path):
+    """Even with force; the error names it."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "entities.jsonl").write_text("mine")
+    with pytest.raises(UsageError, match=r"entities\.jsonl is there and is not of an export"):
+        export_index(opened, "jsonl", tmp_path / "out", force=True)
+    assert everything(tmp_path / "out") == {"entities.jsonl": b"mine"}
+
+
+def test_two_formats_in_one_folder_keep_apart(opened, tmp_path):
+    """Each is asked for with force, and each knows its own files at the next export."""
+    export_index(opened, "jsonl", tmp_path / "out")
+    with pytest.raises(UsageError, match="an export as jsonl"):
+        export_index(opened, "csv", tmp_path / "out")
+    export_index(opened, "csv", tmp_path / "out", force=True)
+    for kind in ("jsonl", "csv"):
+        assert export_index(opened, kind, tmp_path / "out").removed == ()
+
+
+def test_the_folder_of_the_index_is_no_place_for_it(opened):
+    """Nor is a folder below it."""
+    for path in (opened.folder, opened.folder / "out"):
+        with pytest.raises(UsageError, match="folder of the index"):
+            export_index(opened, "jsonl", path, force=True)
+
+
+def test_a_level_that_is_not_there_is_said(opened, tmp_path):
+    """With those there are; and the page, which shows all levels, takes none."""
+    with pytest.raises(UsageError, match="no level 9") as refused:
+        export_index(opened, "jsonl", tmp_path / "out", level=9)
+    assert "0 to 1" in refused.value.hint
+    with pytest.raises(UsageError, match="every level"):
+        export_index(opened, "html", tmp_path / "g.html", level=0)
+    assert not any(tmp_path.iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from localrag.exchange import folder
+from localrag.exchange.export import export_index
+from tests.exchange.made import look_into
+real, n = Path.replace, iter(range(100))
+def replace(self, target):
+    if next(n) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, target)
+Path.replace = replace
+export_index(look_into(Path(sys.argv[1])), sys.argv[4], Path(sys.argv[2]), force=True)
+"""
+
+
+@pytest.mark.parametrize(("kind", "moves"), [("jsonl", 0), ("jsonl", 1), ("jsonl", 4), ("obsidian", 5), ("graphml", 0)])
+def test_a_killed_export_leaves_no_half_file(kind, moves, tmp_path):
+    """Killed before or between the moves: what has its final name is whole, and the next export finishes and leaves nothing behind."""
+    index, path, whole = make_index(tmp_path / "index"), place(tmp_path / "out", kind), place(tmp_path / "whole", kind)
+    path.parent.mkdir()
+    whole.parent.mkdir()
+    export_index(index, kind, whole)
+    call = [sys.executable, "-c", KILLED, str(tmp_path / "index"), str(path), str(moves), kind]
+    done = subprocess.run(call, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    good = everything(whole.parent)
+    left = {name: data for name, data in everything(path.parent).items() if not name.endswith(MARKER) and ".part" not in name}
+    assert left.items() <= good.items()
+    assert any(".part" in p.name for p in path.parent.rglob("*"))
+    assert export_index(index, kind, path).kept == ()
+    assert everything(path.parent) == good
+    assert not [p for p in path.parent.rglob("*.part")]
+
+
+def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
+    """A graph that is replaced in the middle of it does not show."""
+    index = make_index(tmp_path / "index", [f"Name {n}" for n in range(60)])
+    other = make_index(tmp_path / "other", ["Else"])
+    from localrag.store import graph, tables
+
+    begun, go_on = threading.Event(), threading.Event()
+    real = tables.relationships
+
+    def slowly(db):
+        begun.set()
+        assert go_on.wait(60)
+        return real(db)
+
+    made = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "relationships", slowly)
+        thread = threading.Thread(target=lambda: made.append(export_index(index_of(index), "jsonl", tmp_path / "out")))
+        thread.start()
+        assert begun.wait(60)
+        writer = open_index(index.folder, create=True)
+        new = graph.entities(other.db)
+        from localrag.records import Graph
+
+        generations.publish(writer, Graph(tuple(new)), [], settings={"graph": "two"})
+        go_on.set()
+        thread.join()
+    assert made[0].counts["entities"] == 60
+    assert made[0].counts["mentions"] == 60
+    ends = [json.loads(line) for line in (tmp_path / "out" / "relationships.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(ends) == made[0].counts["relationships"] > 60
+
+
+def index_of(opened):
+    """As a library would open it: its connection belongs to one thread, its folder to all."""
+    from localrag.project import Opened
+
+    return Opened(opened.root, opened.folder, None)
+
+
+def test_the_command_writes_and_says_what(tmp_path):
+    """The counts, the size and what to open it with; as JSON with --json; errors end in their codes."""
+    make_index(tmp_path)
+    done = run_localrag("export", "graphml", "g.graphml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "26 entities" in done.stderr
+    assert "Gephi" in done.stderr
+    done = run_localrag("export", "jsonl", "out", "--level", "0", "--json", cwd=tmp_path)
+    said = json.loads(done.stdout)
+    assert said["counts"]["entities"] == 26
+    assert "entities.jsonl" in said["files"]
+    assert run_localrag("export", "graphml", "g.graphml", cwd=tmp_path).returncode == 2
+    assert run_localrag("export", "xlsx", "out", cwd=tmp_path).returncode == 2
+    (tmp_path / "empty").mkdir()
+    assert run_localrag("export", "html", "x.html", "--index", "empty", cwd=tmp_path).returncode == 3
+
+
+def test_one_file_goes_to_stdout(tmp_path):
+    """`-` writes the bytes of the file, and only them; a folder cannot go there."""
+    make_index(tmp_path)
+    done = run_process("export", "graphml", "-", cwd=tmp_path)
+    assert ET.fromstring(done.stdout.encode()).tag.endswith("graphml")
+    assert done.stderr == ""
+    refused = run_process("export", "jsonl", "-", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".localrag"]
+
+
+def test_parquet_without_its_library_names_the_extra(opened, tmp_path, monkeypatch):
+    """Before anything is written."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(LocalragError, match="pyarrow") as missing:
+        export_index(opened, "parquet", tmp_path / "out")
+    assert "localrag[export]" in missing.value.hint
+    assert not (tmp_path / "out").exists()

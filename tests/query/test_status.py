@@ -1,0 +1,68 @@
+"""What a question says of itself while it is answered."""
+
+import asyncio
+import re
+
+import pytest
+
+from localrag.engine.settings import EngineOptions
+from localrag.opening import open_for_questions
+from localrag.query.answer import Options, Watch, answer
+from tests.fakes import Scripted
+from tests.query.test_failed_calls import QUESTION, town, well  # noqa: F401 — the same index
+
+
+@pytest.fixture
+def told(town):  # noqa: F811
+    """A function that asks in a mode and gives what was told meanwhile."""
+
+    def asked(mode, style="abstractive", **options):
+        said = []
+        with open_for_questions(town, engine=EngineOptions(adapter=False), logs=False) as project:
+            project.model._engine = Scripted(well)
+            asyncio.run(answer(QUESTION, project, Options(mode, style=style, **options), Watch(status=said.append)))
+        return said
+
+    return asked
+
+
+@pytest.mark.parametrize(("mode", "options", "steps"), [
+    ("global", {}, ["reading {} reports …", "reading {} points …"]),
+    ("global", {"dynamic": True}, ["rating {} reports …", "reading {} reports …", "reading {} points …"]),
+    ("ts", {}, ["reading {} passages …", "reading {} points …"]),
+    ("drift", {}, ["reading {} reports …", "following up {} questions …", "reading {} points …"]),
+    ("local", {}, ["reading {} passages …"]),
+    ("mix", {}, ["reading {} passages …"]),
+    ("basic", {}, ["reading {} passages …"]),
+    ("ss", {}, ["reading {} passages …"]),
+])  # fmt: skip
+def test_every_mode_says_its_steps_with_counts(told, mode, options, steps):
+    """First that it searches, then each step; where a step has parts, how many of them are done, from none to all."""
+    said = told(mode, **options)
+
+    assert said[0] == "searching …"
+    assert list(dict.fromkeys(re.sub(r"\d+ of \d+|\d+", "{}", text) for text in said[1:])) == steps
+    for step in steps[:-1]:
+        counts = [tuple(map(int, n)) for text in said for n in re.findall(re.escape(step).replace(r"\{\}", r"(\d+) of (\d+)"), text)]
+        for total in {t for _, t in counts}:
+            done = [d for d, t in counts if t == total]
+            assert (min(done), max(done)) == (0, total)
+
+
+@pytest.mark.parametrize("mode", ["global", "drift", "local", "mix", "basic", "ts", "ss"])
+def test_an_extractive_answer_says_that_it_searches(told, mode):
+    """It takes no steps that have parts."""
+    assert told(mode, "extractive") == ["searching …"]
+
+
+def test_nothing_is_kept_of_a_project_that_does_not_log(town):  # noqa: F811
+    """The answer has no number, the same call is not made twice, and the database has no row more."""
+    with open_for_questions(town, engine=EngineOptions(adapter=False), logs=False) as project:
+        project.model._engine = Scripted(well)
+        before = project.db.execute("SELECT (SELECT count(*) FROM llm_calls), (SELECT count(*) FROM answers)").fetchone()
+        first, second = (asyncio.run(answer(QUESTION, project, Options("basic", style="abstractive"))) for _ in range(2))
+        after = project.db.execute("SELECT (SELECT count(*) FROM llm_calls), (SELECT count(*) FROM answers)").fetchone()
+
+    assert (first.id, first.conversation, first.calls, second.calls) == (0, 0, 1, 0)
+    assert first.answer == second.answer
+    assert before == after

