@@ -1,6 +1,6 @@
 """Writes the generated parts of the documentation. `--check`: only say whether they are up to date.
 
-docs/reference/commands.md: the help text of every command. docs/reference/settings-table.md: every setting. ARCHITECTURE.md: a line for every room of the package.
+docs/reference/commands.md: the help text of every command. docs/reference/settings.md: every setting. ARCHITECTURE.md: a line for every room of the package.
 """
 
 import ast
@@ -18,7 +18,7 @@ from localrag.cli.views.settings import written
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
-SETTINGS = ROOT / "docs" / "reference" / "settings-table.md"
+SETTINGS = ROOT / "docs" / "reference" / "settings.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 
 
@@ -56,11 +56,11 @@ def help_texts() -> str:
 
 def settings_page() -> str:
     """A table of every setting, from the code that reads them."""
-    head = """# Every setting
+    head = """# Settings
 
 Each setting is the option of the same name, with dashes for underscores, and counts for every command that has that option. In the environment it
 is `LOCALRAG_` and its name in capitals; lists are written `A,B` there and `["A", "B"]` in a file. What it means and which value counts:
-[Set things once](../how-to/settings.md).
+[Set things once](../how-to/configure.md).
 
 | setting | may be | default | what it does |
 |---|---|---|---|

@@ -2,9 +2,9 @@
 
     python scripts/eval_ocr.py FOLDER [--pages 10] [--dpi 150 200 300] [--languages eng]
 
-Of every PDF below FOLDER its first page with 150 words in Latin letters or more; of these, evenly spread, as many as asked for. Each page is drawn at a
-resolution, saved as a grey JPEG in a PDF without text, and read as `localrag index` reads it. Words are compared as multisets, so that
-another order of columns counts for nothing: precision, recall, F1.
+Of every PDF below FOLDER its first page with 150 words in Latin letters or more; of these, evenly spread, as many as asked for. Each page
+is drawn at a resolution, saved as a grey JPEG in a PDF without text, and read as `localrag index` does. Words are compared as multisets,
+so that another order of columns counts for nothing: precision, recall, F1.
 """
 
 import argparse

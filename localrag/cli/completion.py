@@ -11,6 +11,16 @@ import typer
 Offer = str | tuple[str, str]  # what is typed, or that and what it is
 
 
+class _Word(str):
+    """A word as the shell takes it, which typer would compare with what was typed: unescaped, and in the case that was typed."""
+
+    __slots__ = ()
+
+    def startswith(self, *_: object) -> bool:
+        """As `_begins` has found."""
+        return True
+
+
 def _offers(find: Callable[[typer.Context, str], Iterable[Offer]]) -> Callable[[typer.Context, str], list[Offer]]:
     """A function for typer's `autocompletion`: what `find` gives and begins like what was typed; nothing where it fails."""
 
@@ -30,10 +40,10 @@ def _begins(offer: Offer, incomplete: str) -> bool:
 def _typed(offer: Offer) -> Offer:
     """As the shell takes it: bash, unlike others, puts a name into the line as it is, and one with a space must be one word."""
     last = os.environ.get("COMP_WORDS", "").split("\n")[-1]
-    if os.environ.get("_LOCALRAG_COMPLETE") != "complete_bash" or last[:1] in ("'", '"'):
-        return offer
-    word = offer if isinstance(offer, str) else offer[0]
-    return re.sub(r"([^\w@%+=:,./~-])", r"\\\1", word)
+    word, about = (offer, "") if isinstance(offer, str) else offer
+    if os.environ.get("_LOCALRAG_COMPLETE") == "complete_bash" and last[:1] not in ("'", '"'):
+        word = re.sub(r"([^\w@%+=:,./~-])", r"\\\1", word)
+    return (_Word(word), about) if about else _Word(word)
 
 
 def _of_kind(*kinds: str) -> Callable[[typer.Context, str], list[Offer]]:

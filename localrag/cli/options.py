@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from localrag.cli import completion
+from localrag.cli.completion import chat_models, embedders, indexes, rerankers
 from localrag.cli.views.terminal import listener, status
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ IndexOption = Annotated[
         "-i",
         metavar="DIR",
         help="The index folder. Default: the nearest .localrag, here or above.",
-        autocompletion=completion.indexes,
+        autocompletion=indexes,
     ),
 ]
 ModelOption = Annotated[
@@ -50,13 +50,17 @@ ModelOption = Annotated[
         "-m",
         metavar="NAME|PATH",
         help="Chat model: a name in models.toml, a GGUF file, or http://HOST:PORT/v1#NAME.",
-        autocompletion=completion.chat_models,
+        autocompletion=chat_models,
     ),
 ]
 RerankerOption = Annotated[
     str | None,
+    typer.Option("--reranker", metavar="NAME|PATH", help="Re-rank passages with a cross-encoder (GGUF).", autocompletion=rerankers),
+]
+EmbedderOption = Annotated[
+    str | None,
     typer.Option(
-        "--reranker", metavar="NAME|PATH", help="Re-rank passages with a cross-encoder (GGUF).", autocompletion=completion.rerankers
+        "--embedder", metavar="NAME|PATH", help="Embedding model: a name in models.toml, or a GGUF file.", autocompletion=embedders
     ),
 ]
 EngineOption = Annotated[
@@ -97,6 +101,15 @@ ProgressOption = Annotated[
         help="bar. plain: a line every 30 s. json: one event per line on stderr. auto: bar on a terminal, else plain.",
         **_progress | {"callback": lambda shown: _heard_by_program(_progress["callback"](shown))},
     ),
+]
+ChunkTokensOption = Annotated[
+    int | None, typer.Option("--chunk-tokens", min=100, max=4000, help="Maximum tokens of a chunk. Default: 680.")
+]
+LanguageOption = Annotated[str | None, typer.Option("--language", help="Language of reports and answers. Default: the documents' own.")]
+ClaimsOption = Annotated[bool | None, typer.Option("--claims/--no-claims", help="Also extract claims: who did what, and when.")]
+GleaningsOption = Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask the model for missed names.")]
+PutInOption = Annotated[
+    str | None, typer.Option("--collection", metavar="A,B,…", help="Put the documents of this run into these collections.")
 ]
 TextColumnOption = Annotated[
     str | None, typer.Option("--text-column", metavar="NAME", help="Column of CSV, Excel and JSON rows that holds the text.")

@@ -50,9 +50,12 @@ def export_index(opened: Opened, format: str, path: Path, *, level: int | None =
     if format == "parquet":
         require("export", "pyarrow")
     path = path.absolute()
-    if opened.folder in (path, *path.parents):
+    if opened.folder.resolve() in (path.resolve(), *path.resolve().parents):
         raise UsageError(f"{path} lies in the folder of the index itself.", "Name another place.")
-    (places.check_file(path, force=force) if format in FILES else places.check_folder(path, format, force=force))
+    if format in FILES:
+        places.check_file(path, force=force)
+    else:
+        places.check_folder(path, format, force=force)
     with snapshot(opened.folder) as db:
         _check_filled(db, level)
         if format in FILES:
@@ -79,7 +82,7 @@ def _to_folder(db: Database, format: str, path: Path, level: int | None) -> Expo
             made = obsidian.write(db, inner, path, level)
             counts, own, gone, kept = made.counts, made.own, made.gone, made.kept
         else:
-            counts, own, kept = FOLDERS[format](db, inner, level), places.exported(path).get(format, []), ()
+            counts, own, kept = FOLDERS[format](db, inner, level), places.exported(path).get(format, []), []
             gone = [name for name in own if not (inner / name).exists()]
         files = places.publish(inner, path, format, own, gone)
     return Exported(format, path, tuple(files), counts, sum((path / name).stat().st_size for name in files), tuple(kept), tuple(gone))

@@ -47,11 +47,18 @@ def check_folder(folder: Path, kind: str, *, force: bool) -> None:
 
 
 def exported(folder: Path) -> dict[str, list[str]]:
-    """Format → the files of earlier exports in a folder, as its marker has them; empty where there is none that can be read."""
-    with suppress(OSError, ValueError):
+    """Format → the files of earlier exports in a folder, as its marker has them; empty where there is none that can be read.
+
+    A marker may come from anywhere, with the folder: a name in it that leads out of the folder is passed over.
+    """
+    with suppress(OSError, ValueError, KeyError, AttributeError, TypeError):
         found = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
-        return {str(kind): [str(name) for name in names] for kind, names in found.items()}
+        return {str(kind): [name for name in map(str, names) if _is_inside(name)] for kind, names in found.items()}
     return {}
+
+
+def _is_inside(name: str) -> bool:
+    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
 @contextmanager

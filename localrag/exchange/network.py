@@ -54,7 +54,7 @@ def made_graph(db: Database, level: int | None = None) -> Any:
     graph, roots = nx.Graph(), tables.roots(db)
     levels = tables.levels(db, level)
     for row in tables.entities(db):
-        node = {name: clean(row[name]) for name in ("type", "description")}
+        node: dict[str, Any] = {name: clean(row[name]) for name in ("type", "description")}
         node |= {"label": clean(row["name"]), "degree": row["degree"], "mentions": row["mentions"]}
         graph.add_node(row["id"], **node, **{f"community_{n}": "" for n in levels}, viz=_viz(row, roots.get(row["id"], 0)))
     for row in tables.members(db, level):

@@ -43,7 +43,8 @@ def _frequencies(db: Selected, phrase: Phrase) -> tuple[Numbers, Numbers]:
         others = set(zip(*(some.tolist() for some in _instances(db, token, column)), strict=True))
         follows = np.array([(a, b + n) in others for a, b in zip(places.tolist(), offsets.tolist(), strict=True)], bool)
         places, offsets = places[follows], offsets[follows]
-    return tuple(np.unique(places, return_counts=True))
+    found, often = np.unique(places, return_counts=True)
+    return found, often
 
 
 def _instances(db: Selected, token: str, column: str) -> tuple[Numbers, Numbers]:

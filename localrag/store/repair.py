@@ -13,8 +13,9 @@ from sqlite_utils import Database
 from localrag.store import generations, ledger
 from localrag.store.check import Wrong, check_index, wrongs
 from localrag.store.connect import cache_files
+from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
-from localrag.store.schema import back_up, migrations
+from localrag.store.schema import back_up
 from localrag.store.search import add_to_search
 
 REDONE = frozenset({"read again", "unreadable", "graph", "layout", "report", "vector", "waiting"})  # by the next `localrag index`

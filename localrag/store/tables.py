@@ -52,7 +52,8 @@ def chunks(db: Database) -> Iterator[Row]:
         f" FROM chunks c JOIN documents d ON d.id = c.document_id LEFT JOIN ({claims}) k ON k.chunk_id = c.id ORDER BY d.path, c.ordinal",
         lists=("parts", "entity_ids", "relationship_ids", "claim_ids"),
     ):
-        yield {**row, "part": part_at(row.pop("parts"), row["start"])}
+        part = part_at(row.pop("parts"), row["start"])
+        yield row | {"part": part}
 
 
 def entities(db: Database) -> Iterator[Row]:
@@ -215,7 +216,8 @@ def community_tree(db: Database, level: int | None = None) -> Iterator[tuple[str
 
 def newest_document(db: Database) -> str | None:
     """When the newest document was added; None without documents."""
-    return next(iter(db.execute("SELECT max(added_at) FROM documents").fetchone()))
+    newest = db.execute("SELECT max(added_at) FROM documents").fetchone()[0]
+    return None if newest is None else str(newest)
 
 
 def levels(db: Database, level: int | None = None) -> list[int]:

@@ -112,7 +112,9 @@ def _among(db: Selected, kind: str, ids: Sequence[str], index: Any, k: int) -> t
 
     It is exact where the selected are few enough for it: a network of neighbours (HNSW) may lead past them, so its vectors are compared.
     """
-    import faiss
+    import faiss as untyped  # whose types know neither selectors nor the parameters of a search
+
+    faiss: Any = untyped
 
     if ("bitmap", kind) not in db.kept:
         inside = db.subjects(kind)

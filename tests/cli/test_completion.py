@@ -30,7 +30,7 @@ def offered(folder, *words, shell="bash"):
     command = [sys.executable, "-c", "import sys; sys.argv[0] = 'localrag'; from localrag.cli import main; main()"]
     done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, env=os.environ | line, timeout=60)
     assert done.stderr == ""
-    return done.stdout.splitlines()
+    return [line for line in done.stdout.splitlines() if line]
 
 
 def test_models_are_offered_by_kind(town):
@@ -50,6 +50,7 @@ def test_entities_and_communities_of_the_nearest_index_are_offered(town):
     """In whatever case they are typed; a name of two words is one word for bash, and as it is for fish, which quotes by itself."""
     assert offered(town, "entity", "ingrid") == [r"Ingrid\ Holm"]
     assert offered(town / "docs", "entity", "'Ingrid H") == ["Ingrid Holm"]
+    assert offered(town, "entity", r"Ingrid\ H") == [r"Ingrid\ Holm"]
     assert offered(town, "entity", "Ingrid", shell="fish") == ["Ingrid Holm"]
     assert offered(town, "merges", "add", "Skua", "Lars") == [r"Lars\ Holm"]
     assert "0.0" in offered(town, "report", "0")

@@ -59,7 +59,7 @@ TEXTS = ("met her brother.\nIt rained.", "owes him 3 < 4 & more ]]>", "", "said:
 
 
 def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool = True, layout: bool = True) -> Opened:
-    """An index in `folder/.localrag` whose entities have these names, each related to the next and the first to some more; opened to look into."""
+    """An index in `folder/.localrag` whose entities have these names, related one to the next, and the first to some more."""
     text, spans = "", []
     for name in names:
         spans.append((len(text) + 4, len(text) + 4 + len(name)))

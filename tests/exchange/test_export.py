@@ -118,6 +118,20 @@ def test_a_foreign_file_of_the_same_name_stops_it_before_anything_is_written(ope
     assert everything(tmp_path / "out") == {"entities.jsonl": b"mine"}
 
 
+def test_a_marker_from_elsewhere_removes_nothing_outside_its_folder(opened, tmp_path):
+    """One that names files above the folder, or is no marker at all, is no reason to touch them."""
+    (tmp_path / "precious.txt").write_text("mine")
+    (tmp_path / "out").mkdir()
+    names = ["../precious.txt", str(tmp_path / "precious.txt"), "a/../../precious.txt", ""]
+    (tmp_path / "out" / MARKER).write_text(json.dumps({"files": {"jsonl": names}}))
+    made = export_index(opened, "jsonl", tmp_path / "out")
+    assert made.removed == ()
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+    (tmp_path / "out" / MARKER).write_text('["no marker"]')
+    with pytest.raises(UsageError, match="holds other files"):
+        export_index(opened, "jsonl", tmp_path / "out")
+
+
 def test_two_formats_in_one_folder_keep_apart(opened, tmp_path):
     """Each is asked for with force, and each knows its own files at the next export."""
     export_index(opened, "jsonl", tmp_path / "out")

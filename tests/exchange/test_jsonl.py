@@ -1,6 +1,8 @@
 """JSON Lines: every table, every row, every text exactly as it is stored."""
 
 import json
+import re
+from pathlib import Path
 
 from localrag.exchange.export import export_index
 from localrag.store import graph, tables
@@ -27,8 +29,20 @@ def test_every_row_comes_back(opened, tmp_path):
         assert text[home[m["chunk_id"]]][m["start"] : m["end"]] == m["name"]
     quote = found["reports"][0]["findings"][0]["quotes"][0]
     assert text[home[quote["chunk_id"]]][quote["start"] : quote["end"]] == quote["text"]
+    assert found["chunks"][0]["part"] == "page 1"
     assert found["documents"][0]["parts"] == [{"label": "page 1", "start": 0, "end": 60}]
     assert found["documents"][0]["metadata"] == {"author": "R. Sand: 'x'"}
+
+
+def test_the_reference_names_every_field(opened, tmp_path):
+    """Of every table, in the order in which they are written."""
+    export_index(opened, "jsonl", tmp_path / "out")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "export-tables.md").read_text(encoding="utf-8")
+    listed = {}
+    for name, fields in re.findall(r"^\| `(\w+)\.jsonl` \| (.*) \|$", page, re.MULTILINE):
+        listed[name] = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", fields))
+    written = {p.stem: list(json.loads(p.read_text(encoding="utf-8").split("\n")[0])) for p in (tmp_path / "out").glob("*.jsonl")}
+    assert listed == written
 
 
 def test_reports_go_down_to_a_level(opened, tmp_path):

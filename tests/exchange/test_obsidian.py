@@ -147,7 +147,7 @@ def test_a_note_that_was_changed_above_the_line_stays_as_it_is(changed):
 def test_files_of_the_person_are_never_touched(changed):
     """Notes of their own keep their names, also where an entity has the same one; a copy of a note is theirs, too."""
     vault, index = changed
-    path, text = note_of(vault, "Ada")
+    _, text = note_of(vault, "Ada")
     own = {"Gil.md": "mine", "Inbox/idea.md": "x", ".obsidian/app.json": "{}", "Copy of Ada.md": text, "zz.md": "\ufeff---\nlocalrag: no\n"}
     for name, content in own.items():
         (vault / name).parent.mkdir(exist_ok=True)

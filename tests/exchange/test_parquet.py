@@ -21,7 +21,8 @@ VISUALIZER = {
     "documents": "id human_readable_id title text text_unit_ids",
     "text_units": "id human_readable_id text n_tokens entity_ids relationship_ids",
     "communities": "id human_readable_id community parent level title entity_ids relationship_ids text_unit_ids period size",
-    "community_reports": "id human_readable_id community parent level title summary full_content rank findings full_content_json period size",
+    "community_reports": "id human_readable_id community parent level title summary full_content rank findings full_content_json"
+    " period size",
     "covariates": "id human_readable_id covariate_type type description subject_id object_id status start_date end_date source_text"
     " text_unit_id",
 }

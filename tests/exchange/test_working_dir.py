@@ -1,6 +1,7 @@
 """Working folders of LightRAG and nano-graphrag are taken over. The folders are written as those programs' default stores write them."""
 
 import json
+import shutil
 from hashlib import md5
 from xml.sax.saxutils import quoteattr
 
@@ -8,7 +9,7 @@ import pytest
 
 from localrag.errors import UsageError
 from localrag.exchange.imports.working_dir import read_lightrag, read_nano
-from localrag.store import corpus, graph
+from localrag.store import corpus, generations, graph
 from localrag.store.schema import open_index
 from tests.conftest import TOWN, run_localrag
 
@@ -25,6 +26,7 @@ EDGES = [
     ("Ruth Sand", "Northern Line", "She asked it to pay.", 6.0, ("b.txt",)),
     ("Ruth Sand", "Harbour Committee", "She chairs it.", 5.0, ("b.txt",)),
 ]
+FINDING = {"summary": "A sale", "explanation": "INGRID HOLM bought the ship."}
 
 
 def key_of(text, prefix):
@@ -86,7 +88,7 @@ def write(folder, *, nano=False):
                 "report_string": f"# Report {key}", "level": level, "title": f"Cluster {key}", "edges": [],
                 "nodes": [shown(n) for n in names], "chunk_ids": [], "occurrence": 1.0, "sub_communities": below,
                 "report_json": {"title": f"The ferry trade {key}", "summary": f"What report {key} says.", "rating": 6.5,
-                                "rating_explanation": "It matters.", "findings": [{"summary": "A sale", "explanation": "INGRID HOLM bought the ship."}]},
+                                "rating_explanation": "It matters.", "findings": [FINDING]},
             }
             for key, (level, names, below) in groups.items()
         }  # fmt: skip
@@ -134,6 +136,44 @@ def test_reports_of_nano_graphrag_are_kept(tmp_path):
     assert {r.rating for r in reports.values()} == {6.5}
     levels = {c.id: (c.level, len(c.entity_ids)) for c in graph.communities(db) if c.id in reports}
     assert sorted(levels.values()) == [(0, 4), (1, 2), (1, 2)]
+
+
+def test_several_imports_and_own_documents_stand_beside_each_other(plain_town, tmp_path):
+    """Each document under its own path, one entity for all of them, and a second import takes no community of the first."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    write(tmp_path / "town" / "one", nano=True)
+    write(tmp_path / "town" / "two", nano=False)
+    reports = []
+    for program, folder in (("nano", "one"), ("lightrag", "two")):
+        done = run_localrag("import", program, folder, "-q", cwd=tmp_path / "town")
+        assert done.returncode == 0, done.stderr
+        db = open_index(tmp_path / "town" / ".localrag")
+        reports.append(graph.imported_reports(db))
+        paths = {p.split("/")[0] for p in corpus.document_hashes(db)}
+        db.close()
+        assert run_localrag("check", cwd=tmp_path / "town").returncode == 0
+    assert reports[0] == reports[1] != {}
+    assert paths == {"docs", "one", "two"}
+
+
+def test_an_import_that_was_stopped_is_made_good_by_the_same_command(plain_town, tmp_path, monkeypatch):
+    """What was stored by then is no obstacle."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    write(tmp_path / "town" / "work", nano=True)
+    with monkeypatch.context() as patch:
+
+        def stopped(*_, **__):
+            raise KeyboardInterrupt
+
+        patch.setattr(generations, "publish", stopped)
+        assert run_localrag("import", "nano", "work", "-q", cwd=tmp_path / "town").returncode != 0
+    done = run_localrag("import", "nano", "work", "--json", "-q", cwd=tmp_path / "town")
+
+    assert json.loads(done.stdout)["kept"]["reports"] == 3
+    db = open_index(tmp_path / "town" / ".localrag")
+    assert len({r.title for r in graph.imported_reports(db).values()}) == 3
+    db.close()
+    assert run_localrag("check", cwd=tmp_path / "town").returncode == 0
 
 
 def test_folders_that_are_not_as_expected_are_refused_by_name(tmp_path):

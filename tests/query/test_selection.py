@@ -105,7 +105,7 @@ def index_of(demo, paths, folder):
 @settings(max_examples=15)
 @given(some_paths(), st.sampled_from(QUESTIONS))
 def test_basic_finds_what_an_index_of_only_these_documents_finds(demo, tmp_path_factory, paths, question):
-    """The same passages in the same order, the same signals of whether they answer, and the same answer: words are as rare as they are here."""
+    """The same passages in the same order, signals of whether they answer, and answer: words are as rare as they are in these documents."""
     alone = index_of(demo, paths, tmp_path_factory.mktemp("alone"))
     vector = demo.embedder.embed([question])[0]
     with selected(demo, Selection(only(paths))) as project:

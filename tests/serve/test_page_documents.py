@@ -146,16 +146,16 @@ def test_a_name_that_is_there_already_is_said(browser, server):
 
 
 def test_a_kind_that_cannot_be_read_is_said(browser, server):
-    """A picture is refused in words, the text beside it is taken."""
+    """A recording is refused in words, the text beside it is taken."""
     with opened(browser, server, "#/documents") as (page, _):
         page.get_by_label("Drag files in").set_input_files(
             [
-                {"name": "photo.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"},
+                {"name": "sound.mp3", "mimeType": "audio/mpeg", "buffer": b"ID3\x03\x00\x00\x00\x00\x00\x00"},
                 given("beside.txt", "Ruth Sand is the mayor."),
             ]
         )
         page.locator(".uploads li.sent", has_text="beside.txt").wait_for()
-        assert "Files of this kind cannot be read." in page.locator(".uploads li.failed", has_text="photo.png").inner_text()
+        assert "Files of this kind cannot be read." in page.locator(".uploads li.failed", has_text="sound.mp3").inner_text()
 
 
 def test_a_file_beyond_the_limit_is_not_sent(browser, server):

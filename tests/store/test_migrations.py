@@ -7,7 +7,8 @@ from sqlite_utils import Database
 
 from localrag.errors import IndexBusy
 from localrag.store import corpus
-from localrag.store.schema import migrations, open_index, writer_lock
+from localrag.store.migrations import migrations
+from localrag.store.schema import open_index, writer_lock
 
 
 def old_index(folder, stop_before):

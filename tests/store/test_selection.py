@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from localrag.errors import UsageError
 from localrag.pagerank import Network, make_network, walk
-from localrag.records import Chunk, Document
-from localrag.store import collections, corpus, vectors
+from localrag.records import Chunk, Claim, Community, Document, Entity, Evidence, Finding, Graph, Mention, Quote, Relationship, Report
+from localrag.store import collections, corpus, generations, graph, vectors
 from localrag.store.connect import snapshot
 from localrag.store.schema import open_index
 from localrag.store.search import any_chunk_with, chunks_with, search_chunks
@@ -217,3 +217,49 @@ def test_the_keys_of_metadata_are_listed(shelf):
             narrow(db, Selection("meta.auther=x"), shelf)
     assert "author (4)" in wrong.value.hint
     assert "Did you mean author?" in wrong.value.hint
+
+
+def test_what_a_model_wrote_of_several_documents_is_not_shown(tmp_path):
+    """A report, a relationship and an entity that speak of two documents: of one, only sentences and names inside; of both, all."""
+    db = open_index(tmp_path, create=True)
+    texts = ["Ada Quill sold the pier. Ada met Bo.", "Ada Quill bought a mine. Ada Quill owes Bo Lind money."]
+    for n, text in enumerate(texts):
+        corpus.add_document(db, Document(f"d{n}", f"{n}.txt", f"d{n}", text, str(n)), [chunk_of(n, text)])
+    people = (Entity("a", "Ada Quill", "person", ("x",), "A mine owner."), Entity("b", "Bo Lind", "person", (), "Creditor."))
+    edge = Relationship("r", "a", "b", ("Ada owes Bo.",), "Ada met Bo and owes money.")
+    mentions = tuple(
+        Mention(e, c, text[a:b], a, b)
+        for e, c, text, a, b in (
+            ("a", "c0", texts[0], 0, 9), ("b", "c0", texts[0], 33, 35), ("a", "c1", texts[1], 0, 9), ("b", "c1", texts[1], 40, 47)
+        )
+    )  # fmt: skip
+    evidence = (Evidence("r", "c0", 25, 36), Evidence("r", "c1", 25, 54))
+    claims = tuple(Claim(f"k{n}", f"c{n}", "a", None, "deal", "TRUE", "", "", said, 0, 24) for n, said in enumerate(("Sold.", "Bought.")))
+    community = Community("k", 0, 0, None, ("a", "b"))
+    graph.replace_graph(db, Graph(people, (edge,), mentions, evidence, claims), [community], "g")
+    sold, bought = Quote("c0", 0, 24, texts[0][:24]), Quote("c1", 0, 24, texts[1][:24])
+    written = Report(
+        "k", "h", "A secret mine", "Of mines and piers.", 7.0, "It matters.",
+        (Finding("Both", "Ada deals in piers and mines.", (sold, bought)), Finding("Pier", "Ada parted with it.", (sold,)),
+         Finding("Mine", "Ada owns a mine.", (bought,))),
+    )  # fmt: skip
+    graph.save_report(db, written)
+    generations.publish(db, reports=["k"], kinds=[])
+    db.close()
+
+    with snapshot(tmp_path) as whole:
+        assert graph.reports_of(whole, ["k"]) == [written]
+        one = narrow(whole, Selection("path=0.txt"), tmp_path)
+        (report,) = graph.reports_of(one, ["k"])
+        assert report.title == "Ada Quill and Bo"
+        assert [(f.summary, f.explanation, f.quotes) for f in report.findings] == [
+            ("", "Ada Quill sold the pier.", (sold,)),
+            ("Pier", "Ada parted with it.", (sold,)),
+        ]
+        assert report.summary == "Ada Quill sold the pier. Ada parted with it."
+        assert "mine" not in report.markdown
+        assert report.rating is None
+        assert [(r.description, r.descriptions) for r in graph.relationships(one)] == [("", ())]
+        assert [(e.name, e.description, e.descriptions) for e in graph.entities(one, ["a", "b"])] == [("Ada Quill", "", ()), ("Bo", "", ())]
+        assert [c.description for c in graph.claims(one)] == ["Sold."]
+        assert graph.coverage_of(one, ["k"]) == {"k": 1.0}

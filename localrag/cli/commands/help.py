@@ -32,7 +32,7 @@ def help_command(topic: TopicArgument = "") -> None:
     width = max(map(len, pages))
     for name, path in pages.items():
         out.print(f"{name:<{width}}  {title_of(path)}")
-    out.print("\nRead one: localrag help TOPIC. Options of a command: localrag COMMAND --help")
+    out.print("\nRead one: localrag help TOPIC\nOptions of a command: localrag COMMAND --help")
 
 
 def topics() -> dict[str, Path]:

@@ -14,12 +14,17 @@ from localrag.cli.completion import embedders
 from localrag.cli.options import (
     AllowHostOption,
     AtOnceOption,
+    ChunkTokensOption,
+    ClaimsOption,
     DeterministicOption,
+    EmbedderOption,
     EngineOption,
     ExtractorOption,
     FollowOption,
+    GleaningsOption,
     IndexOption,
     JsonOption,
+    LanguageOption,
     MetadataColumnsOption,
     ModelOption,
     OcrLanguagesOption,
@@ -27,6 +32,7 @@ from localrag.cli.options import (
     PrependOption,
     ProgressOption,
     PruneOption,
+    PutInOption,
     QuietOption,
     RemeasureOption,
     TextColumnOption,
@@ -45,21 +51,6 @@ if TYPE_CHECKING:
     from localrag.project import Project
 
 
-EmbedderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--embedder", metavar="NAME|PATH", help="Embedding model: a name in models.toml, or a GGUF file.", autocompletion=embedders
-    ),
-]
-ChunkTokensOption = Annotated[
-    int | None, typer.Option("--chunk-tokens", min=100, max=4000, help="Maximum tokens of a chunk. Default: 680.")
-]
-LanguageOption = Annotated[str | None, typer.Option("--language", help="Language of reports and answers. Default: the documents' own.")]
-CollectionOption = Annotated[
-    str | None, typer.Option("--collection", metavar="A,B,…", help="Put the documents of this run into these collections.")
-]
-
-
 def index_command(
     context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders: documents, mail, tables, code, any text.")],
@@ -69,9 +60,9 @@ def index_command(
     embedder: EmbedderOption = None,
     extractor: ExtractorOption = None,
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types. Default: person,organization,place,event.")] = "",
-    gleanings: Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask the model for missed names.")] = None,
+    gleanings: GleaningsOption = None,
     chunk_tokens: ChunkTokensOption = None,
-    claims: Annotated[bool | None, typer.Option("--claims/--no-claims", help="Also extract claims: who did what, and when.")] = None,
+    claims: ClaimsOption = None,
     language: LanguageOption = None,
     text_column: TextColumnOption = None,
     metadata_columns: MetadataColumnsOption = None,
@@ -84,7 +75,7 @@ def index_command(
     remeasure: RemeasureOption = False,
     deterministic: DeterministicOption = False,
     follow_links: FollowOption = None,
-    collection: CollectionOption = None,
+    collection: PutInOption = None,
     prune: PruneOption = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,

@@ -56,7 +56,7 @@ def tune_command(
         raise UsageError(f"There is no selection {selection!r}.", "Choose auto, random or top.")
     chosen = tuple(t.strip() for t in types.split(",") if t.strip())
     options = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
-    with open_for_writing(index, engine=options) as project:
+    with open_for_writing(find_index(index), engine=options) as project:
         domain, compared = asyncio.run(_tune(project, passages, selection, chosen, seed))
         write_domain(project.folder, domain)
         path = project.folder / FILE_NAME

@@ -45,7 +45,7 @@ def print_models(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         if row["problem"]:
             say(f"{row['name']}: {row['problem']}")
-    say("* default of new indexes. Find more: localrag models scan, localrag models list --all")
+    say("* default of new indexes\nFind more: localrag models scan, localrag models list --all")
 
 
 def print_curated(models: Sequence["Curated"], best: "Curated | None") -> None:
@@ -62,7 +62,7 @@ def print_curated(models: Sequence["Curated"], best: "Curated | None") -> None:
     wide(_WHOLE if one_line else 0).print(table)
     for m in [] if one_line else models:
         out.print(f"\n{m.name}: {m.good_for}\n  {m.parameters} · {m.licence} · languages: {m.languages}", soft_wrap=False)
-    say(f"Download one: localrag models pull NAME. Best chat model for this machine: {best.name if best else 'the bundled one'}")
+    say(f"Best chat model for this machine: {best.name if best else 'the bundled one'}\nDownload one: localrag models pull NAME")
 
 
 def print_found_models(rows: Sequence[dict[str, Any]]) -> None:

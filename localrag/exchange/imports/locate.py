@@ -176,8 +176,8 @@ def _place_statement(said: Statement, found: Mapping[str, _Found], located: Loca
         return
     status = said.status.upper() if said.status.upper() in STATUS else "SUSPECTED"
     target = f.names.get(normalise(said.object), "")
-    dates = [found[0] if (found := _DATE.match(date)) else "" for date in (said.since, said.until)]
-    f.claims.append(ExtractedClaim(subject, target, said.type.lower(), status, *dates, said.description, *span))
+    since, until = (date[0] if (date := _DATE.match(given)) else "" for given in (said.since, said.until))
+    f.claims.append(ExtractedClaim(subject, target, said.type.lower(), status, since, until, said.description, *span))
 
 
 def _quoted(text: str, quote: str) -> tuple[int, int] | None:

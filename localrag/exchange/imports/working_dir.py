@@ -42,7 +42,7 @@ def _read(folder: Path, program: str, reports: Mapping[str, Row]) -> Foreign:
         tuple(Source(key, _title(row.get("file_path") or titles.get(key), key), str(row["content"])) for key, row in documents.items()),
         tuple(Passage(key, str(row["full_doc_id"]), str(row["content"])) for key, row in ordered),
         tuple(_node(name, row) for name, row in nodes.items()),
-        tuple(_edge(*ends, row) for *ends, row in edges),
+        tuple(_edge(source, target, row) for source, target, row in edges),
         groups=tuple(_groups(reports)),
     )
 
@@ -80,10 +80,10 @@ def _graph(path: Path, program: str) -> tuple[dict[str, Row], list[tuple[str, st
         raise UsageError(f"{path.parent} is no working folder of {program}: {path.name} is missing.", "Run that program again.") from error
     except (ParseError, DefusedXmlException, OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", "Copy it again, or run that program again.") from error
-    names = {key.get("id"): key.get("attr.name") for key in top.iter(f"{_XML}key")}
+    names = {str(key.get("id")): str(key.get("attr.name")) for key in top.iter(f"{_XML}key")}
 
     def values(element: Any) -> Row:
-        return {names.get(data.get("key")): data.text or "" for data in element.iter(f"{_XML}data")}
+        return {names.get(str(data.get("key")), ""): data.text or "" for data in element.iter(f"{_XML}data")}
 
     nodes = {str(node.get("id")): values(node) for node in top.iter(f"{_XML}node")}
     return nodes, [(str(e.get("source")), str(e.get("target")), values(e)) for e in top.iter(f"{_XML}edge")]

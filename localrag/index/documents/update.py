@@ -12,7 +12,7 @@ from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import UsageError
 from localrag.index.documents.chunk import chunk
-from localrag.index.documents.load import Options, Sources, check_paths, file_hash, find_files, is_there, load_all, stored_path
+from localrag.index.documents.load import USUAL, Options, Sources, check_paths, file_hash, find_files, is_there, load_all, stored_path
 from localrag.index.documents.load.scans import ReadScans, scan_reader
 from localrag.index.documents.load.tesseract import find_tesseract, reading_options
 from localrag.index.documents.reach import OutOfReach, out_of_reach
@@ -127,7 +127,8 @@ def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: 
     options = reading_options(project.settings)
     first = len(files) - len(left)
     tell("documents", first, len(files), stored_path(left[0], project.root) if left else "")
-    for done, found in enumerate(load_all(left, project.root, options, scans=_scan_reader(options, project, tell)), first + 1):
+    reader = _scan_reader(options, project, tell)
+    for done, found in enumerate(load_all(left, project.root, options, USUAL, reader), first + 1):
         if isinstance(found, Skipped):
             stays = found.path in known and (found.failed or _waits(found, options))
             read.skipped.append(_kept(found) if stays else found)

@@ -291,7 +291,7 @@ REFUSED = {
     "locked.docx": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100) + "EncryptedPackage".encode("utf-16-le"), "password-protected", False),
     "locked.odt": (make.zipped({"META-INF/manifest.xml": "<x><encryption-data/></x>", "content.xml": "\1"}), "password-protected", False),
     "mail.msg": (b"\xd0\xcf\x11\xe0\0\1\2" * 50, "format not supported: .msg", False),
-    "image.png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "format not supported: .png", False),
+    "image.png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a picture", False),
     "binary": (bytes(range(256)), "binary, not text", False),
     "binary.txt": (b"\x00\x01\xff\xfe" * 100, "binary, not text", True),
     "noise.txt": (b"\x80\x81\xfe", "binary, not text", True),

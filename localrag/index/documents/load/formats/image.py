@@ -11,9 +11,9 @@ from localrag.index.documents.load.pixels import frames
 
 def parse_image(file: Path, options: Options) -> Content:
     """A picture. Raises Unreadable where nothing on it can be read, or nobody may."""
-    numbers = range(1, frames(file) + 1)
     if not options.ocr:
         raise Unreadable(A_PICTURE)
+    numbers = range(1, frames(file) + 1)
     if wanted := tuple(n for n in numbers if n not in options.pages):
         return Content("", scans=wanted)
     pages = without_running([lines(options.pages[n]) for n in numbers])
