@@ -102,6 +102,15 @@ WITHOUT_JSON = {
     "models pull": "downloads; `models show --json` has what came of it",
     "merges undo": "writes a decision; `merges list --json` has it",
     "merges add": "writes a decision; `merges list --json` has it",
+    "config set": "writes a file of settings; `config --json` has it",
+    "config unset": "writes a file of settings; `config --json` has it",
+    "config path": "a path is its result",
+    "config schema": "a JSON schema is its result",
+    "init": "writes localrag.toml; `config --json` has what it sets",
+    "prompts show": "a prompt is its result; `prompts list --json` has its file",
+    "prompts diff": "a difference of texts is its result",
+    "prompts edit": "opens an editor; `prompts list --json` has what came of it",
+    "prompts reset": "moves a file; `prompts list --json` has it",
     "bench runs": "files are its result, in the format of --format",
 }
 
