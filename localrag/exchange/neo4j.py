@@ -49,13 +49,13 @@ def write(db: Database, folder: Path, level: int | None = None) -> dict[str, int
             out.write(f"CREATE CONSTRAINT {name} IF NOT EXISTS FOR (n:{one.label}) REQUIRE n.id IS UNIQUE;\n")
         for name, one in nodes.items():
             merge = f"MERGE (n:{one.label} {{id: row.id}}) SET n += row"
-            columns = {"id": "string"} | one.columns
+            columns = {"id": "string", **one.columns}
             header = [f"id:ID({one.label})", *(f"{c}:{kind}" for c, kind in one.columns.items()), ":LABEL"]
             counts[name] = _write(folder / f"{name}.csv", header, one.label, columns, one.rows, out, merge)
         for name, link in links.items():
             ends = f"MATCH (a:{link.a} {{id: row.a}}) MATCH (b:{link.b} {{id: row.b}})"
             own = ", ".join(f"{c}: row.{c}" for c in link.columns)
-            columns = {"a": "string", "b": "string"} | link.columns
+            columns = {"a": "string", "b": "string", **link.columns}
             header = [f":START_ID({link.a})", f":END_ID({link.b})", *(f"{c}:{kind}" for c, kind in link.columns.items()), ":TYPE"]
             merge = f"{ends} MERGE (a)-[r:{link.kind}]->(b)" + (f" SET r += {{{own}}}" if own else "")
             counts[name] = _write(folder / f"{name}.csv", header, link.kind, columns, link.rows, out, merge)
@@ -141,7 +141,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, int | float):
         return repr(value)
-    text = DIVIDER.join(map(clean, value)) if isinstance(value, list) else value
+    text = DIVIDER.join(map(clean, value)) if isinstance(value, list) else str(value)
     return '"' + text.replace('"', '""') + '"'
 
 
@@ -154,7 +154,7 @@ def _literal(value: Any) -> str:
         return repr(value)
     if isinstance(value, list):
         return "[" + ", ".join(_literal(clean(one)) for one in value) + "]"
-    return "'" + value.translate(_ESCAPED).replace("\\\\u", "\\\\' + 'u") + "'"
+    return "'" + str(value).translate(_ESCAPED).replace("\\\\u", "\\\\' + 'u") + "'"
 
 
 def _readme(nodes: list[str], links: list[str]) -> str:
