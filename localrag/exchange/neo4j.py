@@ -141,7 +141,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, int | float):
         return repr(value)
-    text = DIVIDER.join(map(clean, value)) if isinstance(value, list) else value
+    text = DIVIDER.join(map(clean, value)) if isinstance(value, list) else str(value)
     return '"' + text.replace('"', '""') + '"'
 
 
