@@ -195,7 +195,9 @@ def test_variables_that_are_no_settings_keep_their_meaning(own):
     """Every variable that the program reads is known; LOCALRAG_API_KEY_FILE is the key for a model server and not the one of `serve`."""
     import re
 
-    named = {n for p in (ROOT / "localrag").rglob("*.py") for n in re.findall(r"LOCALRAG_([A-Z_]+[A-Z])\b", p.read_text(encoding="utf-8"))}
+    named = {
+        n for p in (ROOT / "localrag").rglob("*.py") for n in re.findall(r"\bLOCALRAG_([A-Z_]+[A-Z])\b", p.read_text(encoding="utf-8"))
+    }
     done = run(own, "config", "--json", LOCALRAG_API_KEY_FILE="key", LOCALRAG_API_KEY="x", LOCALRAG_CA_FILE="y", LOCALRAG_DEBUG="")
 
     assert named - {"NAME", "TEST"} - {n.upper() for n in table.NAMES} <= {*read.OTHERS}
