@@ -103,6 +103,19 @@ WhereOption = Annotated[
 CollectionOption = Annotated[str | None, typer.Option("--collection", metavar="A,B,…", help="Only documents of these collections.")]
 
 
+def _names(given: str | None) -> str | None:
+    from localrag.where import collection_names
+
+    collection_names(given or "")  # what cannot be a name is said before models are loaded
+    return given
+
+
+IntoOption = Annotated[
+    str | None,
+    typer.Option("--collection", metavar="A,B,…", callback=_names, help="Put the documents of this run into these collections."),
+]
+
+
 def selection(where: str | None, collection: str | None) -> "Selection | None":
     """The documents that the options select; None where neither is given. Raises UsageError."""
     from localrag.where import Selection, collection_names, parse_where

@@ -17,6 +17,7 @@ from localrag.cli.options import (
     ExtractorOption,
     FollowOption,
     IndexOption,
+    IntoOption,
     MetadataColumnsOption,
     ModelOption,
     PrependOption,
@@ -27,6 +28,7 @@ from localrag.cli.options import (
     engine_options,
 )
 from localrag.cli.views.terminal import in_line
+from localrag.where import collection_names
 
 if TYPE_CHECKING:
     from localrag.engine.settings import EngineOptions
@@ -61,9 +63,7 @@ def index_command(
     remeasure: RemeasureOption = False,
     deterministic: DeterministicOption = False,
     follow_links: FollowOption = None,
-    collection: Annotated[
-        str | None, typer.Option("--collection", metavar="A,B,…", help="Put the documents of this run into these collections.")
-    ] = None,
+    collection: IntoOption = None,
     prune: PruneOption = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,
@@ -72,21 +72,19 @@ def index_command(
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
     from localrag.index.documents.load import check_paths, is_there
     from localrag.opening import documents_of, open_for_writing
-    from localrag.where import collection_names
 
     options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
     reading = _reading(text_column, metadata_columns, prepend_metadata, follow_links)
     changes = _changes(extractor, types, gleanings, claims, language) | reading
     changes |= {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
-    collections = collection_names(collection or "")
     if plan:
         print_plan(paths, index, model, changes, options)
         return
 
     def run() -> "Outcome":
         with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild, engine=options, **changes) as project:
-            return run_index(paths, project, quiet=quiet, prune=prune, may_ask=not watch, collections=collections)
+            return run_index(paths, project, quiet=quiet, prune=prune, may_ask=not watch, collections=collection_names(collection or ""))
 
     if watch:
         from localrag.cli.commands.watch import watch_files, when_free
