@@ -5,7 +5,7 @@
     python scripts/bench_graph.py --keep FOLDER         # make the index there, and use it the next time
 
 The graph is made up: groups of entities that are related mostly among themselves, some hubs, some entities without a relationship.
-Communities are Leiden's. The browser is LOCALRAG_CHROMIUM or the `chromium` of the PATH, drawing without a graphics card.
+Communities are Leiden's. The browser is LOCALRAG_TEST_CHROMIUM or the `chromium` of the PATH, drawing without a graphics card.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Writes the generated parts of the documentation. `--check`: only say whether they are up to date.
 
-docs/reference/commands.md: the help text of every command. docs/reference/settings.md: every setting. ARCHITECTURE.md: a line for every room of the package.
+docs/reference/commands.md: the help text of every command. docs/reference/settings.md: every setting. ARCHITECTURE.md: a line for every room
+of the package.
 """
 
 import ast
@@ -58,8 +59,9 @@ def settings_page() -> str:
     """A table of every setting, from the code that reads them."""
     head = """# Settings
 
-Each setting is the option of the same name, with dashes for underscores, and counts for every command that has that option. In the environment it
-is `LOCALRAG_` and its name in capitals; lists are written `A,B` there and `["A", "B"]` in a file. What it means and which value counts:
+Each setting is the option of the same name, with dashes for underscores, and counts for every command that has that option. In the
+environment it is `LOCALRAG_` and its name in capitals; lists are written `A,B` there and `["A", "B"]` in a file. What it means and which
+value counts:
 [Set things once](../how-to/configure.md).
 
 | setting | may be | default | what it does |
@@ -74,7 +76,8 @@ is `LOCALRAG_` and its name in capitals; lists are written `A,B` there and `["A"
     foot = """
 
 ¹ Kept in the index: another value in a file or a variable ends `localrag index` in an error until one of the two is changed.<br>
-² Opens this machine or sends text away from it: in the user's own file, in the environment or on the command line only, not in a localrag.toml.<br>
+² Opens this machine or sends text away from it: only in the user's own file, in the environment or on the command line, not in a
+localrag.toml.<br>
 ³ Has no variable: `LOCALRAG_API_KEY_FILE` is the key for a model server.
 """
     return head + "\n".join(rows) + foot

@@ -2,7 +2,7 @@
 
     python scripts/page_pictures.py
 
-The index is that of the demo, without a chat model. The browser is LOCALRAG_CHROMIUM or the `chromium` of the PATH.
+The index is that of the demo, without a chat model. The browser is LOCALRAG_TEST_CHROMIUM or the `chromium` of the PATH.
 """
 
 import io

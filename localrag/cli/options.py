@@ -108,9 +108,6 @@ ChunkTokensOption = Annotated[
 LanguageOption = Annotated[str | None, typer.Option("--language", help="Language of reports and answers. Default: the documents' own.")]
 ClaimsOption = Annotated[bool | None, typer.Option("--claims/--no-claims", help="Also extract claims: who did what, and when.")]
 GleaningsOption = Annotated[int | None, typer.Option("--gleanings", min=0, help="How often to ask the model for missed names.")]
-PutInOption = Annotated[
-    str | None, typer.Option("--collection", metavar="A,B,…", help="Put the documents of this run into these collections.")
-]
 TextColumnOption = Annotated[
     str | None, typer.Option("--text-column", metavar="NAME", help="Column of CSV, Excel and JSON rows that holds the text.")
 ]
@@ -164,6 +161,19 @@ WhereOption = Annotated[
     typer.Option("--where", metavar="KEY=VALUE,…", help="Only documents with this path, type, after, before, meta.KEY. Also !=."),
 ]
 CollectionOption = Annotated[str | None, typer.Option("--collection", metavar="A,B,…", help="Only documents of these collections.")]
+
+
+def _names(given: str | None) -> str | None:
+    from localrag.where import collection_names
+
+    collection_names(given or "")  # what cannot be a name is said before models are loaded
+    return given
+
+
+IntoOption = Annotated[
+    str | None,
+    typer.Option("--collection", metavar="A,B,…", callback=_names, help="Put the documents of this run into these collections."),
+]
 
 
 def selection(where: str | None, collection: str | None) -> "Selection | None":

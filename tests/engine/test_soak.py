@@ -1,4 +1,4 @@
-"""Long mixed work on the engine leaves nothing behind. `LOCALRAG_SOAK=1800 pytest tests/engine/test_soak.py` soaks for half an hour."""
+"""Long mixed work on the engine leaves nothing behind. `LOCALRAG_TEST_SOAK=1800 pytest tests/engine/test_soak.py` soaks for half an hour."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ from localrag.errors import EngineFailed
 from localrag.llm.model import in_window
 from tests.fakes import FakeLlama
 
-SECONDS = float(os.environ.get("LOCALRAG_SOAK", "10"))
+SECONDS = float(os.environ.get("LOCALRAG_TEST_SOAK", "10"))
 POISON = 63  # a token the fake refuses
 
 

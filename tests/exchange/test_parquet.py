@@ -27,7 +27,7 @@ VISUALIZER = {
     " text_unit_id",
 }
 # A Python that has GraphRAG: its libraries do not go together with all of ours.
-GRAPHRAG = os.environ.get("LOCALRAG_GRAPHRAG_PYTHON", "")
+GRAPHRAG = os.environ.get("LOCALRAG_TEST_GRAPHRAG_PYTHON", "")
 READ = """
 import json, sys, pandas
 from pathlib import Path
@@ -151,7 +151,7 @@ def test_without_claims_their_table_is_missing(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path(GRAPHRAG).is_file(), reason="LOCALRAG_GRAPHRAG_PYTHON names no Python with graphrag")
+@pytest.mark.skipif(not Path(GRAPHRAG).is_file(), reason="LOCALRAG_TEST_GRAPHRAG_PYTHON names no Python with graphrag")
 def test_graphrags_own_loaders_read_it(opened, folder):
     """Entities with their communities, relationships, reports, chunks and claims, as many as there are and with their values."""
     done = subprocess.run([GRAPHRAG, "-c", READ, str(folder)], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Many work on one index for a long time, and none of them fails. `LOCALRAG_SOAK=600 pytest tests/index/test_soak.py` soaks ten minutes."""
+"""Many work on one index for a long time, and none of them fails. `LOCALRAG_TEST_SOAK=600 pytest tests/index/test_soak.py` soaks ten minutes."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from localrag.store.schema import open_index
 from tests.conftest import run_localrag
 from tests.index.test_generations import OLD
 
-SECONDS = float(os.environ.get("LOCALRAG_SOAK", "60"))
+SECONDS = float(os.environ.get("LOCALRAG_TEST_SOAK", "60"))
 ASKERS = 4
 ASKER = """
 import asyncio, json, sys

