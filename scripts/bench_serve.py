@@ -3,8 +3,8 @@
     python scripts/bench_serve.py
     python scripts/bench_serve.py --only page load    # parts of it: start, page, questions, documents, load, slowed
 
-The index is that of the demo, without a chat model (`--extractor phrases`), and a text of 10 MB. The browser is LOCALRAG_TEST_CHROMIUM or the
-`chromium` of the PATH. How much an open page slows indexing is measured in turn, with and without.
+The index is that of the demo, without a chat model (`--extractor phrases`), and a text of 10 MB. The browser is LOCALRAG_TEST_CHROMIUM or
+the `chromium` of the PATH. How much an open page slows indexing is measured in turn, with and without.
 """
 
 import argparse

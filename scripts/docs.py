@@ -1,7 +1,7 @@
 """Writes the generated parts of the documentation. `--check`: only say whether they are up to date.
 
-docs/reference/commands.md: the help text of every command. docs/reference/settings.md: every setting. ARCHITECTURE.md: a line for every room
-of the package.
+docs/reference/commands.md: the help text of every command. docs/reference/settings.md: every setting. ARCHITECTURE.md: a line for every
+room of the package.
 """
 
 import ast

@@ -1,4 +1,7 @@
-"""Long mixed work on the engine leaves nothing behind. `LOCALRAG_TEST_SOAK=1800 pytest tests/engine/test_soak.py` soaks for half an hour."""
+"""Long mixed work on the engine leaves nothing behind.
+
+`LOCALRAG_TEST_SOAK=1800 pytest tests/engine/test_soak.py` soaks for half an hour.
+"""
 
 import asyncio
 import gc

@@ -1,4 +1,7 @@
-"""Many work on one index for a long time, and none of them fails. `LOCALRAG_TEST_SOAK=600 pytest tests/index/test_soak.py` soaks ten minutes."""
+"""Many work on one index for a long time, and none of them fails.
+
+`LOCALRAG_TEST_SOAK=600 pytest tests/index/test_soak.py` soaks ten minutes.
+"""
 
 import json
 import os
