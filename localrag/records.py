@@ -372,6 +372,7 @@ class Failure:
 
 
 IMPORTED = "imported"  # the recipe of extractions, the beginning of content and input hashes: made by another program, and kept as it is
+TO_IMPORT = f"{IMPORTED} "  # the content hash of a document that is to be imported again
 OF_A_QUESTION = "question"
 UNSURE = "unsure"  # an answer about several chunks, since documents were erased: it goes if nothing asks for it before the erasure ends
 

@@ -56,6 +56,8 @@ def made_graph(db: Database, level: int | None = None) -> Any:
     for row in tables.entities(db):
         node: dict[str, Any] = {name: clean(row[name]) for name in ("type", "description")}
         node |= {"label": clean(row["name"]), "degree": row["degree"], "mentions": row["mentions"]}
+        if row["vector"]:
+            node["structural_vector"] = " ".join(f"{n:.6g}" for n in row["vector"])
         graph.add_node(row["id"], **node, **{f"community_{n}": "" for n in levels}, viz=_viz(row, roots.get(row["id"], 0)))
     for row in tables.members(db, level):
         graph.nodes[row["entity_id"]][f"community_{row['level']}"] = row["number"]

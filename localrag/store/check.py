@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sqlite_utils import Database
 
-from localrag.records import content_id
+from localrag.records import TO_IMPORT, content_id
 from localrag.store import generations, ledger, network, places, vectors
 from localrag.store.connect import cache_files
 from localrag.text.plain import cjk_bigrams, squeeze
@@ -85,7 +85,7 @@ def _database(db: Database) -> tuple[str, list[Wrong]]:
         known = "SELECT id FROM chunks UNION ALL SELECT id FROM next_chunks"
         if lost := [rowid for (rowid,) in _rows(db, f"SELECT rowid FROM {table} WHERE chunk_id NOT IN ({known})")]:
             orphans[table, "chunks"] = lost
-    again = _one(db, "SELECT count(*) FROM documents WHERE content_hash = ''")
+    again = _one(db, f"SELECT count(*) FROM documents WHERE content_hash IN ('', '{TO_IMPORT}')")
     for (table, parent), rowids in orphans.items():
         keys = tuple((table, rowid) for rowid in rowids)
         due = table in ("extractions", "sentences") and again > 0  # their chunks come back when the document is read
@@ -112,7 +112,7 @@ def _documents(db: Database) -> tuple[str, list[Wrong]]:
         sound = document_id == content_id(path, content_id(text))
         torn = [c[0] for c in some if text[c[2] : c[3]] != c[4]]
         moved = [c for c in some if c[0] != content_id(document_id, c[2], c[3])]
-        if not content_hash:
+        if content_hash in ("", TO_IMPORT):
             due.append(path)
         elif not sound or moved or _left_out(text, some) or [c[1] for c in some] != list(range(len(some))):
             again.append((path, document_id, "is not what was read" if not sound else "has chunks that do not make it up"))

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from localrag.records import IMPORTED, TO_IMPORT
 from localrag.store import generations, ledger
 from localrag.store.check import Wrong, check_index, wrongs
 from localrag.store.connect import cache_files
@@ -98,10 +99,11 @@ def _chunk_text(db: Database, keys: list[Any]) -> None:
 
 
 def _read_again(db: Database, keys: list[Any]) -> None:
-    """A document without a content hash is taken for a changed one when its file is read the next time."""
+    """A document without a content hash is taken for a changed one when its file is read, or it is imported, the next time."""
+    forgotten = "CASE WHEN content_hash LIKE ? || ' %' THEN ? ELSE '' END"  # an imported one has no file, and is not to count as deleted
     with db.atomic():
         for key in keys:
-            db.execute("UPDATE documents SET content_hash = '' WHERE id = ?", [key])
+            db.execute(f"UPDATE documents SET content_hash = {forgotten} WHERE id = ?", [IMPORTED, TO_IMPORT, key])
 
 
 def _full_text(db: Database, _: list[Any]) -> None:

@@ -59,17 +59,21 @@ def chunks(db: Database) -> Iterator[Row]:
 def entities(db: Database) -> Iterator[Row]:
     """Entities, those with most relationships first: id, name, type, description, degree, x, y, r; lists: descriptions, names, chunk_ids.
 
-    `x`, `y` and `r` are None where there is no picture; `mentions` is how often it is mentioned.
+    `x`, `y` and `r` are None where there is no picture, `vector` (a list of numbers) where `localrag layout` was never run; `mentions` is
+    how often it is mentioned.
     """
-    return _rows(
+    rows = _rows(
         db,
         "SELECT e.id, e.name, e.type, e.description, e.degree, p.x, p.y, p.r, e.descriptions,"
         " (SELECT json_group_array(alias) FROM (SELECT alias FROM entity_aliases WHERE entity_id = e.id ORDER BY 1)) AS names,"
         " (SELECT json_group_array(chunk_id) FROM (SELECT DISTINCT chunk_id FROM mentions WHERE entity_id = e.id ORDER BY 1)) AS chunk_ids,"
         " (SELECT count(*) FROM mentions WHERE entity_id = e.id) AS mentions"
-        " FROM entities e LEFT JOIN places p ON p.entity_id = e.id ORDER BY e.degree DESC, e.name, e.id",
+        ", v.vector FROM entities e LEFT JOIN places p ON p.entity_id = e.id LEFT JOIN structural_vectors v ON v.entity_id = e.id"
+        " ORDER BY e.degree DESC, e.name, e.id",
         lists=("descriptions", "names", "chunk_ids"),
     )
+    for row in rows:
+        yield row | {"vector": row["vector"] and [n for (n,) in struct.iter_unpack("<f", row["vector"])]}
 
 
 def titles(db: Database) -> dict[str, str]:

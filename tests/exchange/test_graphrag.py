@@ -145,6 +145,23 @@ def test_indexing_a_folder_into_it_keeps_what_was_imported(copy):
         assert wrongs(copy) == ""
 
 
+def test_a_damaged_document_waits_to_be_imported_again(copy):
+    """Repaired, it is not taken for one whose file is gone; the next import of the same output makes it sound."""
+    db = opened(copy)
+    with db.atomic():
+        db.execute("UPDATE documents SET text = text || '!' WHERE id = (SELECT min(id) FROM documents)")
+    db.close()
+    run_localrag("check", "--repair", cwd=copy)
+    write_town(copy / "docs")
+    before = len(corpus.document_hashes(opened(copy)))
+    assert run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=copy).returncode == 0
+    assert len(corpus.document_hashes(opened(copy))) == before + 3
+    imported(copy)
+
+    assert len(corpus.document_hashes(opened(copy))) == before + 3
+    assert not wrongs(copy)
+
+
 def test_no_chat_model_reads_what_was_read(copy, dulce):
     """Indexing with the model's extraction asks it about the new document only."""
     (copy / "docs").mkdir()
