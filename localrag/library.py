@@ -239,6 +239,8 @@ class Index:
 
         `selection` are the documents to search. Raises UsageError for an empty query, NothingSelected, NoIndex where nothing is indexed.
         """
+        if not query.strip():
+            raise UsageError("The query is empty.", 'Search for something: localrag search "the ferry"')
         check_question(query)
         with selected(self._find(), selection) as project:
             vector = project.embedder.embed([query])[0]

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import doctest
+import shutil
 import subprocess
 import sys
 import typing
@@ -80,15 +81,16 @@ def test_documents_are_added_changed_and_removed(tmp_path):
         assert index.status()["documents"] == 2
 
 
-def test_a_busy_index_is_said(plain_town):
+def test_a_busy_index_is_said(plain_town, tmp_path):
     """While another process writes, `add` ends at once, and questions are answered."""
-    with Index.open(plain_town) as index, writer_lock(index.folder):
+    folder = shutil.copytree(plain_town, tmp_path / "town")
+    with Index.open(folder) as index, writer_lock(index.folder):
         with pytest.raises(IndexBusy):
-            index.add(plain_town / "docs")
+            index.add(folder / "docs")
         assert index.ask("Who bought the ferry?", style="extractive").citations
 
 
-def test_a_stream_that_is_left_stops_the_model(town):
+def test_a_stream_that_is_left_stops_the_model(town, tmp_path):
     """Left after its first piece, nothing goes on; the next question is answered as ever."""
 
     async def left(index):
@@ -96,7 +98,7 @@ def test_a_stream_that_is_left_stops_the_model(town):
             return piece
         return None
 
-    with Index.open(town) as index:
+    with Index.open(shutil.copytree(town, tmp_path / "town")) as index:
         assert isinstance(asyncio.run(left(index)), str)
         assert index._ask().model.report().get("in_flight", 0) == 0
         assert index.ask("Who bought the ferry?", style="extractive").citations

@@ -146,7 +146,8 @@ class Estimate:
         if runs := self.runs.get(stage):
             chunks, _ = min(runs, key=lambda run: abs(math.log((run[0] + 1) / (size + 1))))
             took = sorted(seconds for others, seconds in runs if others == chunks)
-            return took[len(took) // 2] * self._default(stage) / self._default(stage, chunks)
+            then = self._default(stage, chunks)
+            return took[len(took) // 2] * (self._default(stage) / then if then else 1.0)
         here, said = 5.0, 5.0  # how this machine compares with that of DEFAULTS, five seconds being worth nothing
         for step, seconds, default in self.spent:
             if step.stage not in self.pace:

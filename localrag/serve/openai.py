@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from localrag.errors import NoIndex
 from localrag.query.answer import MODES
 from localrag.query.question import Options
 from localrag.records import Answer, Citation
@@ -51,9 +52,12 @@ async def models(request: Request, site: Site) -> Response:
 
 
 def _models(site: Site) -> list[str]:
-    """The models without their modes: the whole index, and each of its collections."""
-    with snapshot(site.folder) as db:
-        return [NAME, *(f"{NAME}/{collection}" for collection in collections(db))]
+    """The models without their modes: the whole index, and each of its collections; one that is gone has none."""
+    try:
+        with snapshot(site.folder) as db:
+            return [NAME, *(f"{NAME}/{collection}" for collection in collections(db))]
+    except NoIndex:
+        return [NAME]
 
 
 async def embeddings(request: Request, site: Site) -> Response:

@@ -155,7 +155,7 @@ def test_edits_and_deletions_are_followed(town, tmp_path):
         (["index", "docs", "--model", "./no.gguf"], 4, "There is no model file at no.gguf"),
         (["ask", "Why?"], 3, "There is no index here"),
         (["status"], 3, "localrag index PATH"),
-        (["ask"], 2, "Missing argument"),
+        (["search"], 2, "Missing argument"),
         (["index", "docs", "--index", "file/inside"], 1, "cannot be made or written to"),
     ],
 )

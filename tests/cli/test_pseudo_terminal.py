@@ -30,6 +30,12 @@ FIRST = {
     "eval extraction": ("nothing --format mine", 2), "eval retrieval": ("nothing", 2), "eval qa": ("nothing", 2),
     "eval support": ("nothing", 2), "eval answers": ("", 3), "eval report": ("nothing", 2), "bench": ("--format nothing", 2),
     "bench compare": ("a b", 2), "bench runs": ("", 0), "bench engine": ("--model nothing", 4),
+    "collections list": ("", 3), "collections show": ("a", 3), "collections rename": ("a b", 3), "collections rm": ("a", 3),
+    "config": ("", 0), "config get": ("mode", 0), "config path": ("", 0), "config schema": ("", 0), "config set": ("mode best", 2),
+    "config unset": ("mode", 2), "init": ("", 0), "prompts list": ("", 0), "prompts show": ("nothing", 2), "prompts edit": ("nothing", 2),
+    "prompts diff": ("abstractive/answer", 0), "prompts reset": ("nothing", 2), "sessions list": ("", 3), "sessions search": ("ferry", 3),
+    "sessions show": ("1", 3), "sessions rm": ("1", 3), "export": ("jsonl out", 3), "pack": ("a.pack", 3), "unpack": ("a.pack", 2),
+    "layout": ("", 3), "import graphrag": ("nothing", 2), "import lightrag": ("nothing", 2), "import nano": ("nothing", 2),
 }  # fmt: skip
 
 

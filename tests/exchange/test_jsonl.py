@@ -64,7 +64,8 @@ def test_vectors_of_the_structure_go_with_the_entities(tmp_path):
     made = make_index(tmp_path)
     vectors = {e.id: np.arange(4, dtype="<f4") + n for n, e in enumerate(graph.entities(made.db))}
     db = open_index(made.folder)
-    places.put(db, replace(places.load(db), vectors=tuple((i, v.tobytes()) for i, v in vectors.items())))
+    with db.atomic():
+        places.put(db, replace(places.load(db), vectors=tuple((i, v.tobytes()) for i, v in vectors.items())))
     db.close()
     export_index(made, "jsonl", tmp_path / "out")
     export_index(made, "graphml", tmp_path / "graph.graphml")

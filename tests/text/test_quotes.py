@@ -22,7 +22,7 @@ def test_equal_sentences_come_in_the_order_of_paths_and_places(ids):
         Mention(e.id, key, e.name, c.text.find(e.name), c.text.find(e.name) + 9) for key, c in chunks.items() for e in (holm, lars)
     )
     evidence = tuple(Evidence("r", key, 0, len(c.text)) for key, c in sorted(chunks.items()))
-    graph = Graph((holm, lars), (Relationship("r", holm.id, lars.id, 3),), mentions[::-1], evidence)
+    graph = Graph((holm, lars), (Relationship("r", holm.id, lars.id, weight=3),), mentions[::-1], evidence)
     wanted = [SAID.format(name) for name in NAMES]
 
     assert [q.text for q in entity_quotes(graph, chunks)[holm.id]] == wanted

@@ -97,7 +97,7 @@ def index_command(
     if plan:
         print_plan(paths, index, model, changes, options, as_json=as_json)
         return
-    _name_better_model(paths, index, wanted=not quiet and model is None)
+    _name_better_model(paths, index, wanted=not quiet and progress != "json" and model is None)
     shown = Shown(quiet=quiet, progress=progress, as_json=as_json)
 
     def run(first: bool = True) -> "Outcome":
