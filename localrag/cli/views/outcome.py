@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections import Counter
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from localrag.cli.views.console import duration, say
@@ -54,7 +53,7 @@ def _figures(loaded: "Loaded", project: "Project") -> list[str]:
 
 
 def next_steps(project: "Project", counts: dict[str, int]) -> list[str]:
-    """The commands that follow a run, of those there are; with `--index` where a command run here would not find the index by itself."""
+    """The commands that follow a run; with `--index` where a command run here would not find the index by itself."""
     from localrag.errors import NoIndex
     from localrag.opening import find_index
 
@@ -64,9 +63,8 @@ def next_steps(project: "Project", counts: dict[str, int]) -> list[str]:
         near = False
     index = "" if near else f" --index {shlex.quote(os.path.relpath(project.folder))}"
     mode = "global" if counts["reports"] else "basic"
-    has_export = find_spec("localrag.cli.commands.export") is not None
     ask = f'localrag ask "What are the main themes?" --mode {mode}'
-    steps = [ask, "localrag chat", "localrag serve", *["localrag export"] * has_export]
+    steps = [ask, "localrag chat", "localrag serve", "localrag export html graph.html"]
     return [step + index for step in steps]
 
 
