@@ -52,7 +52,7 @@ def test_an_index_is_carried_to_another_folder_and_answers_there(packed, plain_t
     """The answer and its verbatim citations are those of the original; documents come along where they were packed."""
     done = run_localrag("unpack", str(packed), "there", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    question = ("ask", "Who bought the ferry Skua?", "--json")
+    question = ("ask", "Who bought the ferry Skua?", "--json", "--no-log")  # the town is shared with other tests
     before = json.loads(run_localrag(*question, cwd=plain_town).stdout)
     after = json.loads(run_localrag(*question, cwd=tmp_path / "there").stdout)
 
