@@ -71,7 +71,8 @@ async def build_graph(project: Project, style: str, tell: Tell, brought: Brought
         held += new
         for report in reports:
             store.save_report(db, report)
-    before = [c for c in store.communities(db) if c.id not in store.imported_reports(db)]
+    theirs = store.imported_reports(db)
+    before = [c for c in store.communities(db) if c.id not in theirs]
     levels = beside(held, graph, lambda rest: communities(rest, max_size=settings.max_cluster_size, seed=settings.seed, before=before))
     failed = [*unasked, *undescribed]
     ledger.replace_failures(db, ("same entity", "description"), failed)
