@@ -178,8 +178,8 @@ class Worker:
         try:
             self._open_project(_identity(self._folder))
         except BaseException as error:  # noqa: BLE001 — whoever waits for the project is told
+            self._failed(error)  # before those who wait: by their next question it has been heard
             self._ready.set_exception(error)
-            self._failed(error)
             return
         self._ready.set_result(asyncio.get_running_loop())
         await self._ends.wait()

@@ -248,6 +248,21 @@ def test_what_could_not_be_opened_is_tried_again(folder):
     assert second.structured_content["passages"]
 
 
+def test_who_waits_for_what_cannot_be_opened_is_told_last(folder):
+    """So that a question asked right after is not given to the thread that has failed."""
+    heard = []
+
+    def opened():
+        raise LocalragError("The model file is not there.")
+
+    worker = Worker(folder / ".localrag", opened)
+    worker.start(lambda error: (time.sleep(0.2), heard.append(str(error))))
+
+    with pytest.raises(LocalragError, match="not there"):
+        worker.wait()
+    assert heard
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"pid": 1}, {"began": 1.0}, {"port": 1}, {"host": "192.168.1.20"}, {"host": "example.org"}, {"more": 1}],
