@@ -198,7 +198,7 @@ class Index:
 
         self.close()
         with open_for_writing(self.folder, embedder=embedder, rebuild=True, engine=self._engine) as project:
-            reembed(project, on_progress or _ignored)
+            asyncio.run(reembed(project, on_progress or _ignored))
 
     def documents(self) -> list[Document]:
         """The documents, by path, with their text."""

@@ -7,6 +7,7 @@ one that does not: another half of the collection, another novel, another meetin
 """
 
 import argparse
+import asyncio
 import json
 import random
 import sys
@@ -19,6 +20,8 @@ import numpy as np
 
 from localrag.eval.qa_sets import load_questions
 from localrag.eval.retrieval import heading, load_rows
+from localrag.index.crew.here import Here
+from localrag.index.crew.hire import tools_of
 from localrag.index.documents.update import update_documents
 from localrag.index.embed import embed_chunks
 from localrag.index.extraction.stage import split_sentences
@@ -104,8 +107,9 @@ def ask(name, kind, texts, asked, cache):
     with open_for_writing(cache / name / ".localrag", extractor="phrases") as project:
         # all that the figures are made from: the passages, their words, vectors and sentences
         update_documents([docs], project, quiet)
-        embed_chunks(project, quiet)
-        split_sentences(project.db, quiet)
+        crew = Here(tools_of(project))
+        asyncio.run(embed_chunks(project, crew, quiet))
+        asyncio.run(split_sentences(project.db, crew, quiet))
     with open_for_questions(cache / name / ".localrag") as project:
         vectors = project.embedder.embed([t for _, t, _ in asked])
         return [

@@ -33,10 +33,12 @@ from typing import Any
 import numpy as np
 
 from localrag.config import Settings
+from localrag.index.crew.here import Here
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.graph.communities import communities
 from localrag.index.graph.resolve import resolve
 from localrag.index.graph.weights import weigh_by_pmi
+from localrag.index.jobs import Tools
 from localrag.index.reports.stage import write_reports
 from localrag.models import find_chat_model, find_embedder
 from localrag.query.retrieval.retrieve import nearest_chunks
@@ -46,6 +48,7 @@ from localrag.store import graph as store
 from localrag.store.network import load_network
 from localrag.store.schema import open_index
 from localrag.store.search import search_chunks
+from localrag.text.plain import sentence_bounds
 
 CHUNKS, ENTITIES, PER_DOCUMENT = 100_000, 200_000, 20
 PAIRS = 5  # sentences of a chunk with two names each
@@ -257,7 +260,7 @@ def run_graph(db: Any, meter: Meter) -> None:
     meter("documents, chunks and full text stored", lambda: [corpus.add_document(db, *pair) for pair in made.documents])
     meter("extractions stored", lambda: corpus.save_extractions(db, PHRASES, made.extractions))
     meter("extractions read", lambda: corpus.extractions(db, PHRASES))
-    meter("sentences split and stored", lambda: corpus.save_sentences(db, made.chunks.values()))
+    meter("sentences split and stored", lambda: corpus.save_sentences(db, {c.id: sentence_bounds(c.text) for c in made.chunks.values()}))
     graph = meter("merging", lambda: resolve(made.extractions, made.chunks))
     graph = meter("weighing", partial(weigh_by_pmi, graph, made.chunks, set(made.chunks)))
     graph = replace(graph, entities=tuple(replace(e, description=f"{e.name} is a {e.type}.") for e in graph.entities))
@@ -274,13 +277,13 @@ def unit_vectors(n: int, seed: int) -> Any:
 
 def run_reports(db: Any, meter: Meter) -> None:
     """Quotes, topics, contexts and extractive reports of every community; what is embedded is random."""
-    project: Any = SimpleNamespace(
-        db=db,
-        settings=Settings(),
-        model=SimpleNamespace(file=find_chat_model(None)),
-        embedder=SimpleNamespace(embed=lambda texts: unit_vectors(len(texts), 1)),
+    model: Any = SimpleNamespace(file=find_chat_model(None))
+    embedder: Any = SimpleNamespace(embed=lambda texts: unit_vectors(len(texts), 1))
+    project: Any = SimpleNamespace(db=db, settings=Settings(), model=model)
+    crew = Here(Tools(model, embedder, None, Settings(), lambda _: ""))
+    written = meter(
+        "report contexts and extractive reports", lambda: asyncio.run(write_reports(project, "extractive", crew, lambda *_: None))
     )
-    written = meter("report contexts and extractive reports", lambda: asyncio.run(write_reports(project, "extractive", lambda *_: None)))
     meter("reports published", lambda: generations.publish(db, reports=written.reports.keys()))
 
 

@@ -60,7 +60,7 @@ async def evaluate(
             )
             seconds = time.perf_counter() - start
             for document, pieces, extractions in zip(documents, chunks, found, strict=True):
-                await _count(scores, document, pieces, extractions, model)
+                await _count(scores, document, pieces, extractions)
             report = model.report()
         finally:
             model.close()
@@ -101,12 +101,12 @@ async def _extract(
     return [await extract(piece, case, model, settings, "extractive", tagger=tagger) for piece in chunks]
 
 
-async def _count(scores: Scores, document: GoldDocument, chunks: Sequence[Chunk], found: Sequence[Extraction], model: Model) -> None:
+async def _count(scores: Scores, document: GoldDocument, chunks: Sequence[Chunk], found: Sequence[Extraction]) -> None:
     count_names(scores, document, found)
     add_merging(scores, document)
     if document.facts:
         by_id = {c.id: c for c in chunks}
-        described, _ = await describe(resolve(found, by_id), by_id, model, "extractive")
+        described, _ = await describe(resolve(found, by_id), by_id, None, "extractive")
         scores.add_facts(document, described)
 
 

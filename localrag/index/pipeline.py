@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from localrag.index.crew.here import Here
+from localrag.index.crew.hire import Hire, alone, tools_of
 from localrag.index.documents.load import is_there, stored_path
 from localrag.index.documents.update import CAREFUL, Deletion, Loaded, update_documents
 from localrag.index.embed import embed_chunks, embed_graph, new_embedder
 from localrag.index.extraction.phrases import PHRASES
-from localrag.index.extraction.stage import Cases, extract_chunks, find_phrases, split_sentences, unread
+from localrag.index.extraction.stage import extract_chunks, find_phrases, split_sentences, unread
 from localrag.index.graph.stage import Brought, build_graph, lay_out_graph
+from localrag.index.jobs import Crew
 from localrag.index.progress import GRAPH, READING, REPORTS, Progress, Tell
 from localrag.index.reports.stage import write_reports
 from localrag.index.traces import erase_traces
@@ -41,14 +44,29 @@ async def build_index(
     reports: bool = True,
     deletion: Deletion = CAREFUL,
     collections: Sequence[str] = (),
+    hire: Hire = alone,
 ) -> Outcome:
     """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, layout, reports, embed.
 
     Running it again does what is missing or changed. `reports`: whether to go on after the graph. `deletion`: of documents without a file.
-    `collections`: the names of those that the documents of these paths are put into.
+    `collections`: the names of those that the documents of these paths are put into. `hire`: who does the jobs.
 
     Raises UsageError where there is nothing to index.
     """
+    async with hire(project) as (with_crew, crew):
+        return await _run(paths, with_crew, crew, progress, deletion, collections, reports=reports)
+
+
+async def _run(
+    paths: Sequence[Path],
+    project: Project,
+    crew: Crew,
+    progress: Callable[[Progress], None],
+    deletion: Deletion,
+    collections: Sequence[str],
+    *,
+    reports: bool,
+) -> Outcome:
     db = project.db
     run = ledger.start_run(db, os.getpid())
     state = "failed"
@@ -56,7 +74,7 @@ async def build_index(
     tell = Tell(project, run, progress, stages=(*READING, *["extraction"] * by_model, *GRAPH, *REPORTS * reports))
     try:
         with generations.next_in_view(db):
-            loaded = await _stages(paths, project, tell, deletion, collections, reports=reports)
+            loaded = await _stages(paths, project, crew, tell, deletion, collections, reports=reports)
         _remember(paths, project)
         ledger.clear_stale_failures(db)
         if not erase_traces(project):
@@ -82,26 +100,25 @@ def _remember(paths: Sequence[Path], project: Project) -> None:
 
 
 async def _stages(
-    paths: Sequence[Path], project: Project, tell: Tell, deletion: Deletion, collections: Sequence[str], *, reports: bool
+    paths: Sequence[Path], project: Project, crew: Crew, tell: Tell, deletion: Deletion, collections: Sequence[str], *, reports: bool
 ) -> Loaded:
     loaded = update_documents(paths, project, tell, deletion, collections)
     new = corpus.count_without_extraction(project.db, PHRASES)
     tell.chunks(new, store.counts(project.db)["chunks"] if new or loaded.touched else 0)
-    embed_chunks(project, tell)
-    cases = Cases(project.db)
-    split_sentences(project.db, tell)
-    find_phrases(project, cases, tell)
+    await embed_chunks(project, crew, tell)
+    await split_sentences(project.db, crew, tell)
+    await find_phrases(project, crew, tell)
     if project.settings.extractor == "phrases":
-        await _build(project, "extractive", tell, reports=reports)
+        await _build(project, "extractive", crew, tell, reports=reports)
         return loaded
     style, steps = await choose_style(project), (*GRAPH, *REPORTS * reports)
     left = len(unread(project, style))
     tell.size("extraction", left)
     if left >= FIRST_PASS and not ledger.settings(project.db).get("graph"):
         tell.expect((*steps, "extraction", *steps))
-        await _build(project, "extractive", tell, reports=reports)  # something to ask while the model reads
-    await extract_chunks(project, style, cases, tell)
-    await _build(project, style, tell, reports=reports)
+        await _build(project, "extractive", crew, tell, reports=reports)  # something to ask while the model reads
+    await extract_chunks(project, style, crew, tell)
+    await _build(project, style, crew, tell, reports=reports)
     return loaded
 
 
@@ -117,10 +134,11 @@ async def publish_brought(project: Project, progress: Callable[[Progress], None]
     try:
         style = "extractive" if project.settings.extractor == "phrases" else await choose_style(project)
         with generations.next_in_view(db):
-            embed_chunks(project, tell)
-            split_sentences(db, tell)
-            find_phrases(project, Cases(db), tell)
-            await _build(project, style, tell, brought=brought)
+            crew = Here(tools_of(project))
+            await embed_chunks(project, crew, tell)
+            await split_sentences(db, crew, tell)
+            await find_phrases(project, crew, tell)
+            await _build(project, style, crew, tell, brought=brought)
         state = "partly" if ledger.failures(db) else "complete"
     finally:
         ledger.end_run(db, run, state, project.model.report())
@@ -132,7 +150,7 @@ async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) 
     tell = Tell(project, None, progress, stages=(*GRAPH, *REPORTS))
     with generations.next_in_view(project.db):
         tell.chunks(0, store.counts(project.db)["chunks"])
-        await _build(project, style, tell)
+        await _build(project, style, Here(tools_of(project)), tell)
     tell.end()
 
 
@@ -151,7 +169,7 @@ def lay_out_anew(project: Project, progress: Callable[[Progress], None], picture
     return laid_out is not None
 
 
-def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
+async def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
     """Embed chunks, entities and reports with the project's embedder, in place of the vectors of any other; nothing else is redone."""
     db = project.db
     run = ledger.start_run(db, os.getpid())
@@ -159,17 +177,18 @@ def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
     with generations.next_in_view(db):
         chunks = store.counts(db)["chunks"]
         tell.chunks(chunks, chunks)
-        embed_chunks(project, tell)
-        embed_graph(project, tell, None, None)
+        crew = Here(tools_of(project))
+        await embed_chunks(project, crew, tell)
+        await embed_graph(project, crew, tell, None, None)
         generations.publish(db, embedder=new_embedder(project))
     tell.end()
     ledger.end_run(db, run, "partly" if ledger.failures(db) else "complete", {})
 
 
-async def _build(project: Project, style: str, tell: Tell, *, reports: bool = True, brought: Brought | None = None) -> None:
+async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, reports: bool = True, brought: Brought | None = None) -> None:
     """Everything that follows from what was extracted so far: graph, communities, reports and their vectors, published together."""
     db = project.db
-    made = await build_graph(project, style, tell, brought)
+    made = await build_graph(project, style, crew, tell, brought)
     laid_out = lay_out_graph(project, tell, made)
     layout = laid_out.layout if laid_out else None
     graph = (made.graph, made.communities) if made else ()
@@ -177,9 +196,9 @@ async def _build(project: Project, style: str, tell: Tell, *, reports: bool = Tr
         first = {"graph": made.state, "layout": laid_out and laid_out.state}
         generations.publish(db, *graph, layout=layout, kinds=["chunk"], embedder=new_embedder(project), settings=first)
         graph, layout = (), None
-    written = await write_reports(project, style, tell, made) if reports else None
+    written = await write_reports(project, style, crew, tell, made) if reports else None
     if reports:
-        embed_graph(project, tell, made, written)
+        await embed_graph(project, crew, tell, made, written)
     states: dict[str, str | None] = {"graph": made.state, "reports": None, "coverage": None} if made else {}
     states |= {"reports": written.state, "coverage": None} if written else {}
     states |= {"layout": laid_out.state} if laid_out else {}

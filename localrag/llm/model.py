@@ -53,12 +53,12 @@ class Model:
 
     def __init__(self, ledger: Ledger, file: ModelFile, options: EngineOptions | None = None) -> None:
         self._ledger = ledger
-        self._options = options or EngineOptions()
+        self.options = options or EngineOptions()
         self.file = file
         if file.url:
             from localrag.engine.remote.remote import identified
 
-            self.file = identified(file, self._options)
+            self.file = identified(file, self.options)
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
         self.failed = 0  # calls of this process that gave no answer
         self._engine: Engine | Remote | None = None
@@ -71,7 +71,7 @@ class Model:
         if self._engine is None and self.file.url:
             from localrag.engine.remote.remote import Remote
 
-            self._engine = Remote(self.file, self._options)
+            self._engine = Remote(self.file, self.options)
         if self._engine is None:
             loading = self._loading = self._loading or started(self._load)
             try:
@@ -84,11 +84,11 @@ class Model:
     def _load(self) -> Engine:
         from localrag.engine.hardware.opened import open_backend  # loading llama.cpp takes half a second: only where it is needed
 
-        engine = Engine(lambda: open_backend(self.file, self._options))
-        if not self._options.prefix_files:
+        engine = Engine(lambda: open_backend(self.file, self.options))
+        if not self.options.prefix_files:
             engine.prefixes = Prefixes(None)
         if note := engine.backend.chat.note:
-            self._options.say(note)
+            self.options.say(note)
         return engine
 
     async def ask(
@@ -204,11 +204,11 @@ class Model:
     @property
     def window_by_hand(self) -> bool:
         """Whether the user has said how large the window is to be."""
-        return "context" in (part.partition("=")[0].strip() for part in self._options.values.split(","))
+        return "context" in (part.partition("=")[0].strip() for part in self.options.values.split(","))
 
     def say(self, text: str) -> None:
         """Tell the user something that is no result."""
-        self._options.say(text)
+        self.options.say(text)
 
     @property
     def computed(self) -> int:

@@ -1,7 +1,7 @@
 """Documents, chunks, their full-text index, and what was extracted from them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import Any
@@ -22,7 +22,7 @@ from localrag.records import (
 )
 from localrag.store.departed import note_departure
 from localrag.store.search import add_to_search, remove_from_search
-from localrag.text.plain import SPLITTER, remember_sentences, sentence_bounds
+from localrag.text.plain import SPLITTER, remember_sentences
 
 _PLAIN = ("id", "path", "title", "text", "content_hash", "date", "dated_by")  # of a document's columns, those that are no JSON
 
@@ -243,6 +243,12 @@ def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
     return [found[i] for i in ids if i in found]
 
 
+def texts_beside(db: Database, first: Chunk, last: Chunk) -> list[str]:
+    """The texts of the chunks before and after some of a document, which overlap with them."""
+    beside = [first.document_id, first.ordinal - 1, last.ordinal + 1]
+    return [text for (text,) in db.execute("SELECT text FROM chunks WHERE document_id = ? AND ordinal IN (?, ?)", beside)]
+
+
 def chunks_without_extraction(db: Database, *recipes: str) -> list[Chunk]:
     """What none of these recipes (prompt, model and settings) has been used on."""
     done = "SELECT chunk_id FROM extractions WHERE recipe IN (SELECT value FROM json_each(?))"
@@ -260,12 +266,10 @@ def chunks_without_sentences(db: Database) -> list[Chunk]:
     return _chunks(db, "WHERE s.bounds IS NULL ORDER BY d.path, c.ordinal", [])
 
 
-def save_sentences(db: Database, chunks: Iterable[Chunk]) -> None:
-    """Commit where the sentences of chunks are, so that no later run or question has to split them."""
+def save_sentences(db: Database, bounds: Mapping[str, bytes]) -> None:
+    """Commit where the sentences of chunks are (chunk id → `sentence_bounds`), so that no later run or question has to split them."""
     with db.atomic():
-        db.table("sentences").insert_all(
-            ({"chunk_id": c.id, "splitter": SPLITTER, "bounds": sentence_bounds(c.text)} for c in chunks), replace=True
-        )
+        db.table("sentences").insert_all(({"chunk_id": c, "splitter": SPLITTER, "bounds": b} for c, b in bounds.items()), replace=True)
 
 
 def _chunks(db: Database, where: str, values: list[Any]) -> list[Chunk]:

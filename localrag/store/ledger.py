@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from sqlite3 import OperationalError
 from typing import Any
 
@@ -20,11 +20,7 @@ class CallLedger:
 
     def find(self, key: str) -> Call | None:
         """The committed answer to exactly this request."""
-        rows = list(self.db.query("SELECT * FROM llm_calls WHERE key = ?", [key]))
-        if not rows:
-            return None
-        row = {k: v for k, v in rows[0].items() if k != "created_at"}
-        return Call(**row | {"tokens": tuple(json.loads(row["tokens"]))})
+        return next(map(_call, self.db.query("SELECT * FROM llm_calls WHERE key = ?", [key])), None)
 
     def save(self, call: Call, *, needed: bool) -> None:
         """Commit an answer; the first one stays. One that is not `needed` may be lost on a read-only disk, or one busy for minutes."""
@@ -39,6 +35,27 @@ class CallLedger:
         """Say of an answer in doubt that what is stored now asks for it."""
         with self.db.atomic():
             self.db.execute("UPDATE llm_calls SET about = '' WHERE key = ?", [key])
+
+
+def _call(row: dict[str, Any]) -> Call:
+    return Call(**{k: v for k, v in row.items() if k != "created_at"} | {"tokens": tuple(json.loads(row["tokens"]))})
+
+
+def calls_about(db: Database, about: Sequence[str]) -> list[Call]:
+    """The committed answers about texts with these content ids."""
+    return list(map(_call, db.query("SELECT * FROM llm_calls WHERE about IN (SELECT value FROM json_each(?))", [json.dumps(about)])))
+
+
+_CALL = tuple(f.name for f in fields(Call))
+_SAVE = f"INSERT OR IGNORE INTO llm_calls ({', '.join(_CALL)}) VALUES (?{', ?' * (len(_CALL) - 1)})"
+
+
+def save_calls(db: Database, calls: Iterable[Call], sure: Iterable[str] = ()) -> None:
+    """Commit answers that came together, of each request the first one; and which in doubt (keys) are asked for by what is stored now."""
+    rows = [[json.dumps(c.tokens) if name == "tokens" else getattr(c, name) for name in _CALL] for c in calls]
+    with db.atomic():
+        db.conn.executemany(_SAVE, rows)
+        db.conn.executemany("UPDATE llm_calls SET about = '' WHERE key = ?", [[key] for key in sure])
 
 
 @dataclass(frozen=True, slots=True)

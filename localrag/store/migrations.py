@@ -140,6 +140,12 @@ def m018_facts_of_runs(db: Database) -> None:
     db.execute("ALTER TABLE runs ADD COLUMN seen_at REAL NOT NULL DEFAULT 0")
 
 
+@migrations()
+def m019_answers_found_by_text(db: Database) -> None:
+    """The answers about a text are found by it: they go along where somebody else is to read it."""
+    db.execute("CREATE INDEX llm_calls_by_about ON llm_calls(about)")
+
+
 _SCANS = """
 CREATE TABLE scanned_pages (
     scan TEXT NOT NULL, page INTEGER NOT NULL, looks TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan, page));

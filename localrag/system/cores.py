@@ -22,6 +22,19 @@ def free_cores() -> int:
     return max(1, int(min(allowed, core_limit() or allowed)))
 
 
+_share: list[int] = []  # of one number: the cores of this process where others like it work beside it
+
+
+def share_cores(cores: int) -> None:
+    """Leave all but so many cores to others like this process; 0: there are none."""
+    _share[:] = [cores] * bool(cores)
+
+
+def own_cores() -> int:
+    """How many cores to use for what every worker does at the same time: this process's share of those that are free."""
+    return min([free_cores(), *_share])
+
+
 def in_a_thread_that_ends(work: Callable[[], T]) -> T:
     """The result of `work`, computed in a thread of its own.
 

@@ -131,9 +131,3 @@ def repeats(text: str, said: str) -> bool:
 
 def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.lower())) or {text}
-
-
-def embed_texts(texts: Iterable[str], embed: Embed) -> Vectors:
-    """Squeezed text → unit vector for every distinct text."""
-    distinct = list(dict.fromkeys(squeeze(t) for t in texts))
-    return dict(zip(distinct, embed(distinct), strict=True)) if distinct else {}

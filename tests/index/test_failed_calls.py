@@ -16,6 +16,7 @@ from localrag.store import graph, ledger
 from localrag.store.ledger import CallLedger
 from localrag.store.schema import open_index
 from tests.conftest import TOWN
+from tests.crew_tools import here
 from tests.fakes import CutOff, Scripted, example
 
 NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand")
@@ -84,7 +85,7 @@ def test_a_summary_that_a_real_model_has_no_room_for_is_a_failure_and_succeeds_w
     for window in (256, 2048):
         model = Model(CallLedger(open_index(tmp_path / str(window), create=True)), chat_file, EngineOptions(f"context={window}"))
         try:
-            found[window] = asyncio.run(describe(whole, {}, model, "abstractive"))
+            found[window] = asyncio.run(describe(whole, {}, here(model), "abstractive"))
         finally:
             model.close()
     (small, failed), (large, none) = found[256], found[2048]

@@ -180,7 +180,7 @@ def test_every_transaction_that_writes_begins_as_a_writer(town):
         project.db.conn.set_trace_callback(said.append)
         asyncio.run(build_index([town / "docs"], project, lambda _: None))
         asyncio.run(erase(["docs/moved.txt"], project, lambda _: None))
-        reembed(project, lambda _: None)
+        asyncio.run(reembed(project, lambda _: None))
         project.db.conn.set_trace_callback(None)
 
     assert {s for s in said if s.upper().startswith("BEGIN")} == {"BEGIN IMMEDIATE"}
@@ -197,10 +197,10 @@ def test_while_an_index_is_embedded_anew_questions_use_the_vectors_there_are(ind
             raise KeyboardInterrupt
 
     with open_for_writing(town / ".localrag", engine=EngineOptions()) as project, pytest.raises(KeyboardInterrupt):
-        reembed(replace(project, embedder=other), stop)
+        asyncio.run(reembed(replace(project, embedder=other), stop))
     assert answers(town) == indexed[1]
     with open_for_writing(town / ".localrag", engine=EngineOptions()) as project:
-        reembed(replace(project, embedder=other), lambda _: None)
+        asyncio.run(reembed(replace(project, embedder=other), lambda _: None))
         kept = {row[0] for row in project.db.execute("SELECT DISTINCT embedder FROM embeddings")}
         assert ledger.settings(project.db)["embedder"] == other.file.binding
     assert kept == {other.file.fingerprint}

@@ -11,6 +11,7 @@ from localrag.store import connect, corpus, generations, graph, ledger, vectors
 from localrag.store.connect import snapshot
 from localrag.store.schema import open_index
 from localrag.store.search import search_chunks
+from localrag.text.plain import sentence_bounds
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_a_change_that_is_changed_again_leaves_nothing_of_the_first(db, folder):
     """Of contents that were never published nothing is left: no chunk, extraction or vector."""
     (first,) = add(db, "a.txt", "Zebulon wrote a.txt.")
     vectors.save(db, "chunk", "e", [first.id], {first.id: "h"}, np.ones((1, 4), np.float32), waits={first.id})
-    corpus.save_sentences(db, [first])
+    corpus.save_sentences(db, {first.id: sentence_bounds(first.text)})
     add(db, "a.txt", "Nobody wrote a.txt.")
     publish_graph(db)
 

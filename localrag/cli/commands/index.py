@@ -303,7 +303,7 @@ def reembed_command(
 
     with open_for_writing(find_index(index), embedder=embedder, rebuild=True) as project:
         with IndexProgress(quiet=quiet, shown=progress) as bars:
-            reembed(project, bars)
+            asyncio.run(reembed(project, bars))
         counts = graph.counts(project.db)
         embedded = {name: counts[name] for name in ("chunks", "entities", "reports")}
         found = {"embedder": project.embedder.file.binding, "embedded": embedded, "seconds": round(bars.seconds, 1)}

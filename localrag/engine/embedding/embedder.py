@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from localrag.errors import ModelError
 from localrag.models import ModelFile
-from localrag.system.cores import free_cores, in_a_thread_that_ends
+from localrag.system.cores import in_a_thread_that_ends, own_cores
 
 TOKENS = 512  # of a batch: enough rows for full speed, and one question takes 50 ms
 WIDTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** (n - 1)))  # what texts are padded to: 16, 24, 32, 48 …
@@ -158,7 +158,7 @@ class Embedder:
 
             logging.set_verbosity_error()  # type: ignore[no-untyped-call]
             logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-            torch.set_num_threads(free_cores())
+            torch.set_num_threads(own_cores())
             device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
             try:
                 self._model = SentenceTransformer(str(self.file.path), device=device, local_files_only=True)

@@ -130,7 +130,7 @@ def _child(job: str, values: dict[str, Any], known: Known, told: Told, seconds: 
             process.wait()
         if code in _INTERRUPTED:
             raise ModelError("Interrupted while the model was being tried.", "Run the same command again.")
-        return state, _why(code, noise)
+        return state, why_it_ended(code, noise)
 
 
 def _read(stream: IO[bytes], lines: "queue.SimpleQueue[dict[str, Any] | None]") -> None:
@@ -140,7 +140,8 @@ def _read(stream: IO[bytes], lines: "queue.SimpleQueue[dict[str, Any] | None]") 
     lines.put(None)
 
 
-def _why(code: int, noise: IO[bytes]) -> str:
+def why_it_ended(code: int, noise: IO[bytes]) -> str:
+    """What a process died of, from its exit code and what it wrote to stderr."""
     noise.seek(0)
     said = [line.strip() for line in noise.read().decode(errors="replace").splitlines()]
     reason = next((f": {line[:200]}" for line in reversed(said) if "GGML_ASSERT" in line or "error" in line.lower()), "")

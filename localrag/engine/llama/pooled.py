@@ -14,7 +14,7 @@ from localrag.engine.llama.rows import Rows
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineFailed, ModelError
 from localrag.models import ModelFile, whole_header
-from localrag.system.cores import free_cores
+from localrag.system.cores import own_cores
 
 AT_ONCE = 64  # texts of one call
 FASTEST = 512  # tokens of one call, on 2 cores: 256 take a tenth longer, 2048 nearly twice as long
@@ -62,7 +62,7 @@ class Pooled:
         options.n_seq_max = AT_ONCE
         options.kv_unified = True
         options.embeddings = True
-        options.n_threads = options.n_threads_batch = free_cores()
+        options.n_threads = options.n_threads_batch = own_cores()
         options.no_perf = True
         made = llama_cpp.llama_init_from_model(self.model, options) or None
         if made is None:

@@ -1,60 +1,49 @@
 """Chunks → stored extractions: by phrases at once, then by the model; one of the same recipe is kept. Part of the pipeline."""
 
-from functools import lru_cache
-from itertools import groupby
-
 from sqlite_utils import Database
 
-from localrag.errors import LocalragError
-from localrag.index.extraction.extract import extract, recipe
-from localrag.index.extraction.names.case import Case
-from localrag.index.extraction.phrases import PHRASES, extract_phrases
+from localrag.index.extraction.extract import recipe
+from localrag.index.extraction.jobs import TAGGED_AT_ONCE, Attempt, Extract, FindPhrases, SplitSentences, in_units
+from localrag.index.extraction.phrases import PHRASES
+from localrag.index.jobs import UNIT, Crew, in_order
 from localrag.index.progress import Tell
-from localrag.llm.model import ABOUT, CALL_FAILED, in_window
 from localrag.project import Project
 from localrag.records import IMPORTED, Chunk, Failure, content_id
 from localrag.store import corpus, ledger
 from localrag.store import graph as store
+from localrag.text.plain import sentence_bounds
 
 
-class Cases:
-    """How each document writes its words. Chunks come a document after the other: only that of the last one is kept."""
-
-    def __init__(self, db: Database) -> None:
-        self._of = lru_cache(maxsize=1)(lambda document_id: Case(corpus.document_by_id(db, document_id)))
-
-    def of(self, chunk: Chunk) -> Case:
-        """That of the chunk's document."""
-        return self._of(chunk.document_id)
-
-
-def split_sentences(db: Database, tell: Tell) -> None:
-    """Split every chunk that is new into sentences; committed a document at a time."""
+async def split_sentences(db: Database, crew: Crew, tell: Tell) -> None:
+    """Split every chunk that is new into sentences."""
     left = corpus.chunks_without_sentences(db)
     done = 0
     if left:
         tell("sentences", 0, len(left))
-    for _, some in groupby(left, key=lambda c: c.document_id):
-        chunks = list(some)
-        corpus.save_sentences(db, chunks)
-        done += len(chunks)
+    jobs = (SplitSentences(chunks) for chunks in in_units(left, UNIT))
+    async for some in in_order(crew, jobs):
+        corpus.save_sentences(db, {c.id: b for job, bounds in some for c, b in zip(job.chunks, bounds, strict=True)})
+        done += sum(job.weight for job, _ in some)
         tell("sentences", done, len(left))
 
 
-def find_phrases(project: Project, cases: Cases, tell: Tell) -> None:
-    """Find names and phrases in every chunk that is new, without a model; committed a document at a time."""
+async def find_phrases(project: Project, crew: Crew, tell: Tell) -> None:
+    """Find names and phrases in every chunk that is new, without a model."""
     left = corpus.chunks_without_extraction(project.db, PHRASES)
     done = 0
     if left:
         tell("phrases", 0, len(left))
-    for _, some in groupby(left, key=lambda c: c.document_id):
-        found = []
-        for chunk in some:
-            found.append(extract_phrases(chunk, cases.of(chunk)))
-            tell.found(e.name for e in found[-1].entities)
-            done += 1
-            tell("phrases", done, len(left))
+    jobs = (FindPhrases(chunks, _bounds(chunks)) for chunks in in_units(left, UNIT))
+    async for some in in_order(crew, jobs):
+        found = [x for _, those in some for x in those]
         corpus.save_extractions(project.db, PHRASES, found)
+        tell.found(e.name for x in found for e in x.entities)
+        done += len(found)
+        tell("phrases", done, len(left))
+
+
+def _bounds(chunks: tuple[Chunk, ...]) -> tuple[bytes, ...]:
+    return tuple(sentence_bounds(c.text) for c in chunks)
 
 
 def unread(project: Project, style: str) -> list[Chunk]:
@@ -67,8 +56,8 @@ def recipe_of(project: Project, style: str) -> str:
     return recipe(project.settings, project.model.file.fingerprint, style, project.tagger)
 
 
-async def extract_chunks(project: Project, style: str, cases: Cases, tell: Tell) -> None:
-    """Extract from every chunk that has no extraction of this recipe; each is committed as it comes, a failure is a row."""
+async def extract_chunks(project: Project, style: str, crew: Crew, tell: Tell) -> None:
+    """Extract from every chunk that has no extraction of this recipe; a failure is a row."""
     db, key = project.db, recipe_of(project, style)
     left = unread(project, style)
     if not left:
@@ -76,29 +65,31 @@ async def extract_chunks(project: Project, style: str, cases: Cases, tell: Tell)
     total = store.counts(db)["chunks"]
     done = total - len(left)
     tell("extraction", done, total)
-
-    async def one(chunk: Chunk) -> None:
-        nonlocal done
-        ABOUT.set(content_id(chunk.text))
-        lost: list[LocalragError] = []
-        try:
-            found = await extract(chunk, cases.of(chunk), project.model, project.settings, style, lost, project.tagger)
-            corpus.save_extraction(db, in_part(key) if lost else key, found)
-            tell.found(e.name for e in found.entities)
-        except CALL_FAILED as error:
-            lost.append(error)
-        if lost:
-            ledger.save_failure(db, Failure("extraction", chunk.id, str(lost[0]), lost[0].kind))
-        else:
-            corpus.forget_extraction(db, in_part(key), chunk.id)
-            ledger.clear_failure(db, "extraction", chunk.id)
-        done += 1
+    jobs = (Extract(chunks, _bounds(chunks), style, _beside(db, chunks)) for chunks in in_units(left, crew.unit))
+    tagged = project.tagger is not None and style == "extractive"
+    least = 1 if style == "abstractive" else TAGGED_AT_ONCE
+    async for some in in_order(crew, jobs, asks=not tagged, least=least):
+        with db.atomic():
+            for job, attempts in some:
+                for chunk, attempt in zip(job.chunks, attempts, strict=True):
+                    _save(db, key, chunk, attempt)
+        tell.found(e.name for _, attempts in some for a in attempts if a.found for e in a.found.entities)
+        done += sum(job.weight for job, _ in some)
         tell("extraction", done, total)
 
-    # A conversation has one call at a time and needs its slot's KV for the next, so there are as many as slots; an extractive chunk has
-    # many calls at once.
-    slots = await project.model.at_once()
-    await in_window((one(c) for c in left), size=slots if style == "abstractive" else max(8, slots))
+
+def _beside(db: Database, chunks: tuple[Chunk, ...]) -> tuple[str, ...]:
+    return tuple(map(content_id, corpus.texts_beside(db, chunks[0], chunks[-1])))
+
+
+def _save(db: Database, key: str, chunk: Chunk, attempt: Attempt) -> None:
+    if attempt.found:
+        corpus.save_extraction(db, in_part(key) if attempt.error else key, attempt.found)
+    if attempt.error:
+        ledger.save_failure(db, Failure("extraction", chunk.id, attempt.error, attempt.kind))
+    else:
+        corpus.forget_extraction(db, in_part(key), chunk.id)
+        ledger.clear_failure(db, "extraction", chunk.id)
 
 
 def in_part(key: str) -> str:

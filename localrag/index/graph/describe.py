@@ -1,11 +1,12 @@
 """Several descriptions of one entity or relationship → one (paper, section 3.1.3)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 from localrag.config import OwnPrompts
 from localrag.errors import ContextTooSmall
+from localrag.index.jobs import Alone, Crew, Tools
 from localrag.llm.budgets import LEAST, Budgets, Script
 from localrag.llm.grammar import line
 from localrag.llm.model import CALL_FAILED, Model, in_window
@@ -17,26 +18,40 @@ from localrag.text.quotes import entity_quotes, relationship_quotes, telling
 SENTENCES = 2  # of an extractive description
 
 
+@dataclass(frozen=True)
+class Summarise(Alone[str]):
+    """The one description of something of which there are several. Raises CALL_FAILED."""
+
+    subject: str
+    descriptions: tuple[str, ...]
+    budgets: Budgets
+    task = "describe"
+
+    async def work(self, tools: Tools) -> str:
+        """The summary."""
+        return await summarise(self.subject, self.descriptions, tools.model, self.budgets, tools.settings.prompts)
+
+
 async def describe(
     graph: Graph,
     chunks: Mapping[str, Chunk],
-    model: Model,
+    crew: Crew | None,
     style: str,
     budgets: Budgets = LEAST,
-    own: OwnPrompts = (),
     told: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Graph, list[Failure]]:
     """The graph with every description filled in, and whose summary failed: those keep their longest description.
 
-    Extractive: the most telling sentences, no model. Abstractive: summaries. `told` hears how many there are, of how many.
+    Extractive: the most telling sentences, no model, and no crew. Abstractive: summaries. `told` hears how many there are, of how many.
     """
     of_entity, of_relationship = entity_quotes(graph, chunks), relationship_quotes(graph, chunks)
     failed: list[Failure] = []
     done = count()
 
     async def summary(key: str, subject: str, descriptions: Sequence[str]) -> str:
+        several = tuple(sorted(set(descriptions)))
         try:
-            return await summarise(subject, descriptions, model, budgets, own)
+            return await crew.run(Summarise(subject, several, budgets)) if crew and len(several) > 1 else "".join(several)
         except CALL_FAILED as error:  # one description is better than none, and than no graph
             failed.append(Failure("description", key, str(error), error.kind))
             return max(descriptions, key=len)

@@ -15,6 +15,7 @@ from localrag.index.graph.resolve import resolve
 from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
 from localrag.index.graph.variants import Decisions
 from localrag.index.graph.weights import weigh_by_pmi
+from localrag.index.jobs import Crew
 from localrag.index.progress import Tell
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.llm.prompts import own_hashes
@@ -42,7 +43,7 @@ class Made:
 Brought = Callable[[Graph, Mapping[str, Chunk], Sequence[Community]], tuple[list[Community], list[Report]]]
 
 
-async def build_graph(project: Project, style: str, tell: Tell, brought: Brought | None = None) -> Made | None:
+async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brought: Brought | None = None) -> Made | None:
     """Resolve, weigh, describe and cluster, if any extraction, decision or setting of these stages is new.
 
     Communities with reports of other programs stay as they are; `brought` gives new ones, whose reports wait for publication.
@@ -55,14 +56,12 @@ async def build_graph(project: Project, style: str, tell: Tell, brought: Brought
         return None
     tell("graph", 0, 2)
     chunks = {c.id: c for c in corpus.all_chunks(db)}
-    graph, unasked = await _resolved(project, style, extractions, chunks, decisions, tell)
+    graph, unasked = await _resolved(style, crew, extractions, chunks, decisions, tell)
     tell.resolved(len(graph.entities))
     graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
     descriptions = 1 if style == "extractive" else len(graph.entities) + len(graph.relationships)
     tell("descriptions", 0, descriptions)
-    graph, undescribed = await describe(
-        graph, chunks, project.model, style, budgets, settings.prompts, lambda *at: tell("descriptions", *at)
-    )
+    graph, undescribed = await describe(graph, chunks, crew, style, budgets, lambda *at: tell("descriptions", *at))
     tell("descriptions", descriptions, descriptions)
     tell("communities", 0, 1)
     held = _held(project, graph)
@@ -142,17 +141,20 @@ def _state(project: Project, style: str, budgets: Budgets, extractions: Sequence
 
 
 async def _resolved(
-    project: Project, style: str, extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], decisions: Decisions, tell: Tell
+    style: str,
+    crew: Crew,
+    extractions: Sequence[Extraction],
+    chunks: Mapping[str, Chunk],
+    decisions: Decisions,
+    tell: Tell,
 ) -> tuple[Graph, list[Failure]]:
     """The graph of the extractions, with names that might be one; a model that writes prose decides which are. What it failed of."""
     graph = resolve(extractions, chunks, decisions)
     tell("graph", 1, 2)
-    graph = replace(graph, similar=(*graph.similar, *alike_in_meaning(graph, project.embedder.embed, decisions)))
+    graph = replace(graph, similar=(*graph.similar, *await alike_in_meaning(graph, crew, decisions)))
     tell("graph", 2, 2)
     if style != "abstractive" or not graph.similar:
         return graph, []
     quotes = entity_quotes(graph, chunks)
-    decisions, unasked = await ask_whether_same(
-        graph, quotes, project.model, decisions, project.settings.prompts, lambda *at: tell("same names", *at)
-    )
+    decisions, unasked = await ask_whether_same(graph, quotes, crew, decisions, lambda *at: tell("same names", *at))
     return replace(resolve(extractions, chunks, decisions), similar=graph.similar), unasked

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ContextTooSmall
 from localrag.index.graph.stage import Made
+from localrag.index.jobs import Crew, embed
 from localrag.index.progress import Tell
 from localrag.index.reports import write as writing
 from localrag.index.reports.context import Element, Sources, report_context
 from localrag.index.reports.topics import Topics
+from localrag.index.reports.write import WriteReport
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.llm.model import CALL_FAILED, in_window
 from localrag.project import Project, budgets_here, choose_budgets
@@ -22,7 +24,7 @@ from localrag.records import IMPORTED, Chunk, Community, Failure, Graph, Quote, 
 from localrag.store import corpus, ledger
 from localrag.store import graph as store
 from localrag.text.plain import squeeze
-from localrag.text.quotes import claim_quotes, embed_texts, entity_quotes, relationship_quotes
+from localrag.text.quotes import claim_quotes, entity_quotes, relationship_quotes
 
 PORTION = 100  # extractive reports whose sentences are embedded together, and are lost if the process ends meanwhile
 
@@ -35,7 +37,7 @@ class Written:
     state: str | None
 
 
-async def write_reports(project: Project, style: str, tell: Tell, made: Made | None = None) -> Written | None:
+async def write_reports(project: Project, style: str, crew: Crew, tell: Tell, made: Made | None = None) -> Written | None:
     """Write every report whose input changed; a community uses those of the level below it. A failed one is a row.
 
     Of the graph that was `made`, else of the stored one. None where the published reports are of just that. Those that are written are
@@ -50,7 +52,7 @@ async def write_reports(project: Project, style: str, tell: Tell, made: Made | N
         return None
     levels = made.communities if made else store.communities(db)
     held = made.held if made else store.imported_reports(db).keys()
-    writer = _writer(project, recipe, budgets, made.graph if made else _stored_graph(project), levels, held)
+    writer = _writer(project, crew, recipe, budgets, made.graph if made else _stored_graph(project), levels, held)
     done = 0
     tell("reports", done, len(levels))
 
@@ -67,7 +69,7 @@ async def write_reports(project: Project, style: str, tell: Tell, made: Made | N
             await in_window(one(c) for c in some)
             continue
         for at in range(0, len(some), PORTION):
-            writer.extractive(some[at : at + PORTION])
+            await writer.extractive(some[at : at + PORTION])
             done += len(some[at : at + PORTION])
             tell("reports", done, len(levels))
     if style == "abstractive" and project.model.calls and (await budgets_here(project)).report_context > budgets.report_context:
@@ -88,7 +90,9 @@ def _stored_graph(project: Project) -> Graph:
     )
 
 
-def _writer(project: Project, recipe: str, budgets: Budgets, graph: Graph, levels: Sequence[Community], held: Container[str]) -> "_Writer":
+def _writer(
+    project: Project, crew: Crew, recipe: str, budgets: Budgets, graph: Graph, levels: Sequence[Community], held: Container[str]
+) -> "_Writer":
     chunks = {c.id: c for c in corpus.all_chunks(project.db)}
     of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
     of_claim = claim_quotes(graph.claims, chunks)
@@ -105,7 +109,7 @@ def _writer(project: Project, recipe: str, budgets: Budgets, graph: Graph, level
     for c in levels:
         if c.id not in kept and c.parent_id in kept and size[c.parent_id] == size[c.id]:  # carried down
             kept[c.id] = replace(kept[c.parent_id], community_id=c.id)
-    return _Writer(project, recipe, budgets, sources, count, below, stored, known, kept)
+    return _Writer(project, crew, recipe, budgets, sources, count, below, stored, known, kept)
 
 
 def _placed_anew(
@@ -135,6 +139,7 @@ class _Writer:
     """
 
     project: Project
+    crew: Crew
     recipe: str
     budgets: Budgets
     sources: Sources
@@ -153,13 +158,14 @@ class _Writer:
         found = (self.sources.of_relationship, self.sources.of_entity)
         return Topics(list(dict.fromkeys(squeeze(q.text) for quotes in found for some in quotes.values() for q in some)))
 
-    def extractive(self, communities: Sequence[Community]) -> None:
+    async def extractive(self, communities: Sequence[Community]) -> None:
         """Reports of verbatim sentences. Only sentences of reports to be written are embedded: that is what takes the time."""
         drafts = [self.draft(c) for c in communities if not self.carried(c)]
         stored = [(d, self.kept(d)) for d in drafts]
         left = [d for d, report in stored if report is None]
-        texts = (squeeze(q.text) for d in left for e in d.elements for q in e.quotes)
-        self.vectors.update(embed_texts((t for t in texts if t not in self.vectors), self.project.embedder.embed))
+        texts = dict.fromkeys(squeeze(q.text) for d in left for e in d.elements for q in e.quotes)
+        new = [t for t in texts if t not in self.vectors]
+        self.vectors.update(zip(new, await embed(self.crew, new), strict=True))
         for d in left:
             self.save(writing.extractive_report(d.community, d.elements, d.key, self.sources, self.vectors, self.topics))
             ledger.clear_failure(self.project.db, "report", d.community.id)
@@ -181,14 +187,13 @@ class _Writer:
 
     async def asked(self, draft: _Draft) -> Report:
         """The model's report; where its window today is smaller than the index's budgets are for, a report from less."""
-        model, settings = self.project.model, self.project.settings
         try:
-            return await writing.abstractive_report(draft.community, draft.elements, draft.key, model, settings, self.budgets)
+            return await self.crew.run(WriteReport(draft.community, tuple(draft.elements), draft.key, self.budgets))
         except ContextTooSmall:
             if self.budgets == LEAST:
                 raise
         less = self.elements(draft.community, LEAST)
-        return await writing.abstractive_report(draft.community, less, draft.key, model, settings, LEAST)
+        return await self.crew.run(WriteReport(draft.community, tuple(less), draft.key, LEAST))
 
     def held(self, community: Community) -> bool:
         """Keep a community's report that another program wrote; whether there is one."""

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from localrag.config import Settings
 from localrag.errors import AnswerTruncated
+from localrag.index.jobs import Alone, Tools
 from localrag.index.reports.context import Element, Sources
 from localrag.index.reports.topics import NAMES, Topics, title
 from localrag.llm.budgets import LEAST, Budgets, Script, room
@@ -87,6 +88,21 @@ def _heading(text: str, members: Sequence[Entity], sources: Sources) -> str:
     mentioned = set(sources.named_in.get(text, ()))
     named = list(islice((e.name for e in members if e.id in mentioned), 3))
     return enumeration(named) or members[0].name
+
+
+@dataclass(frozen=True)
+class WriteReport(Alone[Report]):
+    """The model's report on a community, from the lines of its context. Raises CALL_FAILED."""
+
+    community: Community
+    elements: tuple[Element, ...]
+    key: str
+    budgets: Budgets
+    task = "report"
+
+    async def work(self, tools: Tools) -> Report:
+        """The report."""
+        return await abstractive_report(self.community, self.elements, self.key, tools.model, tools.settings, self.budgets)
 
 
 async def abstractive_report(

@@ -8,6 +8,7 @@ from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
 from localrag.index.graph.variants import Decisions
 from localrag.llm.model import Reply
 from localrag.records import Entity, Graph, Merge, Quote
+from tests.crew_tools import here
 
 
 def embed(texts):
@@ -24,8 +25,9 @@ def test_near_names_of_one_type_are_offered():
     names = [entity("Siam"), entity("Sukhothai"), entity("Sita", "person"), entity("S1"), entity("S2")]
     decided = Decisions(different=frozenset({frozenset(("siam", "sukhothai"))}))
 
-    offered = {frozenset((m.name, m.into)) for m in alike_in_meaning(Graph(tuple(names)), embed, Decisions())}
-    left = alike_in_meaning(Graph(tuple(names)), embed, decided)
+    crew = here(embed=embed)
+    offered = {frozenset((m.name, m.into)) for m in asyncio.run(alike_in_meaning(Graph(tuple(names)), crew, Decisions()))}
+    left = asyncio.run(alike_in_meaning(Graph(tuple(names)), crew, decided))
 
     assert offered == {frozenset(("Siam", "Sukhothai"))}
     assert left == []
@@ -52,7 +54,7 @@ def test_the_model_decides_pairs_it_can_see():
     quotes = {n: [Quote("c", 0, 1, f"{n} waits.")] for n in ("Zakhary", "Zachary", "Tartu", "Tarto")}
     model = Says("Zakhary")
 
-    decided, failed = asyncio.run(ask_whether_same(graph, quotes, model, Decisions()))
+    decided, failed = asyncio.run(ask_whether_same(graph, quotes, here(model), Decisions()))
 
     assert decided.same == (("zakhary", "zachary"),)
     assert decided.by_model == frozenset(decided.same)

@@ -5,15 +5,13 @@ import weakref
 
 import pytest
 
+from localrag.config import Settings
 from localrag.index.extraction.names.candidates import candidates, concepts
 from localrag.index.extraction.names.case import Case
 from localrag.index.extraction.names.noise import Furniture, is_noise
 from localrag.index.extraction.names.spans import find_name
 from localrag.index.extraction.passage import Passage
-from localrag.index.extraction.stage import Cases
-from localrag.records import Chunk, Document
-from localrag.store import corpus
-from localrag.store.schema import open_index
+from localrag.index.jobs import DOCUMENTS, Tools
 
 
 def names(text):
@@ -81,19 +79,13 @@ def test_chinese_noun_phrases_are_found_by_dictionary():
     assert {"灯塔", "码头"} <= {*concepts(Passage(text, Case(text)), []), *candidates(Passage(text, Case(text)))}
 
 
-def test_how_a_document_writes_its_words_is_kept_while_its_chunks_are_read(tmp_path):
-    """Chunks of one document share what is known of it; at the next document it is let go, or a corpus would be in memory twice."""
-    db = open_index(tmp_path, create=True)
-    chunks = {}
-    for name in ("a", "b"):
-        text = f"Ruth Sand wrote {name}."
-        chunks[name] = Chunk(f"chunk {name}", name, 0, 0, len(text), text, 6)
-        corpus.add_document(db, Document(name, f"{name}.txt", name, text, name), [chunks[name]])
-    cases = Cases(db)
-    first = weakref.ref(cases.of(chunks["a"]))
-    assert cases.of(chunks["a"]) is first()
-    cases.of(chunks["b"])
+def test_how_a_document_writes_its_words_is_kept_while_its_chunks_are_read():
+    """Chunks of one document share what is known of it; a few documents later it is let go, or a corpus would be in memory twice."""
+    tools = Tools(None, None, None, Settings(), "Ruth Sand wrote {}.".format)
+    first = weakref.ref(tools.of_document("a", Case))
+    assert tools.of_document("a", Case) is first()
+    for n in range(DOCUMENTS):
+        tools.of_document(str(n), Case)
     gc.collect()
 
     assert first() is None
-    db.close()

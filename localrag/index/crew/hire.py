@@ -1,0 +1,143 @@
+"""Hiring a crew for a run of indexing: this process alone, or processes beside it. Part of the pipeline."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from localrag.engine.settings import EngineOptions
+from localrag.errors import ModelError
+from localrag.index.crew.here import Here
+from localrag.index.crew.kit import Kit
+from localrag.index.crew.parcel import Committed, Committing, Recalling
+from localrag.index.crew.processes import ProcessWorker
+from localrag.index.crew.scheduler import Scheduler
+from localrag.index.jobs import Crew, Tools
+from localrag.llm.ledger import Ledger
+from localrag.models import ModelFile
+from localrag.project import Project
+from localrag.store import corpus, ledger
+from localrag.system.cores import free_cores
+
+Hire = Callable[[Project], AbstractAsyncContextManager[tuple[Project, Crew]]]
+ANEW = 3  # times in a row that a worker's process may end without having done anything
+
+
+class CrewsModel(Committed):
+    """The chat model of a run whose engines are the workers': it gives what is committed, and tells what the workers tell."""
+
+    def __init__(self, committed: Ledger, file: ModelFile, options: EngineOptions, crew: Callable[[], Scheduler]) -> None:
+        super().__init__(Recalling(committed), file, options)
+        self._crew = crew
+
+    async def window(self) -> int:
+        """Tokens that a prompt and its answer may have together."""
+        return await self._crew().window()
+
+    async def at_once(self) -> int:
+        """How many requests an engine works on at the same time."""
+        return await self._crew().at_once()
+
+    @property
+    def counters(self) -> tuple[int, float, int, float]:
+        """Tokens read, the seconds that took, tokens written, their seconds, of all workers together."""
+        return self._crew().figures[:4]
+
+    @property
+    def computed(self) -> int:
+        """Tokens that the workers have computed."""
+        return self._crew().figures[4]
+
+    def report(self) -> dict[str, Any]:
+        """What each worker did."""
+        return {"workers": self._crew().status()}
+
+
+@asynccontextmanager
+async def alone(project: Project) -> AsyncIterator[tuple[Project, Crew]]:
+    """This process does everything, with the project's own models."""
+    yield project, Here(tools_of(project))
+
+
+def processes(n: int) -> Hire:
+    """So many processes on this machine; one of them has the engine, or one for each GPU."""
+
+    @asynccontextmanager
+    async def hired(project: Project) -> AsyncIterator[tuple[Project, Crew]]:
+        with_crew, crew = scheduled(project)
+        gpus = _gpus()
+        engines = max(1, min(n, len(gpus)))
+        kits = [kit_of(project, asks=number < engines, cores=max(1, free_cores() // n)) for number in range(n)]
+        keeping: list[asyncio.Task[None]] = []
+        crew.nobody = lambda: None if any(not k.done() for k in keeping) else ended
+        ended = ModelError("All workers have ended.", "Do without them: leave out --workers.")
+        try:
+            for number, kit in enumerate(kits):
+                card = {"CUDA_VISIBLE_DEVICES": str(number)} if number < len(gpus) > 1 else {}
+                place = gpus[number] if number < len(gpus) else f"{kit.cores} cores"
+                made = partial(ProcessWorker, f"process {number + 1}", kit, asks=kit.asks, place=place, environment=card)
+                keeping.append(asyncio.create_task(_keep(crew, made, first := asyncio.Event())))
+                await first.wait()
+            yield with_crew, crew
+        finally:
+            for task in keeping:
+                task.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
+            crew.close()
+
+    return hired
+
+
+async def _keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> None:
+    """Have a worker's process for as long as the crew works, a new one for one that ended; not for ever where none does anything."""
+    tries = 0
+    while tries < ANEW:
+        worker = made()
+        await worker.start()
+        crew.join(worker)
+        first.set()
+        await worker.ended()
+        tries = 0 if crew.leave(worker, "its process ended") else tries + 1
+    asyncio.get_running_loop().call_soon(crew.look)
+
+
+def tools_of(project: Project) -> Tools:
+    """What jobs are done with in this process."""
+    db = project.db
+    return Tools(project.model, project.embedder, project.tagger, project.settings, lambda key: corpus.document_by_id(db, key))
+
+
+def scheduled(project: Project) -> tuple[Project, Scheduler]:
+    """A crew without workers yet, and the project as it is for the one who hands out jobs: its chat model gives only what is committed."""
+    db, file = project.db, project.model.file
+    committed = ledger.CallLedger(db)
+    options = project.model.options
+    resumed = ledger.last_run(db) is not None
+    model = CrewsModel(committed, file, options, lambda: crew)
+    project = replace(project, model=model)
+    committing = Committing(lambda about: ledger.calls_about(db, about), lambda calls, sure: ledger.save_calls(db, calls, sure), resumed)
+    crew = Scheduler(tools_of(project), committing)
+    return project, crew
+
+
+def kit_of(project: Project, *, asks: bool, cores: int) -> Kit:
+    """What a worker is sent to begin with."""
+    options = replace(project.model.options, say=_silent)
+    return Kit(project.model.file, project.embedder.file, project.tagger is not None, project.settings, options, asks, cores)
+
+
+def _silent(_text: str) -> None:
+    """A worker's messages come by its own way."""
+
+
+def _gpus() -> list[str]:
+    """The names of this machine's GPUs, where llama.cpp was built for them."""
+    from localrag.engine.llama.library import GPU
+
+    if not GPU:
+        return []
+    from localrag.engine.llama.devices import gpus
+
+    return [d.description or d.name for d in gpus()]

@@ -1,0 +1,348 @@
+"""Jobs to workers, who pull them in order: what a lost one had is done by others, what is late is done twice, what kills is left out."""
+
+import asyncio
+import heapq
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Protocol
+
+from localrag.errors import LocalragError, ModelError
+from localrag.index.crew.parcel import CARRIED, Bundle, Carried, Committing, NeedsEngine, Parcel, WorkerLost
+from localrag.index.jobs import UNIT, Job, Result, Tools
+from localrag.records import Call
+
+MOST_LOST = 3  # workers that a job may take down
+LATE = 2.0  # times the usual seconds of its kind, from which on a job is given to a second worker that has nothing to do
+SURPLUS = 2.5  # chunks under way for each that workers have room for: the next is at hand when one is done
+TEXTS_SENT = 8  # documents whose text a worker is taken to have still
+
+
+class Worker(Protocol):
+    """One who does jobs. `asks`: it has an engine; `room`: chunks it takes at once."""
+
+    name: str
+    asks: bool
+    room: int
+    place: str  # where it is and what it computes with, for a person
+
+    async def do(self, parcel: Parcel) -> Bundle:
+        """What comes of a parcel. Raises WorkerLost where the worker is no more."""
+
+    async def facts(self) -> dict[str, Any]:
+        """What its engine can do. Raises ModelError, WorkerLost."""
+
+    def close(self) -> None:
+        """Send it home."""
+
+
+@dataclass(eq=False, slots=True)
+class _Unit:
+    """A job under way: who does it, since when, and how many it took down. Units stand in the order they came."""
+
+    number: int
+    job: Job[Any]
+    done: "asyncio.Future[Bundle]"
+    known: tuple[Call, ...] = ()
+    lost: int = 0
+    engine: bool = False
+    by: dict["_Place", float] = field(default_factory=dict)
+
+    def __lt__(self, other: "_Unit") -> bool:
+        return self.number < other.number
+
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    """A worker's place: what it does at the moment, what it has done, when it was last heard of."""
+
+    worker: Worker
+    units: dict[_Unit, "asyncio.Task[None]"] = field(default_factory=dict)
+    texts: "OrderedDict[str, None]" = field(default_factory=OrderedDict)
+    chunks: int = 0
+    bundles: int = 0
+    calls: int = 0
+    busy: float = 0.0
+    seen: float = field(default_factory=time.time)
+    figures: tuple[int, float, int, float, int] = (0, 0.0, 0, 0.0, 0)
+
+    @property
+    def free(self) -> int:
+        """Chunks it has room for; whoever does what a worker was lost over does nothing else meanwhile, so that others are not blamed."""
+        return 0 if any(u.lost for u in self.units) else self.worker.room - sum(u.job.weight for u in self.units)
+
+
+class Scheduler:
+    """A crew of workers. Answers are committed when a bundle comes, in one transaction; results go to whoever waits for them.
+
+    What is promised: no committed answer is asked for again; a worker that is lost costs what it had under way, and nothing else.
+    """
+
+    unit = UNIT
+
+    def __init__(self, tools: Tools, committing: Committing) -> None:
+        """`tools` are those of the one who hands out jobs; its model is `Recalling`."""
+        self._tools, self._committing = tools, committing
+        self._places: list[_Place] = []
+        self._gone: list[dict[str, Any]] = []
+        self._queue: dict[bool, list[_Unit]] = {False: [], True: []}  # by whether an engine is needed
+        self._running: dict[_Unit, None] = {}
+        self._seconds: defaultdict[type, list[float]] = defaultdict(list)
+        self._numbers = count()
+        self._facts: dict[str, Any] = {}
+        self._late: asyncio.TimerHandle | None = None
+        self.nobody: Callable[[], LocalragError | None] = lambda: ModelError(
+            "All workers have ended.", "Run the same command again; what is done is saved."
+        )
+
+    # Workers come and go.
+
+    def join(self, worker: Worker) -> None:
+        """Let a worker do jobs from now on."""
+        self._places.append(_Place(worker))
+        self._hand_out()
+
+    def leave(self, worker: Worker, why: str = "") -> bool:
+        """A worker is no more: what it had goes to others. Whether it had done anything."""
+        place = next((p for p in self._places if p.worker is worker), None)
+        if place is None:
+            return any(row["name"] == worker.name and row["units"] for row in self._gone[-1:])
+        self._places.remove(place)
+        self._gone.append(self._shown(place) | {"state": why or "gone"})
+        for unit, task in list(place.units.items()):
+            if task is not asyncio.current_task():
+                task.cancel()
+            self._requeue(unit, place)
+        self._hand_out()
+        return bool(place.bundles)
+
+    def look(self) -> None:
+        """See whether anybody can go on at all, after nobody new will come."""
+        self._hand_out()
+
+    async def ready(self, *, asks: bool) -> None:
+        """Workers get ready by themselves."""
+
+    def room(self, *, asks: bool) -> int:
+        """Chunks worth having under way."""
+        able = [p.worker.room for p in self._places if p.worker.asks or not asks]
+        return max(UNIT, int(SURPLUS * sum(able)))
+
+    async def run(self, job: Job[Result]) -> Result:
+        """What a job gives. Raises what the job raises, WorkerLost where it took three workers down and nothing stands for its result."""
+        known: tuple[Call, ...] = ()
+        if job.task and job.about:
+            known = tuple(self._committing.about(job.about))
+        elif job.task and self._committing.resumed:
+            CARRIED.set(carried := Carried({}))
+            try:
+                return await job.work(self._tools)
+            except NeedsEngine:
+                known = tuple(carried.known.values())
+        return await self._given(job, known)
+
+    async def _given(self, job: Job[Result], known: tuple[Call, ...]) -> Result:
+        engine = bool(job.task) and self._tools.tagger is None
+        unit = _Unit(next(self._numbers), job, asyncio.get_running_loop().create_future(), known, engine=engine)
+        self._push(unit)
+        self._hand_out()
+        try:
+            bundle = await unit.done
+        except WorkerLost as error:
+            if len(job.parts) > 1:
+                return job.joined([await self._given(part, known) for part in job.parts])
+            return job.failed(error)
+        finally:
+            self._forget(unit)
+        if bundle.error is not None:
+            raise bundle.error
+        return bundle.result  # type: ignore[no-any-return]
+
+    async def window(self) -> int:
+        """Tokens that a prompt and its answer may have together, of the worker with the least."""
+        return int((await self._known_facts())["window"])
+
+    async def at_once(self) -> int:
+        """Requests that an engine works on at the same time."""
+        return int((await self._known_facts())["at_once"])
+
+    async def _known_facts(self) -> dict[str, Any]:
+        if not self._facts:
+            able = [p.worker for p in self._places if p.worker.asks]
+            if not able:
+                raise self.nobody() or ModelError("No worker has an engine.", "")
+            self._facts = await able[0].facts()
+        return self._facts
+
+    @property
+    def figures(self) -> tuple[int, float, int, float, int]:
+        """Tokens read, their seconds, tokens written, their seconds, tokens computed: of all workers together."""
+        rows = [p.figures for p in self._places] + [g["_figures"] for g in self._gone]
+        return tuple(sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0.0, 0, 0.0, 0)
+
+    def status(self) -> list[dict[str, Any]]:
+        """Each worker: name, place, state, units and chunks done, chunks a second of its time, when it was last heard of."""
+        rows = [self._shown(p) for p in self._places] + self._gone
+        return [{k: v for k, v in row.items() if not k.startswith("_")} for row in rows]
+
+    def _shown(self, place: _Place) -> dict[str, Any]:
+        worker, f = place.worker, place.figures
+        return {
+            "name": worker.name,
+            "place": worker.place,
+            "state": "working" if place.units else "waiting",
+            "units": place.bundles,
+            "chunks": place.chunks,
+            "chunks_per_s": round(place.chunks / place.busy, 2) if place.busy else None,
+            "calls": place.calls,
+            "read_tokens_per_s": round(f[0] / f[1], 1) if f[1] else None,
+            "written_tokens_per_s": round(f[2] / f[3], 1) if f[3] else None,
+            "under_way": sum(u.job.weight for u in place.units),
+            "seen_at": place.seen,
+            "_figures": f,
+        }
+
+    def close(self) -> None:
+        """Send all workers home."""
+        if self._late:
+            self._late.cancel()
+        for place in self._places:
+            for task in place.units.values():
+                task.cancel()
+            place.worker.close()
+        self._places.clear()
+
+    # Who does what.
+
+    def _hand_out(self) -> None:
+        """Give units in their order to workers with room, those with most first; then what is late to those who have nothing."""
+        if error := self._stranded():
+            for unit in [*self._queue[True], *self._queue[False], *self._running]:
+                if not unit.done.done():
+                    unit.done.set_exception(error)
+            return
+        while open_ := [p for p in self._places if p.free > 0 or not p.units]:
+            place = max(open_, key=lambda p: (self._next(p) is not None, p.free))
+            queue = self._next(place)
+            if queue is None:
+                break
+            unit = heapq.heappop(queue)
+            if not unit.done.done():
+                self._begin(unit, place)
+        if not any(self._queue.values()):
+            self._double()
+
+    def _next(self, place: _Place) -> "list[_Unit] | None":
+        """The queue whose first unit a worker is to do next; None where there is nothing for it."""
+        able = [q for asks, q in self._queue.items() if q and (place.worker.asks or not asks) and not (q[0].lost and place.units)]
+        return min(able, key=lambda q: q[0], default=None)
+
+    def _stranded(self) -> LocalragError | None:
+        """What to say where there is something to do and nobody who can, now or later."""
+        waits = {asks for asks, q in self._queue.items() if q} | {u.engine for u in self._running if not u.by}
+        able = {p.worker.asks for p in self._places}
+        return self.nobody() if waits and (not able or (True in waits and True not in able)) else None
+
+    def _push(self, unit: _Unit) -> None:
+        heapq.heappush(self._queue[unit.engine], unit)
+
+    def _begin(self, unit: _Unit, place: _Place) -> None:
+        unit.by[place] = time.monotonic()
+        self._running[unit] = None
+        place.units[unit] = asyncio.get_running_loop().create_task(self._do(unit, place))
+
+    def _double(self) -> None:
+        """The oldest unit that is late goes to a worker that has nothing to do as well."""
+        idle = [p for p in self._places if not p.units]
+        now, soonest = time.monotonic(), float("inf")
+        for unit in list(self._running):
+            usual = self._usual(unit.job)
+            able = [p for p in idle if p not in unit.by and (p.worker.asks or not unit.engine)]
+            if len(unit.by) != 1 or not able or usual is None:
+                continue
+            due = next(iter(unit.by.values())) + LATE * usual
+            if due <= now:
+                self._begin(unit, able[0])
+                idle.remove(able[0])
+            else:
+                soonest = min(soonest, due)
+        if self._late:
+            self._late.cancel()
+            self._late = None
+        if soonest < float("inf"):
+            self._late = asyncio.get_running_loop().call_later(max(0.05, soonest - now), self._hand_out)
+
+    def _usual(self, job: Job[Any]) -> float | None:
+        """Seconds that such a job takes, once a few were done."""
+        known = self._seconds[type(job)]
+        return sum(known) / len(known) * job.weight if len(known) >= 3 else None
+
+    async def _do(self, unit: _Unit, place: _Place) -> None:
+        job, worker, began = unit.job, place.worker, time.monotonic()
+        text = None
+        if job.document_id and job.document_id not in place.texts:
+            text = self._tools.text_of(job.document_id)
+        try:
+            bundle = await worker.do(Parcel(job, text, unit.known))
+            if bundle.needs == "text":
+                bundle = await worker.do(Parcel(job, self._tools.text_of(job.document_id), unit.known))
+        except WorkerLost as error:
+            self.leave(worker, str(error))
+            return
+        if job.document_id:
+            place.texts[job.document_id] = None
+            place.texts.move_to_end(job.document_id)
+            while len(place.texts) > TEXTS_SENT:
+                place.texts.popitem(last=False)
+        self._take(unit, place, bundle, time.monotonic() - began)
+        self._hand_out()
+
+    def _take(self, unit: _Unit, place: _Place, bundle: Bundle, seconds: float) -> None:
+        """Commit what came back, note who did it, and let go on who waits for it."""
+        place.units.pop(unit, None)
+        unit.by.pop(place, None)
+        place.seen, place.figures = time.time(), bundle.figures
+        if bundle.calls or bundle.confirmed:
+            self._committing.save(bundle.calls, bundle.confirmed)
+        if bundle.needs == "engine":
+            unit.engine, unit.known = True, (*unit.known, *bundle.calls)
+            self._requeue(unit, place, lost=False)
+            return
+        place.bundles, place.chunks, place.busy = place.bundles + 1, place.chunks + unit.job.weight, place.busy + bundle.seconds
+        place.calls += len(bundle.calls)
+        model = self._tools.model
+        model.calls += len(bundle.calls)
+        model.prompt_tokens += sum(c.prompt_tokens for c in bundle.calls)
+        model.output_tokens += sum(c.output_tokens for c in bundle.calls)
+        known = self._seconds[type(unit.job)]
+        known.append(seconds / unit.job.weight)
+        del known[:-50]
+        if not unit.done.done():
+            unit.done.set_result(bundle)
+
+    def _requeue(self, unit: _Unit, place: _Place, *, lost: bool = True) -> None:
+        """A unit comes to the front again; one that took several workers down is given up."""
+        place.units.pop(unit, None)
+        unit.by.pop(place, None)
+        unit.lost += lost
+        if unit.done.done() or unit.by:
+            return
+        self._running.pop(unit, None)
+        if unit.lost >= MOST_LOST:
+            unit.done.set_exception(WorkerLost(f"It took {unit.lost} workers down.", "See what is special about the document."))
+            return
+        self._push(unit)
+
+    def _forget(self, unit: _Unit) -> None:
+        """Nobody waits for a unit any more: a second one who still does it may stop."""
+        self._running.pop(unit, None)
+        if not unit.done.done():
+            unit.done.cancel()
+        others, unit.by = list(unit.by), {}
+        for place in others:
+            if task := place.units.pop(unit, None):
+                task.cancel()
+        if others:
+            self._hand_out()
