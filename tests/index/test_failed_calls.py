@@ -16,8 +16,8 @@ from localrag.store import graph, ledger
 from localrag.store.ledger import CallLedger
 from localrag.store.schema import open_index
 from tests.conftest import TOWN
-from tests.crew_tools import here
 from tests.fakes import CutOff, Scripted, example
+from tests.index.crew.tools import here
 
 NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand")
 

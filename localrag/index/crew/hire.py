@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import ModelError
 from localrag.index.crew.here import Here
 from localrag.index.crew.kit import Kit
 from localrag.index.crew.parcel import Committed, Committing, Recalling
-from localrag.index.crew.processes import ProcessWorker
+from localrag.index.crew.processes import Opens, ProcessWorker
 from localrag.index.crew.scheduler import Scheduler
 from localrag.index.jobs import Crew, Tools
 from localrag.llm.ledger import Ledger
@@ -22,6 +22,15 @@ from localrag.store import corpus, ledger
 from localrag.system.cores import free_cores
 
 Hire = Callable[[Project], AbstractAsyncContextManager[tuple[Project, Crew]]]
+
+
+class Pack(Protocol):
+    """What gives a worker's kit."""
+
+    def __call__(self, project: Project, *, asks: bool, cores: int) -> Opens:
+        """The kit of one worker."""
+
+
 ANEW = 3  # times in a row that a worker's process may end without having done anything
 
 
@@ -61,23 +70,27 @@ async def alone(project: Project) -> AsyncIterator[tuple[Project, Crew]]:
     yield project, Here(tools_of(project))
 
 
-def processes(n: int) -> Hire:
-    """So many processes on this machine; one of them has the engine, or one for each GPU."""
+def processes(n: int, pack: Pack | None = None) -> Hire:
+    """So many processes on this machine; one of them has the engine, or one for each GPU. `pack` gives what each begins with: `kit_of`."""
 
     @asynccontextmanager
     async def hired(project: Project) -> AsyncIterator[tuple[Project, Crew]]:
         with_crew, crew = scheduled(project)
         gpus = _gpus()
         engines = max(1, min(n, len(gpus)))
-        kits = [kit_of(project, asks=number < engines, cores=max(1, free_cores() // n)) for number in range(n)]
+        cores = max(1, free_cores() // n)
         keeping: list[asyncio.Task[None]] = []
         crew.nobody = lambda: None if any(not k.done() for k in keeping) else ended
         ended = ModelError("All workers have ended.", "Do without them: leave out --workers.")
         try:
-            for number, kit in enumerate(kits):
+            for number in range(n):
+                asks = number < engines
                 card = {"CUDA_VISIBLE_DEVICES": str(number)} if number < len(gpus) > 1 else {}
-                place = gpus[number] if number < len(gpus) else f"{kit.cores} cores"
-                made = partial(ProcessWorker, f"process {number + 1}", kit, asks=kit.asks, place=place, environment=card)
+                place = gpus[number] if number < len(gpus) else f"{cores} of {free_cores()} cores"
+                kit = (pack or kit_of)(project, asks=asks, cores=cores)
+                made = partial(
+                    ProcessWorker, f"process {number + 1}", kit, asks=asks, place=place, environment=card, say=project.model.options.say
+                )
                 keeping.append(asyncio.create_task(_keep(crew, made, first := asyncio.Event())))
                 await first.wait()
             yield with_crew, crew
@@ -86,8 +99,16 @@ def processes(n: int) -> Hire:
                 task.cancel()
             await asyncio.gather(*keeping, return_exceptions=True)
             crew.close()
+            counted(project, with_crew)
 
     return hired
+
+
+def counted(project: Project, with_crew: Project) -> None:
+    """Let the project's own model tell what the crew's has cost."""
+    mine, theirs = project.model, with_crew.model
+    mine.calls, mine.prompt_tokens, mine.output_tokens = theirs.calls, theirs.prompt_tokens, theirs.output_tokens
+    mine.elsewhere = theirs.computed
 
 
 async def _keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> None:
@@ -98,7 +119,11 @@ async def _keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: async
         await worker.start()
         crew.join(worker)
         first.set()
-        await worker.ended()
+        try:
+            await worker.ended()
+        finally:  # also where the run is over
+            worker.close()
+            await worker.ended()
         tries = 0 if crew.leave(worker, "its process ended") else tries + 1
     asyncio.get_running_loop().call_soon(crew.look)
 

@@ -11,6 +11,7 @@ import struct
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -37,16 +38,16 @@ class ProcessWorker:
     """A worker in a process of its own. `start` it in an event loop; `close` ends it at once, and so does the end of this process."""
 
     def __init__(
-        self, name: str, kit: Opens, *, asks: bool, place: str, environment: dict[str, str] | None = None, room: int = UNIT + 1
+        self, name: str, kit: Opens, *, asks: bool, place: str, say: Callable[[str], None], environment: dict[str, str] | None = None
     ) -> None:
-        self.name, self.asks, self.place, self.room = name, asks, place, room
+        self.name, self.asks, self.place, self.room = name, asks, place, UNIT + 1
+        self._say = say
         self._kit, self._environment = kit, environment or {}
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._noise: IO[bytes] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
-        self.said: list[str] = []  # messages for the user, until somebody takes them
 
     @property
     def pid(self) -> int:
@@ -115,7 +116,7 @@ class ProcessWorker:
                 (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
                 number, value = pickle.loads(await stream.readexactly(length))
                 if number == 0:
-                    self.said.append(value)
+                    self._say(value)
                 elif (answer := self._waiting.get(number)) and not answer.done():
                     answer.set_result(value)
         code = await self._process.wait()

@@ -8,7 +8,7 @@ from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
 from localrag.index.graph.variants import Decisions
 from localrag.llm.model import Reply
 from localrag.records import Entity, Graph, Merge, Quote
-from tests.crew_tools import here
+from tests.index.crew.tools import here
 
 
 def embed(texts):

@@ -1,0 +1,186 @@
+"""Processes beside this one do what it would do itself: the index is the same, and one that dies costs nothing that is stored."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from localrag.errors import LocalragError
+from localrag.index.crew.hire import processes
+from tests.index.crew.tools import POISON, Town
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The index that this process makes by itself."""
+    town = Town(tmp_path_factory.mktemp("alone") / "town").write()
+    assert town.index().failures == ()
+    return town
+
+
+@pytest.fixture
+def town(tmp_path):
+    return Town(tmp_path / "town").write()
+
+
+def workers_of(pid=None):
+    return [p for p in psutil.Process(pid or os.getpid()).children(recursive=True) if "crew.processes" in " ".join(p.cmdline())]
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_index_is_that_of_one_process(alone, town, n):
+    """Every table is, but for times, rowids and which of two texts with a common sentence was asked about it."""
+    outcome = town.index(processes(n, town.pack))
+
+    assert outcome.failures == ()
+    assert town.tables() == alone.tables()
+    assert not workers_of()
+
+
+def test_what_is_there_is_not_asked_for_again(town):
+    """A second run asks nothing; after a document was changed only what is new, also of those beside it and of reports."""
+    town.index(processes(2, town.pack))
+    first = town.asked()
+    town.index(processes(2, town.pack))
+    assert town.asked() == first
+
+    (town.folder / "docs" / "001.txt").write_text("Lars Holm met Ruth Sand in the year 1990.")
+    town.index(processes(2, town.pack))
+
+    assert sum(town.asked().values()) > sum(first.values())
+    assert set(town.asked().values()) == {1}
+
+
+def test_what_one_process_began_others_end(alone, town):
+    """And the other way round: whoever did it, an answer that is committed is not asked for again."""
+
+    class Enough(Exception):
+        pass
+
+    def stop(progress):
+        if progress.stage == "extraction" and progress.done >= 5:
+            raise Enough
+
+    with pytest.raises(Enough):
+        town.index(progress=stop)
+    town.index(processes(2, town.pack))
+
+    assert town.tables() == alone.tables()
+    assert set(town.asked().values()) == {1}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_worker_that_is_killed_costs_what_it_had_under_way(alone, tmp_path, seed):
+    """At any moment: others do it, a new process takes its place, and the index is the same."""
+    town = Town(tmp_path / "town", seconds=0.05).write()
+    ended, kills = threading.Event(), []
+
+    def killer():
+        chance = random.Random(seed)
+        while not ended.wait(chance.uniform(0.3, 1.2)) and len(kills) < 3:
+            if found := workers_of():
+                victim = chance.choice(found)
+                kills.append(victim.pid)
+                victim.kill()
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        outcome = town.index(processes(2, town.pack))
+    finally:
+        ended.set()
+        thread.join()
+
+    assert kills
+    assert outcome.failures == ()
+    assert town.tables() == alone.tables()
+
+
+def test_what_ends_its_worker_three_times_is_a_failure(town):
+    """The chunk that does is noted, those beside it are read, and the next run tries it again."""
+    town.write(poison=f"Ingrid Holm brought {POISON} to Vardby.", poor="Lars Holm stayed in Vardby.")
+    outcome = town.index(processes(2, town.pack))
+
+    assert [(f.stage, f.kind) for f in outcome.failures] == [("extraction", "took its worker down")]
+    assert "3 workers" in outcome.failures[0].reason
+
+    (town.folder / "docs" / "poison.txt").write_text("Ingrid Holm brought flowers to Vardby.")
+    assert town.index(processes(2, town.pack)).failures == ()
+
+
+def test_a_crew_that_cannot_work_is_said(town):
+    """A model that ends every process that loads it ends the run with a word, not with a wait."""
+
+    def broken(project, *, asks, cores):
+        return Broken()
+
+    with pytest.raises(LocalragError, match="All workers have ended"):
+        town.index(processes(2, broken))
+
+
+class Broken:
+    """A kit that cannot be opened."""
+
+    def open(self, _options=None):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from localrag.index.crew.hire import processes
+from tests.index.crew.tools import Town
+town = Town(Path(sys.argv[1]), seconds=0.05)
+town.index(processes(2, town.pack))
+"""
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_one_who_hands_out_jobs_is_killed(alone, tmp_path, seed):
+    """Its workers end with it; the next run goes on, asks for no committed answer again, and the index is the same."""
+    town = Town(tmp_path / "town").write()
+    root = Path(__file__).parents[3]
+    chance, kills = random.Random(seed), 0
+    while kills < 3:
+        process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, str(town.folder)],
+            env=os.environ | {"PYTHONPATH": str(root)},
+            cwd=root,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            process.wait(chance.uniform(2, 6))
+        except subprocess.TimeoutExpired:
+            workers = workers_of(process.pid)
+            process.kill()
+            process.wait()
+            kills += 1
+            _, alive = psutil.wait_procs(workers, timeout=10)
+            assert not alive
+        else:
+            break
+    before = town.asked()
+    committed = {row for row in town.tables()["llm_calls"]} if (town.folder / ".localrag").exists() else set()
+    town.index(processes(2, town.pack))
+
+    assert town.tables() == alone.tables()
+    again = sum(town.asked().values()) - sum(before.values())
+    assert again == len(town.tables()["llm_calls"]) - len(committed)
+
+
+def test_nothing_is_written_by_a_worker_but_its_caches(town, home):
+    """What a document says is in no file outside the index."""
+    (town.folder / "docs" / "secret.txt").write_text("Ingrid Holm hid the Zyxomma in Vardby.")
+    before = time.time()
+    town.index(processes(2, town.pack))
+
+    written = [f for top in (home, Path("/tmp")) for f in top.rglob("*") if f.is_file() and f.stat().st_mtime >= before - 1]
+    of_others = [f for f in written if not f.is_relative_to(town.folder) and str(town.folder.parent) not in str(f)]
+    assert not [f for f in of_others if b"Zyxomma" in f.read_bytes()]
