@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import ModelError
 from localrag.index.crew.here import Here
 from localrag.index.crew.kit import Kit
-from localrag.index.crew.parcel import Committed, Committing, Recalling
+from localrag.index.crew.parcel import Committed, Committing, Recalling, WorkerLost
 from localrag.index.crew.processes import Opens, ProcessWorker
 from localrag.index.crew.scheduler import Scheduler
 from localrag.index.jobs import Crew, Tools
@@ -79,7 +79,7 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
         gpus = _gpus()
         engines = max(1, min(n, len(gpus)))
         cores = max(1, free_cores() // n)
-        keeping: list[asyncio.Task[None]] = []
+        keeping, first = list[asyncio.Task[None]](), list[asyncio.Event]()
         crew.nobody = lambda: None if any(not k.done() for k in keeping) else ended
         ended = ModelError("All workers have ended.", "Do without them: leave out --workers.")
         try:
@@ -91,8 +91,9 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
                 made = partial(
                     ProcessWorker, f"process {number + 1}", kit, asks=asks, place=place, environment=card, say=project.model.options.say
                 )
-                keeping.append(asyncio.create_task(_keep(crew, made, first := asyncio.Event())))
-                await first.wait()
+                first.append(asyncio.Event())
+                keeping.append(asyncio.create_task(_keep(crew, made, first[-1])))
+            await asyncio.gather(*(event.wait() for event in first))
             yield with_crew, crew
         finally:
             for task in keeping:
@@ -116,15 +117,17 @@ async def _keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: async
     tries = 0
     while tries < ANEW:
         worker = made()
-        await worker.start()
-        crew.join(worker)
-        first.set()
         try:
-            await worker.ended()
+            with suppress(WorkerLost):
+                await worker.start()
+                crew.join(worker)
+                first.set()
+                await worker.ended()
         finally:  # also where the run is over
             worker.close()
             await worker.ended()
         tries = 0 if crew.leave(worker, "its process ended") else tries + 1
+    first.set()
     asyncio.get_running_loop().call_soon(crew.look)
 
 

@@ -88,10 +88,6 @@ class Workshop:
         figures = (*model.counters, model.computed)
         return Bundle(result, error, needs, tuple(carried.calls.values()), tuple(carried.confirmed), took, figures)
 
-    def report(self) -> dict[str, Any]:
-        """What the engine did."""
-        return self._tools.model.report()
-
     def close(self) -> None:
         """Free the models."""
         self._tools.model.close()

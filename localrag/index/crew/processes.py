@@ -56,7 +56,7 @@ class ProcessWorker:
         return self._process.pid
 
     async def start(self) -> None:
-        """Begin; models are loaded when a job needs them."""
+        """Begin; models are loaded when a job needs them. Raises WorkerLost where it ends before it can do anything."""
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115 — open for as long as the process writes to it
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -69,6 +69,7 @@ class ProcessWorker:
         )
         self._write(0, "kit", self._kit)
         self._listening = asyncio.create_task(self._listen())
+        await self._ask("ready", None)
 
     async def do(self, parcel: Parcel) -> Bundle:
         """What comes of a parcel. Raises WorkerLost."""
@@ -79,10 +80,6 @@ class ProcessWorker:
     async def facts(self) -> dict[str, Any]:
         """What its engine can do. Raises WorkerLost, ModelError."""
         return dict(await self._ask("facts", None))
-
-    async def report(self) -> dict[str, Any]:
-        """What its engine did. Raises WorkerLost."""
-        return dict(await self._ask("report", None))
 
     async def _ask(self, what: str, value: Any) -> Any:
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
@@ -176,7 +173,7 @@ async def _serve(kit: Opens, questions: BinaryIO, answers: BinaryIO) -> None:
 
     async def one(number: int, what: str, value: Any) -> None:
         try:
-            found: Any = await shop.do(value) if what == "do" else await shop.facts() if what == "facts" else shop.report()
+            found: Any = await shop.do(value) if what == "do" else await shop.facts() if what == "facts" else None
         except LocalragError as error:
             found = error
         except Exception as error:  # noqa: BLE001 — the one who asked says what went wrong

@@ -280,24 +280,30 @@ class Scheduler:
         return sum(known) / len(known) * job.weight if len(known) >= 3 else None
 
     async def _do(self, unit: _Unit, place: _Place) -> None:
-        job, worker, began = unit.job, place.worker, time.monotonic()
-        text = None
-        if job.document_id and job.document_id not in place.texts:
-            text = self._tools.text_of(job.document_id)
+        began = time.monotonic()
         try:
-            bundle = await worker.do(Parcel(job, text, unit.known))
-            if bundle.needs == "text":
-                bundle = await worker.do(Parcel(job, self._tools.text_of(job.document_id), unit.known))
+            bundle = await self._sent(unit, place)
+            self._take(unit, place, bundle, time.monotonic() - began)
         except WorkerLost as error:
-            self.leave(worker, str(error))
-            return
+            self.leave(place.worker, str(error))
+        except Exception as error:  # noqa: BLE001 — the disk is full, say: raised to whoever waits for the unit
+            if not unit.done.done():
+                unit.done.set_exception(error)
+        self._hand_out()
+
+    async def _sent(self, unit: _Unit, place: _Place) -> Bundle:
+        """What a worker makes of a unit, and of its document's text where it is not known to have that."""
+        job = unit.job
+        text = self._tools.text_of(job.document_id) if job.document_id and job.document_id not in place.texts else None
+        bundle = await place.worker.do(Parcel(job, text, unit.known))
+        if bundle.needs == "text":
+            bundle = await place.worker.do(Parcel(job, self._tools.text_of(job.document_id), unit.known))
         if job.document_id:
             place.texts[job.document_id] = None
             place.texts.move_to_end(job.document_id)
             while len(place.texts) > TEXTS_SENT:
                 place.texts.popitem(last=False)
-        self._take(unit, place, bundle, time.monotonic() - began)
-        self._hand_out()
+        return bundle
 
     def _take(self, unit: _Unit, place: _Place, bundle: Bundle, seconds: float) -> None:
         """Commit what came back, note who did it, and let go on who waits for it."""

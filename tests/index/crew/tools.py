@@ -22,7 +22,21 @@ from tests.fakes import Scripted, example
 NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand", "Vardby")
 POISON = "poison"  # a word that ends the process whose model is asked about it
 # What two equal indexes differ in: when things happened, and which of two texts that share a sentence was asked about it first.
-OF_A_RUN = {"created_at", "seconds", "at", "started_at", "ended_at", "seen_at", "facts", "figures", "pid", "about", "applied_at", "added_at", "date"}
+OF_A_RUN = {
+    "created_at",
+    "seconds",
+    "at",
+    "started_at",
+    "ended_at",
+    "seen_at",
+    "facts",
+    "figures",
+    "pid",
+    "about",
+    "applied_at",
+    "added_at",
+    "date",
+}
 
 
 def here(model=None, embed=None, **settings):
@@ -33,7 +47,7 @@ def here(model=None, embed=None, **settings):
 def well(request):
     """A good answer to any request, which depends on nothing else."""
     said = request.messages[-1]["content"]
-    if POISON in said:
+    if request.task == "entities" and POISON in said:
         os.kill(os.getpid(), signal.SIGKILL)
     if request.task == "entities":
         return {"items": [{"name": n, "type": "person", "description": f"{n} is in {len(said)}"} for n in NAMES if n in said]}

@@ -1,0 +1,335 @@
+"""Jobs to workers: simulated ones that only wait, so that what is measured is the order, the loss and the time of the one who hands out."""
+
+import asyncio
+import random
+import statistics
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import pytest
+
+from localrag.config import Settings
+from localrag.errors import EngineFailed, ModelError
+from localrag.index.crew.parcel import Bundle, Committing, NeedsEngine, WorkerLost
+from localrag.index.crew.scheduler import Scheduler
+from localrag.index.jobs import Alone, Tools, in_order
+
+
+@dataclass(frozen=True)
+class Wait(Alone[int]):
+    """A job that takes some time, about one chunk."""
+
+    number: int
+    seconds: float = 0.01
+
+    async def work(self, _tools):
+        await asyncio.sleep(self.seconds)
+        return self.number
+
+
+@dataclass(frozen=True)
+class Several(Alone[tuple]):
+    """A job about several things, one of which may be deadly."""
+
+    numbers: tuple
+    deadly: int = -1
+
+    @property
+    def weight(self):
+        return len(self.numbers)
+
+    @property
+    def parts(self):
+        return [Several((n,), self.deadly) for n in self.numbers]
+
+    def joined(self, results):
+        return tuple(r for some in results for r in some)
+
+    def failed(self, error):
+        return tuple(error.kind for _ in self.numbers)
+
+    async def work(self, _tools):
+        if self.deadly in self.numbers:
+            raise WorkerLost("it died")
+        return self.numbers
+
+
+class Simulated:
+    """A worker that does jobs in this process: `slots` at once, `speed` times as fast."""
+
+    def __init__(self, name="w", *, slots=4, speed=1.0, asks=True, room=None):
+        self.name, self.asks, self.place, self.room = name, asks, "here", room or slots
+        self.speed, self._slots = speed, asyncio.Semaphore(slots)
+        self.died = asyncio.Event()
+        self.did = []
+
+    async def do(self, parcel):
+        dying = asyncio.ensure_future(self.died.wait())
+        working = asyncio.ensure_future(self._work(parcel.job))
+        await asyncio.wait((dying, working), return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        if self.died.is_set():
+            working.cancel()
+            raise WorkerLost("it was killed")
+        try:
+            return Bundle(working.result())
+        except NeedsEngine:
+            return Bundle(needs="engine")
+        except WorkerLost:
+            self.died.set()
+            raise
+
+    async def _work(self, job):
+        async with self._slots:
+            if isinstance(job, Wait):
+                await asyncio.sleep(job.seconds / self.speed)
+                self.did.append(job.number)
+                return job.number
+            if isinstance(job, Asks) and not self.asks:
+                raise NeedsEngine
+            self.did.append(job)
+            return await job.work(None)
+
+    async def facts(self):
+        return {"window": 4096, "at_once": 4}
+
+    def close(self):
+        self.died.set()
+
+
+@dataclass(frozen=True)
+class Asks(Alone[str]):
+    """A job that asks the chat model."""
+
+    task = "entities"
+
+    async def work(self, _tools):
+        return "asked"
+
+
+def scheduler(*workers, tagger=None):
+    committing = Committing(lambda _: [], lambda *_: None, resumed=False)
+    model = SimpleNamespace(calls=0, prompt_tokens=0, output_tokens=0)
+    made = Scheduler(Tools(model, None, tagger, Settings(), lambda _: "text"), committing)
+    made.nobody = lambda: ModelError("Nobody is left.")
+    for worker in workers:
+        made.join(worker)
+    return made
+
+
+async def all_of(crew, jobs):
+    return [result async for some in in_order(crew, jobs) for _, result in some]
+
+
+def test_results_come_in_the_order_of_their_jobs():
+    """However long each took, and by whomever it was done."""
+    chance = random.Random(0)
+
+    async def run():
+        crew = scheduler(Simulated("a"), Simulated("b", speed=3))
+        return await all_of(crew, [Wait(n, chance.uniform(0, 0.02)) for n in range(200)])
+
+    assert asyncio.run(run()) == list(range(200))
+
+
+def test_only_as_much_is_under_way_as_there_is_room_for():
+    """Jobs are made when they are needed: a million of them are not a million objects."""
+    made = []
+
+    async def run():
+        crew = scheduler(Simulated(slots=4))
+        jobs = (made.append(n) or Wait(n, 0.001) for n in range(500))
+        most = 0
+        async for some in in_order(crew, jobs):
+            most = max(most, len(made) - some[-1][0].number)
+        return most
+
+    assert asyncio.run(run()) < 100
+
+
+def test_what_a_lost_worker_had_is_done_by_others():
+    """All of it."""
+
+    async def run():
+        lost, stays = Simulated("lost"), Simulated("stays")
+        crew = scheduler(lost, stays)
+        asyncio.get_running_loop().call_later(0.1, lost.died.set)
+        found = await all_of(crew, [Wait(n, 0.02) for n in range(100)])
+        return found, lost.did + stays.did
+
+    found, did = asyncio.run(run())
+    assert found == list(range(100))
+    assert set(did) == set(range(100))
+
+
+def test_a_worker_that_joins_late_gets_its_share():
+    """From the moment on at which it is there."""
+
+    async def run():
+        first, late = Simulated("first"), Simulated("late")
+        crew = scheduler(first)
+        asyncio.get_running_loop().call_later(0.1, crew.join, late)
+        await all_of(crew, [Wait(n, 0.02) for n in range(150)])
+        return len(late.did)
+
+    assert asyncio.run(run()) > 30
+
+
+def test_a_job_that_takes_workers_down_is_taken_apart_and_blamed_alone():
+    """Those that were under way beside it are done; of its parts only the deadly one fails."""
+
+    async def run():
+        crew = scheduler()
+        crew.nobody = lambda: None
+        workers = 0
+
+        async def keep():
+            nonlocal workers
+            while True:
+                worker = Simulated(f"w{workers}", slots=8, room=64)
+                workers += 1
+                crew.join(worker)
+                await worker.died.wait()
+                await asyncio.sleep(0.01)
+
+        keeping = asyncio.ensure_future(keep())
+        found = await all_of(crew, [Several(tuple(range(n, n + 5)), deadly=22) for n in range(0, 50, 5)])
+        keeping.cancel()
+        return [x for some in found for x in some], workers
+
+    found, workers = asyncio.run(run())
+    assert found == [WorkerLost.kind if n == 22 else n for n in range(50)]
+    assert workers == 7  # three over the whole job, three over its part, and the one that is left
+
+
+def test_what_is_late_is_done_by_a_second_worker_as_well():
+    """A worker that hangs holds nothing up: the first answer wins, and the other one is let go."""
+
+    async def run():
+        hangs, works = Simulated("hangs", slots=1, speed=0.0001), Simulated("works", slots=1)
+        crew = scheduler(works)
+        await all_of(crew, [Wait(n) for n in range(5)])
+        crew.join(hangs)
+        found = await asyncio.wait_for(all_of(crew, [Wait(n) for n in range(20)]), 5)
+        return found, works.did, crew.status()
+
+    found, did, status = asyncio.run(run())
+    assert found == list(range(20))
+    assert set(did) == set(range(20))
+    assert {row["name"]: row["under_way"] for row in status} == {"works": 0, "hangs": 0}
+
+
+@pytest.mark.parametrize("tagger", [None, "tagger"])
+def test_who_has_no_engine_gets_what_needs_none(tagger):
+    """Where a tagger reads, a job that comes to a question for the model is done again by one who has an engine."""
+
+    async def run():
+        engine, text = Simulated("engine"), Simulated("text", asks=False)
+        crew = scheduler(text, engine, tagger=tagger)
+        found = await all_of(crew, [Asks() if n % 2 else Wait(n) for n in range(40)])
+        return found, [job for job in text.did if isinstance(job, Asks)]
+
+    found, wrong = asyncio.run(run())
+    assert found == ["asked" if n % 2 else n for n in range(40)]
+    assert not wrong
+
+
+def test_where_nobody_is_left_the_run_ends_with_an_error():
+    """And not with a wait."""
+
+    async def run():
+        worker = Simulated()
+        crew = scheduler(worker)
+        asyncio.get_running_loop().call_later(0.05, worker.died.set)
+        await all_of(crew, [Wait(n, 0.05) for n in range(50)])
+
+    with pytest.raises(ModelError, match="Nobody is left"):
+        asyncio.run(run())
+
+
+def test_the_first_error_ends_the_rest():
+    """What a job raises is raised, and nothing is under way afterwards."""
+
+    @dataclass(frozen=True)
+    class Fails(Alone[int]):
+        async def work(self, _tools):
+            raise EngineFailed("no")
+
+    class Works(Simulated):
+        async def do(self, parcel):
+            try:
+                return await super().do(parcel)
+            except EngineFailed as error:
+                return Bundle(error=error)
+
+    async def run():
+        worker = Works()
+        crew = scheduler(worker)
+        with pytest.raises(EngineFailed):
+            await all_of(crew, [Wait(0), Wait(1), Fails(), *(Wait(n, 1) for n in range(10))])
+        return crew.status()[0]["under_way"]
+
+    assert asyncio.run(run()) == 0
+
+
+def test_late_joiners_and_losses_in_any_order_lose_nothing():
+    """Fifty random histories of workers that come, die and work at their own speeds."""
+
+    async def history(seed):
+        chance = random.Random(seed)
+        crew = scheduler()
+        crew.nobody = lambda: None
+        workers = [Simulated("0")]
+        crew.join(workers[0])
+
+        async def fate():
+            for n in range(1, 8):
+                await asyncio.sleep(chance.uniform(0, 0.03))
+                if n in (2, 5):  # a third one might be the third of the same job, which is then blamed
+                    chance.choice(workers).died.set()
+                workers.append(Simulated(str(n), speed=chance.uniform(0.3, 3)))
+                crew.join(workers[-1])
+
+        fates = asyncio.ensure_future(fate())
+        found = await asyncio.wait_for(all_of(crew, [Wait(n, chance.uniform(0, 0.01)) for n in range(60)]), 20)
+        await fates
+        return found
+
+    for seed in range(50):
+        assert asyncio.run(history(seed)) == list(range(60))
+
+
+def test_the_speed_of_each_worker_is_told():
+    """Units, chunks, when it was last heard of; of one that is gone as well."""
+
+    async def run():
+        quick, gone = Simulated("quick", speed=2), Simulated("gone")
+        crew = scheduler(quick, gone)
+        asyncio.get_running_loop().call_later(0.1, gone.died.set)
+        await all_of(crew, [Wait(n) for n in range(100)])
+        return {row["name"]: row for row in crew.status()}
+
+    rows = asyncio.run(run())
+    assert rows["quick"]["chunks"] + rows["gone"]["chunks"] == 100
+    assert rows["gone"]["state"] == "it was killed"
+    assert rows["quick"]["state"] == "waiting"
+    assert statistics.fmean([rows["quick"]["seen_at"], rows["gone"]["seen_at"]]) > 1e9
+
+
+def test_what_cannot_be_committed_ends_the_run():
+    """A full disk, say."""
+
+    class Answers(Simulated):
+        async def do(self, parcel):
+            return replace(await super().do(parcel), calls=("an answer",))
+
+    def full(*_):
+        raise OSError("the disk is full")
+
+    async def run():
+        made = scheduler(Answers())
+        made._committing = replace(made._committing, save=full)
+        await all_of(made, [Wait(n) for n in range(20)])
+
+    with pytest.raises(OSError, match="full"):
+        asyncio.run(run())
