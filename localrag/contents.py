@@ -150,6 +150,17 @@ def entity(entity_id: str, db: Database, most: int | None = MOST) -> Row:
     }
 
 
+def entities_called(name: str, db: Database) -> list[Row]:
+    """The entities that go by a name, with all their mentions and relationships. Raises Unknown naming the nearest names."""
+    from rapidfuzz import process
+
+    ids = graph.entities_named(db, [name]).get(name.lower(), ())
+    if not ids:
+        near = [found for found, *_ in process.extract(name, list(graph.aliases(db)), limit=3, score_cutoff=60)]
+        raise Unknown(f"No entity is called {name!r}.", f"Near: {', '.join(near)}" if near else f"Search: localrag search {name!r}")
+    return [entity(key, db, most=None) for key in ids]
+
+
 def relationship(relationship_id: str, db: Database) -> Row:
     """A relationship with its evidence. Raises Unknown."""
     found = look.relationship(db, relationship_id)

@@ -36,22 +36,12 @@ def find_index(chosen: Path | None) -> Path:
     raise NoIndex("There is no index here or in a folder above.", "Make one: localrag index PATH")
 
 
-def is_new(chosen: Path | None) -> bool:
-    """Whether indexing would begin an index: there is none yet."""
-    return nearest_index(chosen) is None
-
-
-def documents_of(chosen: Path | None) -> list[Path]:
-    """Where the documents of an index were read from; none where there is no index."""
+def index_folder(chosen: Path | None) -> Path:
+    """The index folder as `find_index` finds it, or else the one that indexing makes: the one given, or `.localrag` here."""
     try:
-        folder = find_index(chosen)
+        return find_index(chosen)
     except NoIndex:
-        return []
-    db = open_index(folder)
-    try:
-        return [root_of(folder) / path for path in corpus.document_hashes(db)]
-    finally:
-        db.close()
+        return (chosen or Path.cwd() / INDEX_FOLDER).absolute()
 
 
 def root_of(folder: Path) -> Path:
@@ -73,10 +63,7 @@ def open_for_writing(
 
     Raises IndexMismatch where the index was made with other models and `rebuild` is not set; IndexBusy, ModelError, UsageError.
     """
-    try:
-        folder = find_index(chosen)
-    except NoIndex:
-        folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
+    folder = index_folder(chosen)
     fresh = not (folder / FILE_NAME).exists()
     chat = _chat_model(folder, model, engine, fresh=fresh)
     vectors = find_embedder(embedder) if embedder or fresh else _bound_model(folder, "embedder")
@@ -105,13 +92,10 @@ def open_for_writing(
 
 
 def settings_for(
-    chosen: Path | None, model: str | None, changes: dict[str, Any], engine: EngineOptions | None = None
+    folder: Path, model: str | None, changes: dict[str, Any], engine: EngineOptions | None = None
 ) -> tuple[Path, Settings, ModelFile, Database | None]:
     """What a run would use: the root of stored paths, settings, model, and the index as it is, if there is one. Raises ModelError."""
-    try:
-        folder = find_index(chosen)
-    except NoIndex:
-        folder = (chosen or Path.cwd() / INDEX_FOLDER).absolute()
+    if not (folder / FILE_NAME).exists():
         return root_of(folder), replace(Settings(), **changes), _chat_model(folder, model, engine, fresh=True), None
     db = open_index(folder)
     settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)

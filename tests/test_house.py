@@ -76,10 +76,13 @@ def row_of(name: str, rows: list[set[str]]) -> int:
     return next(n for n, row in enumerate(rows) if name in row)
 
 
-def imports(path: Path) -> list[str]:
-    """Every localrag module that `path` imports anywhere, as a dotted name without the package's own."""
+def imports(path: Path, *, types: bool = True) -> list[str]:
+    """Every localrag module that `path` imports anywhere, as a dotted name without the package's own; `types`: also for types alone."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if not types:
+        tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "localrag":
             found += [f"{node.module}.{a.name}".removeprefix("localrag.") for a in node.names]
         elif isinstance(node, ast.Import):
@@ -145,6 +148,33 @@ def test_one_package_knows_llama_cpp_and_the_terminal_stays_in_cli():
         used = third_parties(path)
         assert "llama_cpp" not in used or path.parent == PACKAGE / "engine" / "llama", path
         assert not used & {"rich", "typer"} or name_of(path) == "cli", path
+
+
+# What the commands leave to the library, and the modules of commands that reach below it.
+BENEATH = re.compile(
+    r"index\.(pipeline|erase|traces|documents\.update\.update_documents)|index\.plan\.plan|query\.(answer|converse|modes|retrieval)\b"
+    r"|exchange\.export\.export_index|opening\.(open_for_|open_to_look|settings_for)|store\.schema\.open_index"
+)
+REACH_BENEATH = {
+    "check.py": "looks into an index that may be damaged",
+    "collections.py": "renames and forgets names of collections, which opens no model",
+    "sessions.py": "deletes conversations, which opens no model",
+    "imports.py": "takes over what another program extracted",
+    "layout.py": "chooses how the picture of the graph is made",
+    "merges.py": "decides which names are one entity",
+    "tune.py": "tries prompts on chunks before it writes them",
+    "mcp.py": "hands a project to the server, which opens and closes it as it is asked",
+    "serve.py": "hands a project to the server, which opens and closes it as it is asked",
+}
+
+
+def test_commands_are_users_of_the_library():
+    """They index, ask, search, look, remove, embed and export by `localrag.library`; those that reach below it are named, no others."""
+    commands = sorted((PACKAGE / "cli" / "commands").glob("*.py"))
+
+    assert {path.name for path in commands if any(map(BENEATH.match, imports(path, types=False)))} == REACH_BENEATH.keys()
+    through = {path.name for path in commands if any(target.startswith("library") for target in imports(path, types=False))}
+    assert {"index.py", "ask.py", "chat.py", "look.py", "rm.py", "export.py", "demo.py"} <= through
 
 
 def test_sql_stays_in_the_store():

@@ -14,7 +14,7 @@ import pytest
 import localrag
 from localrag.errors import IndexBusy, NoIndex, UsageError
 from localrag.library import Asking, Index
-from localrag.query.question import Options
+from localrag.query.question import Options, Watch
 from localrag.store.schema import writer_lock
 from tests.conftest import write_town
 
@@ -79,6 +79,74 @@ def test_documents_are_added_changed_and_removed(tmp_path):
         assert [d.path for d in index.documents()] == ["docs/a.md", "docs/c.txt"]
         assert not index.entities(named=["Olga Brandt"])
         assert index.status()["documents"] == 2
+
+
+def test_several_changes_share_one_opening(tmp_path):
+    """Within `writing` no other process writes, its settings are kept, and models and settings are chosen at its beginning only."""
+    write_town(tmp_path / "docs")
+    with Index.open(tmp_path / ".localrag", missing_ok=True) as index:
+        assert not index.exists
+        with index.writing(extractor="phrases"):
+            index.add(tmp_path / "docs")
+            held = index._written
+            with pytest.raises(IndexBusy), writer_lock(index.folder):
+                pass
+            assert index.documents_at(tmp_path / "docs" / "b.txt") == ["docs/b.txt"]
+            index.remove(tmp_path / "docs" / "b.txt")
+            index.reembed()
+            assert index._written is held
+            with pytest.raises(UsageError, match="where the writing begins"):
+                index.reembed("another")
+            with pytest.raises(UsageError, match="where the writing begins"), index.writing(claims=True):
+                pass
+        assert index.status()["settings"]["extractor"] == "phrases"
+        assert index.paths() == ["docs/a.md", "docs/c.txt"]
+        with pytest.raises(UsageError, match="chunk_size"), index.writing(chunk_size=3):
+            pass
+        assert index.clear() == ["docs/a.md", "docs/c.txt"]
+        assert index.counts()["entities"] == 0
+
+
+def test_a_plan_does_nothing(tmp_path):
+    """It counts what would be read and asked, also of an index that is not there yet, and leaves no folder."""
+    write_town(tmp_path / "docs")
+    index = Index.open(tmp_path / ".localrag", missing_ok=True)
+    phrases, by_model = index.plan(tmp_path / "docs", extractor="phrases"), index.plan(tmp_path / "docs", style="abstractive")
+
+    assert (phrases.to_read, phrases.chunks, phrases.calls) == (3, 3, 0)
+    assert by_model.calls > 0
+    assert by_model.model
+    assert not index.exists
+    assert [p.name for p in tmp_path.iterdir()] == ["docs"]
+
+
+def test_what_is_not_to_be_kept_is_not(plain_town, tmp_path):
+    """Without `logs` the index holds no answer; a conversation goes on by its `history`, and a watch hears the answer it would keep."""
+    folder = shutil.copytree(plain_town, tmp_path / "town")
+    heard = []
+    with Index.open(folder, logs=False) as index:
+        first = index.ask("Who bought the ferry Skua?", style="extractive", watch=Watch(kept=heard.append))
+        second = index.ask("Where is the Northern Line?", style="extractive", history=[first])
+        assert heard == [first]
+        assert second.citations
+        assert index.last_answer() is None
+        assert index.calls == first.calls + second.calls
+    with Index.open(folder) as index:
+        kept = index.ask("Who bought the ferry Skua?", style="extractive")
+        again = index.ask("Where is the Northern Line?", style="extractive", conversation=kept.conversation)
+        assert [made.question for _, made in index.conversation(kept.conversation)] == [kept.question, again.question]
+        assert index.last_answer() == again
+        assert [row["answers"] for row in index.conversations()] == [2]
+
+
+def test_a_look_holds_nothing_back(plain_town, tmp_path):
+    """After every look, what another program removes can be erased at once."""
+    folder = shutil.copytree(plain_town, tmp_path / "town")
+    with Index.open(folder) as looks, Index.open(folder) as other:
+        looks.entities()
+        looks.status()
+        other.remove(folder / "docs" / "b.txt")
+        assert looks.paths() == ["docs/a.md", "docs/c.txt"]
 
 
 def test_a_busy_index_is_said(plain_town, tmp_path):

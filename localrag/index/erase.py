@@ -9,21 +9,21 @@ from localrag.index.documents.load import stored_path
 from localrag.index.pipeline import rebuild_graph
 from localrag.index.progress import Progress
 from localrag.index.traces import erase_traces
-from localrag.project import Project
+from localrag.project import Opened, Project
 from localrag.store import corpus, departed, generations
 from localrag.store import purge as erasure
 
 
-def documents_at(paths: Sequence[Path], project: Project) -> list[str]:
+def documents_at(paths: Sequence[Path], opened: Opened) -> list[str]:
     """The documents at or below the given paths, also those that left the index since the last erasure.
 
     Raises UsageError for a path that has none.
     """
-    with generations.next_in_view(project.db):
-        known = sorted({*corpus.document_hashes(project.db), *departed.departed_paths(project.db)})
+    with generations.next_in_view(opened.db):
+        known = sorted({*corpus.document_hashes(opened.db), *departed.departed_paths(opened.db)})
     found: dict[str, None] = {}
     for path in paths:
-        given = {stored_path(p, project.root) for p in (path, Path(os.path.realpath(path)))} | {path.as_posix().rstrip("/")}
+        given = {stored_path(p, opened.root) for p in (path, Path(os.path.realpath(path)))} | {path.as_posix().rstrip("/")}
         here = [k for k in known if any(k == g or k.startswith(f"{g}/") or g == "." for g in given)]
         if not here:
             raise UsageError(f"No document of the index is at {path}.", "Those there are: localrag files")

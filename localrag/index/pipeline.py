@@ -18,6 +18,7 @@ from localrag.index.jobs import Crew
 from localrag.index.progress import GRAPH, READING, REPORTS, Progress, Tell
 from localrag.index.reports.stage import write_reports
 from localrag.index.traces import erase_traces
+from localrag.llm.model import Model
 from localrag.llm.speeds import keep_speed
 from localrag.project import Project, choose_style
 from localrag.records import Failure, Layout
@@ -29,11 +30,24 @@ FIRST_PASS = 200  # chunks, some five minutes of the bundled model; from here on
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did: what became of the files it found, what failed, and how many seconds each stage took."""
+    """What a run did: what became of the files it found, what failed, how many seconds each stage took, and what the model was asked.
+
+    `computed_tokens` are those read or written by the model, without what a cache held; `tokens_per_s` of those it wrote, None where none.
+    """
 
     loaded: Loaded
     failures: tuple[Failure, ...]
     seconds: dict[str, float] = field(default_factory=dict)
+    calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    computed_tokens: int = 0
+    tokens_per_s: float | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file was read and nothing failed."""
+        return not self.failures and not any(s.failed for s in self.loaded.skipped)
 
 
 async def build_index(
@@ -69,7 +83,7 @@ async def _run(
 ) -> Outcome:
     db = project.db
     run = ledger.start_run(db, os.getpid())
-    state = "failed"
+    state, before = "failed", _spent(project.model)
     by_model = project.settings.extractor == "model"
     tell = Tell(project, run, progress, stages=(*READING, *["extraction"] * by_model, *GRAPH, *REPORTS * reports))
     try:
@@ -82,13 +96,19 @@ async def _run(
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
         tell.end()
-        return Outcome(loaded, failures, tell.took)
+        calls, read, written, computed = (now - then for now, then in zip(_spent(project.model), before, strict=True))
+        return Outcome(loaded, failures, tell.took, calls, read, written, computed, project.model.report().get("decode_tokens_per_s"))
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         raise
     finally:
         keep_speed(project.model.file, project.model.report())
         ledger.end_run(db, run, state, project.model.report())
+
+
+def _spent(model: Model) -> tuple[int, int, int, int]:
+    """Calls, tokens read, written and computed by this process so far."""
+    return model.calls, model.prompt_tokens, model.output_tokens, model.computed
 
 
 def _remember(paths: Sequence[Path], project: Project) -> None:

@@ -29,7 +29,7 @@ BYTES = 25  # of the index for a byte of text: text, full-text index, vectors, g
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do. `seconds` is a range, None where this machine's speed with the model is not known yet."""
+    """What a run would do. `seconds` is a range, None where this machine's speed with the model, `model`, is not known yet."""
 
     files: int
     unchanged: int
@@ -41,6 +41,7 @@ class Plan:
     seconds: tuple[float, float] | None
     disk: int
     scans: int = 0  # pages that are read by OCR
+    model: str = ""
 
 
 def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile, db: Database | None, *, tagged: bool = False) -> Plan:
@@ -81,7 +82,7 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
     calls, tokens, known = _rates(model, db)
     seconds = (asked * tokens / max(known) / SPREAD, asked * tokens / min(known) * SPREAD) if known else None
     cost = (round(asked * calls), round(asked * tokens), seconds, size * BYTES)
-    return Plan(len(files), unchanged, read, tuple(skipped), chunks, *cost, scans=sum(scanned.values()))
+    return Plan(len(files), unchanged, read, tuple(skipped), chunks, *cost, scans=sum(scanned.values()), model=model.name)
 
 
 def _rates(model: ModelFile, db: Database | None) -> tuple[float, float, list[float]]:

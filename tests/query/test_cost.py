@@ -13,6 +13,7 @@ from localrag.cli.commands.ask import ask_and_print
 from localrag.engine.embedding.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineFailed, LocalragError
+from localrag.library import Index
 from localrag.llm import speeds
 from localrag.models import find_chat_model, find_embedder
 from localrag.opening import open_for_questions
@@ -245,14 +246,15 @@ def test_a_person_at_a_terminal_is_asked(index, monkeypatch, tmp_path, typed, ye
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    with open_for_questions(index, engine=EngineOptions(say=stderr.write)) as project:
+    with Index.open(index, engine=EngineOptions(say=stderr.write)) as opened:
+        project = opened._ask()
         project.db.execute("DELETE FROM llm_calls")
         project.model._engine = engine = Scripted(well, window=4096)
         if typed == "n\n":
             with pytest.raises(LocalragError, match="was not asked"):
-                ask_and_print(QUESTION, project, Options("global", style="abstractive"), asks=not yes)
+                ask_and_print(QUESTION, opened, {"mode": "global", "style": "abstractive"}, asks=not yes)
         else:
-            ask_and_print(QUESTION, project, Options("global", style="abstractive"), asks=not yes)
+            ask_and_print(QUESTION, opened, {"mode": "global", "style": "abstractive"}, asks=not yes)
 
     assert ("Go on?" in stderr.getvalue()) != yes
     assert re.search(r"takes \d+ calls to the model, about [\d,]+ tokens, about \d+ minutes", stderr.getvalue())

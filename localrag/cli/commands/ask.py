@@ -1,9 +1,7 @@
 """`localrag ask` and `questions`."""
 
-import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,8 +29,7 @@ from localrag.cli.options import (
 from localrag.cli.views.terminal import standard_input, status, write_json
 
 if TYPE_CHECKING:
-    from localrag.project import Project
-    from localrag.query.question import Options
+    from localrag.library import Asking, Index
     from localrag.records import Answer
 
 
@@ -72,17 +69,28 @@ def ask_command(
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question; every citation is a verbatim passage of a file."""
-    from localrag.opening import open_for_questions
-    from localrag.query.question import Options
+    from localrag.library import Index
 
     text = _asked(question)
-    options = Options(mode, level, dynamic, seed, style, strict, max_calls, max_seconds, response_type, context_only)
-    options = replace(options, selection=selection(where, collection))
+    how: Asking = {
+        "mode": mode,
+        "level": level,
+        "dynamic": dynamic,
+        "seed": seed,
+        "style": style,
+        "strict": strict,
+        "max_calls": max_calls,
+        "max_seconds": max_seconds,
+        "response_type": response_type,
+        "context_only": context_only,
+        "selection": selection(where, collection),
+    }
     chosen = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once)
-    with open_for_questions(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as project:
+    with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as opened:
+        opened.prepare()
         if go_on:
-            options = replace(options, conversation=last_conversation(project))
-        ask_and_print(text, project, options, as_json=as_json, asks=not yes)
+            how["conversation"] = last_conversation(opened)
+        ask_and_print(text, opened, how, as_json=as_json, asks=not yes)
 
 
 def _asked(given: str | None) -> str:
@@ -101,12 +109,11 @@ def _asked(given: str | None) -> str:
     return text
 
 
-def last_conversation(project: "Project") -> int:
+def last_conversation(index: "Index") -> int:
     """The number of the conversation that the last answer belongs to. Raises LocalragError."""
     from localrag.errors import LocalragError
-    from localrag.store import ledger
 
-    last = ledger.last_answer(project.db)
+    last = index.last_answer()
     if last is None or not last.conversation:
         raise LocalragError("There is no conversation to go on with.", 'Begin one: localrag ask "…"')
     return last.conversation
@@ -114,8 +121,8 @@ def last_conversation(project: "Project") -> int:
 
 def ask_and_print(
     question: str,
-    project: "Project",
-    options: "Options",
+    index: "Index",
+    how: "Asking",
     *,
     as_json: bool = False,
     asks: bool = True,
@@ -124,29 +131,29 @@ def ask_and_print(
 ) -> None:
     """Ask and render: JSON alone on stdout, or text that comes sentence by sentence, then its citations.
 
-    `asks`: whether a person at a terminal is asked before an answer that takes long. `history` and `kept` are those of `answer` in a chat:
+    `asks`: whether a person at a terminal is asked before an answer that takes long. `history` and `kept` are those of a chat:
     the latter is given the answer, also what there is of one that was stopped. Ctrl-C ends it: what was kept is said, and typer.Exit(130)
     raised.
     """
     from localrag.cli.views.answers import Stream, answer_json, print_answer
     from localrag.cli.views.console import say
-    from localrag.query.answer import Watch, answer
+    from localrag.query.question import Watch
 
-    stream, calls = Stream(live=not as_json), project.model.calls
+    stream, calls = Stream(live=not as_json), index.calls
     agree = _go_on if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
         watch = Watch(text=stream.write, status=status.show, agree=agree, kept=kept)
-        result = asyncio.run(answer(question, project, options, watch, history))
+        result = index.ask(question, watch=watch, history=history, **how)
     except KeyboardInterrupt:
-        say(_kept(bool(stream.heard), project.model.calls - calls) if project.logs else "\nStopped. Nothing of it is kept.")
+        say(_kept(bool(stream.heard), index.calls - calls) if index.logs else "\nStopped. Nothing of it is kept.")
         raise typer.Exit(130) from None
     finally:
         status.clear()
     if as_json:
-        write_json(answer_json(result, project))
+        write_json(answer_json(result, index.root))
     else:
-        opens = "/source 1" if kept else "localrag source 1" if project.logs else ""
-        print_answer(result, project, stream, opens)
+        opens = "/source 1" if kept else "localrag source 1" if index.logs else ""
+        print_answer(result, index.root, stream, opens)
 
 
 def _go_on() -> bool:
@@ -177,22 +184,13 @@ def questions_command(
 ) -> None:
     """Suggest questions to ask."""
     from localrag.cli.views.console import out
-    from localrag.errors import LocalragError
-    from localrag.opening import open_for_questions
-    from localrag.project import selected
-    from localrag.query.converse import questions_worth_asking
-    from localrag.query.retrieval.retrieve import named_entities
-    from localrag.store import ledger
+    from localrag.library import Index
     from localrag.where import EVERYTHING
 
     chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=as_json)
     documents = selection(where, collection) or EVERYTHING
-    with open_for_questions(index, model=model, engine=chosen) as opened, selected(opened, documents) as project:
-        if about and not named_entities(about, project):
-            raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")
-        last = None if about else ledger.last_answer(project.db)
-        history = ledger.conversation(project.db, last.conversation) if last and last.conversation else []
-        found = asyncio.run(questions_worth_asking(project, history, about=about, n=n))
+    with Index.open(index, model=model, engine=chosen) as opened:
+        found = opened.suggest(n, about=about, selection=documents)
     if as_json:
         write_json(found)
     else:

@@ -56,27 +56,26 @@ def chat_command(
     from localrag.cli.views.console import say
     from localrag.cli.views.editor import line_reader
     from localrag.errors import UsageError
-    from localrag.opening import open_for_questions
-    from localrag.query.question import Options
-    from localrag.store import ledger
+    from localrag.library import Index
 
     if go_on and resume is not None:
         raise UsageError("Either --continue or --resume, not both.", "The last conversation: -c. Another: --resume N")
     chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once)
     documents = selection(where, collection)
-    with open_for_questions(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as project:
-        talk = Talk(project, Options(mode, style=style, strict=strict, selection=documents))
+    with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as opened:
+        opened.prepare()
+        talk = Talk(opened, {"mode": mode, "style": style, "strict": strict, "selection": documents})
         if go_on or resume is not None:
-            talk = resumed(last_conversation(project) if resume is None else resume, talk)
+            talk = resumed(last_conversation(opened) if resume is None else resume, talk)
         say("Ask; /help lists commands, Ctrl-C stops an answer, Ctrl-D ends." + " Nothing is kept." * no_log)
-        past = [a.question for *_, a in reversed(ledger.answers(project.db, REMEMBERED))]
-        _converse(talk, line_reader(past, lambda before: completions(before, project)))
+        past = [a.question for *_, a in reversed(opened.answers(REMEMBERED))]
+        _converse(talk, line_reader(past, lambda before: completions(before, opened)))
 
 
 def _converse(talk: Talk, read: "Read") -> None:
     """Answer line after line until the end."""
     now: Talk | None = talk
-    while now is not None and (line := _line(read, now.options.mode)) is not None:
+    while now is not None and (line := _line(read, now.how["mode"])) is not None:
         now = _turn(line, now)
 
 
@@ -101,7 +100,7 @@ def _ask(text: str, talk: Talk) -> Talk:
     """Answer a question. Ctrl-C stops this answer only; what there is of it belongs to the conversation."""
     made: list[Answer] = []
     with suppress(typer.Exit):
-        ask_and_print(text, talk.project, talk.options, history=talk.answers, kept=made.append)
+        ask_and_print(text, talk.index, talk.how, history=talk.answers, kept=made.append)
     return talk.after(*made)
 
 

@@ -15,11 +15,9 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A collection shown by
 def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the collections with their numbers of documents."""
     from localrag.cli.views.console import say
-    from localrag.opening import open_to_look
-    from localrag.store.collections import collections
+    from localrag.library import Index
 
-    with open_to_look(index) as opened:
-        found = collections(opened.db)
+    found = Index.open(index).collections()
     if as_json:
         write_json({"collections": [{"name": name, "documents": n} for name, n in found.items()]})
         return
@@ -32,11 +30,9 @@ def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None
 @collections_app.command("show")
 def show_command(name: Name, index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the documents of a collection."""
-    from localrag.opening import open_to_look
-    from localrag.store.collections import paths_of
+    from localrag.library import Index
 
-    with open_to_look(index) as opened:
-        paths = paths_of(opened.db, [name])
+    paths = Index.open(index).paths([name])
     if as_json:
         write_json({"name": name, "paths": paths})
         return

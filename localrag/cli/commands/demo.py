@@ -16,15 +16,15 @@ def demo_command(
     from localrag.cli.commands.ask import ask_and_print
     from localrag.cli.views.console import say
     from localrag.demo import CORPUS, QUESTIONS
-    from localrag.opening import open_for_questions, open_for_writing
-    from localrag.query.question import Options
+    from localrag.library import Index
 
     say(f"Indexing the demo documents in {CORPUS}")
     options = engine_options("")
-    with open_for_writing(index, engine=options) as project:
-        run_index([CORPUS], project, Shown())
+    opened = Index.open(index, engine=options, missing_ok=True)
+    with opened.writing():
+        run_index([CORPUS], opened, Shown())
     for mode, question in QUESTIONS:
         say(f'\n$ localrag ask "{question}" --mode {mode}\n')
-        with open_for_questions(index, engine=options) as project:
-            ask_and_print(question, project, Options(mode))
+        with opened:
+            ask_and_print(question, opened, {"mode": mode})
     say(f'\nAsk more: localrag ask "…" --index {index}')

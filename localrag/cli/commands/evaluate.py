@@ -134,7 +134,7 @@ def qa_command(
     from localrag.cli.views.tables import print_rows
     from localrag.eval.qa import Setup, averages, evaluate_answers
     from localrag.eval.qa_sets import load_questions
-    from localrag.query.answer import Options
+    from localrag.query.question import Options
 
     require("eval", "rouge_score")
     sets = load_questions(folder, limit=limit, seed=seed)
@@ -210,7 +210,7 @@ def answers_command(
     from localrag.cli.views.console import say
     from localrag.eval.conditions import NAMES
     from localrag.eval.study import Plan, run_study
-    from localrag.query.answer import Options
+    from localrag.query.question import Options
 
     require("eval", "rouge_score", "matplotlib")
     options = Options(style=style, response_type=response_type, seed=seed)

@@ -1,6 +1,5 @@
 """`localrag index` and `localrag reembed`."""
 
-import asyncio
 import shlex
 import signal
 import sys
@@ -45,10 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from localrag.cli.views.progress import IndexProgress
-    from localrag.engine.settings import EngineOptions
     from localrag.index.pipeline import Outcome
     from localrag.index.plan import Plan
-    from localrag.project import Project
+    from localrag.library import Index
 
 
 def index_command(
@@ -85,26 +83,30 @@ def index_command(
 ) -> None:
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
     from localrag.index.documents.load import check_paths, is_there
-    from localrag.opening import documents_of, open_for_writing
+    from localrag.library import Index
     from localrag.where import collection_names
 
     options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
-    check_paths(paths, [] if all(map(is_there, paths)) else documents_of(index))
+    begun = Index.open(index, model=model, engine=options, missing_ok=True)
+    known = [] if all(map(is_there, paths)) or not begun.exists else begun.paths()
+    check_paths(paths, [begun.root / path for path in known])
     reading = _reading(chunk_tokens, text_column, metadata_columns, prepend_metadata, follow_links) | _scans(ocr, ocr_languages)
     changes = _changes(extractor, types, gleanings, claims, language) | reading
     collections = collection_names(collection or "")
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
-        print_plan(paths, index, model, changes, options, as_json=as_json)
+        print_plan(begun.plan(paths, **changes), as_json=as_json)
         return
-    _name_better_model(paths, index, wanted=not quiet and progress != "json" and model is None)
+    if not begun.exists and not quiet and progress != "json" and model is None:
+        _name_better_model(paths, index)
     shown = Shown(quiet=quiet, progress=progress, as_json=as_json)
 
     def run(first: bool = True) -> "Outcome":
         # Asked of the first run only: whoever watches has looked at what there was at the beginning, not at what comes.
         chosen = options if first else replace(options, remeasure=False)
-        with open_for_writing(index, model=model, embedder=embedder, rebuild=rebuild and first, engine=chosen, **changes) as project:
-            return run_index(paths, project, shown, prune=prune and first, may_ask=not watch, collections=collections)
+        opened = Index.open(index, model=model, engine=chosen, missing_ok=True)
+        with opened.writing(embedder=embedder, rebuild=rebuild and first, **changes):
+            return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections)
 
     _run(paths, run, watch=watch)
 
@@ -115,52 +117,37 @@ def _run(paths: list[Path], run: "Callable[[bool], Outcome]", *, watch: bool) ->
 
         when_free(lambda: run(True))
         watch_files(paths, lambda: run(False))
-    outcome = run(True)
-    if outcome.failures or any(s.failed for s in outcome.loaded.skipped):
+    if not run(True).complete:
         raise typer.Exit(5)
 
 
-def _name_better_model(paths: list[Path], index: Path | None, *, wanted: bool) -> None:
+def _name_better_model(paths: list[Path], index: Path | None) -> None:
     """Where a new index begins with the bundled model: the one that suits this machine best, and how to get it."""
     from localrag.catalog.advice import better_model
     from localrag.cli.views.console import say
-    from localrag.opening import is_new
 
-    if not wanted or not is_new(index):
-        return
     chosen = ["--index", str(index)] if index else []
     if advice := better_model(shlex.join(["localrag", "index", *map(str, paths), *chosen])):
         say(f"{advice[0]}\n  → {advice[1]}")
 
 
-def print_plan(
-    paths: list[Path], index: Path | None, model: str | None, changes: dict[str, Any], options: "EngineOptions", *, as_json: bool = False
-) -> None:
+def print_plan(found: "Plan", *, as_json: bool = False) -> None:
     """Files, chunks, calls, tokens, time and disk of a run, on stdout."""
     from dataclasses import asdict
 
-    from localrag.index.plan import plan
-    from localrag.opening import settings_for, tagger_for
-
-    root, settings, file, db = settings_for(index, model, changes, options)
-    found = plan(paths, root, settings, file, db, tagged=settings.style != "abstractive" and tagger_for(file, options) is not None)
-    if as_json:
-        write_json(asdict(found) | {"model": file.name})
-    else:
-        _print_plan(found, file.name)
-
-
-def _print_plan(found: "Plan", model: str) -> None:
     from localrag.cli.views.console import duration, out
     from localrag.index.plan import SECONDS_A_PAGE
 
+    if as_json:
+        write_json(asdict(found))
+        return
     out.print(f"files     {found.files}: {found.to_read} to read, {found.unchanged} unchanged, {len(found.skipped)} cannot be read")
     if found.scans:
         out.print(f"scans     {found.scans} pages to be read by Tesseract, some {duration(found.scans * SECONDS_A_PAGE)}")
     for one in found.skipped[:5]:
         out.print(f"          {in_line(one.path)}: {one.reason}")
     out.print(f"chunks    {found.chunks} new")
-    out.print(f"calls     about {found.calls} of {model}, {found.tokens} tokens to compute")
+    out.print(f"calls     about {found.calls} of {found.model}, {found.tokens} tokens to compute")
     if not found.calls:
         out.print("time      seconds: no model is asked")
     elif found.seconds is None:
@@ -214,14 +201,14 @@ class Shown:
 
 def run_index(
     paths: list[Path],
-    project: "Project",
+    index: "Index",
     shown: Shown,
     *,
     prune: bool = False,
     may_ask: bool = False,
     collections: tuple[str, ...] = (),
 ) -> "Outcome":
-    """Build with progress on stderr; an interrupt says what is saved and ends in 130.
+    """Add to an index that is held for writing, with progress on stderr; an interrupt says what is saved and ends in 130.
 
     `prune` and `may_ask` (at a terminal) are about the documents of files that are gone.
     """
@@ -229,7 +216,6 @@ def run_index(
     from localrag.cli.views.outcome import outcome_json, say_outcome
     from localrag.cli.views.progress import IndexProgress
     from localrag.index.documents.update import Deletion
-    from localrag.index.pipeline import build_index
 
     for number in (signal.SIGINT, signal.SIGTERM):  # at once: asyncio's own handler waits for an await, and whole stages have none
         signal.signal(number, _as_interrupt)
@@ -241,24 +227,22 @@ def run_index(
 
         try:
             deletion = Deletion(prune, asked)
-            outcome = asyncio.run(build_index(paths, project, progress, deletion=deletion, collections=collections))
+            outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion)
         except KeyboardInterrupt:
             progress.close()
-            _say_stopped(project, progress)
+            _say_stopped(index, progress)
             raise typer.Exit(130) from None
     if listener.on:
-        write_event("end", **outcome_json(outcome, project, progress.seconds))
+        write_event("end", **outcome_json(outcome, index, progress.seconds))
     elif not (shown.quiet or shown.as_json):
-        say_outcome(outcome, project, progress.seconds)
+        say_outcome(outcome, index, progress.seconds)
     if shown.as_json:
-        write_json(outcome_json(outcome, project, progress.seconds))
+        write_json(outcome_json(outcome, index, progress.seconds))
     return outcome
 
 
-def _say_stopped(project: "Project", progress: "IndexProgress") -> None:
-    from localrag.store import graph
-
-    counts = graph.counts(project.db)
+def _say_stopped(index: "Index", progress: "IndexProgress") -> None:
+    counts = index.counts()
     done, total = progress.extraction
     if listener.on:
         saved = {"documents": counts["documents"], "chunks": counts["chunks"], "extracted": done}
@@ -297,19 +281,17 @@ def reembed_command(
     """Compute all embeddings again, with the same or another embedding model."""
     from localrag.cli.views.console import say
     from localrag.cli.views.progress import IndexProgress
-    from localrag.index.pipeline import reembed
-    from localrag.opening import find_index, open_for_writing
-    from localrag.store import graph
+    from localrag.library import Index
 
-    with open_for_writing(find_index(index), embedder=embedder, rebuild=True) as project:
+    with Index.open(index) as opened, opened.writing(embedder=embedder, rebuild=True):
         with IndexProgress(quiet=quiet, shown=progress) as bars:
-            asyncio.run(reembed(project, bars))
-        counts = graph.counts(project.db)
+            opened.reembed(on_progress=bars)
+        counts, used = opened.counts(), opened.models()["embedder"]
         embedded = {name: counts[name] for name in ("chunks", "entities", "reports")}
-        found = {"embedder": project.embedder.file.binding, "embedded": embedded, "seconds": round(bars.seconds, 1)}
+        found = {"embedder": used, "embedded": embedded, "seconds": round(bars.seconds, 1)}
         if listener.on:
             write_event("end", state="complete", **found)
         elif not as_json:
-            say(f"Embedded with {project.embedder.file.name}.")
+            say(f"Embedded with {used['name']}.")
         if as_json:
             write_json(found)

@@ -9,7 +9,7 @@ from localrag.cli.options import CollectionOption, IndexOption, JsonOption, Rera
 from localrag.cli.views.terminal import write_json, write_line
 
 if TYPE_CHECKING:
-    from localrag.project import Opened
+    from localrag.library import Index
     from localrag.records import Answer
 
 
@@ -21,14 +21,12 @@ def status_command(
     """Show what the index holds, what failed, and what it cost."""
     from localrag.cli.views.contents import print_status
     from localrag.cli.views.follow import follow_run
-    from localrag.opening import find_index
-    from localrag.store.schema import open_index
-    from localrag.store.status import status
+    from localrag.library import Index
 
-    folder = find_index(index)
+    opened = Index.open(index)
     if watch:
-        raise typer.Exit(follow_run(folder, as_json=as_json))
-    found = status(open_index(folder, still=True), folder)
+        raise typer.Exit(follow_run(opened.folder, as_json=as_json))
+    found = opened.status()
     if as_json:
         write_json(found)
     else:
@@ -42,15 +40,12 @@ def files_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """List all files: indexed, skipped or failed, and why."""
-    from localrag.opening import find_index
-    from localrag.store.collections import paths_of
-    from localrag.store.schema import open_index
-    from localrag.store.status import files
+    from localrag.library import Index
     from localrag.where import collection_names
 
-    db = open_index(find_index(index), still=True)
-    wanted = None if collection is None else set(paths_of(db, collection_names(collection)))
-    for row in files(db):
+    opened = Index.open(index)
+    wanted = None if collection is None else set(opened.paths(collection_names(collection)))
+    for row in opened.files():
         if (skipped and not row["reason"]) or (wanted is not None and row["path"] not in wanted):
             continue
         if as_json:
@@ -97,10 +92,10 @@ def entity_command(
 ) -> None:
     """Show an entity: names, description, relationships, mentions."""
     from localrag.cli.views.contents import entity_json, print_entity
-    from localrag.opening import open_to_look
+    from localrag.library import Index
 
-    with open_to_look(index) as opened:
-        found = entity_json(name, opened)
+    opened = Index.open(index)
+    found = [entity_json(one, opened.root) for one in opened.describe(name)]
     for one in found:
         if not as_json:
             print_entity(one)
@@ -115,10 +110,9 @@ def tree_command(
 ) -> None:
     """Show the communities by level, with report titles and coverage."""
     from localrag.cli.views.contents import print_tree, tree_json
-    from localrag.opening import find_index
-    from localrag.store.schema import open_index
+    from localrag.library import Index
 
-    found = tree_json(open_index(find_index(index), still=True), level)
+    found = tree_json(Index.open(index).tree(), level)
     if as_json:
         write_json(found)
     else:
@@ -134,10 +128,10 @@ def report_command(
 ) -> None:
     """Print the report of a community with its sources."""
     from localrag.cli.views.contents import print_report, report_json
-    from localrag.opening import open_to_look
+    from localrag.library import Index
 
-    with open_to_look(index) as opened:
-        found = report_json(number, opened)
+    opened = Index.open(index)
+    found = report_json(number, opened.report(number), opened.root)
     if as_json:
         write_json(found)
     else:
@@ -151,13 +145,12 @@ def logs_command(
 ) -> None:
     """Show past questions and answers."""
     from localrag.cli.views.contents import log_json, print_log
-    from localrag.opening import open_to_look
-    from localrag.store import ledger
+    from localrag.library import Index
 
-    with open_to_look(index) as opened:
-        found = ledger.answers(opened.db, n)
+    opened = Index.open(index)
+    found = opened.answers(n)
     if as_json:
-        write_json([log_json(*one, opened) for one in found])
+        write_json([log_json(*one, opened.root) for one in found])
     else:
         print_log(found)
 
@@ -169,16 +162,15 @@ def source_command(
 ) -> None:
     """Print the passage behind citation N of the last answer."""
     from localrag.cli.views.console import say
-    from localrag.opening import open_to_look
-    from localrag.store import ledger
+    from localrag.library import Index
 
-    with open_to_look(index) as opened:
-        path = print_citation(opened, ledger.last_answer(opened.db), n)
-        if opens and typer.launch(str(opened.root / path)) != 0:
-            say(f"{opened.root / path} could not be opened.")
+    opened = Index.open(index)
+    path = print_citation(opened, opened.last_answer(), n)
+    if opens and typer.launch(str(opened.root / path)) != 0:
+        say(f"{opened.root / path} could not be opened.")
 
 
-def print_citation(opened: "Opened", last: "Answer | None", n: int, opens: str = "localrag source") -> str:
+def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "localrag source") -> str:
     """Print the passage behind a citation of the last answer; returns its path. `opens` is the command. Raises LocalragError."""
     from localrag.cli.views.answers import print_source
     from localrag.errors import LocalragError
@@ -190,5 +182,5 @@ def print_citation(opened: "Opened", last: "Answer | None", n: int, opens: str =
         raise LocalragError(
             f"The last answer has no citation {n}.", f"It has {len(last.citations)}{f': {opens} 1' if last.citations else '.'}"
         )
-    print_source(found, opened)
+    print_source(found, index.passage(found), index.root)
     return found.path

@@ -23,11 +23,9 @@ def list_command(
 ) -> None:
     """List merged names with reason and score."""
     from localrag.cli.views.tables import print_merges
-    from localrag.opening import find_index
-    from localrag.store import graph
-    from localrag.store.schema import open_index
+    from localrag.library import Index
 
-    found = graph.merges(open_index(find_index(index)), done=not similar)
+    found = Index.open(index).merges(done=not similar)
     if as_json:
         rows = [{"id": n, "name": m.name, "into": m.into, "reason": m.reason, "score": m.score} for n, m in found]
         write_json({"merges": rows})
@@ -47,11 +45,9 @@ def undo_command(
 ) -> None:
     """Undo a merge, now and in every later update."""
     from localrag.errors import UsageError
-    from localrag.opening import find_index
-    from localrag.store import graph
-    from localrag.store.schema import open_index
+    from localrag.library import Index
 
-    known = dict(graph.merges(open_index(find_index(index)), done=True))
+    known = dict(Index.open(index).merges())
     if number not in known:
         raise UsageError(f"There is no merge {number}.", "See them: localrag merges list")
     merge = known[number]

@@ -1,6 +1,5 @@
 """`localrag rm`."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -37,20 +36,18 @@ def rm_command(
     from localrag.cli.views.console import confirmed, say
     from localrag.cli.views.progress import IndexProgress
     from localrag.errors import UsageError
-    from localrag.index.erase import documents_at, erase
-    from localrag.opening import find_index, open_for_writing
-    from localrag.store import corpus
+    from localrag.library import Index
 
     if bool(paths) == everything:
         raise UsageError("Say what to remove: paths, or --all.", "Those there are: localrag files")
     chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
-    with open_for_writing(find_index(index), engine=chosen) as project:
-        gone = sorted(corpus.document_hashes(project.db)) if everything else documents_at(paths or [], project)
+    with Index.open(index, engine=chosen) as opened, opened.writing():
+        gone = opened.paths() if everything else opened.documents_at(paths or [])
         if everything and not yes and not confirmed(f"Remove all {len(gone)} documents, and all that was made and asked?"):
             raise UsageError(f"All {len(gone)} documents would be removed; nothing was.", "If they are to go: localrag rm --all --yes")
         with IndexProgress(quiet=quiet, shown=progress) as bars:
-            asyncio.run(erase(gone, project, bars))
-        found = {"removed": gone, "documents": len(corpus.document_hashes(project.db)), "seconds": round(bars.seconds, 1)}
+            gone = opened.clear(on_progress=bars) if everything else opened.remove(paths or [], on_progress=bars)
+        found = {"removed": gone, "documents": len(opened.paths()), "seconds": round(bars.seconds, 1)}
         if listener.on:
             write_event("end", state="complete", **found)
         if as_json:

@@ -9,8 +9,7 @@ from localrag.cli.options import IndexOption, JsonOption
 from localrag.cli.views.terminal import write_json, write_out
 
 if TYPE_CHECKING:
-    from sqlite_utils import Database
-
+    from localrag.library import Index
     from localrag.records import Answer
 
 ALL = 1 << 30  # more conversations than there can be
@@ -29,11 +28,9 @@ def list_command(
 ) -> None:
     """List conversations: number, first question, how many answers, when."""
     from localrag.cli.views.conversations import print_conversations
-    from localrag.opening import open_to_look
-    from localrag.store import look
+    from localrag.library import Index
 
-    with open_to_look(index) as opened:
-        found = look.conversations(opened.db, n)
+    found = Index.open(index).conversations(n)
     if as_json:
         write_json(found)
     else:
@@ -49,13 +46,11 @@ def search_command(
     """Find conversations by words of their questions and answers."""
     from localrag.cli.views.conversations import print_hits
     from localrag.errors import UsageError
-    from localrag.opening import open_to_look
-    from localrag.store import look
+    from localrag.library import Index
 
     if not text.strip():
         raise UsageError("There is nothing to look for.", 'Name some words: localrag sessions search "ferry"')
-    with open_to_look(index) as opened:
-        found = look.conversations_with(opened.db, text)
+    found = Index.open(index).conversations_with(text)
     if as_json:
         write_json(found)
     else:
@@ -72,24 +67,23 @@ def show_command(
     """Print a conversation: questions, answers, citations."""
     from localrag.cli.views.contents import log_json
     from localrag.cli.views.conversations import conversation_markdown, print_conversation
-    from localrag.opening import open_to_look
+    from localrag.library import Index
 
-    with open_to_look(index) as opened:
-        found = conversation_of(opened.db, number)
-        if as_json:
-            write_json([log_json(made.id, at, made, opened) for at, made in found])
-        elif markdown:
-            write_out(conversation_markdown([made for _, made in found], opened))
-        else:
-            print_conversation(found, opened)
+    opened = Index.open(index)
+    found = conversation_of(opened, number)
+    if as_json:
+        write_json([log_json(made.id, at, made, opened.root) for at, made in found])
+    elif markdown:
+        write_out(conversation_markdown([made for _, made in found], opened.root))
+    else:
+        print_conversation(found, opened.root)
 
 
-def conversation_of(db: "Database", number: int) -> "list[tuple[str, Answer]]":
+def conversation_of(index: "Index", number: int) -> "list[tuple[str, Answer]]":
     """The answers of a conversation, oldest first, with when they were given. Raises UsageError where there is none of that number."""
     from localrag.errors import UsageError
-    from localrag.store import ledger
 
-    found = ledger.dated_conversation(db, number)
+    found = index.conversation(number)
     if not found:
         raise UsageError(f"There is no conversation {number}.", "Those there are: localrag sessions list")
     return found

@@ -10,8 +10,7 @@ from localrag.cli.commands.look import print_citation
 from localrag.cli.options import MODES
 
 if TYPE_CHECKING:
-    from localrag.project import Project
-    from localrag.query.question import Options
+    from localrag.library import Asking, Index
     from localrag.records import Answer
 
 _COMMAND = re.compile(r"/([A-Za-z]*)(?:\s+(.*))?$", re.DOTALL)  # not /etc/hosts, which a question may begin with
@@ -23,14 +22,14 @@ OFFERED = 20  # names of entities that a beginning is completed to
 class Talk:
     """A conversation under way: what is asked, how, and the answers so far, oldest first, whether or not the index keeps them."""
 
-    project: "Project"
-    options: "Options"
+    index: "Index"
+    how: "Asking"
     answers: "tuple[Answer, ...]" = ()
 
     def after(self, *new: "Answer") -> "Talk":
         """The conversation with more answers; the index may have given it a number by them."""
-        number = next((a.conversation for a in reversed(new) if a.conversation), None) or self.options.conversation
-        return replace(self, answers=(*self.answers, *new), options=replace(self.options, conversation=number))
+        number = next((a.conversation for a in reversed(new) if a.conversation), None) or self.how.get("conversation")
+        return replace(self, answers=(*self.answers, *new), how={**self.how, "conversation": number})
 
 
 def as_command(line: str) -> tuple[str, str] | None:
@@ -75,19 +74,18 @@ def _mode(argument: str, talk: Talk) -> Talk:
 
     if argument and argument not in MODES:
         raise UsageError(f"There is no mode {argument!r}.", f"{_near(argument, list(MODES))}Modes: {', '.join(MODES)}")
-    mode = argument or talk.options.mode
+    mode = argument or talk.how["mode"]
     say(f"mode: {mode}" if argument else f"mode: {mode}; there are {', '.join(MODES)}")
-    return replace(talk, options=replace(talk.options, mode=mode))
+    return replace(talk, how={**talk.how, "mode": mode})
 
 
 def _source(argument: str, talk: Talk) -> Talk:
     from localrag.errors import UsageError
-    from localrag.store import ledger
 
     if argument and not argument.isdecimal():
         raise UsageError(f"/source takes the number of a citation, not {argument!r}.", "For example: /source 1")
-    last = talk.answers[-1] if talk.answers else ledger.last_answer(talk.project.db)
-    print_citation(talk.project, last, int(argument or 1), "/source")
+    last = talk.answers[-1] if talk.answers else talk.index.last_answer()
+    print_citation(talk.index, last, int(argument or 1), "/source")
     return talk
 
 
@@ -97,16 +95,15 @@ def _entity(argument: str, talk: Talk) -> Talk:
 
     if not argument:
         raise UsageError("Name an entity.", "For example: /entity Ingrid Holm")
-    for one in entity_json(argument, talk.project):
-        print_entity(one)
+    for one in talk.index.describe(argument):
+        print_entity(entity_json(one, talk.index.root))
     return talk
 
 
 def _sessions(_argument: str, talk: Talk) -> Talk:
     from localrag.cli.views.conversations import print_conversations
-    from localrag.store import look
 
-    print_conversations(look.conversations(talk.project.db, LISTED), talk.options.conversation)
+    print_conversations(talk.index.conversations(LISTED), talk.how.get("conversation"))
     return talk
 
 
@@ -123,10 +120,10 @@ def resumed(number: int, talk: Talk) -> Talk:
     from localrag.cli.commands.sessions import conversation_of
     from localrag.cli.views.console import say
 
-    answers = tuple(made for _, made in conversation_of(talk.project.db, number))
+    answers = tuple(made for _, made in conversation_of(talk.index, number))
     many = f"{len(answers)} answer{'s' * (len(answers) != 1)}"
     say(f"Conversation {number} goes on: “{answers[0].question}”, {many}.")
-    return replace(talk, answers=answers, options=replace(talk.options, conversation=number))
+    return replace(talk, answers=answers, how={**talk.how, "conversation": number})
 
 
 def _save(argument: str, talk: Talk) -> Talk:
@@ -143,7 +140,7 @@ def _save(argument: str, talk: Talk) -> Talk:
     try:
         if path.exists() and (path.is_dir() or not confirmed(f"{path} exists. Replace it?")):
             raise UsageError(f"{path} exists and stays as it is.", "Name another file: /save FILE")
-        replace_file(path, conversation_markdown(talk.answers, talk.project).encode("utf-8", "replace"))
+        replace_file(path, conversation_markdown(talk.answers, talk.index.root).encode("utf-8", "replace"))
     except OSError as error:
         raise LocalragError(f"{path} cannot be written: {error.strerror}.", "Name another file: /save FILE") from error
     say(f"{len(talk.answers)} answer{'s' * (len(talk.answers) != 1)} in {path}")
@@ -171,23 +168,21 @@ COMMANDS = {
 }
 
 
-def completions(before: str, project: "Project") -> list[tuple[int, str]]:
+def completions(before: str, index: "Index") -> list[tuple[int, str]]:
     """What the text before the cursor may be completed to: how many of its characters are replaced, and by what."""
-    from localrag.store import look
-
     if before.startswith("/") and not any(c.isspace() for c in before):
         return [(len(before), f"/{name}") for name in COMMANDS if f"/{name}".startswith(before.lower())]
     name, argument = as_command(before) or ("", "")
     if name == "mode":
         return [(len(argument), mode) for mode in MODES if mode.startswith(argument)]
     if name == "resume":
-        return [(len(argument), str(row["id"])) for row in look.conversations(project.db, LISTED) if str(row["id"]).startswith(argument)]
+        return [(len(argument), str(row["id"])) for row in index.conversations(LISTED) if str(row["id"]).startswith(argument)]
     if name and name != "entity":
         return []
     words = [found.start() for found in re.finditer(r"\S+", argument if name else before)][-3:]
     text = argument if name else before
     for begun in (text[start:] for start in words):  # names of several words first: "Lars H"
-        names = [r["name"] for r in look.named_like(project.db, begun, OFFERED)] if len(begun) > 1 and begun == begun.strip() else []
+        names = index.names(begun, OFFERED) if len(begun) > 1 and begun == begun.strip() else []
         if fit := [n for n in names if n.lower().startswith(begun.lower()) and n.isprintable()]:
             return [(len(begun), n) for n in fit]
     return []

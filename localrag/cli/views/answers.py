@@ -2,19 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 
 from localrag.cli.views.console import out, say, styled
 from localrag.cli.views.terminal import in_line, status
-from localrag.records import Answer, Citation
-from localrag.store import corpus
+from localrag.records import Answer, Chunk, Citation
 from localrag.text.plain import squeeze
 from localrag.where import Selection
-
-if TYPE_CHECKING:
-    from localrag.project import Opened
 
 
 class Stream:
@@ -44,15 +40,15 @@ def shown_path(path: str, root: Path) -> str:
     return os.path.relpath(full) if full.is_relative_to(Path.cwd()) else str(full)
 
 
-def shown_place(citation: Citation, opened: "Opened") -> str:
+def shown_place(citation: Citation, root: Path) -> str:
     """The file of a citation, and its page or the like: `report.pdf, page 3`."""
-    return in_line(shown_path(citation.path, opened.root)) + (f", {citation.part}" if citation.part else "")
+    return in_line(shown_path(citation.path, root)) + (f", {citation.part}" if citation.part else "")
 
 
-def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
+def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
     """The answer as `--json` prints it."""
     citations = [
-        {"n": c.n, "path": shown_path(c.path, opened.root), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
+        {"n": c.n, "path": shown_path(c.path, root), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
         for c in answer.citations
     ]
     return {
@@ -79,7 +75,7 @@ def answer_json(answer: Answer, opened: "Opened") -> dict[str, Any]:
     }
 
 
-def print_answer(answer: Answer, opened: "Opened", stream: Stream, opens: str = "localrag source 1") -> None:
+def print_answer(answer: Answer, root: Path, stream: Stream, opens: str = "localrag source 1") -> None:
     """The answer, then each citation with its file and quote; how it came about goes to stderr. `opens` is what opens a source."""
     stream.finish(answer.answer)
     if answer.citations:
@@ -87,7 +83,7 @@ def print_answer(answer: Answer, opened: "Opened", stream: Stream, opens: str = 
     for c in answer.citations:
         quote = squeeze(c.quote)
         short = quote if len(quote) <= 100 else quote[:97] + "…"
-        out.print(f"{c.n:>3}  {shown_place(c, opened)}:{c.start}-{c.end}  “{short}”", style="dim")
+        out.print(f"{c.n:>3}  {shown_place(c, root)}:{c.start}-{c.end}  “{short}”", style="dim")
     level = f", level {answer.level}" if answer.level is not None else ""
     note = f"\n{answer.note}" if answer.note else ""
     cost = f"{answer.calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.calls else ""
@@ -106,13 +102,11 @@ def _bold_titles(text: str) -> Text:
     return Text("\n").join(Text(t[2:-2], "bold") if len(t) > 4 and t.startswith("**") and t.endswith("**") else Text(t) for t in lines)
 
 
-def print_source(citation: Citation, opened: "Opened") -> None:
-    """The chunk around a citation with the quote marked."""
-    out.print(styled((shown_place(citation, opened), "bold"), f", characters {citation.start}-{citation.end}\n"))
-    found = corpus.chunks_by_id(opened.db, [citation.chunk_id])
-    if not found:
+def print_source(citation: Citation, chunk: Chunk | None, root: Path) -> None:
+    """The chunk that a citation is from with the quote marked; the quote alone where the chunk is gone."""
+    out.print(styled((shown_place(citation, root), "bold"), f", characters {citation.start}-{citation.end}\n"))
+    if chunk is None:
         out.print(citation.quote)
         return
-    chunk = found[0]
     a, b = citation.start - chunk.start, citation.end - chunk.start
     out.print(styled(chunk.text[:a], (chunk.text[a:b], "reverse"), chunk.text[b:]))

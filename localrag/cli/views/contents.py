@@ -1,14 +1,12 @@
 """Parts of an index as JSON-ready values, and how they are printed."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from rapidfuzz import process
 from rich.table import Table
 from rich.tree import Tree
-from sqlite_utils import Database
 
-from localrag import contents
 from localrag.cli.views.answers import answer_json, shown_path
 from localrag.cli.views.bars import facts_line
 from localrag.cli.views.console import out, styled
@@ -17,11 +15,7 @@ from localrag.cli.views.usage import engine_line
 from localrag.errors import LocalragError
 from localrag.index.progress import aged
 from localrag.records import Answer
-from localrag.store import graph
 from localrag.text.plain import squeeze
-
-if TYPE_CHECKING:
-    from localrag.project import Opened
 
 MOST = 15  # relationships and places shown of an entity
 
@@ -36,22 +30,13 @@ def print_passages(found: Sequence[dict[str, Any]]) -> None:
         out.print("Nothing was found.")
 
 
-def entity_json(name: str, opened: "Opened") -> list[dict[str, Any]]:
-    """The entities that go by a name. Raises LocalragError naming the nearest names."""
-    db = opened.db
-    ids = graph.entities_named(db, [name]).get(name.lower(), ())
-    if not ids:
-        near = [found for found, *_ in process.extract(name, list(graph.aliases(db)), limit=3, score_cutoff=60)]
-        raise LocalragError(f"No entity is called {name!r}.", f"Near: {', '.join(near)}" if near else f"Search: localrag search {name!r}")
-    return [_entity(contents.entity(e, db, most=None), opened) for e in ids]
-
-
-def _entity(found: dict[str, Any], opened: "Opened") -> dict[str, Any]:
+def entity_json(found: dict[str, Any], root: Path) -> dict[str, Any]:
+    """An entity as `--json` prints it, from what `Index.describe` gives."""
     related = [
         {"with": r["entity"]["name"], "weight": r["weight"], "how": r["descriptions"], "description": r["description"]}
         for r in found["relationships"]
     ]
-    places = [{"path": shown_path(m["path"], opened.root), "start": m["start"], "end": m["end"]} for m in found["mentions"]]
+    places = [{"path": shown_path(m["path"], root), "start": m["start"], "end": m["end"]} for m in found["mentions"]]
     named = {k: found[k] for k in ("name", "type", "names", "description")}
     return named | {"relationships": related, "claims": found["claims"], "mentions": places}
 
@@ -72,11 +57,11 @@ def print_entity(found: dict[str, Any]) -> None:
         out.print(f"{in_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
 
 
-def tree_json(db: Database, deepest: int | None) -> list[dict[str, Any]]:
-    """The communities below each other, each with its number, report title, coverage and size. Raises LocalragError where there is none."""
+def tree_json(found: Sequence[dict[str, Any]], deepest: int | None) -> list[dict[str, Any]]:
+    """The communities of `Index.tree` below each other: number, report title, coverage, size. Raises LocalragError where there is none."""
     nodes: dict[str, dict[str, Any]] = {}
     roots: list[dict[str, Any]] = []
-    for c in contents.communities(db):
+    for c in found:
         if deepest is None or c["level"] <= deepest:
             nodes[c["id"]] = {"id": c["number"], **{k: c[k] for k in ("title", "coverage", "entities")}, "parts": []}
             (nodes[c["parent"]]["parts"] if c["parent"] in nodes else roots).append(nodes[c["id"]])
@@ -105,15 +90,14 @@ def print_tree(roots: Sequence[dict[str, Any]]) -> None:
     out.print(tree)
 
 
-def report_json(number: str, opened: "Opened") -> dict[str, Any]:
-    """The report of a community, by its number in the tree. Raises LocalragError."""
-    found = contents.report(number, opened.db)
+def report_json(number: str, found: dict[str, Any], root: Path) -> dict[str, Any]:
+    """The report of a community as `--json` prints it, from what `Index.report` gives."""
     quotes = {(q["path"], q["start"], q["end"]): q["text"] for f in found["findings"] for q in f["quotes"]}
     return {
         "id": number,
         **{k: found[k] for k in ("title", "coverage", "rating", "rating_explanation", "markdown")},
         "entities": [e["name"] for e in found["entities"]],
-        "quotes": [{"path": shown_path(path, opened.root), "start": a, "end": b, "quote": text} for (path, a, b), text in quotes.items()],
+        "quotes": [{"path": shown_path(path, root), "start": a, "end": b, "quote": text} for (path, a, b), text in quotes.items()],
     }
 
 
@@ -133,9 +117,9 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 or not share else "< 1 %"
 
 
-def log_json(number: int, at: str, answer: Answer, opened: "Opened") -> dict[str, Any]:
+def log_json(number: int, at: str, answer: Answer, root: Path) -> dict[str, Any]:
     """A past answer, as `ask --json` printed it."""
-    return {"id": number, "at": at} | answer_json(answer, opened)
+    return {"id": number, "at": at} | answer_json(answer, root)
 
 
 def print_log(found: Sequence[tuple[int, str, Answer]]) -> None:

@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from localrag.cli.views.answers import shown_place
 from localrag.cli.views.console import out, styled
 from localrag.cli.views.terminal import in_line
 from localrag.records import Answer, Citation
 from localrag.text.plain import squeeze
-
-if TYPE_CHECKING:
-    from localrag.project import Opened
 
 TITLE = 70  # characters of a first question
 AROUND = 40  # characters shown before words that were looked for
@@ -40,7 +38,7 @@ def print_hits(found: Sequence[dict[str, Any]], text: str) -> None:
         out.print("Nothing was found.")
 
 
-def print_conversation(found: Sequence[tuple[str, Answer]], opened: "Opened") -> None:
+def print_conversation(found: Sequence[tuple[str, Answer]], root: Path) -> None:
     """Every question of a conversation with its answer and citations, oldest first."""
     for at, made in found:
         out.print(styled((made.question, "bold"), (f"  {at} · {made.mode}", "dim")))
@@ -48,11 +46,11 @@ def print_conversation(found: Sequence[tuple[str, Answer]], opened: "Opened") ->
             out.print(f"understood as: {made.asked}", style="dim")
         out.print(made.answer)
         for c in made.citations:
-            out.print(f"{c.n:>3}  {shown_place(c, opened)}:{c.start}-{c.end}  “{_short(squeeze(c.quote), 100)}”", style="dim")
+            out.print(f"{c.n:>3}  {shown_place(c, root)}:{c.start}-{c.end}  “{_short(squeeze(c.quote), 100)}”", style="dim")
         out.print()
 
 
-def conversation_markdown(answers: Sequence[Answer], opened: "Opened") -> str:
+def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
     """A conversation as Markdown: each question a heading, its answer, its citations with file, place and quote.
 
     What documents, questions and models say is text in it: nothing of it loads a picture, is HTML or hides where a link leads.
@@ -64,14 +62,14 @@ def conversation_markdown(answers: Sequence[Answer], opened: "Opened") -> str:
             parts.append(f"*Understood as: {_inert(squeeze(made.asked))}*")
         parts.append(_inert(made.answer))
         if made.citations:
-            parts.append("\n".join(_citation(c, opened) for c in made.citations))
+            parts.append("\n".join(_citation(c, root) for c in made.citations))
         if made.note:
             parts.append(f"*{_inert(squeeze(made.note))}*")
     return "\n\n".join(parts) + "\n"
 
 
-def _citation(c: Citation, opened: "Opened") -> str:
-    return f"- [{c.n}] {_inert(shown_place(c, opened))}, characters {c.start}-{c.end}: “{_inert(squeeze(c.quote))}”"
+def _citation(c: Citation, root: Path) -> str:
+    return f"- [{c.n}] {_inert(shown_place(c, root))}, characters {c.start}-{c.end}: “{_inert(squeeze(c.quote))}”"
 
 
 def _heading(question: str) -> str:

@@ -7,24 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from localrag.cli.views.console import duration, say
 from localrag.cli.views.terminal import in_line
-from localrag.store import graph
 
 if TYPE_CHECKING:
     from localrag.index.documents.update import Loaded
     from localrag.index.pipeline import Outcome
-    from localrag.project import Project
+    from localrag.library import Index
 
 
-def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
+def say_outcome(outcome: "Outcome", index: "Index", seconds: float) -> None:
     """The end of a run: what there is now, what was left out and why, what to do next."""
-    counts = graph.counts(project.db)
+    counts = index.counts()
     loaded = outcome.loaded
-    if loaded.touched == 0 and project.model.calls == 0:
+    if loaded.touched == 0 and outcome.calls == 0:
         say(f"Nothing new in {loaded.files} files; the index is complete ({seconds:.1f} s).")
     else:
         names = ("documents", "chunks", "entities", "relationships", "reports")
         say(f"{' · '.join(f'{counts[name]} {name}' for name in names)} in {duration(seconds)}")
-        say(" · ".join(_figures(loaded, project)))
+        say(" · ".join(_figures(outcome, len(index.merges()))))
     if loaded.skipped:
         first = ", ".join(f"{in_line(s.path)} ({s.reason})" for s in loaded.skipped[:3])
         say(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
@@ -34,49 +33,45 @@ def say_outcome(outcome: "Outcome", project: "Project", seconds: float) -> None:
         say(f"{_failed_parts(outcome, counts)} ({why}): {outcome.failures[0].reason} Retry: run the same command again.")
     if counts["chunks"] and not counts["entities"]:
         say("No entity was found in these files; questions are answered from the passages.")
-    if loaded.touched or project.model.calls:
-        say("Next:\n" + "\n".join(f"  {command}" for command in next_steps(project, counts)))
+    if loaded.touched or outcome.calls:
+        say("Next:\n" + "\n".join(f"  {command}" for command in next_steps(index, counts)))
 
 
-def _figures(loaded: "Loaded", project: "Project") -> list[str]:
+def _figures(outcome: "Outcome", merged: int) -> list[str]:
     """What the run did, in its second line."""
+    loaded = outcome.loaded
     kinds = {"new": loaded.new, "changed": loaded.changed, "moved": loaded.moved, "deleted": loaded.deleted}
     said = [f"{len(found)} {kind}" for kind, found in kinds.items() if found]
-    model = project.model
-    if model.calls:
-        speed = model.report().get("decode_tokens_per_s")
-        said.append(f"{model.calls} model calls, {model.output_tokens} tokens written" + (f" at {speed:.0f} tok/s" if speed else ""))
-    merged = len(graph.merges(project.db, done=True))
+    if outcome.calls:
+        speed = f" at {outcome.tokens_per_s:.0f} tok/s" if outcome.tokens_per_s else ""
+        said.append(f"{outcome.calls} model calls, {outcome.output_tokens} tokens written{speed}")
     if merged:
         said.append(f"{merged} names made part of others (localrag merges list)")
     return said or ["no document has changed"]
 
 
-def next_steps(project: "Project", counts: dict[str, int]) -> list[str]:
+def next_steps(opened: "Index", counts: dict[str, int]) -> list[str]:
     """The commands that follow a run; with `--index` where a command run here would not find the index by itself."""
     from localrag.errors import NoIndex
     from localrag.opening import find_index
 
     try:
-        near = find_index(None).resolve() == project.folder.resolve()
+        near = find_index(None).resolve() == opened.folder.resolve()
     except NoIndex:
         near = False
-    index = "" if near else f" --index {shlex.quote(os.path.relpath(project.folder))}"
+    index = "" if near else f" --index {shlex.quote(os.path.relpath(opened.folder))}"
     mode = "global" if counts["reports"] else "basic"
     ask = f'localrag ask "What are the main themes?" --mode {mode}'
     steps = [ask, "localrag chat", "localrag serve", "localrag export html graph.html"]
     return [step + index for step in steps]
 
 
-def outcome_json(outcome: "Outcome", project: "Project", seconds: float) -> dict[str, Any]:
+def outcome_json(outcome: "Outcome", index: "Index", seconds: float) -> dict[str, Any]:
     """The end of a run for a program."""
-    from localrag.store import ledger
-
-    loaded, model, counts = outcome.loaded, project.model, graph.counts(project.db)
-    bound = ledger.settings(project.db)
+    loaded, counts = outcome.loaded, index.counts()
     names = ("documents", "chunks", "entities", "relationships", "communities", "reports")
     return {
-        "state": "partly" if outcome.failures or any(s.failed for s in loaded.skipped) else "complete",
+        "state": "complete" if outcome.complete else "partly",
         "files": loaded.files,
         **{name: list(getattr(loaded, name)) for name in ("new", "changed", "moved", "deleted", "kept")},
         "counts": {name: counts[name] for name in names},
@@ -84,13 +79,10 @@ def outcome_json(outcome: "Outcome", project: "Project", seconds: float) -> dict
         "failures": [{"stage": f.stage, "subject": f.subject, "reason": f.reason, "kind": f.kind} for f in outcome.failures],
         "seconds": round(seconds, 1),
         "spent": outcome.seconds,
-        "calls": model.calls,
-        "prompt_tokens": model.prompt_tokens,
-        "output_tokens": model.output_tokens,
-        "computed_tokens": model.computed,
-        "models": {kind: bound[kind] for kind in ("chat_model", "embedder") if kind in bound},
-        "index": str(project.folder),
-        "next": next_steps(project, counts),
+        **{name: getattr(outcome, name) for name in ("calls", "prompt_tokens", "output_tokens", "computed_tokens")},
+        "models": index.models(),
+        "index": str(index.folder),
+        "next": next_steps(index, counts),
     }
 
 

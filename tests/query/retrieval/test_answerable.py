@@ -86,7 +86,7 @@ def test_json_says_whether_the_documents_answer(project):
     """`--json` has `answerable`, and so has the answer that is kept."""
     for text, expected in (("What is the capital of Mongolia?", False), ("Who is Hannah Quill?", True)):
         given = asked(project, text, style="extractive")
-        assert answer_json(given, project)["answerable"] is expected
+        assert answer_json(given, project.root)["answerable"] is expected
         assert ledger.last_answer(project.db).answerable is expected
 
 
@@ -127,4 +127,4 @@ def test_confidence_is_a_probability_that_parts_answered_questions_from_others(p
 
     assert 0 < unsaid_.confidence < 0.5 < said.confidence < 1
     assert whole.confidence is None
-    assert answer_json(said, project)["confidence"] == round(said.confidence, 3)
+    assert answer_json(said, project.root)["confidence"] == round(said.confidence, 3)
