@@ -309,6 +309,7 @@ def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
         assert b"Quorlim" in b"".join(f.read_bytes() for f in (folder / ".localrag").iterdir() if f.is_file())
 
         page.keyboard.press("Enter")
+        dialog.wait_for()
         page.keyboard.press("Tab")
         assert focused(page) == "Delete"
         page.keyboard.press("Enter")
@@ -327,7 +328,7 @@ def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
 
 def test_a_conversation_that_cannot_be_deleted_now_says_why(browser, server, folder):
     """While another process writes to the index; it stays in the list, and can be deleted afterwards."""
-    asked = "Who painted the lighthouse green?"
+    asked = "Which colour has the lighthouse that Nora Bly painted?"
     with opened(browser, server) as (page, _):
         ask(page, asked).locator("footer.foot").wait_for()
         page.get_by_role("button", name=f"Delete conversation: {asked}").click()
@@ -347,7 +348,8 @@ def test_no_conversation_is_deleted_while_a_question_is_answered(writing):
     asked = {"question": "How are the Skua and the Northern Line connected?", "mode": "mix"}
     with writing.client() as door, writing.client() as other:
         with door.stream("POST", "/api/ask", json=asked) as stream:
-            next(stream.iter_lines())
+            lines = stream.iter_lines()  # held: once it is gone, the connection is closed and the question ends
+            next(lines)
             refused = other.delete("/api/conversations/1")
         assert (refused.status_code, refused.json()["error"]["message"]) == (409, "A question is being answered.")
 
