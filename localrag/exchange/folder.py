@@ -5,21 +5,15 @@ inside of it, whose name begins with a dot, and then moved; one that a killed pr
 """
 
 import json
-import os
-import re
-import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
-
-import psutil
 
 from localrag.errors import UsageError
-from localrag.system.files import private_folder, remove_dead_parts, replace_file
+from localrag.system.files import is_working_folder, private_folder, remove_dead_folders, remove_dead_parts, replace_file, working_folder
 
 MARKER = ".localrag-export.json"
-_STAGING = re.compile(r"\.localrag-export-(\d+)-[0-9a-f]+\.part")
+STAGING = "localrag-export"
 
 
 def check_file(path: Path, *, force: bool) -> None:
@@ -40,7 +34,7 @@ def check_folder(folder: Path, kind: str, *, force: bool) -> None:
         return
     remove_dead_parts(folder)
     known = exported(folder)
-    if kind in known or not any(item for item in folder.iterdir() if not _STAGING.fullmatch(item.name)):
+    if kind in known or not any(item for item in folder.iterdir() if not is_working_folder(item, STAGING)):
         return
     what = f"an export as {' and '.join(sorted(known))}" if known else "other files"
     raise UsageError(f"{folder} holds {what}.", "Name another folder, or write beside them with --force; nothing of theirs is changed.")
@@ -66,22 +60,14 @@ def staging(folder: Path) -> Iterator[Path]:
     """A folder inside of `folder` to write to; gone at the end, and so is `folder` where it was made for nothing."""
     made = not folder.exists()
     private_folder(folder)
-    _remove_dead(folder)
-    inner = private_folder(folder / f".localrag-export-{os.getpid()}-{token_hex(4)}.part")
+    remove_dead_folders(folder, STAGING)
     try:
-        yield inner
+        with working_folder(folder, STAGING) as inner:
+            yield inner
     finally:
-        shutil.rmtree(inner, ignore_errors=True)
         if made:
             with suppress(OSError):  # it holds the export
                 folder.rmdir()
-
-
-def _remove_dead(folder: Path) -> None:
-    for item in folder.iterdir():
-        found = _STAGING.fullmatch(item.name)
-        if found and not psutil.pid_exists(int(found[1])):
-            shutil.rmtree(item, ignore_errors=True)
 
 
 def publish(inner: Path, folder: Path, kind: str, own: Collection[str], gone: Collection[str] = ()) -> list[str]:

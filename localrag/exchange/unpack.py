@@ -11,10 +11,9 @@ import shutil
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -39,8 +38,9 @@ from localrag.models import bundled_chat_model, find_chat_model, find_embedder, 
 from localrag.store import corpus, ledger
 from localrag.store.names import FILE_NAME
 from localrag.store.schema import open_index
-from localrag.system.files import data_dir, new_file, private_file, private_folder
+from localrag.system.files import data_dir, new_file, private_file, private_folder, remove_dead_folders, working_folder
 
+PLACE = "localrag-unpack"
 MOST_OF_MANIFEST = 256 << 20  # bytes: a million documents
 _SEAL = re.compile(SEAL.format(format=r"(\d{1,6})").encode() + rb"([0-9a-f]{%d})" % DIGITS)
 _AGAIN = "Copy it again from where it was made, and check both: localrag unpack --check FILE"
@@ -82,9 +82,11 @@ def check_pack(file: Path) -> Unpacked:
 def unpack(file: Path, folder: Path) -> Unpacked:
     """Verify a pack and put its index into `folder/.localrag`, its documents into `folder`, its models where pulled ones are kept.
 
-    Nothing that is there is overwritten, and where anything is wrong nothing is left behind. Raises UsageError, LocalragError,
-    IndexMismatch (made by a newer localrag).
+    Nothing that is there is overwritten, and where anything is wrong nothing is left behind; what a killed process left there goes.
+
+    Raises UsageError, LocalragError, IndexMismatch (made by a newer localrag).
     """
+    remove_dead_folders(folder, PLACE)
     target = folder / INDEX_FOLDER
     if target.exists() or target.is_symlink():
         raise UsageError(f"There is an index in {folder} already.", "Choose another folder: localrag unpack FILE DIR")
@@ -201,26 +203,23 @@ def _places(infos: list[ZipInfo], folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def _made(folder: Path) -> Iterator[Path]:
-    """A place within the folder to unpack to, which is gone afterwards; so are folders that had to be made, where something is wrong."""
-    made: list[Path] = []
-    try:
-        for path in reversed([p for p in (folder, *folder.absolute().parents) if not p.exists()]):
-            path.mkdir(mode=0o700)
-            made.insert(0, path)
-        place = Path(mkdtemp(prefix=".localrag-unpack-", dir=folder))
-    except OSError as error:
-        raise UsageError(
-            f"The folder {folder} cannot be written to: {error.strerror}.", "Choose another: localrag unpack FILE DIR"
-        ) from error
-    try:
+    """A place within the folder to unpack to, which is gone afterwards; so are folders that had to be made and stay empty."""
+    with ExitStack() as stack:
+        try:
+            for path in reversed([p for p in (folder, *folder.absolute().parents) if not p.exists()]):
+                path.mkdir(mode=0o700)
+                stack.callback(_remove_empty, path)
+            place = stack.enter_context(working_folder(folder, PLACE))
+        except OSError as error:
+            raise UsageError(
+                f"The folder {folder} cannot be written to: {error.strerror}.", "Choose another: localrag unpack FILE DIR"
+            ) from error
         yield place
-    except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
-        with suppress(OSError):
-            for path in made:
-                path.rmdir()
-        raise
-    shutil.rmtree(place, ignore_errors=True)
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # it holds what was unpacked
+        folder.rmdir()
 
 
 def _check_room(infos: list[ZipInfo], folder: Path) -> None:

@@ -12,13 +12,16 @@ from starlette.routing import Route
 
 from localrag import contents
 from localrag.contents import Unknown
+from localrag.errors import IndexBusy
 from localrag.query.question import Options
 from localrag.records import Answer
 from localrag.serve.documents import selection_of
 from localrag.serve.follow import Asked, ask, follow
 from localrag.serve.guard import error, json_body
-from localrag.serve.site import Site, failure, number, read
-from localrag.store import ledger, look
+from localrag.serve.site import Site, changed, failure, number, read
+from localrag.store import ledger, look, purge
+from localrag.store.connect import snapshot
+from localrag.store.schema import open_index, writer_lock
 
 CONVERSATIONS = 200  # listed, the newest first
 STOPPED = "Stopped before its end."
@@ -60,6 +63,7 @@ def routes(site: Site) -> list[Route]:
         Route("/api/questions", questions),
         Route("/api/conversations", read(site, _conversations)),
         Route("/api/conversations/{id:int}", read(site, _conversation)),
+        Route("/api/conversations/{id:int}", changed(site, _erase, 200), methods=["DELETE"]),
         Route("/api/answers/{id:int}", read(site, _answer)),
         Route("/api/answers/{id:int}/citations/{n:int}", read(site, _citation)),
     ]
@@ -116,6 +120,23 @@ def _conversation(request: Request, db: Database) -> Any:
     if not found:
         raise Unknown(f"There is no conversation {key}.")
     return {"id": key, "answers": found}
+
+
+def _erase(request: Request, site: Site) -> dict[str, Any]:
+    """Delete a conversation, as `localrag sessions rm` does."""
+    key = request.path_params["id"]
+    if site.worker.questions["active"]:  # it reads the index, and may belong to the conversation
+        raise IndexBusy("A question is being answered.", "Wait for its answer, or stop it. Then delete the conversation.")
+    with snapshot(site.folder) as db:
+        if not ledger.conversation(db, key):
+            raise Unknown(f"There is no conversation {key}.")
+    with writer_lock(site.folder):
+        db = open_index(site.folder)
+        try:
+            purge.erase_conversations(db, site.folder, [key])
+        finally:
+            db.close()
+    return {"deleted": key}
 
 
 def _numbered(request: Request, db: Database) -> tuple[str, Answer]:

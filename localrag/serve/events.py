@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -18,9 +18,8 @@ from starlette.routing import Route
 from localrag.contents import Unknown
 from localrag.index.progress import aged
 from localrag.query.answer import MODES
-from localrag.serve.guard import error
 from localrag.serve.inbox import name_in_inbox, remove_from_inbox
-from localrag.serve.site import Site
+from localrag.serve.site import Site, changed
 from localrag.store import graph, ledger, look
 from localrag.store.connect import snapshot
 from localrag.system.processes import is_alive
@@ -56,9 +55,9 @@ def routes(site: Site) -> list[Route]:
     """`/api/status`, and what starts and stops runs."""
     return [
         Route("/api/status", partial(_told, site=site, pace=Pace())),
-        Route("/api/index", partial(_changed, site=site, change=_index), methods=["POST"]),
-        Route("/api/index", partial(_changed, site=site, change=_stop), methods=["DELETE"]),
-        Route("/api/documents/{id}", partial(_changed, site=site, change=_remove), methods=["DELETE"]),
+        Route("/api/index", changed(site, _index), methods=["POST"]),
+        Route("/api/index", changed(site, _stop), methods=["DELETE"]),
+        Route("/api/documents/{id}", changed(site, _remove), methods=["DELETE"]),
     ]
 
 
@@ -74,13 +73,6 @@ async def _told(request: Request, site: Site, pace: Pace) -> Response:
             await asyncio.sleep(LOOKS)
     finally:
         pace.waiting -= 1
-
-
-async def _changed(request: Request, site: Site, change: Callable[[Request, Site], dict[str, Any]]) -> Response:
-    """What a page may ask for only where the server lets things be changed."""
-    if site.read_only:
-        return error(403, "This server lets nothing be changed.", hint="Start it without --read-only.")
-    return JSONResponse(await run_in_threadpool(change, request, site), 202)
 
 
 def _index(_request: Request, site: Site) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """What the handlers of a server share: the index, who answers its questions, what the page may change."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from sqlite_utils import Database
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -76,6 +77,17 @@ def read(site: Site, value: Callable[[Request, Database], Any]) -> Callable[[Req
     def handled(request: Request) -> Response:
         with snapshot(site.folder) as db:
             return JSONResponse(value(request, db))
+
+    return handled
+
+
+def changed(site: Site, change: Callable[[Request, Site], dict[str, Any]], status: int = 202) -> Callable[[Request], Awaitable[Response]]:
+    """A handler of what a page may ask for only where the server lets things be changed; `status` 202: it goes on afterwards."""
+
+    async def handled(request: Request) -> Response:
+        if site.read_only:
+            return error(403, "This server lets nothing be changed.", hint="Start it without --read-only.")
+        return JSONResponse(await run_in_threadpool(change, request, site), status)
 
     return handled
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import LocalragError
+from localrag.errors import IndexBusy, LocalragError
 from localrag.records import OF_A_QUESTION, UNSURE, content_id
 from localrag.store import corpus, ledger, scans
 from localrag.store.connect import cache_files
@@ -169,6 +169,19 @@ def _write_anew(db: Database, folder: Path, caches: Sequence[Path] = ()) -> bool
         with suppress(OSError):  # another process keeps its own there
             kind.rmdir()
     return not busy
+
+
+def erase_conversations(db: Database, folder: Path, numbers: Sequence[int]) -> None:
+    """Delete conversations and every copy of their text; and those that an earlier call could not.
+
+    Raises IndexBusy where another process still reads what was: they are gone, but the log keeps their text until the next call.
+    """
+    forget_conversations(db, numbers)
+    if not finish_conversations(db, folder):
+        raise IndexBusy(
+            f"Another process is reading the index in {folder}, so its log still holds what was deleted.",
+            "End that process, then: localrag sessions rm",
+        )
 
 
 def forget_conversations(db: Database, numbers: Sequence[int]) -> None:

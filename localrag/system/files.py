@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -99,12 +100,52 @@ def remove_dead_parts(folder: Path) -> None:
                 part.unlink(missing_ok=True)
 
 
+@contextmanager
+def working_folder(parent: Path, name: str) -> Iterator[Path]:
+    """A folder within `parent` to write to, for its owner alone, whose name begins with a dot and `name`; gone at the end.
+
+    One that a killed process left is removed by `remove_dead_folders`. Raises OSError.
+    """
+    inner = private_folder(parent / f".{name}-{os.getpid()}-{token_hex(4)}.part")
+    held = os.open(inner, os.O_RDONLY) if fcntl else None
+    try:
+        if held is not None:
+            fcntl.flock(held, fcntl.LOCK_SH)  # as in `new_file`
+        yield inner
+    finally:
+        shutil.rmtree(inner, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def is_working_folder(item: Path, name: str) -> bool:
+    """Whether `working_folder` made it, in whichever process."""
+    return _number_of(item, name) is not None
+
+
+def remove_dead_folders(parent: Path, name: str) -> None:
+    """Remove the folders of `working_folder` whose process is gone."""
+    with suppress(OSError):
+        for item in parent.iterdir():
+            pid = _number_of(item, name)
+            if pid is not None and not item.is_symlink() and not psutil.pid_exists(pid) and not _is_held(item):
+                shutil.rmtree(item, ignore_errors=True)
+
+
+def _number_of(item: Path, name: str) -> int | None:
+    found = re.fullmatch(rf"\.{re.escape(name)}-(\d+)-[0-9a-f]+\.part", item.name)
+    return int(found[1]) if found else None
+
+
 def _is_held(part: Path) -> bool:
     if not fcntl:
         return False
     try:
-        with part.open("rb") as f:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = os.open(part, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(held)
     except OSError:
         return True
     return False

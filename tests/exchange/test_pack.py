@@ -1,8 +1,12 @@
 """One file carries an index: what comes out is what went in, and a file with anything wrong in it leaves nothing behind."""
 
 import json
+import os
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -13,9 +17,12 @@ from hypothesis import strategies as st
 
 from localrag.errors import IndexMismatch, LocalragError, UsageError
 from localrag.exchange.pack import DIGITS, SEAL, pack
-from localrag.exchange.unpack import check_pack, unpack
+from localrag.exchange.unpack import PLACE, check_pack, unpack
 from localrag.store.schema import open_index
+from localrag.system.files import working_folder
 from tests.conftest import run_localrag
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +238,42 @@ def test_nothing_is_overwritten(packed, plain_town, tmp_path):
         unpack(packed, tmp_path / "linked")
     assert everything(tmp_path / "outside") == []
     assert everything(tmp_path / "linked") == ["docs"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from localrag.exchange import unpack
+def die(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+unpack._bound = die  # every member is written by then
+unpack.unpack(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+def test_what_a_killed_unpack_left_goes_with_the_next(packed, tmp_path):
+    """Also where the next one is refused; the place of one that still runs is left alone, and so is what others named alike."""
+    there = tmp_path / "there"
+    call = [sys.executable, "-c", KILLED, str(packed), str(there)]
+
+    def kill_one():
+        assert subprocess.run(call, cwd=ROOT, env=os.environ, check=False).returncode == -signal.SIGKILL
+        return [p for p in there.iterdir() if p.name.startswith(".localrag-unpack-")]
+
+    (left,) = kill_one()
+    assert (left / "index" / "index.db").is_file()
+    with working_folder(there, PLACE) as running:
+        foreign = there / ".localrag-unpack-notes"
+        foreign.mkdir()
+        assert unpack(packed, there).folder == there / ".localrag"
+        assert sorted(p.name for p in there.iterdir()) == sorted([".localrag", "docs", foreign.name, running.name])
+    foreign.rmdir()
+    shutil.rmtree(there)
+    kill_one()
+    (there / ".localrag").mkdir()
+    with pytest.raises(UsageError, match="index in"):
+        unpack(packed, there)
+    assert everything(there) == [".localrag"]
 
 
 def test_check_verifies_and_writes_nothing(packed, tmp_path):

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from localrag.store.schema import writer_lock
 from tests.conftest import run_localrag, write_town
 from tests.index.files import pdf
 from tests.serve.browser import chromium, focused, opened, violations
@@ -285,6 +286,72 @@ def test_a_failure_says_what_happened_and_what_mends_it(browser, server):
         page.unroute("**/api/ask")
         turn.get_by_role("button", name="Try again").click()
         page.locator("[data-state=done]").wait_for()
+
+
+def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
+    """By keyboard alone; declined, it stays; agreed, it leaves the list and the page, and no file of the index has its words."""
+    asked = "Who is the mate of the Skua, Quorlim Zabrinsky?"
+    with opened(browser, server) as (page, heard):
+        ask(page, asked).locator("footer.foot").wait_for()
+        place = page.url
+        button = page.get_by_role("button", name=f"Delete conversation: {asked}")
+        page.get_by_role("link", name=re.compile("Quorlim")).focus()
+        page.keyboard.press("Tab")
+        assert focused(page) == f"Delete conversation: {asked}"
+        page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog", name="Delete this conversation?")
+        assert asked in dialog.inner_text()
+        assert focused(page) == "Cancel"
+        assert violations(page) == []
+        page.keyboard.press("Enter")
+        dialog.wait_for(state="hidden")
+        assert focused(page) == f"Delete conversation: {asked}"
+        assert b"Quorlim" in b"".join(f.read_bytes() for f in (folder / ".localrag").iterdir() if f.is_file())
+
+        page.keyboard.press("Enter")
+        dialog.wait_for()
+        page.keyboard.press("Tab")
+        assert focused(page) == "Delete"
+        page.keyboard.press("Enter")
+        dialog.wait_for(state="hidden")
+        button.wait_for(state="detached")
+        assert page.locator("article.turn").count() == 0
+        assert page.locator("div[role=status]").inner_text() == "The conversation is deleted."
+        assert "New conversation" in focused(page)
+        for file in (f for f in (folder / ".localrag").rglob("*") if f.is_file()):
+            assert b"Quorlim" not in file.read_bytes(), file
+        page.goto(place)
+        page.get_by_role("alert").wait_for()
+        assert "There is no conversation" in page.get_by_role("alert").inner_text()
+        assert [e for e in heard.errors if "404" not in e] == []
+
+
+def test_a_conversation_that_cannot_be_deleted_now_says_why(browser, server, folder):
+    """While another process writes to the index; it stays in the list, and can be deleted afterwards."""
+    asked = "Which colour has the lighthouse that Nora Bly painted?"
+    with opened(browser, server) as (page, _):
+        ask(page, asked).locator("footer.foot").wait_for()
+        page.get_by_role("button", name=f"Delete conversation: {asked}").click()
+        dialog = page.get_by_role("dialog")
+        with writer_lock(folder / ".localrag"):
+            dialog.get_by_role("button", name="Delete").click()
+            dialog.get_by_role("alert").wait_for()
+            assert "is writing to" in dialog.inner_text()
+            assert page.get_by_role("link", name=re.compile(re.escape(asked))).count() > 0
+        dialog.get_by_role("button", name="Delete").click()
+        dialog.wait_for(state="hidden")
+        page.get_by_role("link", name=re.compile(re.escape(asked))).first.wait_for(state="detached")
+
+
+def test_no_conversation_is_deleted_while_a_question_is_answered(writing):
+    """It reads the index, and its answer may belong to the conversation."""
+    asked = {"question": "How are the Skua and the Northern Line connected?", "mode": "mix"}
+    with writing.client() as door, writing.client() as other:
+        with door.stream("POST", "/api/ask", json=asked) as stream:
+            lines = stream.iter_lines()  # held: once it is gone, the connection is closed and the question ends
+            next(lines)
+            refused = other.delete("/api/conversations/1")
+        assert (refused.status_code, refused.json()["error"]["message"]) == (409, "A question is being answered.")
 
 
 def test_without_the_link_nothing_is_shown_until_a_key_is_given(browser, server):

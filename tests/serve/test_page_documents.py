@@ -232,11 +232,21 @@ def test_an_empty_index_says_what_to_do(browser, server):
 
 
 def test_a_server_that_only_reads_offers_no_change(browser, fixed):
-    """No field for files, nothing that removes or indexes."""
+    """No field for files, nothing that removes or indexes, and no conversation is deleted."""
     with opened(browser, fixed, "#/documents") as (page, _):
         assert "docs/a.md" in listed(page)
         assert page.locator("input[type=file]").count() == 0
         assert page.locator("main button").count() == 0
+        page.goto(f"{fixed.address}/#/ask")
+        page.get_by_label("Your question").fill("Who is the mate of the Skua?")
+        page.keyboard.press("Enter")
+        page.locator("[data-state=done]").wait_for()
+        page.locator(".history li a").first.wait_for()
+        assert page.locator(".history li button").count() == 0
+    with fixed.client() as door:
+        (kept, *_) = door.get("/api/conversations").json()["conversations"]
+        assert door.delete(f"/api/conversations/{kept['id']}").status_code == 403
+        assert kept in door.get("/api/conversations").json()["conversations"]
 
 
 def test_the_status_says_what_runs_and_what_leaves_the_machine(browser, server, fixed, folder):

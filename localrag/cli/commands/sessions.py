@@ -98,7 +98,7 @@ def rm_command(
 ) -> None:
     """Delete conversations, and every copy of their text in the index."""
     from localrag.cli.views.console import confirmed, say
-    from localrag.errors import IndexBusy, UsageError
+    from localrag.errors import UsageError
     from localrag.opening import find_index
     from localrag.store import look, purge
     from localrag.store.schema import open_index, writer_lock
@@ -116,12 +116,7 @@ def rm_command(
                 raise UsageError(
                     f"All {len(gone)} conversations would be deleted; nothing was.", "If they are to go: localrag sessions rm --all --yes"
                 )
-            purge.forget_conversations(db, gone)
-            if not purge.finish_conversations(db, folder):
-                raise IndexBusy(
-                    f"Another process is reading the index in {folder}, so its log still holds what was deleted.",
-                    "End that process, then: localrag sessions rm",
-                )
+            purge.erase_conversations(db, folder, gone)
         finally:
             db.close()
     say(f"{len(gone)} conversation{'s are' if len(gone) != 1 else ' is'} deleted; no copy of the text is left in the index.")

@@ -1,6 +1,6 @@
 // Small parts that several views use.
 
-import { html, useEffect, useState } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { t } from "./i18n.js";
 
 /** What went wrong, and what mends it. */
@@ -23,6 +23,35 @@ export function Copy({ text, label = t("copy"), small = false }) {
   return html`<button type="button" class=${small ? "quiet tiny" : "quiet"} onClick=${copy}>
     <span aria-live="polite">${done ? t("copied") : label}</span>
   </button>`;
+}
+
+/** Asks before something is done that cannot be undone. `what` is it done to, `label` the button's, `act` does it and may throw. */
+export function Sure({ title, what, label, act, close, children }) {
+  const box = useRef(null);
+  const [error, setError] = useState(null);
+  const [busy, setBusy] = useState(false);
+  useEffect(() => box.current.showModal(), []);
+  const sure = async () => {
+    setBusy(true);
+    setError(null);
+    try {
+      await act();
+      box.current?.close();
+    } catch (failed) {
+      setError(failed);
+    }
+    setBusy(false);
+  };
+  return html`<dialog ref=${box} class="removal" aria-labelledby="removal-title" onClose=${close}>
+    <h2 id="removal-title">${title}</h2>
+    <p class="path" dir="auto">${what}</p>
+    ${children}
+    ${error && html`<${Failure} error=${error} />`}
+    <p class="choices">
+      <button type="button" autofocus onClick=${() => box.current.close()}>${t("cancel")}</button>
+      <button type="button" class="danger" disabled=${busy} onClick=${sure}>${label}</button>
+    </p>
+  </dialog>`;
 }
 
 /** Something is being read. Shown only after a moment, so that quick answers do not flicker. */

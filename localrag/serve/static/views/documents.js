@@ -4,7 +4,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/pr
 import { del, get } from "../lib/api.js";
 import { number, t, when } from "../lib/i18n.js";
 import { refresh, status } from "../lib/live.js";
-import { Failure, fileName, useTitle, Waiting } from "../lib/parts.js";
+import { Failure, fileName, Sure, useTitle, Waiting } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 import { Run } from "./run.js";
 import { add, begun, dropped, index, look, refused, size, Uploads } from "./uploads.js";
@@ -176,30 +176,8 @@ function Pages({ query, from, total }) {
 
 /** Asks before a document is removed. */
 function Removal({ one, remove, close }) {
-  const box = useRef(null);
-  const [error, setError] = useState(null);
-  const [busy, setBusy] = useState(false);
-  useEffect(() => box.current.showModal(), []);
-  const sure = async () => {
-    setBusy(true);
-    setError(null);
-    try {
-      await remove(one);
-      box.current?.close();
-    } catch (failed) {
-      setError(failed);
-    }
-    setBusy(false);
-  };
-  return html`<dialog ref=${box} class="removal" aria-labelledby="removal-title" onClose=${close}>
-    <h2 id="removal-title">${t("documents.remove.title")}</h2>
-    <p class="path" dir="auto">${one.path}</p>
+  return html`<${Sure} title=${t("documents.remove.title")} what=${one.path} label=${t("documents.remove")} act=${() => remove(one)} close=${close}>
     <p>${t("documents.remove.what")}</p>
     <p class="soft">${t("documents.remove.file")}</p>
-    ${error && html`<${Failure} error=${error} />`}
-    <p class="choices">
-      <button type="button" autofocus onClick=${() => box.current.close()}>${t("cancel")}</button>
-      <button type="button" class="danger" disabled=${busy} onClick=${sure}>${t("documents.remove")}</button>
-    </p>
-  </dialog>`;
+  <//>`;
 }

@@ -1,20 +1,29 @@
 // The conversations that are kept.
 
-import { html, useEffect, useState } from "../../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { t, when } from "../../lib/i18n.js";
-import { conversations, list, talk } from "./talk.js";
+import { status } from "../../lib/live.js";
+import { Sure } from "../../lib/parts.js";
+import { conversations, erase, list, live, talk } from "./talk.js";
 
 const AT_FIRST = 30;
 
 /** A list of links, the newest conversation first. */
 export function History() {
   const [most, setMost] = useState(AT_FIRST);
+  const [leaving, setLeaving] = useState(null); // the conversation that the dialog asks about
+  const first = useRef(null);
   useEffect(() => {
     list();
   }, []);
   const all = conversations.value;
+  const change = status.value && !status.value.read_only;
+  const closed = () => {
+    if (!conversations.value.some((one) => one.id === leaving.id)) first.current.focus(); // its button is gone
+    setLeaving(null);
+  };
   return html`<nav class="history" aria-label=${t("ask.history")}>
-    <a class="button new" href="#/ask/new"><span aria-hidden="true">+</span> ${t("ask.new")}</a>
+    <a class="button new" ref=${first} href="#/ask/new"><span aria-hidden="true">+</span> ${t("ask.new")}</a>
     <ul>
       ${(all ?? []).slice(0, most).map(
         (one) => html`<li key=${one.id}>
@@ -22,10 +31,15 @@ export function History() {
             <span class="title" dir="auto">${one.title}</span>
             <span class="at">${when(one.at)}${one.answers > 1 && ` · ${t("ask.answers", { n: one.answers })}`}</span>
           </a>
+          ${change && html`<button type="button" class="quiet tiny" aria-label=${t("ask.delete.of", { title: one.title })} title=${t("ask.delete")}
+            disabled=${live.value !== null} onClick=${() => setLeaving(one)}>✕</button>`}
         </li>`,
       )}
     </ul>
     ${all?.length > most && html`<button type="button" class="quiet" onClick=${() => setMost(most * 4)}>${t("ask.history.more")}</button>`}
+    ${leaving && html`<${Sure} title=${t("ask.delete.title")} what=${leaving.title} label=${t("ask.delete")} act=${() => erase(leaving.id)} close=${closed}>
+      <p>${t("ask.delete.what")}</p>
+    <//>`}
     ${all?.length === 0 && html`<p class="soft">${t("ask.history.none")}</p>`}
   </nav>`;
 }

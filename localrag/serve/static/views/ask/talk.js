@@ -42,6 +42,20 @@ export async function list() {
   }
 }
 
+/** Delete a conversation for good; one that was on the page leaves it. Throws ApiError. */
+export async function erase(id) {
+  try {
+    await del(`/api/conversations/${encodeURIComponent(id)}`);
+  } finally {
+    await list(); // an error may be about copies of what is gone
+    if (talk.value.id === id && !conversations.value.some((one) => one.id === id)) {
+      clear();
+      go("#/ask");
+    }
+  }
+  told.value = t("ask.delete.done");
+}
+
 /** An empty page for a new conversation. */
 export function clear() {
   talk.value = { id: null, turns: [], error: null };
