@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -63,12 +63,13 @@ def ask(project: Project, question: str, answers: Sequence[str], kept: bool) -> 
     passages = search_twice(question, vector, project, LOOKED_AT)
     weight = {c.id: score for c, score in passages}
     quotes = chunk_quotes([c for c, _ in passages], question)
-    found = worth_quoting(question, vector, quotes, project, names_in(question, project), weight)
+    found = worth_quoting(question, quotes, names_in(question, project), weight)
     gold = [stands_in([t], answers) for t in found.texts]
     if not gold or gold[0] is None:
         return None
     of_document = corpus.titles(project.db, {q.chunk_id for q in found.quotes})
     ids = [q.chunk_id for q in found.quotes]
+    found = replace(found, near=found.near + project.embedder.embed(found.texts) @ vector)
     return Asked(kept, found, figures(question, found.texts, found.near, ids, [of_document[i] for i in ids], weight), np.array(gold) > 0)
 
 

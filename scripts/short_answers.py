@@ -33,8 +33,8 @@ async def asked(project: Project, text: str, answers: list[str]) -> dict[str, An
     question = Question(text, project.embedder.embed([text])[0], "extractive")
     passages = search_twice(text, question.vector, project, 10)
     weight = {c.id: score for c, score in passages}
-    found = worth_quoting(text, question.vector, chunk_quotes([c for c, _ in passages], text), project, names_in(text, project), weight)
-    order = list(unlike(ranked(text, found, project, weight), found.texts))
+    found = worth_quoting(text, chunk_quotes([c for c, _ in passages], text), names_in(text, project), weight)
+    order = list(unlike(ranked(text, question.vector, found, project, weight), found.texts))
     started = time.perf_counter()
     short = await read(question, found, order, project)
     seconds = time.perf_counter() - started

@@ -6,7 +6,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from localrag.engine.adapter import read_adapter
 from localrag.engine.engine import Engine
 from localrag.engine.prefixes import Prefixes
 from localrag.engine.request import Request
@@ -66,7 +65,7 @@ class Reader:
         from localrag.engine.llama.merge import merged  # brings llama.cpp
 
         path, base = find_adapter("reader")
-        file = merged(base, read_adapter(path), self._options.say)
+        file = merged(base, path, self._options.say)
         by_hand = EngineSettings(threads=free_cores()).with_values(self._options.values)
         settings = replace(by_hand, slots=SLOTS, context=CONTEXT, weights="own", gpu_layers=0, cpu_experts=0)
         engine = Engine(lambda: open_with(file, settings))

@@ -62,7 +62,7 @@ def test_the_merged_model_computes_what_torch_computes(chat_file, tmp_path):
         wanted, before = model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy(), None
         with model.disable_adapter():
             before = model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy()
-    llama = Llama(merged(chat_file, read_adapter(tmp_path / "adapter.gguf"), silent), EngineSettings(slots=1, context=256, gpu_layers=0))
+    llama = Llama(merged(chat_file, tmp_path / "adapter.gguf", silent), EngineSettings(slots=1, context=256, gpu_layers=0))
     try:
         row = llama.decode([(token, n, 0, n == len(ids) - 1) for n, token in enumerate(ids)])[0].copy()  # the model's own memory
     finally:
@@ -131,4 +131,4 @@ def test_the_recipe_runs_from_nothing(tmp_path, chat_file):
     assert "step 10\n" in second.splitlines()[0] + "\n"
     assert losses[-1] < 0.8 * losses[0]
     assert {"EM", "F1"} <= json.loads(second[second.rindex("\n{") :])["xquad_en"].keys()
-    assert merged(chat_file, read_adapter(tmp_path / "out" / "reader.gguf"), silent).path.exists()
+    assert merged(chat_file, tmp_path / "out" / "reader.gguf", silent).path.exists()

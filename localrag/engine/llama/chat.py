@@ -6,7 +6,6 @@ on this; `hardware/proof.py` measures whether it holds.
 """
 
 import ctypes
-import warnings
 from collections.abc import Sequence as Seq
 from contextlib import suppress
 from copy import copy
@@ -16,7 +15,6 @@ from typing import Any
 import llama_cpp
 import numpy as np
 from llguidance import LLTokenizer
-from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
 from localrag.engine.kv import KV_TYPES, kv_shape, kv_types
@@ -162,10 +160,8 @@ class Llama:
         return self._vocabulary.piece(token)
 
     def grammar_tokenizer(self) -> LLTokenizer:
-        """llguidance's view of the vocabulary; takes about 0.3 s for 49k tokens, so ask once. The model must outlive it."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # llguidance calls a renamed function
-            return lltokenizer_from_vocab(self._vocab, eos_token=sorted(self.end_tokens))
+        """llguidance's view of the vocabulary; takes about 0.15 s for 49k tokens, so ask once. The model must outlive it."""
+        return self._vocabulary.for_grammars(self.end_tokens)
 
     def decode(self, rows: Seq[tuple[int, int, int, bool]]) -> NDArray[np.float32]:
         """Compute rows of (token, position, sequence, wants logits); returns (wanted rows, n_vocab) float32, valid until the next call.

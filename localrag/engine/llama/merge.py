@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from localrag.engine.adapter import Adapter
+from localrag.engine.adapter import Adapter, fingerprint_of, read_adapter
 from localrag.errors import ModelError
 from localrag.gguf_header import is_whole
 from localrag.models import ModelFile
@@ -16,18 +16,18 @@ from localrag.system.files import cache_dir, new_file, private_folder
 Q8_0 = 7  # llama_ftype
 
 
-def merged(file: ModelFile, adapter: Adapter, say: Callable[[str], None]) -> ModelFile:
-    """The model of one GGUF file with the adapter's differences added, its changed weights in Q8_0; made if it is missing or damaged.
+def merged(file: ModelFile, adapter: Path, say: Callable[[str], None]) -> ModelFile:
+    """The model of one GGUF file with an adapter's differences added, its changed weights in Q8_0; made if it is missing or damaged.
 
     Raises ModelError.
     """
-    target = cache_dir() / "models" / f"{file.path.stem}.{file.fingerprint}-{adapter.fingerprint}.gguf"
+    target = cache_dir() / "models" / f"{file.path.stem}.{file.fingerprint}-{fingerprint_of(adapter)}.gguf"
     if not is_whole(target):
         say("Preparing the reader of short answers; it is done once.")
         try:
             private_folder(target.parent)
             with new_file(target) as part:
-                _write(file.path, part, adapter)
+                _write(file.path, part, read_adapter(adapter))
         except OSError as error:
             raise ModelError(
                 f"{file.path.name} cannot be merged with its adapter in {target.parent}: {error.strerror or error}.",

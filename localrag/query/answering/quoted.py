@@ -5,15 +5,16 @@ The reader (`llm/reader.py`) is shown the sentences that rank best, each with it
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from localrag.llm.reader import NONE, Said
 from localrag.project import Project
 from localrag.query.draft import Draft
 from localrag.query.question import Question
 from localrag.query.questions.whole import about_everything
-from localrag.query.retrieval.context import SENTENCES, Sentences, chunk_quotes, quoted, ranked, unlike, worth_quoting
+from localrag.query.retrieval.context import SENTENCES, AsNeeded, Sentences, chunk_quotes, quoted, ranked, unlike, worth_quoting
 from localrag.query.retrieval.rank_sentences import NAME
 from localrag.query.retrieval.retrieve import stems
 from localrag.records import Chunk
@@ -43,38 +44,40 @@ async def brief_draft(
     """The sentences of scored passages that answer best, below the short answer where the reader finds one."""
     weight = {c.id: score for c, score in passages}
     quotes = chunk_quotes([c for c, _ in passages], question.text)
-    found = worth_quoting(question.text, question.vector, quotes, project, names, weight)
-    order = list(unlike(ranked(question.text, found, project, weight), found.texts))
+    found = worth_quoting(question.text, quotes, names, weight)
+    order = AsNeeded(unlike(ranked(question.text, question.vector, found, project, weight), found.texts))
     short = None if about_everything(question.text) else await read(question, found, order, project)
     if short is None or short.log_probability < SURE:
         k = 1 if question.one_sentence else SENTENCES
-        return Draft(tuple(quoted(found.quotes[n]) for n in order[:k]), opening)
-    rest = [n for n in order if n != short.sentence]
-    leading = _leading_to(short.sentence, rest[:LOOKED_AT], found, project, names)
-    shown = [short.sentence, *leading, *(n for n in rest if n not in leading)][: 1 if question.one_sentence else BRIEF]
+        return Draft(tuple(quoted(found.quotes[n]) for n in islice(order, k)), opening)
+    leading = _leading_to(short.sentence, islice((n for n in order if n != short.sentence), LOOKED_AT), found, project, names)
+    first = [short.sentence, *leading]
+    shown = islice(chain(first, (n for n in order if n not in first)), 1 if question.one_sentence else BRIEF)
     bold = "" if question.options.response_type else f"**{short.text}**"  # a form that the user chose is kept to
     return Draft(tuple(quoted(found.quotes[n]) for n in shown), bold, short=short.text)
 
 
-async def read(question: Question, found: Sentences, order: Sequence[int], project: Project) -> Short | None:
+async def read(question: Question, found: Sentences, order: Iterable[int], project: Project) -> Short | None:
     """The short answer that the reader finds likeliest in the best sentences; None where it finds none."""
-    if project.reader is None or not order or is_cjk(question.text):  # it can hardly read Chinese: EM 7 % on XQuAD
+    if project.reader is None or is_cjk(question.text):  # it can hardly read Chinese: EM 7 % on XQuAD
         return None
-    windows: list[Sequence[int]] = list(_windows(found, order))
+    windows = list(_windows(found, order))
+    if not windows:
+        return None
     question.tell(f"reading {len(windows)} passages …")
     titles = corpus.titles(project.db, {found.quotes[w[0]].chunk_id for w in windows})
     texts = [_text(window, found, titles) for window in windows]
     whether = _asks_whether(question.text)
     if whether:  # two things may have to be compared, which stand in different passages
-        windows, texts = [order[:1], *windows], [" ".join(texts), *texts]
+        windows, texts = [list(islice(order, 1)), *windows], [" ".join(texts), *texts]
     said = await project.reader.read(question.text, texts, yes_or_no=whether)
     answers = [(one, window) for one, window in zip(said, windows, strict=False) if _new(one, question.text)]
     if not answers:
         return None
     best, window = max(answers, key=lambda a: a[0].log_probability)
-    rank = {n: at for at, n in enumerate(order)}
     holding = [n for n in window if whether or best.text in found.texts[n]] or window
-    return Short(best.text, min(holding, key=lambda n: rank.get(n, len(order))), best.log_probability)
+    sentence = holding[0] if len(holding) == 1 else next((n for n in order if n in holding), holding[0])
+    return Short(best.text, sentence, best.log_probability)
 
 
 def _new(said: Said, question: str) -> bool:
@@ -86,7 +89,7 @@ def _asks_whether(question: str) -> bool:
     return bool(_YES_OR_NO.search(question)) and " or " not in question
 
 
-def _windows(found: Sentences, order: Sequence[int]) -> Iterator[list[int]]:
+def _windows(found: Sentences, order: Iterable[int]) -> Iterator[list[int]]:
     """The best sentences, each with the sentences before and after it in its passage, as far as there is room; none in two windows."""
     taken: set[int] = set()
     windows = 0
@@ -116,14 +119,14 @@ def _text(window: Sequence[int], found: Sentences, titles: Mapping[str, str]) ->
     return f"{title}. {text}" if title and not text.startswith(title) else text
 
 
-def _leading_to(answer: int, others: Sequence[int], found: Sentences, project: Project, names: Sequence[str]) -> list[int]:
+def _leading_to(answer: int, others: Iterable[int], found: Sentences, project: Project, names: Sequence[str]) -> list[int]:
     """The best sentence that says what the answer's passage has to do with the question, if that does not name what the question names.
 
     It names what the question names, and what the answer's passage is about: its title, or a name in the sentence with the answer.
     """
     asked = [n.lower() for n in names]
     text, quote = found.texts[answer], found.quotes[answer]
-    if any(n in text.lower() for n in asked):
+    if not asked or any(n in text.lower() for n in asked):
         return []
     title = corpus.titles(project.db, [quote.chunk_id]).get(quote.chunk_id, "")
     about = {n.lower() for n in (title, *(m.group() for m in NAME.finditer(text))) if " " in n and n.lower() not in asked}

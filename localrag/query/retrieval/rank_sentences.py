@@ -85,8 +85,12 @@ def rank_sentences(
     `near`, (n,): how near each is to the question. `passages`: which passage each is of, best passage first; `titles`: of their documents;
     `bearing`: of a passage on the question, 0 to 1.
     """
-    weights = CJK_WEIGHTS if is_cjk(question) else WEIGHTS
-    return figures(question, texts, near, passages, titles, bearing) @ np.array([*weights.values()], np.float32)
+    return figures(question, texts, near, passages, titles, bearing) @ np.array([*weights_for(question).values()], np.float32)
+
+
+def weights_for(question: str) -> Mapping[str, float]:
+    """The weights of what speaks for a sentence, for questions in its language."""
+    return CJK_WEIGHTS if is_cjk(question) else WEIGHTS
 
 
 def figures(

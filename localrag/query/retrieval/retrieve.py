@@ -8,18 +8,20 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.pagerank import Network, Weights, walk
 from localrag.project import Project
 from localrag.records import Chunk, Mention
 from localrag.store import corpus, graph, vectors
-from localrag.store.network import load_network
 from localrag.store.search import search_chunks
 from localrag.store.selection import Selected
 from localrag.text.plain import CJK, FUNCTION_WORDS, cjk_bigrams, is_cjk
+
+if TYPE_CHECKING:
+    from localrag.pagerank import Network, Weights
 
 POOL = 50  # passages by words and by meaning that a walk may start at
 SHARPNESS = 0.05  # cosine: so much less, and a passage by meaning starts e times fewer walks
@@ -82,6 +84,9 @@ def _phrases(question: str) -> Iterator[tuple[int, int, str, list[str]]]:
 
 def search(question: str, vector: NDArray[np.float32], project: Project, k: int) -> list[tuple[Chunk, float]]:
     """The `k` passages that bear most on a question, best first, with a score, 1 for the best. `vector`, (d,), is the question's."""
+    from localrag.pagerank import walk  # brings scipy, a tenth of a second; no other search needs it
+    from localrag.store.network import load_network
+
     starts = _starting_passages(question, vector, project)
     if not starts:
         return []
@@ -101,7 +106,7 @@ def search(question: str, vector: NDArray[np.float32], project: Project, k: int)
     return [(c, scores[c.id] / scores[best[0]]) for c in corpus.chunks_by_id(project.db, best[:k])]
 
 
-def _inside(net: Network, project: Project) -> NDArray[np.float32] | None:
+def _inside(net: "Network", project: Project) -> NDArray[np.float32] | None:
     """Which chunks of the network are selected; None where all are."""
     if not isinstance(project.db, Selected):
         return None
@@ -145,7 +150,7 @@ def _starting_passages(question: str, vector: NDArray[np.float32], project: Proj
     return dict(sorted(share.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _starting_entities(question: str, net: Network, project: Project) -> Weights:
+def _starting_entities(question: str, net: "Network", project: Project) -> "Weights":
     """The entities the question names, rarer ones weighing more; those that share a name share its weight."""
     place = net.entity_number
     named = [n for n in named_entities(question, project) if n.entity_id in place]
@@ -153,7 +158,7 @@ def _starting_entities(question: str, net: Network, project: Project) -> Weights
     return {place[n.entity_id]: float(net.rarity[place[n.entity_id]]) / sharing[n.text] for n in named}
 
 
-def _favoured(question: str, chunk_ids: Sequence[str], net: Network, project: Project) -> dict[int, Weights]:
+def _favoured(question: str, chunk_ids: Sequence[str], net: "Network", project: Project) -> "dict[int, Weights]":
     """For each of some chunks, how much more the walk is drawn to mentions with the question's words beside them ("directed by")."""
     asked = stems(re.sub(r"\b[A-Z]\w+", " ", question))
     if not asked:

@@ -24,11 +24,11 @@ def search_twice(question: str, vector: NDArray[np.float32], project: Project, k
     first = search(question, vector, project, max(k, POOL))
     weight = {c.id: score for c, score in first}
     quotes = chunk_quotes([c for c, _ in first[:LOOKED_AT]], question)
-    found = worth_quoting(question, vector, quotes, project, names_in(question, project), weight)
-    order = ranked(question, found, project, weight)
-    if not order:
+    found = worth_quoting(question, quotes, names_in(question, project), weight)
+    best = next(ranked(question, vector, found, project, weight), None)
+    if best is None:
         return first[:k]
-    asked = f"{question} {found.texts[order[0]]}"
+    asked = f"{question} {found.texts[best]}"
     return _fused(first, search(asked, project.embedder.embed([asked])[0], project, max(k, POOL)))[:k]
 
 

@@ -7,21 +7,34 @@ import pytest
 from llguidance.llamacpp import lltokenizer_from_vocab
 
 from localrag.engine.llama import library
+from localrag.engine.llama.vocabulary import Vocabulary
 from localrag.engine.sampler import Constraint, Grammar
 from localrag.errors import EngineFailed, ModelError
 
 
 @pytest.fixture(scope="module")
-def tokenizer(chat_file):
-    """llguidance's view of the bundled model's vocabulary."""
+def tokenizers(chat_file):
+    """llguidance's view of the bundled model's vocabulary, made by its own function and by ours."""
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
     model = library.load(chat_file.path, params)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # llguidance calls a renamed function
         made = lltokenizer_from_vocab(llama_cpp.llama_model_get_vocab(model), eos_token=[2])
-    yield made
+    yield made, Vocabulary(llama_cpp.llama_model_get_vocab(model)).for_grammars([2])
     llama_cpp.llama_model_free(model)
+
+
+def test_the_vocabulary_for_grammars_is_that_of_llguidance(tokenizers):
+    """Every token is spelled as by llguidance's own function, and is special where it is there."""
+    theirs, ours = tokenizers
+
+    assert ours.vocab_size == theirs.vocab_size > 1000
+    assert ours.eos_tokens == theirs.eos_tokens == [2]
+    for token in range(theirs.vocab_size):
+        assert ours.decode_bytes([token]) == theirs.decode_bytes([token])
+        assert ours.is_special_token(token) == theirs.is_special_token(token)
+    assert ours.tokenize_str("Zebulon <|im_end|> 1974") == theirs.tokenize_str("Zebulon <|im_end|> 1974")
 
 
 @pytest.mark.parametrize(
@@ -33,10 +46,10 @@ def tokenizer(chat_file):
         ('start: "Zebulon" {3', "Expected token"),
     ],
 )
-def test_a_grammar_that_cannot_be_followed_is_not_quoted(tokenizer, lark, why):
+def test_a_grammar_that_cannot_be_followed_is_not_quoted(tokenizers, lark, why):
     """Grammars are made of names and sentences of a document; the error says what is wrong with one, not what it holds."""
     with pytest.raises(EngineFailed, match=why) as error:
-        Constraint(tokenizer, Grammar("key", lambda _: lark))
+        Constraint(tokenizers[1], Grammar("key", lambda _: lark))
 
     assert "Zebulon" not in str(error.value)
 

@@ -1,6 +1,8 @@
 """Which sentence of the passages answers a question, and passages found by what a first passage says."""
 
 import asyncio
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ import pytest
 from localrag.index.pipeline import build_index
 from localrag.opening import open_for_questions, open_for_writing
 from localrag.query.answer import Options, answer
+from localrag.query.retrieval import context
+from localrag.query.retrieval.context import FAR_BEHIND, AsNeeded, chunk_quotes, ranked, worth_quoting
 from localrag.query.retrieval.rank_sentences import WEIGHTS, figures, fits, rank_sentences
 from localrag.query.retrieval.retrieve import search
 from localrag.query.retrieval.two_steps import search_twice
@@ -95,6 +99,53 @@ def test_the_sentence_that_answers_comes_first(project, question, said):
     given = asyncio.run(answer(question, project, Options("mix", style="extractive")))
 
     assert given.citations[0].quote.startswith(said)
+
+
+@dataclass
+class Counting:
+    """The project's embedder, with the texts that it was given."""
+
+    embedder: Any
+    given: list[str] = field(default_factory=list)
+
+    def embed(self, texts):
+        self.given += texts
+        return self.embedder.embed(texts)
+
+
+@pytest.mark.parametrize(
+    "question", ["Who bought the ferry Skua?", "When was the Tern painted white?", "Where was Ingrid Holm born?", "谁？"]
+)
+def test_the_best_sentences_are_sure_before_all_are_embedded(project, monkeypatch, question):
+    """The order is the one that all vectors give, to the last sentence; for the first only some vectors are computed."""
+    monkeypatch.setattr(context, "AT_ONCE", 2)
+    vector = project.embedder.embed([question])[0]
+    passages = search(question, vector, project, 5)
+    weight = {c.id: s for c, s in passages}
+    found = worth_quoting(question, chunk_quotes([c for c, _ in passages], question), (), weight)
+    ids = [q.chunk_id for q in found.quotes]
+    near = found.near + project.embedder.embed(found.texts) @ vector
+    titles = corpus.titles(project.db, set(ids))
+    score = rank_sentences(question, found.texts, near, ids, [titles.get(i, "") for i in ids], weight)
+    order = [int(n) for n in np.argsort(-score, kind="stable") if score[n] >= score.max() - FAR_BEHIND]
+    counting = Counting(project.embedder)
+    asked = ranked(question, vector, found, replace(project, embedder=counting), weight)
+
+    assert next(asked) == order[0]
+    assert question == "谁？" or len(counting.given) < len(found.texts)
+    assert [order[0], *asked] == order
+
+
+def test_an_order_is_taken_as_far_as_it_is_gone_through():
+    """Going through it again begins at the first; two who go through it at once miss nothing."""
+    source = iter(range(4))
+    order = AsNeeded(source)
+    first, second = iter(order), iter(order)
+
+    assert [next(first), next(second), next(second), next(first)] == [0, 0, 1, 1]
+    assert next(source) == 2
+    assert list(order) == [0, 1, 3]
+    assert list(order) == [0, 1, 3]
 
 
 def names(project, found):
