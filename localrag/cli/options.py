@@ -70,6 +70,9 @@ AllowHostOption = Annotated[
     list[str] | None,
     typer.Option("--allow-host", metavar="HOST", help="Allow sending document text to a model server on this host. Repeatable."),
 ]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", metavar="N", min=1, max=256, help="Processes that index at the same time on this machine.")
+]
 AtOnceOption = Annotated[
     int, typer.Option("--at-once", min=0, metavar="N", help="Parallel requests to each model server. Default: what it reports, or 8.")
 ]

@@ -85,7 +85,7 @@ async def _run(
     run = ledger.start_run(db, os.getpid())
     state, before = "failed", _spent(project.model)
     by_model = project.settings.extractor == "model"
-    tell = Tell(project, run, progress, stages=(*READING, *["extraction"] * by_model, *GRAPH, *REPORTS * reports))
+    tell = Tell(project, run, progress, stages=(*READING, *["extraction"] * by_model, *GRAPH, *REPORTS * reports), workers=crew.status)
     try:
         with generations.next_in_view(db):
             loaded = await _stages(paths, project, crew, tell, deletion, collections, reports=reports)

@@ -43,6 +43,7 @@ class Progress:
 
     `share` of the whole run never falls; `left` is a range of seconds, None while nothing can be said; `entities` are names found in this
     run, or what the graph has of them; `file` is the one being worked on; `left_out` are files that were skipped since the step before.
+    `workers` are rows of `Scheduler.status`, where several do the work.
     """
 
     stage: str
@@ -60,6 +61,7 @@ class Progress:
     stages: tuple[str, ...] = ()
     totals: Totals | None = None
     left_out: tuple[Skipped, ...] = ()
+    workers: tuple[dict[str, Any], ...] = ()
 
     def facts(self) -> dict[str, Any]:
         """What the store, a stream of events and `status` say of it, JSON-ready."""
@@ -76,6 +78,7 @@ class Progress:
             "written_tokens_per_s": self.write_speed,
             "entities": self.entities,
             "file": self.file,
+            "workers": list(self.workers),
         }
 
 
@@ -94,11 +97,20 @@ def aged(facts: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 class Tell:
     """Hears from the stages how far they are, and passes it on with all that is known of the whole run.
 
-    `run` is the run's number in the store, which hears of it every second; None for work that is not a run of its own.
+    `run` is the run's number in the store, which hears of it every second; None for work that is not a run of its own. `workers` tells what
+    each of several does.
     """
 
-    def __init__(self, project: Project, run: int | None, progress: Callable[[Progress], None], *, stages: Sequence[str] = ()) -> None:
-        self._project, self._run, self._progress = project, run, progress
+    def __init__(
+        self,
+        project: Project,
+        run: int | None,
+        progress: Callable[[Progress], None],
+        *,
+        stages: Sequence[str] = (),
+        workers: Callable[[], Iterable[dict[str, Any]]] = tuple,
+    ) -> None:
+        self._project, self._run, self._progress, self._workers = project, run, progress, workers
         self._began, self._written, self._cut = time.monotonic(), 0.0, 0.0
         self._names: set[str] = set()
         self._entities, self._file = 0, ""
@@ -190,6 +202,7 @@ class Tell:
             tuple(s.stage for s in self.estimate.ahead),
             self._totals,
             tuple(self._left_out),
+            tuple(self._workers()),
         )
         self._left_out.clear()
         self._progress(self.last)

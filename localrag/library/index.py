@@ -165,15 +165,17 @@ class Index(Holdings):
         collections: Sequence[str] = (),
         on_progress: "Tell | None" = None,
         deletion: "Deletion | None" = None,
+        workers: int = 1,
     ) -> "Outcome":
         """Index files and folders, or bring the index up to date with them; what is there already is not done again.
 
         `on_progress` is called with every step. Interrupted at any moment, the next call goes on from there. `collections` are names under
-        which the documents of these paths can be selected. `deletion` says whether documents go whose files are gone.
+        which the documents of these paths can be selected. `deletion` says whether documents go whose files are gone. `workers`: processes
+        that do the work at the same time, one of them with the engine, or one for each GPU.
         Raises UsageError where there is nothing to index, IndexBusy while another process writes, ModelError.
         """
         with self._writer(model=self._model):  # opened here: within an event loop an interrupt would wait for the end of it
-            return asyncio.run(self.aadd(paths, collections=collections, on_progress=on_progress, deletion=deletion))
+            return asyncio.run(self.aadd(paths, collections=collections, on_progress=on_progress, deletion=deletion, workers=workers))
 
     async def aadd(
         self,
@@ -182,15 +184,17 @@ class Index(Holdings):
         collections: Sequence[str] = (),
         on_progress: "Tell | None" = None,
         deletion: "Deletion | None" = None,
+        workers: int = 1,
     ) -> "Outcome":
         """As `add`, where an event loop runs already."""
+        from localrag.index.crew.hire import alone, processes
         from localrag.index.documents.update import CAREFUL
         from localrag.index.pipeline import build_index
 
         names = collection_names(",".join(collections))
         with self._writer(model=self._model) as project:
-            tell = on_progress or _ignored
-            return await build_index(_listed(paths), project, tell, deletion=deletion or CAREFUL, collections=names)
+            tell, hire = on_progress or _ignored, processes(workers) if workers > 1 else alone
+            return await build_index(_listed(paths), project, tell, deletion=deletion or CAREFUL, collections=names, hire=hire)
 
     def plan(self, paths: Paths, **settings: Any) -> "Plan":
         """What `add` would do with these paths, and with these settings if they were the index's, and what it would cost; nothing is done.

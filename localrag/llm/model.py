@@ -61,7 +61,6 @@ class Model:
             self.file = identified(file, self.options)
         self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
         self.failed = 0  # calls of this process that gave no answer
-        self.elsewhere = 0  # tokens that workers of this process have computed
         self._engine: Engine | Remote | None = None
         self._loading: Future[Engine] | None = None
         self._asked: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # what is being asked at this moment
@@ -214,7 +213,7 @@ class Model:
     @property
     def computed(self) -> int:
         """Tokens this process has computed, read or written; those found in a KV cache or in the ledger cost nothing."""
-        return (self._engine.figures.rows if self._engine else 0) + self.elsewhere
+        return self._engine.figures.rows if self._engine else 0
 
     @property
     def counters(self) -> tuple[int, float, int, float]:

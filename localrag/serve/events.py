@@ -39,16 +39,16 @@ class Pace:
     waiting: int = 0  # requests
 
     def shown(self, run: dict[str, Any]) -> dict[str, Any]:
-        """The share of the whole run, and seconds until it ends; None while nothing is known."""
+        """The share of the whole run, seconds until it ends, None while nothing is known; what each of several workers does."""
         if run["ended_at"] is not None:  # its process is about to end, or another run to begin
-            return {"share": self.share if run["id"] == self.run else 0.0, "left": None}
+            return {"share": self.share if run["id"] == self.run else 0.0, "left": None, "workers": []}
         if not run.get("facts"):
-            return {"share": 0.0, "left": None}
+            return {"share": 0.0, "left": None, "workers": []}
         facts = aged(run["facts"], max(0.0, time.time() - run["seen_at"]))
         self.share = max(facts["share"], self.share if run["id"] == self.run else 0.0)
         self.run = run["id"]
         left = facts["left"]
-        return {"share": self.share, "left": round(math.sqrt(left[0] * left[1]), 1) if left else None}
+        return {"share": self.share, "left": round(math.sqrt(left[0] * left[1]), 1) if left else None, "workers": facts.get("workers", [])}
 
 
 def routes(site: Site) -> list[Route]:

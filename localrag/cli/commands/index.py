@@ -35,6 +35,7 @@ from localrag.cli.options import (
     QuietOption,
     RemeasureOption,
     TextColumnOption,
+    WorkersOption,
     engine_options,
 )
 from localrag.cli.settings.apply import refuse_changes
@@ -69,6 +70,7 @@ def index_command(
     ocr_languages: OcrLanguagesOption = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
+    workers: WorkersOption = 1,
     engine: EngineOption = "",
     remeasure: RemeasureOption = False,
     deterministic: DeterministicOption = False,
@@ -106,7 +108,7 @@ def index_command(
         chosen = options if first else replace(options, remeasure=False)
         opened = Index.open(index, model=model, engine=chosen, missing_ok=True)
         with opened.writing(embedder=embedder, rebuild=rebuild and first, **changes):
-            return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections)
+            return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections, workers=workers)
 
     _run(paths, run, watch=watch)
 
@@ -207,6 +209,7 @@ def run_index(
     prune: bool = False,
     may_ask: bool = False,
     collections: tuple[str, ...] = (),
+    workers: int = 1,
 ) -> "Outcome":
     """Add to an index that is held for writing, with progress on stderr; an interrupt says what is saved and ends in 130.
 
@@ -227,7 +230,7 @@ def run_index(
 
         try:
             deletion = Deletion(prune, asked)
-            outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion)
+            outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion, workers=workers)
         except KeyboardInterrupt:
             progress.close()
             _say_stopped(index, progress)

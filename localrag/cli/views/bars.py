@@ -1,6 +1,7 @@
 """The bars of a run: one a stage and one of the whole, as wide as the terminal has room for; and the same facts in a line."""
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from localrag.cli.views.terminal import in_line
 
 NAME, COUNT, TIME = 17, 13, 9  # columns
 LEAST_BAR, MOST_BAR = 6, 30
+MOST_WORKERS = 8  # with a line of their own
+UNHEARD = 10.0  # seconds from which on it is told when a worker was last heard of
+AT_WORK = ("working", "waiting")
 SURE = 1.5  # a range that is narrower is told as one number
 
 
@@ -57,6 +61,23 @@ def facts_line(facts: Mapping[str, Any], *, whole: bool = True) -> str:
         said.append(f"{facts['entities']} entities")
     if facts.get("file"):
         said.append(in_line(facts["file"]))
+    if whole and (workers := facts.get("workers")):
+        said.append(f"{sum(row['state'] in AT_WORK for row in workers)} of {len(workers)} workers")
+    return " · ".join(said)
+
+
+def worker_line(row: Mapping[str, Any], now: float) -> str:
+    """What one of several workers does: its state, its speed, what it has done, when it was last heard of."""
+    said = [f"{in_line(row['name'])} ({in_line(row['place'])})", in_line(row["state"])]
+    if row.get("written_tokens_per_s"):
+        said.append(f"{row['written_tokens_per_s']:.0f} tok/s")
+    if row.get("chunks_per_s"):
+        said.append(f"{row['chunks_per_s']:.1f} chunks/s")
+    said.append(f"{row['units']} units, {row['chunks']} chunks")
+    if row.get("class"):
+        said.append(f"class {row['class']}")
+    if now - row["seen_at"] > UNHEARD:
+        said.append(f"last heard {duration(now - row['seen_at'])} ago")
     return " · ".join(said)
 
 
@@ -91,12 +112,13 @@ class Bars:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self.facts:
             return
+        rows = self._workers()
         width = options.max_width - 1  # a full line would wrap in some terminals
         bar = max(LEAST_BAR, min(MOST_BAR, width - NAME - COUNT - TIME - 3))
         table = Table.grid(padding=(0, 1, 0, 0))
         for column, justify in ((NAME, "left"), (bar, "left"), (COUNT, "right"), (TIME, "right")):
             table.add_column(width=column, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
-        for (stage, again), (done, total, began, last) in list(self._stages.items())[-max(1, console.size.height - 4) :]:
+        for (stage, again), (done, total, began, last) in list(self._stages.items())[-max(1, console.size.height - 4 - len(rows)) :]:
             name = f"{stage} {again}" if again > 1 else stage
             drawn = ProgressBar(max(1, total), done if total else 1, width=bar)
             table.add_row(name, drawn, f"{done}/{total}", duration(last - began))
@@ -108,8 +130,15 @@ class Bars:
         whole.add_row(Text("all", "bold"), ProgressBar(1.0, self.facts["share"], width=bar), f"{percent(self.facts)}  {self._time()}")
         yield whole
         line = " · ".join(filter(None, (self.note, facts_line(self.facts, whole=False))))
-        yield Text(line, "dim", no_wrap=True, overflow="ellipsis", end="")
-        yield Segment.line()
+        for text in (line, *rows):
+            yield Text(text, "dim", no_wrap=True, overflow="ellipsis", end="")
+            yield Segment.line()
+
+    def _workers(self) -> list[str]:
+        """A line for each of several workers, as far as there is room."""
+        workers = self.facts.get("workers", [])
+        rows = [worker_line(row, time.time()) for row in workers[:MOST_WORKERS]]
+        return rows + [f"… and {len(workers) - MOST_WORKERS} more workers"] * (len(workers) > MOST_WORKERS)
 
     def _time(self) -> str:
         return duration(self.facts["seconds"]) if self.facts["share"] >= 1 else left_text(self.facts["left"])

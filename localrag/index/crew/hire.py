@@ -60,8 +60,13 @@ class CrewsModel(Committed):
         return self._crew().figures[4]
 
     def report(self) -> dict[str, Any]:
-        """What each worker did."""
-        return {"workers": self._crew().status()}
+        """How fast they were together, and what each worker did."""
+        read, reading, written, writing = self.counters
+        speeds = {
+            "prefill_tokens_per_s": reading and round(read / reading, 1),
+            "decode_tokens_per_s": writing and round(written / writing, 1),
+        }
+        return speeds | {"workers": self._crew().status()}
 
 
 @asynccontextmanager
@@ -100,16 +105,8 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
                 task.cancel()
             await asyncio.gather(*keeping, return_exceptions=True)
             crew.close()
-            counted(project, with_crew)
 
     return hired
-
-
-def counted(project: Project, with_crew: Project) -> None:
-    """Let the project's own model tell what the crew's has cost."""
-    mine, theirs = project.model, with_crew.model
-    mine.calls, mine.prompt_tokens, mine.output_tokens = theirs.calls, theirs.prompt_tokens, theirs.output_tokens
-    mine.elsewhere = theirs.computed
 
 
 async def _keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> None:

@@ -37,6 +37,8 @@ class Opens(Protocol):
 class ProcessWorker:
     """A worker in a process of its own. `start` it in an event loop; `close` ends it at once, and so does the end of this process."""
 
+    arithmetic = ""  # this machine's own
+
     def __init__(
         self, name: str, kit: Opens, *, asks: bool, place: str, say: Callable[[str], None], environment: dict[str, str] | None = None
     ) -> None:

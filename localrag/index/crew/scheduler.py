@@ -27,6 +27,7 @@ class Worker(Protocol):
     asks: bool
     room: int
     place: str  # where it is and what it computes with, for a person
+    arithmetic: str  # the class of its arithmetic, where that was probed; empty otherwise
 
     async def do(self, parcel: Parcel) -> Bundle:
         """What comes of a parcel. Raises WorkerLost where the worker is no more."""
@@ -192,6 +193,7 @@ class Scheduler:
         return {
             "name": worker.name,
             "place": worker.place,
+            "class": worker.arithmetic,
             "state": "working" if place.units else "waiting",
             "units": place.bundles,
             "chunks": place.chunks,

@@ -57,6 +57,8 @@ class Several(Alone[tuple]):
 class Simulated:
     """A worker that does jobs in this process: `slots` at once, `speed` times as fast."""
 
+    arithmetic = ""
+
     def __init__(self, name="w", *, slots=4, speed=1.0, asks=True, room=None):
         self.name, self.asks, self.place, self.room = name, asks, "here", room or slots
         self.speed, self._slots = speed, asyncio.Semaphore(slots)
