@@ -84,16 +84,14 @@ def index_command(
     as_json: JsonOption = False,
 ) -> None:
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
-    from localrag.index.documents.load import check_paths, is_there
     from localrag.library import Index
     from localrag.where import collection_names
 
     options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     begun = Index.open(index, model=model, engine=options, missing_ok=True)
-    known = [] if all(map(is_there, paths)) or not begun.exists else begun.paths()
-    check_paths(paths, [begun.root / path for path in known])
-    reading = _reading(chunk_tokens, text_column, metadata_columns, prepend_metadata, follow_links) | _scans(ocr, ocr_languages)
-    changes = _changes(extractor, types, gleanings, claims, language) | reading
+    _check(paths, begun)
+    changes = _changes(extractor, types, gleanings, claims, language) | _scans(ocr, ocr_languages)
+    changes |= _reading(chunk_tokens, text_column, metadata_columns, prepend_metadata, follow_links)
     collections = collection_names(collection or "")
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
@@ -111,6 +109,14 @@ def index_command(
             return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections, workers=workers)
 
     _run(paths, run, watch=watch)
+
+
+def _check(paths: list[Path], begun: "Index") -> None:
+    """Refuse paths that are not there; one that documents were read from may be gone. Raises UsageError."""
+    from localrag.index.documents.load import check_paths, is_there
+
+    known = [] if all(map(is_there, paths)) or not begun.exists else begun.paths()
+    check_paths(paths, [begun.root / path for path in known])
 
 
 def _run(paths: list[Path], run: "Callable[[bool], Outcome]", *, watch: bool) -> None:
