@@ -1,10 +1,13 @@
 """Documents, chunks, their full-text index, and what was extracted from them."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from itertools import chain
+from itertools import chain, count
+from sqlite3 import Error
 from typing import Any
+from weakref import finalize
 
 from sqlite_utils import Database
 
@@ -24,6 +27,7 @@ from localrag.store.departed import note_departure
 from localrag.store.search import add_to_search, remove_from_search
 from localrag.text.plain import SPLITTER, remember_sentences
 
+_NUMBERS = count(1)
 _PLAIN = ("id", "path", "title", "text", "content_hash", "date", "dated_by")  # of a document's columns, those that are no JSON
 
 
@@ -249,10 +253,10 @@ def texts_beside(db: Database, first: Chunk, last: Chunk) -> list[str]:
     return [text for (text,) in db.execute("SELECT text FROM chunks WHERE document_id = ? AND ordinal IN (?, ?)", beside)]
 
 
-def chunks_without_extraction(db: Database, *recipes: str) -> list[Chunk]:
+def chunks_without_extraction(db: Database, *recipes: str) -> "ChunkList":
     """What none of these recipes (prompt, model and settings) has been used on."""
     done = "SELECT chunk_id FROM extractions WHERE recipe IN (SELECT value FROM json_each(?))"
-    return _chunks(db, f"WHERE c.id NOT IN ({done}) ORDER BY d.path, c.ordinal", [json.dumps(recipes)])
+    return ChunkList(db, f"WHERE c.id NOT IN ({done})", [json.dumps(recipes)])
 
 
 def count_without_extraction(db: Database, recipe: str) -> int:
@@ -261,9 +265,42 @@ def count_without_extraction(db: Database, recipe: str) -> int:
     return int(next(db.query(f"SELECT count(*) AS n FROM chunks WHERE {missing}", [recipe]))["n"])
 
 
-def chunks_without_sentences(db: Database) -> list[Chunk]:
+def chunks_without_sentences(db: Database) -> "ChunkList":
     """The chunks of which it is not kept where their sentences are."""
-    return _chunks(db, "WHERE s.bounds IS NULL ORDER BY d.path, c.ordinal", [])
+    return ChunkList(db, f"LEFT JOIN sentences s ON s.chunk_id = c.id AND s.splitter = {SPLITTER} WHERE s.bounds IS NULL", [])
+
+
+_PAGE = 256  # chunks that are read together
+
+
+class ChunkList(Collection[Chunk]):
+    """Chunks that were chosen, in the order of paths and places. Their ids are kept in a table of this connection, they themselves are
+    read as they are needed, whatever is written meanwhile: a million of them are not in memory.
+    """
+
+    def __init__(self, db: Database, where: str, values: list[Any]) -> None:
+        self._db, self._table = db, f"chosen_{next(_NUMBERS)}"
+        db.execute(f"CREATE TEMP TABLE {self._table} (n INTEGER PRIMARY KEY, id TEXT NOT NULL)")
+        chosen = f"SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id {where} ORDER BY d.path, c.ordinal"
+        with db.atomic():
+            self._count = db.execute(f"INSERT INTO {self._table} (id) {chosen}", values).rowcount
+        finalize(self, _drop, db, self._table)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for first in range(1, self._count + 1, _PAGE):
+            page = f"SELECT id FROM {self._table} WHERE n BETWEEN ? AND ?"
+            yield from _chunks(self._db, f"WHERE c.id IN ({page}) ORDER BY d.path, c.ordinal", [first, first + _PAGE - 1])
+
+    def __contains__(self, chunk: object) -> bool:
+        return any(c == chunk for c in self)
+
+
+def _drop(db: Database, table: str) -> None:
+    with suppress(Error):  # closed already, and the table with it; or busy at the moment: then the table goes when it is closed
+        db.execute(f"DROP TABLE IF EXISTS temp.{table}")
 
 
 def save_sentences(db: Database, bounds: Mapping[str, bytes]) -> None:

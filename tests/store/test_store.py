@@ -68,6 +68,22 @@ def test_a_new_content_of_a_path_replaces_the_old_one(db):
     assert [c.id for c in corpus.chunks_without_extraction(db, "r")] == ["a.txt-0"]
 
 
+def test_chosen_chunks_are_read_page_by_page(db, monkeypatch):
+    """In the order of paths and places, those that were chosen when it was asked, whatever is written meanwhile."""
+    monkeypatch.setattr(corpus, "_PAGE", 3)
+    for n in range(10):
+        add(db, f"{n}.txt", f"Text {n}.")
+    left = corpus.chunks_without_extraction(db, "r")
+    read = []
+    for chunk in left:
+        corpus.save_extraction(db, "r", Extraction(chunk.id, (), ()))
+        read.append(corpus.document_path(db, chunk.id))
+
+    assert read == [f"{n}.txt" for n in range(10)]
+    assert len(left) == 10
+    assert len(corpus.chunks_without_extraction(db, "r")) == 0
+
+
 def test_a_document_costs_the_same_however_many_there_are(db):
     """Storing, replacing and taking one out looks at its own rows: SQLite takes as many steps beside 600 documents as beside 60."""
 

@@ -46,7 +46,7 @@ def _bounds(chunks: tuple[Chunk, ...]) -> tuple[bytes, ...]:
     return tuple(sentence_bounds(c.text) for c in chunks)
 
 
-def unread(project: Project, style: str) -> list[Chunk]:
+def unread(project: Project, style: str) -> corpus.ChunkList:
     """The chunks the model has not extracted from, or not all that it was asked for, and no other program has."""
     return corpus.chunks_without_extraction(project.db, recipe_of(project, style), IMPORTED)
 

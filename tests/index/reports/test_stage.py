@@ -70,7 +70,7 @@ def test_sentences_are_split_once(town, monkeypatch):
     chunk_sentences.cache_clear()
     with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
         chunks = corpus.all_chunks(project.db)
-        assert corpus.chunks_without_sentences(project.db) == []
+        assert list(corpus.chunks_without_sentences(project.db)) == []
     split = {c.text: sentences(c.text) for c in chunks}
     monkeypatch.setattr(text, "sentences", lambda _: pytest.fail("split again"))
 
@@ -83,7 +83,7 @@ def test_sentences_of_another_splitter_and_coverage_of_other_documents_are_not_u
     with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
         assert ledger.settings(project.db)["coverage"] == graph.coverage(project.db)
         project.db.execute("UPDATE sentences SET splitter = 0")
-        assert corpus.chunks_without_sentences(project.db) == corpus.all_chunks(project.db) != []
+        assert list(corpus.chunks_without_sentences(project.db)) == corpus.all_chunks(project.db) != []
         corpus.remove_document(project.db, corpus.document_path(project.db, corpus.all_chunks(project.db)[0].id))
         generations.publish(project.db)
         assert "coverage" not in ledger.settings(project.db)
