@@ -122,7 +122,8 @@ class Embed(Alone[NDArray[np.float32]]):
 class Crew(Protocol):
     """Those who do the jobs of an index."""
 
-    unit: int  # chunks that a job should have at most
+    def unit(self, left: int) -> int:
+        """How many chunks a job should have at most, where so many are left to do."""
 
     async def ready(self, *, asks: bool) -> None:
         """Make ready for jobs; `asks`: such that ask the chat model. Raises ModelError."""

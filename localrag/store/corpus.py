@@ -325,10 +325,10 @@ def save_extraction(db: Database, recipe: str, extraction: Extraction) -> None:
     save_extractions(db, recipe, [extraction])
 
 
-def forget_extraction(db: Database, recipe: str, chunk_id: str) -> None:
-    """Delete what was found in one chunk by a recipe."""
+def forget_extractions(db: Database, recipe: str, chunk_ids: Sequence[str]) -> None:
+    """Delete what was found in some chunks by a recipe."""
     with db.atomic():
-        db.execute("DELETE FROM extractions WHERE recipe = ? AND chunk_id = ?", [recipe, chunk_id])
+        db.conn.executemany("DELETE FROM extractions WHERE recipe = ? AND chunk_id = ?", [(recipe, c) for c in chunk_ids])
 
 
 def save_extractions(db: Database, recipe: str, found: Sequence[Extraction]) -> None:

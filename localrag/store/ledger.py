@@ -104,10 +104,10 @@ def save_failure(db: Database, failure: Failure) -> None:
         db.table("failures").insert(asdict(failure), replace=True)
 
 
-def clear_failure(db: Database, stage: str, subject: str) -> None:
-    """Forget a failure: it was made good."""
+def clear_failures(db: Database, stage: str, subjects: Sequence[str]) -> None:
+    """Forget failures: they were made good."""
     with db.atomic():
-        db.execute("DELETE FROM failures WHERE stage = ? AND subject = ?", [stage, subject])
+        db.conn.executemany("DELETE FROM failures WHERE stage = ? AND subject = ?", [(stage, subject) for subject in subjects])
 
 
 def replace_failures(db: Database, stages: Sequence[str], failures: Sequence[Failure]) -> None:

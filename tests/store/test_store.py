@@ -172,7 +172,7 @@ def test_failures_runs_and_answers_are_kept(db):
     following = ledger.save_answer(db, replace(answer, question="r", conversation=kept.conversation))
 
     assert ledger.failures(db) == [Failure("extraction", "c1", "cut off")]
-    ledger.clear_failure(db, "extraction", "c1")
+    ledger.clear_failures(db, "extraction", ["c1"])
     assert ledger.failures(db) == []
     assert (ledger.last_run(db)["state"], ledger.last_run(db)["figures"]) == ("partly", {"steps": 7})
     assert kept == replace(answer, id=1, conversation=kept.conversation)

@@ -9,12 +9,14 @@ from localrag.index.jobs import UNIT, Job, Result, Tools
 class Here:
     """Does every job in this process, with models of its own; every answer is committed when it comes."""
 
-    unit = 1  # what is done is stored a chunk at a time
-
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._one = asyncio.Lock()
         self._slots = 0
+
+    def unit(self, left: int) -> int:  # noqa: ARG002 — as the protocol has it
+        """One: what is done is stored a chunk at a time."""
+        return 1
 
     async def ready(self, *, asks: bool) -> None:
         """Load the chat model where it is asked. Raises ModelError."""

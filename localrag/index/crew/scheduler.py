@@ -16,6 +16,7 @@ from localrag.records import Call
 
 MOST_LOST = 3  # workers that a job may take down
 LATE = 2.0  # times the usual seconds of its kind, from which on a job is given to a second worker that has nothing to do
+SHARES = 4  # units that what is left is shared out in, for each worker
 SURPLUS = 2.5  # chunks under way for each that workers have room for: the next is at hand when one is done
 TEXTS_SENT = 8  # documents whose text a worker is taken to have still
 
@@ -81,8 +82,6 @@ class Scheduler:
     What is promised: no committed answer is asked for again; a worker that is lost costs what it had under way, and nothing else.
     """
 
-    unit = UNIT
-
     def __init__(self, tools: Tools, committing: Committing) -> None:
         """`tools` are those of the one who hands out jobs; its model is `Recalling`."""
         self._tools, self._committing = tools, committing
@@ -122,6 +121,10 @@ class Scheduler:
     def look(self) -> None:
         """See whether anybody can go on at all, after nobody new will come."""
         self._hand_out()
+
+    def unit(self, left: int) -> int:
+        """Ever fewer chunks towards the end, so that all workers end together (guided self-scheduling, Polychronopoulos and Kuck 1987)."""
+        return max(1, min(UNIT, left // (SHARES * max(1, len(self._places)))))
 
     async def ready(self, *, asks: bool) -> None:
         """Workers get ready by themselves."""

@@ -1,6 +1,6 @@
 """What is found out about chunks, as jobs: their sentences, their names and phrases, what a model reads in them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any, Generic, TypeVar
@@ -17,6 +17,7 @@ from localrag.text.plain import remember_sentences, sentence_bounds
 TAGGED_AT_ONCE = 8  # chunks: the tagger computes one text at a time, and the model is asked of some of them
 
 One = TypeVar("One")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -142,14 +143,21 @@ class Extract(OfChunks[Attempt]):
         return tuple(Attempt(None, str(error), error.kind) for _ in self.chunks)
 
 
-def in_units(chunks: Iterable[Chunk], most: int) -> Iterator[tuple[Chunk, ...]]:
-    """The chunks of each document, at most so many together."""
-    for _, some in groupby(chunks, key=lambda c: c.document_id):
-        unit: list[Chunk] = []
-        for chunk in some:
-            unit.append(chunk)
-            if len(unit) == most:
+def in_units(items: Iterable[T], n: int, most: Callable[[int], int], of: Callable[[T], object] = bool) -> Iterator[tuple[T, ...]]:
+    """Those of `n` items that follow each other and are `of` the same, `most(how many are left)` together at most."""
+    left = n
+    for _, some in groupby(items, key=of):
+        unit: list[T] = []
+        for item in some:
+            unit.append(item)
+            if len(unit) >= most(left):
                 yield tuple(unit)
-                unit = []
+                left, unit = left - len(unit), []
         if unit:
             yield tuple(unit)
+            left -= len(unit)
+
+
+def units_of(chunks: Collection[Chunk], most: Callable[[int], int]) -> Iterator[tuple[Chunk, ...]]:
+    """The chunks of each document, in units."""
+    return in_units(chunks, len(chunks), most, lambda c: c.document_id)

@@ -168,7 +168,7 @@ class _Writer:
         self.vectors.update(zip(new, await embed(self.crew, new), strict=True))
         for d in left:
             self.save(writing.extractive_report(d.community, d.elements, d.key, self.sources, self.vectors, self.topics))
-            ledger.clear_failure(self.project.db, "report", d.community.id)
+            ledger.clear_failures(self.project.db, "report", [d.community.id])
         for d, report in stored:
             if report is not None:
                 self.save(writing.named_anew(report, d.community, d.elements, self.sources, self.topics))
@@ -180,7 +180,7 @@ class _Writer:
         try:
             if draft is not None:
                 self.save(self.kept(draft) or await self.asked(draft))
-            ledger.clear_failure(project.db, "report", community.id)
+            ledger.clear_failures(project.db, "report", [community.id])
         except CALL_FAILED as error:
             ledger.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
             self.failed.append(community.id)

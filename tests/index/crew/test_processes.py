@@ -1,7 +1,9 @@
 """Processes beside this one do what it would do itself: the index is the same, and one that dies costs nothing that is stored."""
 
+import asyncio
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from localrag.demo import CORPUS
 from localrag.errors import LocalragError
+from localrag.index.crew.hire import alone as alone_
 from localrag.index.crew.hire import processes
-from tests.index.crew.tools import POISON, Town
+from localrag.index.pipeline import build_index
+from localrag.opening import open_for_writing
+from tests.index.crew.tools import POISON, Town, tables
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +141,10 @@ class Broken:
 DRIVER = """
 import sys
 from pathlib import Path
+from localrag.index.crew.hire import alone as alone_
 from localrag.index.crew.hire import processes
+from localrag.index.pipeline import build_index
+from localrag.opening import open_for_writing
 from tests.index.crew.tools import Town
 town = Town(Path(sys.argv[1]), seconds=0.05)
 town.index(processes(2, town.pack))
@@ -184,3 +193,18 @@ def test_nothing_is_written_by_a_worker_but_its_caches(town, home):
     written = [f for top in (home, Path("/tmp")) for f in top.rglob("*") if f.is_file() and f.stat().st_mtime >= before - 1]
     of_others = [f for f in written if not f.is_relative_to(town.folder) and str(town.folder.parent) not in str(f)]
     assert not [f for f in of_others if b"Zyxomma" in f.read_bytes()]
+
+
+@pytest.mark.slow
+def test_the_demo_by_the_bundled_models_is_that_of_one_process(tmp_path):
+    """Also where the tagger reads in every process, and the model what is in another language."""
+    found = []
+    for name, hire in (("one", alone_), ("two", processes(2))):
+        shutil.copytree(CORPUS, tmp_path / name / "docs")
+        with open_for_writing(tmp_path / name / ".localrag") as project:
+            outcome = asyncio.run(build_index([tmp_path / name / "docs"], project, lambda _: None, hire=hire))
+            assert outcome.failures == ()
+            assert outcome.calls > 0
+        found.append(tables(tmp_path / name / ".localrag"))
+
+    assert found[0] == found[1]

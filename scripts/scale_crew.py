@@ -1,0 +1,272 @@
+"""What the one who hands out jobs can do: many simulated workers, and the most that one process hands out, takes in and stores.
+
+    python scripts/scale_crew.py workers --seconds 60           64 workers that only wait, of 0.4 to 1.6 times the speed
+    python scripts/scale_crew.py workers --seconds 60 --kill 8  8 of them end half-way, noticed after 30 s of their time
+    python scripts/scale_crew.py driver FOLDER --chunks 17500   bundles that are made up, 17 answers a chunk, to the stored extraction
+    python scripts/scale_crew.py driver FOLDER --chunks 17500 --kill 10   the same, with the process killed ten times on the way
+
+A simulated worker takes 16 chunks at once, each for 5 s (log-normal) divided by `--speed-up`. Prints a table as Markdown.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from localrag.config import Settings
+from localrag.index.crew.hire import scheduled
+from localrag.index.crew.parcel import Bundle, Committing, Parcel, WorkerLost
+from localrag.index.crew.scheduler import Scheduler
+from localrag.index.extraction.jobs import Attempt, Extract, in_units
+from localrag.index.extraction.stage import extract_chunks
+from localrag.index.jobs import UNIT, Alone, Tools, in_order
+from localrag.opening import open_for_writing
+from localrag.records import Call, Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction, content_id
+from localrag.store import corpus, ledger
+
+SLOTS, SECONDS, NOTICED, CALLS = 16, 5.0, 30.0, 17
+
+
+@dataclass(frozen=True)
+class Unit(Alone[int]):
+    """A unit of chunks, each of which takes some time."""
+
+    chunks: tuple[float, ...]
+
+    @property
+    def weight(self) -> int:
+        """How many chunks they are."""
+        return len(self.chunks)
+
+    async def work(self, _tools: Tools) -> int:
+        """Nothing: the simulated worker waits."""
+        return len(self.chunks)
+
+
+class Waiting:
+    """A worker that waits as long as a real one would compute."""
+
+    asks, place, arithmetic = True, "simulated", ""
+    room = max(UNIT + 1, int(1.5 * SLOTS))
+
+    def __init__(self, name: str, speed: float, speed_up: float) -> None:
+        self.name, self.speed = name, speed
+        self._pace = speed * speed_up
+        self._slots = [0.0] * SLOTS  # when each is free
+        self.gone = False
+        self._speed_up = speed_up
+
+    async def do(self, parcel: Parcel) -> Bundle:
+        """Be done when the slots have had the time for all of the unit's chunks."""
+        now = time.monotonic()
+        end = now
+        for seconds in parcel.job.chunks:
+            slot = min(range(SLOTS), key=self._slots.__getitem__)
+            self._slots[slot] = max(now, self._slots[slot]) + seconds / self._pace
+            end = max(end, self._slots[slot])
+        await asyncio.sleep(end - now)
+        if self.gone:
+            await asyncio.sleep(NOTICED / self._speed_up)
+            raise WorkerLost("it was switched off")
+        return Bundle(len(parcel.job.chunks), seconds=end - now)
+
+    async def facts(self) -> dict[str, Any]:
+        """As of an engine."""
+        return {"window": 4096, "at_once": SLOTS}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def times(n: int, chance: random.Random) -> list[float]:
+    """Seconds that chunks take: log-normal, on average SECONDS."""
+    return [chance.lognormvariate(math.log(SECONDS) - 0.125, 0.5) for _ in range(n)]
+
+
+def simulate(seconds: float, speed_up: float, kill: int, n_workers: int) -> None:
+    """Print how much of what the workers could do was done."""
+    chance = random.Random(0)
+    workers = [Waiting(f"w{n}", chance.uniform(0.4, 1.6), speed_up) for n in range(n_workers)]
+    rate = sum(w.speed for w in workers) * SLOTS * speed_up / SECONDS
+    chunks = times(int(rate * seconds), chance)
+    model = SimpleNamespace(calls=0, prompt_tokens=0, output_tokens=0)
+    killed = chance.sample(workers, kill)
+
+    async def run() -> float:
+        crew = Scheduler(Tools(model, None, None, Settings(), str), Committing(lambda _: [], lambda *_: None, resumed=False))  # type: ignore[arg-type]
+        for worker in workers:
+            crew.join(worker)
+        units = (Unit(some) for some in in_units(chunks, len(chunks), crew.unit))
+        asyncio.get_running_loop().call_later(seconds / 2, lambda: [setattr(w, "gone", True) for w in killed])
+        began, done = time.monotonic(), 0
+        async for some in in_order(crew, units, asks=True):
+            done += sum(result for _, result in some)
+        assert done == len(chunks)
+        return time.monotonic() - began
+
+    before = time.process_time()
+    took = asyncio.run(run())
+    cpu = time.process_time() - before
+    total = sum(chunks)
+    ideal = total / (sum(w.speed for w in workers) * SLOTS * speed_up)
+    if kill:  # half of the time all of them, then those that are left
+        left = sum(w.speed for w in workers if w not in killed)
+        ideal = seconds / 2 + (total - seconds / 2 * sum(w.speed for w in workers) * SLOTS * speed_up) / (left * SLOTS * speed_up)
+    static = max(total / len(workers) / (w.speed * SLOTS * speed_up) for w in workers)
+    print("| workers | chunks | ideal | pulled | of ideal | equal shares | of ideal | driver CPU a chunk | chunks/s |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    shares = "–" if kill else f"{static:.1f} s | {100 * ideal / static:.0f} %"
+    print(
+        f"| {n_workers}{f', {kill} killed' if kill else ''} | {len(chunks)} | {ideal:.1f} s | {took:.1f} s | {100 * ideal / took:.0f} % | "
+        f"{shares} | {1000 * cpu / len(chunks):.2f} ms | {len(chunks) / took:.0f} |"
+    )
+
+
+class MadeUp:
+    """A worker that answers at once, with as much as a real one would send."""
+
+    asks, place, arithmetic, room = True, "made up", "", 4 * UNIT
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def do(self, parcel: Parcel) -> Bundle:
+        """An extraction and CALLS answers for each chunk."""
+        job = parcel.job
+        assert isinstance(job, Extract)
+        known = {c.key for c in parcel.known}
+        calls = [call for c in job.chunks for call in made_calls(c) if call.key not in known]
+        return Bundle(tuple(Attempt(made_extraction(c)) for c in job.chunks), calls=tuple(calls))
+
+    async def facts(self) -> dict[str, Any]:
+        """As of an engine."""
+        return {"window": 4096, "at_once": SLOTS}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def made_calls(chunk: Chunk) -> Iterator[Call]:
+    """Answers about a chunk."""
+    about = content_id(chunk.text)
+    for n in range(CALLS):
+        key = content_id(chunk.id, str(n))
+        yield Call(
+            key, "entities", "made-up", key, "grammar", "0", '[{"name": "Ingrid Holm", "type": "person"}]', (7,) * 24, 300, 24, 0.5, about
+        )
+
+
+def made_extraction(chunk: Chunk) -> Extraction:
+    """Names and relationships of a chunk."""
+    names = [f"Name {chunk.ordinal} {n}" for n in range(10)]
+    entities = tuple(ExtractedEntity(name, "person") for name in names)
+    return Extraction(chunk.id, entities, tuple(ExtractedRelationship(a, b) for a, b in pairwise(names)))
+
+
+def make_corpus(folder: Path, n: int) -> None:
+    """Documents of 16 chunks each."""
+    with open_for_writing(folder, extractor="model", style="extractive") as project:
+        for number in range(len(corpus.document_hashes(project.db)), n // 16):
+            words = " ".join(f"word{(number * 7 + i) % 5000}" for i in range(320))
+            text = "".join(f"{words} {k}. " for k in range(16))
+            size = len(text) // 16
+            key = f"{number:08}"
+            chunks = [Chunk(f"{key}-{k}", key, k, k * size, (k + 1) * size, text[k * size : (k + 1) * size], 680) for k in range(16)]
+            corpus.add_document(project.db, Document(key, f"{key}.txt", key, text, key), chunks)
+            corpus.save_sentences(project.db, {c.id: struct.pack("<2I", 0, len(c.text)) for c in chunks})
+
+
+def drive(folder: Path) -> None:
+    """Hand out and store all chunks that are left; print what it took."""
+    with open_for_writing(folder) as opened:
+        project, crew = scheduled(opened)
+        ledger.start_run(project.db, os.getpid())
+
+        async def run() -> None:
+            for n in range(8):
+                crew.join(MadeUp(f"w{n}"))
+            await extract_chunks(project, "extractive", crew, Quiet())  # type: ignore[arg-type]
+
+        before, began = time.process_time(), time.monotonic()
+        asyncio.run(run())
+        row = {
+            "seconds": time.monotonic() - began,
+            "cpu": time.process_time() - before,
+            "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "calls": project.db["llm_calls"].count,
+            "extractions": project.db["extractions"].count,
+        }
+        print(json.dumps(row))
+
+
+class Quiet:
+    """Nobody listens."""
+
+    def __call__(self, *_: Any) -> None:
+        """Nothing."""
+
+    def found(self, _: Any) -> None:
+        """Nothing."""
+
+
+def driver(folder: Path, n: int, kills: int) -> None:
+    """Make the corpus, then drive in a process of its own, which is killed some times on the way."""
+    make_corpus(folder, n)
+    command, chance, done = [sys.executable, __file__, "drive", str(folder)], random.Random(0), 0
+    for _ in range(kills):
+        process = subprocess.Popen(command)
+        try:
+            process.wait(chance.uniform(3, 3 + n / 4000))
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            done += 1
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    row = json.loads(said.splitlines()[-1])
+    assert row["calls"] == n // 16 * 16 * CALLS, row
+    assert row["extractions"] == n // 16 * 16, row
+    print("| chunks | killed | seconds of the last process | chunks/s | CPU a chunk | memory at most |")
+    print("|---|---|---|---|---|---|")
+    print(f"| {n} | {done} | {row['seconds']:.1f} | {n / row['seconds']:.0f} | {1000 * row['cpu'] / n:.2f} ms | {row['memory']:.0f} MB |")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ways = parser.add_subparsers(dest="way", required=True)
+    workers = ways.add_parser("workers")
+    workers.add_argument("--seconds", type=float, default=60.0)
+    workers.add_argument("--speed-up", type=float, default=1.0)
+    workers.add_argument("--kill", type=int, default=0)
+    workers.add_argument("--workers", type=int, default=64)
+    made = ways.add_parser("driver")
+    made.add_argument("folder", type=Path)
+    made.add_argument("--chunks", type=int, default=17_500)
+    made.add_argument("--kill", type=int, default=0)
+    ways.add_parser("drive").add_argument("folder", type=Path)
+    args = parser.parse_args()
+    if args.way == "workers":
+        simulate(args.seconds, args.speed_up, args.kill, args.workers)
+    elif args.way == "driver":
+        driver(args.folder, args.chunks, args.kill)
+    else:
+        drive(args.folder)
+
+
+if __name__ == "__main__":
+    main()
