@@ -230,7 +230,7 @@ def driver(folder: Path, n: int, kills: int) -> None:
     for _ in range(kills):
         process = subprocess.Popen(command)
         try:
-            process.wait(chance.uniform(3, 3 + n / 4000))
+            process.wait(chance.uniform(2, 2 + n / 17_500))
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)

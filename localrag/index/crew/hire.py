@@ -31,7 +31,7 @@ class Pack(Protocol):
         """The kit of one worker."""
 
 
-ANEW = 3  # times in a row that a worker's process may end without having done anything
+ANEW = 5  # times in a row that a worker may end without having done anything
 
 
 class CrewsModel(Committed):
@@ -85,7 +85,7 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
         engines = max(1, min(n, len(gpus)))
         cores = max(1, free_cores() // n)
         keeping, first = list[asyncio.Task[None]](), list[asyncio.Event]()
-        crew.nobody = lambda: None if any(not k.done() for k in keeping) else ended
+        crew.nobody = lambda engine: None if any(not k.done() for k in (keeping[:engines] if engine else keeping)) else ended
         ended = ModelError("All workers have ended.", "Do without them: leave out --workers.")
         try:
             for number in range(n):
@@ -123,7 +123,8 @@ async def _keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: async
         finally:  # also where the run is over
             worker.close()
             await worker.ended()
-        tries = 0 if crew.leave(worker, "its process ended") else tries + 1
+        crew.leave(worker, "its process ended")
+        tries = 0 if worker.worked else tries + 1
     first.set()
     asyncio.get_running_loop().call_soon(crew.look)
 

@@ -44,6 +44,7 @@ class ProcessWorker:
     ) -> None:
         self.name, self.asks, self.place, self.room = name, asks, place, UNIT + 1
         self._say = say
+        self.worked = False  # whether it has done anything
         self._kit, self._environment = kit, environment or {}
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -77,6 +78,7 @@ class ProcessWorker:
         """What comes of a parcel. Raises WorkerLost."""
         found = await self._ask("do", parcel)
         assert isinstance(found, Bundle)
+        self.worked = True
         return found
 
     async def facts(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from localrag.index.crew.parcel import CARRIED, Bundle, Carried, Committing, Nee
 from localrag.index.jobs import UNIT, Job, Result, Tools
 from localrag.records import Call
 
+AGAIN = "Run the same command again; what is done is saved."
 MOST_LOST = 3  # workers that a job may take down
 LATE = 2.0  # times the usual seconds of its kind, from which on a job is given to a second worker that has nothing to do
 SHARES = 4  # units that what is left is shared out in, for each worker
@@ -93,9 +94,8 @@ class Scheduler:
         self._numbers = count()
         self._facts: dict[str, Any] = {}
         self._late: asyncio.TimerHandle | None = None
-        self.nobody: Callable[[], LocalragError | None] = lambda: ModelError(
-            "All workers have ended.", "Run the same command again; what is done is saved."
-        )
+        # What to say where nobody can do what is to be done (that needs an engine?); None while somebody may come who can.
+        self.nobody: Callable[[bool], LocalragError | None] = lambda _: ModelError("All workers have ended.", AGAIN)
 
     # Workers come and go.
 
@@ -104,11 +104,11 @@ class Scheduler:
         self._places.append(_Place(worker))
         self._hand_out()
 
-    def leave(self, worker: Worker, why: str = "") -> bool:
-        """A worker is no more: what it had goes to others. Whether it had done anything."""
+    def leave(self, worker: Worker, why: str = "") -> None:
+        """A worker is no more: what it had goes to others."""
         place = next((p for p in self._places if p.worker is worker), None)
         if place is None:
-            return any(row["name"] == worker.name and row["units"] for row in self._gone[-1:])
+            return
         self._places.remove(place)
         self._gone.append(self._shown(place) | {"state": why or "gone"})
         for unit, task in list(place.units.items()):
@@ -116,7 +116,6 @@ class Scheduler:
                 task.cancel()
             self._requeue(unit, place)
         self._hand_out()
-        return bool(place.bundles)
 
     def look(self) -> None:
         """See whether anybody can go on at all, after nobody new will come."""
@@ -176,7 +175,7 @@ class Scheduler:
         if not self._facts:
             able = [p.worker for p in self._places if p.worker.asks]
             if not able:
-                raise self.nobody() or ModelError("No worker has an engine.", "")
+                raise self.nobody(True) or ModelError("No worker with an engine is there at the moment.", AGAIN)
             self._facts = await able[0].facts()
         return self._facts
 
@@ -248,7 +247,9 @@ class Scheduler:
         """What to say where there is something to do and nobody who can, now or later."""
         waits = {asks for asks, q in self._queue.items() if q} | {u.engine for u in self._running if not u.by}
         able = {p.worker.asks for p in self._places}
-        return self.nobody() if waits and (not able or (True in waits and True not in able)) else None
+        if waits and (not able or (True in waits and True not in able)):
+            return self.nobody(True in waits)
+        return None
 
     def _push(self, unit: _Unit) -> None:
         heapq.heappush(self._queue[unit.engine], unit)

@@ -113,7 +113,7 @@ def scheduler(*workers, tagger=None):
     committing = Committing(lambda _: [], lambda *_: None, resumed=False)
     model = SimpleNamespace(calls=0, prompt_tokens=0, output_tokens=0)
     made = Scheduler(Tools(model, None, tagger, Settings(), lambda _: "text"), committing)
-    made.nobody = lambda: ModelError("Nobody is left.")
+    made.nobody = lambda _: ModelError("Nobody is left.")
     for worker in workers:
         made.join(worker)
     return made
@@ -182,7 +182,7 @@ def test_a_job_that_takes_workers_down_is_taken_apart_and_blamed_alone():
 
     async def run():
         crew = scheduler()
-        crew.nobody = lambda: None
+        crew.nobody = lambda _: None
         workers = 0
 
         async def keep():
@@ -249,6 +249,18 @@ def test_where_nobody_is_left_the_run_ends_with_an_error():
         asyncio.run(run())
 
 
+def test_where_nobody_with_an_engine_is_left_the_run_ends_with_an_error():
+    """Also where others are there, who have none."""
+
+    async def run():
+        crew = scheduler(Simulated(asks=False))
+        crew.nobody = lambda engine: ModelError("No engine is left.") if engine else None
+        await all_of(crew, [Wait(0), Asks()])
+
+    with pytest.raises(ModelError, match="No engine is left"):
+        asyncio.run(run())
+
+
 def test_the_first_error_ends_the_rest():
     """What a job raises is raised, and nothing is under way afterwards."""
 
@@ -280,7 +292,7 @@ def test_late_joiners_and_losses_in_any_order_lose_nothing():
     async def history(seed):
         chance = random.Random(seed)
         crew = scheduler()
-        crew.nobody = lambda: None
+        crew.nobody = lambda _: None
         workers = [Simulated("0")]
         crew.join(workers[0])
 
