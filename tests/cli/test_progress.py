@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from localrag.cli.views.bars import left_text
+from localrag.cli.views.bars import left_text, worker_line
 from localrag.cli.views.follow import _looks
 from localrag.index.progress import Progress, aged
 from tests.cli.test_index import rows
@@ -134,6 +134,22 @@ def test_the_result_says_what_was_spent_and_what_comes_next(recorded):
         assert "--index" not in command
     elsewhere = index(folder, "--index", "other", "--json", "--quiet")
     assert all(c.endswith("--index other/.localrag") or c.endswith("--index other") for c in json.loads(elsewhere.stdout)["next"])
+
+
+def test_several_workers_are_told_of_each_with_what_it_does(tmp_path):
+    """In events, in `status --json` and in a line below the bars: name, state, speed, what it has done, when it was last heard of."""
+    folder = write_docs(tmp_path / "several")
+    done = index(folder, "--workers", "2", "--progress", "json", "--json")
+    assert done.returncode == 0, done.stderr
+
+    told = [e["workers"] for e in map(json.loads, done.stderr.splitlines()) if e["event"] == "progress"]
+    stored = json.loads(run_process("status", "--json", cwd=folder).stdout)["run"]["progress"]["workers"]
+    assert {row["name"] for row in told[-1]} == {"process 1", "process 2"}
+    assert sum(row["chunks"] for row in told[-1]) > 0
+    assert [row["name"] for row in stored] == [row["name"] for row in told[-1]]
+    now = max(row["seen_at"] for row in stored)
+    line = worker_line(stored[0] | {"state": "working", "written_tokens_per_s": 41.4, "class": "a1b2"}, now + 75)
+    assert re.fullmatch(r"process 1 \(.*cores\) · working · 41 tok/s · .*units, \d+ chunks · class a1b2 · last heard 1 min .* ago", line)
 
 
 def test_an_error_is_an_event_too(tmp_path):

@@ -1,9 +1,14 @@
 """The page's documents in a real browser: files in, files out, what was read, one of them with its passage."""
 
+import os
 import re
+import time
 
 import pytest
 
+from localrag.index.progress import Progress
+from localrag.store import ledger
+from localrag.store.schema import open_index
 from tests.conftest import run_localrag, write_town
 from tests.serve.browser import chromium, focused, opened, violations
 from tests.serve.server import served
@@ -307,3 +312,25 @@ def test_everybody_can_use_it(browser, server, scheme, width):
                 page.get_by_role("button", name=re.compile("^Remove ")).first.click()
                 assert violations(page) == []
             assert heard.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_of_several_workers_has_a_row(browser, server, folder, scheme):
+    """Its state, speed, what it has done and when it was last heard of, also on a narrow page."""
+    row = {"place": "2 cores", "units": 3, "chunks_per_s": 1.5, "written_tokens_per_s": None, "class": "a1b2", "seen_at": time.time()}
+    workers = [row | {"name": "process 1", "state": "working", "chunks": 71}, row | {"name": "process 2", "state": "gone", "chunks": 12}]
+    facts = Progress("extraction", 4, 9, share=0.4, workers=tuple(workers)).facts()
+    db = open_index(folder / ".localrag", create=True)
+    run = ledger.start_run(db, os.getpid())
+    try:
+        ledger.update_run(db, run, facts)
+        with opened(browser, server, "#/documents", scheme=scheme, width=320) as (page, _):
+            table = page.get_by_role("table", name="Workers")
+            table.wait_for()
+            told = table.inner_text()
+            assert violations(page) == []
+    finally:
+        ledger.end_run(db, run, "complete", {})
+        db.close()
+    assert re.search(r"process 1.*working\s+1.5 chunks/s\s+71\s+a1b2", told, re.DOTALL)
+    assert re.search(r"process 2.*gone.*12", told, re.DOTALL)
