@@ -19,7 +19,7 @@ $(VENV)/.ready: pyproject.toml
 	flags="$$($(BIN)/python scripts/compiler_flags.py)"; \
 	  if [ -n "$$flags" ]; then export CFLAGS="$$CFLAGS $$flags" CXXFLAGS="$$CXXFLAGS $$flags" \
 	    PIP_CACHE_DIR="$$($(BIN)/pip cache dir)-$$(echo "$$flags" | tr -cd a-z0-9-)"; fi; \
-	  $(BIN)/pip install -q -e ".[all,train]" --group dev
+	  $(BIN)/pip install -q -e ".[all,train,ray]" --group dev
 	touch $@
 
 demo: setup                      ## index the demo documents, ask a global and a local question

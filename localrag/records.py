@@ -382,6 +382,7 @@ class Call:
     """One model answer with what produced it; `tokens` are its exact output tokens.
 
     `about` is the `content_id` of the text of the chunk it is about; empty where it is about several, OF_A_QUESTION where somebody asked.
+    `arithmetic` is the class of that of the machine that answered, where machines of several classes worked.
     """
 
     key: str
@@ -396,3 +397,4 @@ class Call:
     output_tokens: int
     seconds: float
     about: str = ""
+    arithmetic: str = ""

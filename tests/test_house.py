@@ -132,7 +132,17 @@ def test_no_modules_import_each_other_in_a_circle():
     assert not graph
 
 
-STAGES = ("pipeline.py", "plan.py", "erase.py", "traces.py", "progress.py", "embed.py", "documents/update.py", "crew/hire.py")
+STAGES = (
+    "pipeline.py",
+    "plan.py",
+    "erase.py",
+    "traces.py",
+    "progress.py",
+    "embed.py",
+    "documents/update.py",
+    "crew/hire.py",
+    "crew/on_ray.py",
+)
 
 
 def test_stages_do_not_touch_the_store():
@@ -187,13 +197,16 @@ def test_sql_stays_in_the_store():
 def test_nothing_sends_anything():
     """No module but the one that talks to model servers imports a client for the network, or anything of TLS.
 
-    And the bridge to a `serve` of this machine, which asks none but loopback (tests/serve/test_bridge.py), and the one that pulls models.
+    And the bridge to a `serve` of this machine, which asks none but loopback (tests/serve/test_bridge.py), the one that pulls models,
+    and what works with a Ray cluster.
     """
     clients = {"requests", "httpx", "httpx2", "httpcore", "urllib", "urllib3", "aiohttp", "http", "socket", "ssl", "websockets"}
     allowed = {"engine/remote/server.py", "serve/bridge.py", "catalog/hub.py"}
     assert {path.relative_to(PACKAGE).as_posix() for path in MODULES if third_parties(path) & clients} == allowed
     mcp = {p.relative_to(PACKAGE).as_posix() for p in MODULES if re.search(r"from mcp(\.client\S*)? import", p.read_text(encoding="utf-8"))}
     assert mcp == {"serve/bridge.py"}
+    ray = {path.relative_to(PACKAGE).as_posix() for path in MODULES if "ray" in third_parties(path)}
+    assert ray == {"index/crew/cluster.py", "index/crew/ray_worker.py"}  # only where it is asked for, see tests/index/crew/test_on_ray.py
 
 
 def test_files_stay_short():
@@ -224,7 +237,20 @@ def test_every_test_says_what_it_holds():
                 assert ast.get_docstring(node), f"{path.name}: {node.name}"
 
 
-HEAVY = ("torch", "llama_cpp", "faiss", "igraph", "sentence_transformers", "rich", "numpy", "sqlite_utils", "httpx", "tomlkit", "psutil")
+HEAVY = (
+    "torch",
+    "llama_cpp",
+    "faiss",
+    "igraph",
+    "sentence_transformers",
+    "rich",
+    "numpy",
+    "sqlite_utils",
+    "httpx",
+    "tomlkit",
+    "psutil",
+    "ray",
+)
 
 
 def test_help_is_quick():

@@ -34,6 +34,7 @@ from localrag.cli.commands import (
     serve,
     sessions,
     tune,
+    worker,
 )
 from localrag.cli.commands import export as exports
 from localrag.cli.settings.apply import set_defaults
@@ -110,6 +111,7 @@ app.command("pack")(pack.pack_command)
 app.command("unpack")(pack.unpack_command)
 app.command("serve")(serve.serve_command)
 app.command("mcp")(mcp.mcp_command)
+app.command("worker")(worker.worker_command)
 app.command("help")(help.help_command)
 app.add_typer(imports.import_app, name="import")
 app.add_typer(models.models_app, name="models")

@@ -166,16 +166,17 @@ class Index(Holdings):
         on_progress: "Tell | None" = None,
         deletion: "Deletion | None" = None,
         workers: int = 1,
+        hire: Callable[..., Any] | None = None,
     ) -> "Outcome":
         """Index files and folders, or bring the index up to date with them; what is there already is not done again.
 
         `on_progress` is called with every step. Interrupted at any moment, the next call goes on from there. `collections` are names under
-        which the documents of these paths can be selected. `deletion` says whether documents go whose files are gone. `workers`: processes
-        that do the work at the same time, one of them with the engine, or one for each GPU.
-        Raises UsageError where there is nothing to index, IndexBusy while another process writes, ModelError.
+        which the documents of these paths can be selected. `deletion` says whether documents go whose files are gone. `workers`: so many
+        processes share the work; `hire`: others do (`on_ray`). Raises UsageError where there is nothing to index, IndexBusy, ModelError.
         """
         with self._writer(model=self._model):  # opened here: within an event loop an interrupt would wait for the end of it
-            return asyncio.run(self.aadd(paths, collections=collections, on_progress=on_progress, deletion=deletion, workers=workers))
+            done = self.aadd(paths, collections=collections, on_progress=on_progress, deletion=deletion, workers=workers, hire=hire)
+            return asyncio.run(done)
 
     async def aadd(
         self,
@@ -185,6 +186,7 @@ class Index(Holdings):
         on_progress: "Tell | None" = None,
         deletion: "Deletion | None" = None,
         workers: int = 1,
+        hire: Callable[..., Any] | None = None,
     ) -> "Outcome":
         """As `add`, where an event loop runs already."""
         from localrag.index.crew.hire import alone, processes
@@ -193,7 +195,7 @@ class Index(Holdings):
 
         names = collection_names(",".join(collections))
         with self._writer(model=self._model) as project:
-            tell, hire = on_progress or _ignored, processes(workers) if workers > 1 else alone
+            tell, hire = on_progress or _ignored, hire or (processes(workers) if workers > 1 else alone)
             return await build_index(_listed(paths), project, tell, deletion=deletion or CAREFUL, collections=names, hire=hire)
 
     def plan(self, paths: Paths, **settings: Any) -> "Plan":

@@ -87,6 +87,12 @@ def spent(db: Database) -> dict[str, Any]:
     )
 
 
+def arithmetic(db: Database) -> dict[str, int]:
+    """How many answers the machines of each class of arithmetic gave, where machines of several classes worked; empty elsewhere."""
+    found = db.query("SELECT arithmetic, count(*) AS n FROM llm_calls WHERE arithmetic <> '' GROUP BY arithmetic ORDER BY arithmetic")
+    return {row["arithmetic"]: row["n"] for row in found}
+
+
 def settings(db: Database) -> dict[str, Any]:
     """Everything the index is bound to."""
     return {row["key"]: json.loads(row["value"]) for row in db.query("SELECT key, value FROM settings")}

@@ -146,6 +146,12 @@ def m019_answers_found_by_text(db: Database) -> None:
     db.execute("CREATE INDEX llm_calls_by_about ON llm_calls(about)")
 
 
+@migrations()
+def m020_classes_of_arithmetic(db: Database) -> None:
+    """Answers say what computed them, where machines that compute differently worked together; empty elsewhere."""
+    db.execute("ALTER TABLE llm_calls ADD COLUMN arithmetic TEXT NOT NULL DEFAULT ''")
+
+
 _SCANS = """
 CREATE TABLE scanned_pages (
     scan TEXT NOT NULL, page INTEGER NOT NULL, looks TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan, page));

@@ -14,7 +14,8 @@ from localrag.system.processes import is_alive
 
 def status(db: Database, folder: Path) -> dict[str, Any]:
     """Counts of documents, chunks, entities, relationships, communities, reports and failures; then levels, collections with their numbers
-    of documents, skipped files, failures, documents that no report rests on, the last run, tokens spent, the models the index is bound to.
+    of documents, skipped files, failures, documents that no report rests on, the last run, tokens spent, calls by class of arithmetic, the
+    models the index is bound to.
     """
     bound = ledger.settings(db)
     run = ledger.last_run(db)
@@ -29,6 +30,7 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
         "merged": len(graph.merges(db, done=True)),
         "run": shown_run(run) if run else None,
         "spent": ledger.spent(db),
+        "arithmetic": ledger.arithmetic(db),
         "models": {kind: bound[kind] for kind in ("chat_model", "embedder") if kind in bound},
         "settings": bound.get("settings", {}),
         "index": str(folder),

@@ -94,6 +94,7 @@ WITHOUT_JSON = {
     "source": "a passage of the last answer, whose place `ask --json` gives",
     "demo": "its index is an index as any other",
     "serve": "runs until it is stopped",
+    "worker": "runs until it is stopped",
     "mcp": "speaks JSON-RPC already",
     "help": "pages of documentation",
     "models add": "writes models.toml; `models show --json` has it",

@@ -40,11 +40,13 @@ from localrag.cli.options import (
 )
 from localrag.cli.settings.apply import refuse_changes
 from localrag.cli.views.terminal import in_line, listener, write_event, write_json
+from localrag.where import collection_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from localrag.cli.views.progress import IndexProgress
+    from localrag.index.crew.hire import Hire
     from localrag.index.pipeline import Outcome
     from localrag.index.plan import Plan
     from localrag.library import Index
@@ -71,6 +73,8 @@ def index_command(
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
     workers: WorkersOption = 1,
+    ray: Annotated[str, typer.Option("--ray", metavar="HOST:PORT", help="Index with the machines of this Ray cluster.")] = "",
+    mixed: Annotated[bool, typer.Option("--mixed", help="With --ray: also those that compute differently from the others.")] = False,
     engine: EngineOption = "",
     remeasure: RemeasureOption = False,
     deterministic: DeterministicOption = False,
@@ -85,7 +89,6 @@ def index_command(
 ) -> None:
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
     from localrag.library import Index
-    from localrag.where import collection_names
 
     options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
     begun = Index.open(index, model=model, engine=options, missing_ok=True)
@@ -100,13 +103,13 @@ def index_command(
     if not begun.exists and not quiet and progress != "json" and model is None:
         _name_better_model(paths, index)
     shown = Shown(quiet=quiet, progress=progress, as_json=as_json)
+    hire = _hire(workers, ray, mixed=mixed)
 
     def run(first: bool = True) -> "Outcome":
-        # Asked of the first run only: whoever watches has looked at what there was at the beginning, not at what comes.
-        chosen = options if first else replace(options, remeasure=False)
+        chosen = options if first else replace(options, remeasure=False)  # who watches has looked at what there was at the beginning
         opened = Index.open(index, model=model, engine=chosen, missing_ok=True)
         with opened.writing(embedder=embedder, rebuild=rebuild and first, **changes):
-            return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections, workers=workers)
+            return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections, hire=hire)
 
     _run(paths, run, watch=watch)
 
@@ -117,6 +120,20 @@ def _check(paths: list[Path], begun: "Index") -> None:
 
     known = [] if all(map(is_there, paths)) or not begun.exists else begun.paths()
     check_paths(paths, [begun.root / path for path in known])
+
+
+def _hire(workers: int, ray: str, *, mixed: bool) -> "Hire":
+    """Who does the work; what of a cluster can be refused unasked is refused before an index is made. Raises UsageError."""
+    from localrag.index.crew.hire import alone, processes
+
+    if not ray:
+        return processes(workers) if workers > 1 else alone
+    from localrag.index.crew.cluster import check_token, split_address
+    from localrag.index.crew.on_ray import on_ray
+
+    split_address(ray)
+    check_token()
+    return on_ray(ray, mixed=mixed)
 
 
 def _run(paths: list[Path], run: "Callable[[bool], Outcome]", *, watch: bool) -> None:
@@ -215,7 +232,7 @@ def run_index(
     prune: bool = False,
     may_ask: bool = False,
     collections: tuple[str, ...] = (),
-    workers: int = 1,
+    hire: "Hire | None" = None,
 ) -> "Outcome":
     """Add to an index that is held for writing, with progress on stderr; an interrupt says what is saved and ends in 130.
 
@@ -236,7 +253,7 @@ def run_index(
 
         try:
             deletion = Deletion(prune, asked)
-            outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion, workers=workers)
+            outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion, hire=hire)
         except KeyboardInterrupt:
             progress.close()
             _say_stopped(index, progress)

@@ -18,6 +18,7 @@ APART = {
     ("demo", "index"),  # has an index of its own
     ("tune", "types"),  # of this one tuning, in place of what it finds
     ("models pull", "allow_host"),  # which hosts a model may be downloaded from, not where documents may be sent
+    ("worker", "allow_host"),  # whose programs may run here, likewise
     ("eval retrieval", "mode"),  # the modes that are compared
     ("eval qa", "mode"),
 }

@@ -133,6 +133,11 @@ def print_log(found: Sequence[tuple[int, str, Answer]]) -> None:
         out.print("No question was asked of this index yet.")
 
 
+def _by_arithmetic(found: dict[str, Any]) -> str:
+    """Which machines answered, where they compute differently."""
+    return "".join(f"; {n} by arithmetic {kind}" for kind, n in found["arithmetic"].items())
+
+
 def print_status(found: dict[str, Any]) -> None:
     """The status as a table, then what needs attention."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -145,7 +150,9 @@ def print_status(found: dict[str, Any]) -> None:
     table.add_row("merged", f"{found['merged']} names (localrag merges list)")
     table.add_row("noise", f"{found['noise']} capitalised words that are no names")
     spent = found["spent"]
-    table.add_row("spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written")
+    table.add_row(
+        "spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written" + _by_arithmetic(found)
+    )
     for kind, model in found["models"].items():
         table.add_row(kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})")
     table.add_row("index", f"{found['index']} ({found['bytes'] / 1e6:.1f} MB)")
@@ -154,7 +161,7 @@ def print_status(found: dict[str, Any]) -> None:
         if line := engine_line(run["figures"]):
             table.add_row("its engine", line)
     out.print(table)
-    if run and run["figures"]:
+    if run and run["figures"].get("tasks"):
         out.print(_tasks_table(run["figures"]["tasks"]))
     if missing := found["coverage"]["in_no_report"]:
         named = ", ".join(map(in_line, missing[:5])) + " …" * (len(missing) > 5)

@@ -5,7 +5,7 @@ from typing import Any
 
 def engine_line(figures: dict[str, Any]) -> str:
     """What an engine did in one line; empty where it did nothing."""
-    if not figures or not figures["steps"]:
+    if not figures.get("steps"):  # also where workers did it
         return ""
     tasks = figures["tasks"].values()
     prompt, cached, wrote, forced, drafted = (

@@ -81,7 +81,7 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
     @asynccontextmanager
     async def hired(project: Project) -> AsyncIterator[tuple[Project, Crew]]:
         with_crew, crew = scheduled(project)
-        gpus = _gpus()
+        gpus = gpu_names()
         engines = max(1, min(n, len(gpus)))
         cores = max(1, free_cores() // n)
         keeping, first = list[asyncio.Task[None]](), list[asyncio.Event]()
@@ -158,7 +158,7 @@ def _silent(_text: str) -> None:
     """A worker's messages come by its own way."""
 
 
-def _gpus() -> list[str]:
+def gpu_names() -> list[str]:
     """The names of this machine's GPUs, where llama.cpp was built for them."""
     from localrag.engine.llama.library import GPU
 

@@ -2,7 +2,9 @@
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from localrag.config import Settings
@@ -37,6 +39,14 @@ class Kit:
     options: EngineOptions
     asks: bool = True
     cores: int = 0  # 0: all that are free
+
+    def with_files(self, paths: Mapping[str, Path]) -> "Kit":
+        """The same on another machine, where the chat model and the embedder, by their kinds, are at other paths.
+
+        Beginnings of prompts are not kept there as files: they may hold text of a document.
+        """
+        chat, embedder = (replace(file, path=paths[file.kind]) for file in (self.chat, self.embedder))
+        return replace(self, chat=chat, embedder=embedder, options=replace(self.options, prefix_files=False))
 
     def open(self, options: EngineOptions | None = None) -> Tools:
         """The tools; models are loaded when they are first needed."""

@@ -5,6 +5,7 @@ import heapq
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
@@ -172,11 +173,15 @@ class Scheduler:
         return int((await self._known_facts())["at_once"])
 
     async def _known_facts(self) -> dict[str, Any]:
-        if not self._facts:
-            able = [p.worker for p in self._places if p.worker.asks]
-            if not able:
-                raise self.nobody(True) or ModelError("No worker with an engine is there at the moment.", AGAIN)
-            self._facts = await able[0].facts()
+        while not self._facts:
+            if able := [p.worker for p in self._places if p.worker.asks]:
+                with suppress(WorkerLost):  # another one will do
+                    self._facts = await able[0].facts()
+                    break
+                self.leave(able[0], "gone")
+            elif error := self.nobody(True):
+                raise error
+            await asyncio.sleep(0.1)
         return self._facts
 
     @property

@@ -1,0 +1,185 @@
+"""The crew on other machines: a worker on each machine of a Ray cluster that offers itself. Part of the pipeline."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from localrag.errors import LocalragError, ModelError, UsageError
+from localrag.index.crew import cluster
+from localrag.index.crew.alike import difference, software
+from localrag.index.crew.hire import ANEW, Hire, Pack, kit_of, scheduled
+from localrag.index.crew.parcel import WorkerLost
+from localrag.index.crew.ray_worker import RayWorker
+from localrag.index.crew.scheduler import Scheduler
+from localrag.index.crew.shipping import Wanted
+from localrag.project import Project
+
+EVERY = 10.0  # seconds between two looks at which machines there are
+SLOW = 60.0  # seconds after which a worker that has not started is named
+CLOCK = 3600.0  # seconds that clocks may differ unsaid: nothing depends on them
+
+
+class _Employer:
+    """Looks which machines there are, has a worker on each, and lets those work that compute alike."""
+
+    def __init__(self, address: str, crew: Scheduler, kit: Any, wanted: list[Wanted], say: Callable[[str], None], hosts: tuple[str, ...],
+                 *, asks: bool, mixed: bool, every: float) -> None:  # fmt: skip
+        self._address, self._crew, self._kit, self._wanted, self._say = address, crew, kit, wanted, say
+        self._hosts, self._asks, self._mixed, self._every = hosts, asks, mixed, every
+        self._places: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._looking = set[RayWorker]()  # those that are being looked at
+        self._classes: list[tuple[str, str]] = []  # of arithmetic, with the settings of an engine, as they came, until one is chosen
+        self._chosen: tuple[str, str] | None = None
+        self._waits = self._over = False
+
+    async def look(self) -> None:
+        """Go on for as long as the head answers."""
+        silent = 0
+        try:
+            while silent < 2:
+                if await cluster.answers(self._address):
+                    silent = 0
+                    await self._meet(await asyncio.to_thread(cluster.machines))
+                else:
+                    silent += 1
+                await asyncio.sleep(self._every)
+            ended = ModelError(f"The Ray cluster at {self._address} has ended.", _AGAIN)
+        except Exception as error:  # noqa: BLE001 — whoever waits for a job is told
+            ended = ModelError(f"The Ray cluster at {self._address} cannot be reached: {type(error).__name__}.", _AGAIN)
+        self._crew.nobody, self._over = lambda _: ended, True
+        await self.close()
+        self._crew.look()
+
+    async def close(self) -> None:
+        """End all workers."""
+        for task in self._places.values():
+            task.cancel()
+        await asyncio.gather(*self._places.values(), return_exceptions=True)
+
+    async def _meet(self, nodes: list[dict[str, Any]]) -> None:
+        there = set()
+        for node in nodes:
+            if not node["Resources"].get(cluster.RESOURCE):
+                continue
+            gpus = int(node["Resources"].get("GPU", 0))
+            there |= (keys := {(node["NodeID"], n) for n in range(max(1, gpus))})
+            new = keys - self._places.keys()
+            if new and not cluster.is_allowed(node["NodeManagerAddress"], self._hosts):
+                self._say(f"A machine that was not allowed has joined: {node['NodeManagerAddress']}. It gets nothing.")
+            for key in sorted(new):
+                allowed = cluster.is_allowed(node["NodeManagerAddress"], self._hosts)
+                self._places[key] = asyncio.create_task(self._employ(node, key[1], gpus) if allowed else asyncio.sleep(0))
+        for key in self._places.keys() - there:
+            self._places.pop(key).cancel()
+        for task in self._places.values():
+            if task.done():
+                task.result()
+        idle = all(task.done() for task in self._places.values())
+        if idle and not self._waits:
+            self._say(f"No worker is there; waiting. On a machine that is to work: localrag worker --ray {self._address}")
+        self._waits = idle
+
+    async def _employ(self, node: dict[str, Any], number: int, gpus: int) -> None:
+        """Have a worker at a place, a new one for one that ended; not for ever where none does anything."""
+        tries, host = 0, node["NodeManagerHostname"]
+        name = f"{host} ({node['NodeManagerAddress']})" + f" GPU {number}" * (gpus > 1)
+        while tries < ANEW:
+            worker = RayWorker(name, node, gpus, noted=self._mixed)
+            self._looking.add(worker)
+            try:
+                worker.begin()
+                await self._admit(worker)
+                self._crew.join(worker)
+                await worker.lost.wait()
+            except WorkerLost:
+                pass
+            except LocalragError as error:
+                self._say(f"{name} cannot work: {error}" + f"\n  → {error.hint}" * bool(error.hint))
+                return
+            finally:
+                self._looking.discard(worker)
+                self._crew.leave(worker, "its process or its machine is gone")
+                if not self._over:  # Ray itself would be waited for
+                    worker.close()
+            tries = 0 if worker.worked else tries + 1
+            await asyncio.sleep(min(1.0, self._every))  # where its machine is gone, that is found out meanwhile
+        self._say(f"{name} cannot work: its process ended {ANEW} times. See whether it has the same localrag.")
+
+    async def _admit(self, worker: RayWorker) -> None:
+        """Look at a worker, bring it what it lacks, and try how it computes. Raises WorkerLost, LocalragError where it may not work."""
+        about = asyncio.ensure_future(worker.about())
+        try:
+            started, _ = await asyncio.wait({about}, timeout=SLOW)
+            if not started:
+                self._looking.discard(worker)  # the others begin
+                self._say(f"{worker.name} has not started yet: another run may use it, or its localrag is another.")
+            found = await about
+        finally:
+            about.cancel()
+        if differs := difference(software(), found["software"]):
+            raise UsageError(f"it has {differs[0]}.", f"There: {differs[1]}")
+        if abs(away := found["time"] - time.time()) > CLOCK:
+            self._say(f"The clock of {worker.name} is {away / 3600:+.1f} hours off. The index is not affected.")
+        for wanted in self._wanted:
+            if await worker.bring(wanted):
+                self._say(f"Sent the model {wanted.name} to {worker.name}.")
+        await worker.ask("open", self._kit)
+        kind, settings = await worker.ask("probe", self._asks)
+        worker.place, worker.arithmetic = f"{found['cores']} cores", kind
+        self._classes.append((kind, settings))
+        self._looking.discard(worker)
+        if self._mixed:
+            return
+        while self._chosen is None and self._looking:
+            await asyncio.sleep(0.05)
+        if self._chosen is None:
+            most, _ = Counter(kind for kind, _ in self._classes).most_common(1)[0]
+            self._chosen = next(c for c in self._classes if c[0] == most)
+        if kind == self._chosen[0]:
+            return
+        alike = f" Or give the settings of the others' engines to all: --engine {self._chosen[1]}" * bool(self._chosen[1])
+        said = f"it computes otherwise than the others ({kind} instead of {self._chosen[0]})."
+        raise UsageError(said, f"Take it all the same: --mixed.{alike}")
+
+
+_AGAIN = "Start it again, and run the same command again; what is done is saved."
+
+
+def on_ray(address: str, *, mixed: bool = False, every: float = EVERY, pack: Pack | None = None) -> Hire:
+    """The machines of the cluster at an address, `HOST:PORT`; only those that compute alike, or with `mixed` all.
+
+    The hosts that documents may go to are those that the project's engine options allow.
+    """
+
+    @asynccontextmanager
+    async def hired(project: Project) -> AsyncIterator[tuple[Project, Scheduler]]:
+        cluster.check_token()
+        if project.model.file.url:
+            raise UsageError(
+                "Workers compute with a model file, not with a model server.", "Leave out --ray, or give a file: --model PATH.gguf"
+            )
+        await cluster.check_guarded(address)
+        hosts, made = project.model.options.allowed_hosts, (pack or kit_of)(project, asks=True, cores=0)
+        wanted = [Wanted.of(file) for file in (project.model.file, project.embedder.file)]
+        cluster.connect(address)
+        try:
+            cluster.check_machines(cluster.machines(), hosts)
+            with_crew, crew = scheduled(project)
+            crew.nobody = lambda _: None
+            asks = project.settings.extractor == "model"
+            employer = _Employer(address, crew, made, wanted, project.model.options.say, hosts, asks=asks, mixed=mixed, every=every)
+            looking = asyncio.create_task(employer.look())
+            try:
+                yield with_crew, crew
+            finally:
+                looking.cancel()
+                await asyncio.gather(looking, return_exceptions=True)
+                await employer.close()
+                crew.close()
+        finally:
+            cluster.disconnect()
+
+    return hired
