@@ -102,6 +102,7 @@ def left_on(machines):
     return [p for p in files if any(w in p.read_bytes() for w in WORDS)]
 
 
+@pytest.mark.slow
 def test_the_index_is_the_one_made_alone(machines, corpus, tmp_path):
     """Every table is equal but for times; both machines did some of it; no word of a document stands in any of their files."""
     docs, expected = corpus

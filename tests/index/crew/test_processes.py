@@ -81,7 +81,7 @@ def test_what_one_process_began_others_end(alone, town):
     assert set(town.asked().values()) == {1}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_a_worker_that_is_killed_costs_what_it_had_under_way(alone, tmp_path, seed):
     """At any moment: others do it, a new process takes its place, and the index is the same."""
     town = Town(tmp_path / "town", seconds=0.05).write()
@@ -150,7 +150,7 @@ town.index(processes(2, town.pack))
 """
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_one_who_hands_out_jobs_is_killed(alone, tmp_path, seed):
     """Its workers end with it; the next run goes on, asks for no committed answer again, and the index is the same."""
     town = Town(tmp_path / "town").write()
