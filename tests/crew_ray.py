@@ -187,8 +187,14 @@ class Machines:
         shutil.rmtree(self.ray, ignore_errors=True)
 
 
-def bench_processes():
-    """The process numbers of the workers of all machines."""
+def bench_processes(machines):
+    """The process numbers of the workers of these machines."""
     import psutil
 
-    return [p.pid for p in psutil.process_iter(["cmdline"]) if (p.info["cmdline"] or [""])[0].startswith("ray::Bench")]
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        with contextlib.suppress(psutil.Error):
+            ours = process.environ().get("LOCALRAG_HOME", "").startswith(str(machines.folder))
+            if ours and (process.info["cmdline"] or [""])[0].startswith("ray::Bench"):
+                found.append(process.pid)
+    return found

@@ -127,7 +127,7 @@ def test_what_is_lost_is_done_by_others(machines, corpus, tmp_path, how, seed):
             machines.kill(seed)
             machines.nodes.append(machines.add())
         else:
-            os.kill(bench_processes()[seed % 2], signal.SIGKILL)
+            os.kill(bench_processes(machines)[seed % 2], signal.SIGKILL)
 
     when = When(index, moment, kill)
     outcome, found, _ = indexed(docs, index, on_ray(machines, 0.05))
@@ -158,7 +158,7 @@ def test_a_run_that_is_killed_goes_on(machines, corpus, tmp_path):
     run = subprocess.Popen([sys.executable, "-c", RUN, machines.address, docs, index], env=os.environ | {"PYTHONPATH": str(ROOT)})
     When(index, some_moment(5, expected), run.kill).thread.join(120)
     assert run.wait(10) == -signal.SIGKILL
-    until(lambda: not bench_processes())
+    until(lambda: not bench_processes(machines))
     known, at = committed(index), time.time()
     outcome, found, _ = indexed(docs, index, on_ray(machines))
 
