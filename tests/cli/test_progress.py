@@ -261,11 +261,13 @@ def test_a_run_that_was_killed_is_told_from_one_that_goes_on(tmp_path):
     write_docs(tmp_path, 40)
     run = start(tmp_path, "-q")
     wait_for_run(tmp_path)
-    watcher = watched(tmp_path)
+    watcher, witness = watched(tmp_path), watched(tmp_path, "--json")
+    witness.stdout.readline()  # the other one, which began before it, looks by now, or a moment later
     time.sleep(2)
     run.send_signal(signal.SIGKILL)
     run.wait()
     said = watcher.communicate(timeout=60)[0]
+    witness.communicate(timeout=60)
 
     assert watcher.returncode == 1
     assert f"The process of the run ({run.pid}) is gone" in said
