@@ -320,11 +320,11 @@ def test_the_speed_of_each_worker_is_told():
         quick, gone = Simulated("quick", speed=2), Simulated("gone")
         crew = scheduler(quick, gone)
         asyncio.get_running_loop().call_later(0.1, gone.died.set)
-        await all_of(crew, [Wait(n) for n in range(100)])
+        await all_of(crew, [Wait(n) for n in range(400)])
         return {row["name"]: row for row in crew.status()}
 
     rows = asyncio.run(run())
-    assert rows["quick"]["chunks"] + rows["gone"]["chunks"] == 100
+    assert rows["quick"]["chunks"] + rows["gone"]["chunks"] == 400
     assert rows["gone"]["state"] == "it was killed"
     assert rows["quick"]["state"] == "waiting"
     assert statistics.fmean([rows["quick"]["seen_at"], rows["gone"]["seen_at"]]) > 1e9
