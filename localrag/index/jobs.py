@@ -138,7 +138,7 @@ class Crew(Protocol):
         """What each of several workers does, JSON-ready; empty where this process does everything itself."""
 
     def close(self) -> None:
-        """Send them home."""
+        """End the workers."""
 
 
 async def in_order(crew: Crew, jobs: Iterable[J], *, asks: bool = False, least: int = 1) -> AsyncIterator[list[tuple[J, Any]]]:

@@ -29,7 +29,7 @@ class NeedsText(Exception):
 class Kit:
     """What a worker is to work with: models, settings with their prompts, how the engine is set up, how many cores are its share.
 
-    `asks`: whether it has an engine of its own for the chat model. `values` are the settings of the engine that the others use.
+    `asks`: whether it has an engine of its own for the chat model.
     """
 
     chat: ModelFile

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol
 
 from localrag.engine.hardware.trial import why_it_ended
+from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, kind_and_place
 from localrag.index.crew.kit import Workshop
 from localrag.index.crew.parcel import Bundle, Parcel, WorkerLost
@@ -30,7 +31,11 @@ _LENGTH = struct.Struct("<Q")
 class Opens(Protocol):
     """What a worker is sent to begin with: `Kit`."""
 
-    def open(self, options: Any) -> Tools:
+    @property
+    def options(self) -> EngineOptions:
+        """How its engine is set up."""
+
+    def open(self, options: EngineOptions | None = None) -> Tools:
         """What it works with."""
 
 
@@ -172,8 +177,7 @@ async def _serve(kit: Opens, questions: BinaryIO, answers: BinaryIO) -> None:
             answers.write(_packed((number, value)))
             answers.flush()
 
-    options = getattr(kit, "options", None)
-    shop = Workshop(kit.open(replace(options, say=lambda text: write(0, text)) if options else None))
+    shop = Workshop(kit.open(replace(kit.options, say=lambda text: write(0, text))))
 
     async def one(number: int, what: str, value: Any) -> None:
         try:

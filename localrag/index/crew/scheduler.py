@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 import time
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Worker(Protocol):
         """What its engine can do. Raises ModelError, WorkerLost."""
 
     def close(self) -> None:
-        """Send it home."""
+        """End the worker."""
 
 
 @dataclass(eq=False, slots=True)
@@ -74,14 +74,14 @@ class _Place:
 
     @property
     def free(self) -> int:
-        """Chunks it has room for; whoever does what a worker was lost over does nothing else meanwhile, so that others are not blamed."""
+        """Chunks it has room for. A unit that cost a worker runs alone, so that no other unit is blamed if it costs this one too."""
         return 0 if any(u.lost for u in self.units) else self.worker.room - sum(u.job.weight for u in self.units)
 
 
 class Scheduler:
     """A crew of workers. Answers are committed when a bundle comes, in one transaction; results go to whoever waits for them.
 
-    What is promised: no committed answer is asked for again; a worker that is lost costs what it had under way, and nothing else.
+    No committed answer is asked for again. A lost worker costs the units it was working on and nothing else.
     """
 
     def __init__(self, tools: Tools, committing: Committing) -> None:
@@ -91,7 +91,7 @@ class Scheduler:
         self._gone: list[dict[str, Any]] = []
         self._queue: dict[bool, list[_Unit]] = {False: [], True: []}  # by whether an engine is needed
         self._running: dict[_Unit, None] = {}
-        self._seconds: defaultdict[type, list[float]] = defaultdict(list)
+        self._seconds: defaultdict[type, deque[float]] = defaultdict(lambda: deque(maxlen=50))
         self._numbers = count()
         self._facts: dict[str, Any] = {}
         self._late: asyncio.TimerHandle | None = None
@@ -165,7 +165,7 @@ class Scheduler:
         return bundle.result  # type: ignore[no-any-return]
 
     async def window(self) -> int:
-        """Tokens that a prompt and its answer may have together, of the worker with the least."""
+        """Tokens that a prompt and its answer may have together, as the first worker with an engine reports it."""
         return int((await self._known_facts())["window"])
 
     async def at_once(self) -> int:
@@ -214,7 +214,7 @@ class Scheduler:
         }
 
     def close(self) -> None:
-        """Send all workers home."""
+        """End all workers."""
         if self._late:
             self._late.cancel()
         for place in self._places:
@@ -333,9 +333,7 @@ class Scheduler:
         model.calls += len(bundle.calls)
         model.prompt_tokens += sum(c.prompt_tokens for c in bundle.calls)
         model.output_tokens += sum(c.output_tokens for c in bundle.calls)
-        known = self._seconds[type(unit.job)]
-        known.append(seconds / unit.job.weight)
-        del known[:-50]
+        self._seconds[type(unit.job)].append(seconds / unit.job.weight)
         if not unit.done.done():
             unit.done.set_result(bundle)
 

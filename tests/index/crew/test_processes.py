@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from localrag.demo import CORPUS
+from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError
 from localrag.index.crew.hire import alone as alone_
 from localrag.index.crew.hire import processes
@@ -132,6 +133,8 @@ def test_a_crew_that_cannot_work_is_said(town):
 
 class Broken:
     """A kit that cannot be opened."""
+
+    options = EngineOptions()
 
     def open(self, _options=None):
         os.kill(os.getpid(), signal.SIGKILL)
