@@ -37,7 +37,7 @@ from localrag.index.crew.here import Here
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.graph.communities import communities
 from localrag.index.graph.resolve import resolve
-from localrag.index.graph.weights import weigh_by_pmi
+from tests.index.graph.whole import weigh_by_pmi
 from localrag.index.jobs import Tools
 from localrag.index.reports.stage import write_reports
 from localrag.models import find_chat_model, find_embedder

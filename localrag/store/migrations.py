@@ -152,6 +152,61 @@ def m020_classes_of_arithmetic(db: Database) -> None:
     db.execute("ALTER TABLE llm_calls ADD COLUMN arithmetic TEXT NOT NULL DEFAULT ''")
 
 
+@migrations()
+def m022_what_the_graph_is_made_of(db: Database) -> None:
+    """What each document gives to the graph, so that an edit costs what it changes."""
+    for statement in _MERGING.strip().split(";\n"):
+        db.execute(statement)
+
+
+_MERGING = """
+ALTER TABLE mentions ADD COLUMN telling REAL NOT NULL DEFAULT 0;
+DROP TABLE merges;
+CREATE TABLE merges (
+    name_key TEXT NOT NULL, key TEXT NOT NULL, done INTEGER NOT NULL, reason TEXT NOT NULL, score REAL NOT NULL,
+    PRIMARY KEY (name_key, key, done)) WITHOUT ROWID;
+CREATE TABLE graph_chunks (chunk_id TEXT PRIMARY KEY, document_id TEXT NOT NULL, made_from TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX graph_chunks_by_document ON graph_chunks(document_id);
+CREATE TABLE names (
+    document_id TEXT NOT NULL, key TEXT NOT NULL, texts TEXT NOT NULL, types TEXT NOT NULL, descriptions TEXT NOT NULL,
+    text TEXT NOT NULL, type TEXT NOT NULL, count INTEGER NOT NULL, target TEXT, reason TEXT, score REAL, base TEXT NOT NULL,
+    entity TEXT NOT NULL, PRIMARY KEY (document_id, key)) WITHOUT ROWID;
+CREATE INDEX names_by_key ON names(key);
+CREATE INDEX names_by_base ON names(base, type);
+CREATE TABLE name_keys (
+    key TEXT PRIMARY KEY, text TEXT NOT NULL, type TEXT NOT NULL, count INTEGER NOT NULL, target TEXT, reason TEXT, score REAL)
+    WITHOUT ROWID;
+CREATE INDEX name_keys_by_target ON name_keys(target);
+CREATE INDEX name_keys_by_block ON name_keys(type, substr(key, 1, 2), count);
+CREATE TABLE name_offers (value TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (value, key)) WITHOUT ROWID;
+CREATE TABLE name_asks (value TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (value, key)) WITHOUT ROWID;
+CREATE TABLE homonyms (base TEXT PRIMARY KEY, person INTEGER NOT NULL, entity TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE nodes (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, base TEXT NOT NULL, sentences INTEGER NOT NULL, strongest INTEGER NOT NULL);
+CREATE TABLE pairs (
+    a INTEGER NOT NULL, b INTEGER NOT NULL, relationship_id TEXT NOT NULL, shared INTEGER NOT NULL, chunks INTEGER NOT NULL,
+    statements INTEGER NOT NULL, strength INTEGER NOT NULL, read INTEGER NOT NULL, weight REAL, kept INTEGER NOT NULL,
+    PRIMARY KEY (a, b)) WITHOUT ROWID;
+CREATE INDEX pairs_by_a ON pairs(a, weight);
+CREATE INDEX pairs_by_b ON pairs(b, weight);
+CREATE INDEX pairs_by_weight ON pairs(weight);
+CREATE TABLE document_nodes (
+    document_id TEXT NOT NULL, node INTEGER NOT NULL, sentences INTEGER NOT NULL, PRIMARY KEY (document_id, node)) WITHOUT ROWID;
+CREATE TABLE document_pairs (
+    document_id TEXT NOT NULL, a INTEGER NOT NULL, b INTEGER NOT NULL, shared INTEGER NOT NULL, chunks INTEGER NOT NULL,
+    statements INTEGER NOT NULL, strength INTEGER NOT NULL, read INTEGER NOT NULL, descriptions TEXT NOT NULL,
+    PRIMARY KEY (document_id, a, b)) WITHOUT ROWID;
+CREATE INDEX document_pairs_described ON document_pairs(a, b) WHERE descriptions <> '';
+CREATE TABLE statements (
+    chunk_id TEXT NOT NULL, a INTEGER NOT NULL, b INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
+    PRIMARY KEY (chunk_id, a, b, start, end)) WITHOUT ROWID;
+CREATE INDEX statements_by_pair ON statements(a, b);
+CREATE TABLE weight_counts (bucket REAL PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE alike (
+    block TEXT NOT NULL, a TEXT NOT NULL, b TEXT NOT NULL, score REAL NOT NULL, PRIMARY KEY (block, a, b)) WITHOUT ROWID;
+CREATE INDEX alike_by_score ON alike(score)
+"""
+
 _SCANS = """
 CREATE TABLE scanned_pages (
     scan TEXT NOT NULL, page INTEGER NOT NULL, looks TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan, page));

@@ -73,7 +73,7 @@ def _entity(key: str, nodes: Sequence[tuple[Node, _Votes]], degree: Counter[str]
     """The entity of all these names, called by the fullest of them."""
     own = [v for (_, name), v in nodes if name == key or key.startswith(f"{name} (")] or [v for _, v in nodes]
     texts, types = sum((v.texts for v in own), Counter[str]()), sum((v.types for _, v in nodes), Counter[str]())
-    descriptions = dict.fromkeys(d for _, v in nodes for d in v.descriptions)
+    descriptions = sorted({d for _, v in nodes for d in v.descriptions})
     return Entity(_entity_id(key), _first(texts), _first(types), tuple(descriptions), degree=degree[_entity_id(key)])
 
 
@@ -123,7 +123,7 @@ def _relationships(
             evidence[Evidence(key, chunk.id, chunk.start + spans[first].start, chunk.start + spans[last].end)] = None
     relationships = []
     for (source, target), statements in sorted(stated.items()):
-        descriptions = tuple(dict.fromkeys(d for _, _, d in statements if d))
+        descriptions = tuple(sorted({d for _, _, d in statements if d}))
         weight = float(len({chunk_id for chunk_id, _, _ in statements}))
         strength = sum(s for _, s, _ in statements) / len(statements)
         relationships.append(

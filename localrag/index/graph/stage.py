@@ -14,7 +14,7 @@ from localrag.index.graph.picture import HIERARCHICAL, with_structure
 from localrag.index.graph.resolve import resolve
 from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
 from localrag.index.graph.variants import Decisions
-from localrag.index.graph.weights import weigh_by_pmi
+from tests.index.graph.whole import weigh_by_pmi
 from localrag.index.jobs import Crew
 from localrag.index.progress import Tell
 from localrag.llm.budgets import LEAST, Budgets

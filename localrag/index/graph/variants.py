@@ -5,10 +5,11 @@ looks at one document first, where "Holm" is the one Holm it names in full, then
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from rapidfuzz import fuzz, process
@@ -64,43 +65,51 @@ def resolve_names(names: Sequence[Name], defined: Mapping[Node, tuple[str, str]]
     said: defaultdict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
     for (document, key), other in defined.items():
         said[document][key] = other
-    target: dict[Node, Target] = {}
-    for document, own in documents.items():
-        target |= {(document, key): found for key, found in _targets(own, said[document], one_document=True).items()}
     corpus = _most_frequent(names)
     everywhere = _targets(corpus, {})
+    decided = decided_targets(decisions)
+    found, target = Resolution(), dict[Node, Target]()
     for document, own in documents.items():
+        here = {k: t for k, t in (everywhere | document_targets(own, said[document]) | decided).items() if k in own}
+        target |= {(document, key): t for key, t in here.items()}
         for key in own:
-            if key in everywhere and (document, key) not in target:
-                target[document, key] = everywhere[key]
-    for a, b in decisions.same:
-        why = ("the model's yes", 0.8) if (a, b) in decisions.by_model else ("decided by the user", 1.0)
-        target |= {(document, a): (b, *why) for document, own in documents.items() if a in own and a != b}
-    found = Resolution()
-    for document, own in documents.items():
-        for key in own:
-            found.entity_of[document, key] = _follow(document, key, target, decisions)
+            found.entity_of[document, key] = follow(key, here.get, decisions)
     found.merges = _log(found.entity_of, target, documents, corpus)
     found.open = list(_similar(corpus, found.entity_of, decisions))
     return found
 
 
+def decided_targets(decisions: Decisions) -> dict[str, Target]:
+    """What the user, or the model, said is another name of something."""
+    why = {True: ("the model's yes", 0.8), False: ("decided by the user", 1.0)}
+    return {a: (b, *why[(a, b) in decisions.by_model]) for a, b in decisions.same if a != b}
+
+
+def document_targets(names: Mapping[str, Name], said: Mapping[str, tuple[str, str]]) -> dict[str, Target]:
+    """The fuller names that the names of one document stand for in it."""
+    return _targets(names, said, one_document=True)
+
+
 def _most_frequent(names: Sequence[Name]) -> dict[str, Name]:
     best: dict[str, Name] = {}
     for name in names:
-        if name.key not in best or (name.count, name.text) > (best[name.key].count, best[name.key].text):
+        if name.key not in best or _rank(name) > _rank(best[name.key]):
             best[name.key] = name
     return best
 
 
-def _follow(document: str, key: str, target: Mapping[Node, Target], decisions: Decisions) -> str:
+def _rank(name: Name) -> tuple[int, str, str]:
+    """What decides which of several documents' forms of a name is the corpus': nothing that depends on their order."""
+    return name.count, name.text, name.type
+
+
+def follow(key: str, target: Callable[[str], Target | None], decisions: Decisions) -> str:
     """The end of a chain Mr. Holm → Holm → Lars Holm, not stepping over what the user keeps apart."""
     seen = [key]
-    while (document, seen[-1]) in target:
-        following = target[document, seen[-1]][0]
-        if following in seen or any(frozenset((s, following)) in decisions.different for s in seen):
+    while (step := target(seen[-1])) is not None:
+        if step[0] in seen or any(frozenset((s, step[0])) in decisions.different for s in seen):
             break
-        seen.append(following)
+        seen.append(step[0])
     return seen[-1]
 
 
@@ -120,52 +129,81 @@ def _log(
     return list(log.values())
 
 
-class _Lookup:
-    """The names of one document by what the rules look for."""
+class Lookup(Protocol):
+    """The keys of names by what the rules look for: a kind, and what is asked of it."""
 
-    def __init__(self, names: Mapping[str, Name]) -> None:
-        self.by_surname: defaultdict[str, list[str]] = defaultdict(list)  # every proper end: Anna Maria Holm by Maria Holm and by Holm
-        self.by_ends: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # given name or its initial, and surname
-        self.by_first: defaultdict[str, list[str]] = defaultdict(list)
-        self.by_initials: defaultdict[str, list[str]] = defaultdict(list)
-        self.by_company: defaultdict[str, list[str]] = defaultdict(list)
-        self.by_end: defaultdict[str, list[str]] = defaultdict(list)
-        self.by_joined: defaultdict[str, list[str]] = defaultdict(list)
-        for key, name in names.items():
-            core = without_titles(key)
-            words = core.split()
-            self.by_company[without_company(key)].append(key)
-            if len(words) > 1:
-                self.by_initials[_initials(name.text)].append(key)
-                self.by_end[key.rsplit(" ", 1)[1]].append(key)
-                self.by_joined[key.replace(" ", "")].append(key)
-                if is_person(name) and FEMALE.isdisjoint(key.split()[:1]):
-                    parts = key.split()
-                    for n in range(1, len(parts)):
-                        self.by_surname[" ".join(parts[n:])].append(key)
-                    for given in {words[0], words[0][0]}:
-                        self.by_ends[given, words[-1]].append(key)
-                    self.by_first[words[0]].append(key)
+    def __call__(self, *asked: str) -> Sequence[str]:
+        """The keys of names that offer this."""
+
+
+Names = Mapping[str, Name]
+
+
+def offers(name: Name) -> Iterator[tuple[str, ...]]:
+    """What a name is found by: every proper end of a person's (Anna Maria Holm by Maria Holm and by Holm), initials, company."""
+    key = name.key
+    words = without_titles(key).split()
+    yield "company", without_company(key)
+    if len(words) < 2:
+        return
+    yield "initials", _initials(name.text)
+    yield "end", key.rsplit(" ", 1)[1]
+    yield "joined", key.replace(" ", "")
+    parts = key.split()
+    if is_person(name) and FEMALE.isdisjoint(parts[:1]):
+        for n in range(1, len(parts)):
+            yield "surname", " ".join(parts[n:])
+        for given in {words[0], words[0][0]}:  # given name or its initial, and surname
+            yield "ends", given, words[-1]
+        yield "first", words[0]
+
+
+def asks(name: Name) -> set[tuple[str, ...]]:
+    """All that the rules might look for on behalf of a name, in a corpus; `("key", …)` for a name itself."""
+    key, core = name.key, without_titles(name.key)
+    words, parts = core.split(), key.split()
+    found: set[tuple[str, ...]] = {("company", without_company(key)), ("initials", name.text.replace(".", "")), ("surname", core)}
+    found |= {("key", k) for k in (core, " ".join(parts[1:]), STATES.get(key, "")) if k and k != key}
+    return found | ({("ends", words[0], words[-1])} if len(words) > 1 else {("first", key)})
+
+
+def lookup_of(names: Iterable[Name]) -> Lookup:
+    """The lookup of names that are all in memory."""
+    found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name in names:
+        for value in offers(name):
+            found[value].append(name.key)
+    return lambda *asked: found.get(asked, [])
 
 
 def _targets(names: Mapping[str, Name], said: Mapping[str, tuple[str, str]], *, one_document: bool = False) -> dict[str, Target]:
     """For each key with a fuller name the one that the first rule finds which finds exactly one; the longest names first."""
-    lookup = _Lookup(names)
+    lookup = lookup_of(names.values())
     found: dict[str, Target] = {}
-    for key in sorted(names, key=lambda k: (-len(k), k)):
+    for key in sorted(names, key=in_turn):
         other, why = said.get(key, ("", ""))
-        if other in names:
-            found[key] = (other, why, 1.0)
-            continue
-        for reason, score, options in _options(names[key], names, lookup, one_document=one_document):
-            others = {found[o][0] if o in found else o for o in options if o != key} - {key}
-            if only := _only(others, names):
-                found[key] = (only, reason, score)
-                break
+        if target := (other, why, 1.0) if other in names else target_of(key, names, lookup, found.get, one_document=one_document):
+            found[key] = target
     return found
 
 
-def _only(keys: set[str], names: Mapping[str, Name]) -> str | None:
+def in_turn(key: str) -> tuple[int, str]:
+    """The order in which names get their targets: what a name leads to may have one already."""
+    return -len(key), key
+
+
+def target_of(
+    key: str, names: Names, lookup: Lookup, found: Callable[[str], Target | None], *, one_document: bool = False
+) -> Target | None:
+    """The fuller name of a key: what the first rule finds which finds exactly one. `found`: the targets of names before it, in turn."""
+    for reason, score, options in _options(names[key], names, lookup, one_document=one_document):
+        others = {(before := found(o)) and before[0] or o for o in options if o != key} - {key}
+        if only := _only(others, names):
+            return only, reason, score
+    return None
+
+
+def _only(keys: set[str], names: Names) -> str | None:
     """The one key, or that of several which stands at least twice as often as any other."""
     first, second = [*sorted(keys, key=lambda k: (-names[k].count, k)), "", ""][:2]
     return first if first and (not second or names[first].count >= DOMINANT * names[second].count) else None
@@ -174,27 +212,27 @@ def _only(keys: set[str], names: Mapping[str, Name]) -> str | None:
 Rules = Iterator[tuple[str, float, Iterable[str]]]  # for each rule that applies its name, how sure it is, the names it leads to
 
 
-def _options(name: Name, names: Mapping[str, Name], lookup: _Lookup, *, one_document: bool) -> Rules:
+def _options(name: Name, names: Names, lookup: Lookup, *, one_document: bool) -> Rules:
     """The names that `name` may be a variant of, by rule."""
     key, words = name.key, name.key.split()
     if FEMALE.isdisjoint(words[:1]):
         yield from _person_options(name, names, lookup)
     if not COMPANY.isdisjoint(words):
-        yield "company form", 0.95, [o for o in lookup.by_company[without_company(key)] if COMPANY.isdisjoint(o.split())]
+        yield "company form", 0.95, [o for o in lookup("company", without_company(key)) if COMPANY.isdisjoint(o.split())]
     letters = name.text.replace(".", "")
     if letters.isupper() and letters.isalpha() and 3 <= len(letters) <= 8:
-        yield "initials", 0.85, lookup.by_initials[letters]
+        yield "initials", 0.85, lookup("initials", letters)
     if key in STATES:
         yield "the same state", 0.95, [STATES[key]] if STATES[key] in names else []
     if one_document and name.type != "person":
-        yield "written apart", 0.95, [o for o in lookup.by_joined[key] if names[o].type == name.type]
+        yield "written apart", 0.95, [o for o in lookup("joined", key) if names[o].type == name.type]
         if " " not in key and _is_word(key) and name.text[:1].isupper():
-            yield "end of a longer name", 0.8, [o for o in lookup.by_end[key] if names[o].type == name.type]
+            yield "end of a longer name", 0.8, [o for o in lookup("end", key) if names[o].type == name.type]
         bare = _KIND_OF_PLACE.sub("", key)
         yield "kind of place", 0.9, [bare] if bare in names and names[bare].type == name.type else []
 
 
-def _person_options(name: Name, names: Mapping[str, Name], lookup: _Lookup) -> Rules:
+def _person_options(name: Name, names: Names, lookup: Lookup) -> Rules:
     """Of people: without title, by surname, by given name, by a fuller form."""
     key, words, core = name.key, name.key.split(), without_titles(name.key)
     if core in names and core != key:
@@ -202,9 +240,9 @@ def _person_options(name: Name, names: Mapping[str, Name], lookup: _Lookup) -> R
     if name.type not in ("place", "organization"):
         if len(words) > 2 and _is_word(words[0]) and " ".join(words[1:]) in names and "of" not in words:
             yield "title", 0.95, [" ".join(words[1:])]  # Skipper Hugh Dunmore
-        yield "surname", 0.95, [o for o in lookup.by_surname.get(core, ()) if _is_surname(core, o)]
+        yield "surname", 0.95, [o for o in lookup("surname", core) if _is_surname(core, o)]
         if core == key and len(words) == 1 and not _is_word(key):
-            yield "given name", 0.9, lookup.by_first[key]
+            yield "given name", 0.9, lookup("first", key)
     if is_person(name) and len(words) > 1 and words[0] in EPITHETS:
         rest = " ".join(words[1:])
         yield "epithet", 0.9, [rest] if rest in names and not _is_word(rest) else []  # Old Fezziwig
@@ -223,10 +261,10 @@ def _is_surname(core: str, full: str) -> bool:
     return len(given) == 1 or not _is_word(core)
 
 
-def _fuller(core: str, lookup: _Lookup) -> list[str]:
+def _fuller(core: str, lookup: Lookup) -> list[str]:
     """Names of the same surname whose given names the words or initials of `core` abbreviate: J. Holm, George W. Bush."""
     words = core.split()
-    some = lookup.by_ends.get((words[0], words[-1]), ()) if len(words) > 1 else lookup.by_surname.get(core, ())
+    some = lookup("ends", words[0], words[-1]) if len(words) > 1 else lookup("surname", core)
     return [
         o
         for o in some
@@ -302,8 +340,14 @@ def split_homonyms(names: Sequence[Name], resolution: Resolution, neighbours: Ma
         apart = {n.document for n in sides[True]}.isdisjoint(n.document for n in sides[False])
         if not sure or not apart or near[True] & near[False] or key in whole:
             continue
-        fewer = min(sides.values(), key=lambda some: (sum(n.count for n in some), some[0].type))
-        other = f"{key} ({fewer[0].type})"
+        fewer = min(sides.values(), key=lambda some: (sum(n.count for n in some), kind_of(n.type for n in some)))
+        other = f"{key} ({kind_of(n.type for n in fewer)})"
         for name in fewer:
             resolution.entity_of[name.document, name.key] = other
         resolution.merges.append(Merge(fewer[0].text, other, fewer[0].text, "homonym: kept apart", 0.9))
+
+
+def kind_of(types: Iterable[str]) -> str:
+    """The most frequent of some types, of equals the first in the alphabet."""
+    kinds = Counter(types)
+    return min(kinds, key=lambda kind: (-kinds[kind], kind))

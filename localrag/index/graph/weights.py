@@ -1,66 +1,201 @@
-"""How strongly two entities are related that no model has looked at: how surprising it is that they share sentences."""
+"""How strongly entities are related: sums of what documents say of pairs, and which pairs are relationships of the graph.
 
+A pair that no model has read weighs how surprising it is that its ends share sentences: sentences shared × normalised pointwise mutual
+information (Bouma 2009), 0 to 1, of the two ends' sentences. The weakest are pruned, but never the strongest of an entity. One that a
+model has read weighs the chunks that state it.
+
+Counts of sentences go in with two significant digits, and so does the weight below which pairs are pruned: so most edits move the
+weights of a few pairs only, and not, with the number of all sentences, every one of them a little.
+"""
+
+import json
 import math
-from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import replace
-from itertools import groupby
+from collections.abc import Iterable
 
-from localrag.records import Chunk, Graph
-from localrag.text.plain import chunk_sentences
+from localrag.index.graph.document import Contribution, relationship_id
+from localrag.index.graph.document import entity_id as ident
+from localrag.index.graph.nodes import TOTAL, Nodes
+from localrag.store.staged import Row, Staged
 
 PRUNED = 0.4  # share of the weakest co-occurrences that are left out, unless one is all that its entity has
+LEAST = 0.05  # surprise of two that only stand in adjacent sentences
+Ends = tuple[int, int]
+_SHARED, _CHUNKS, _STATEMENTS, _STRENGTH, _READ, _WEIGHT, _KEPT = range(3, 10)  # columns of a pair
 
 
-def weigh_by_pmi(graph: Graph, chunks: Mapping[str, Chunk], unread: set[str]) -> Graph:
-    """Weigh relationships known only from chunks no model has read by how surprising it is that their ends share sentences.
-
-    Weight: sentences shared × normalised pointwise mutual information (Bouma 2009), 0 to 1, of the two ends' sentences. The weakest
-    are pruned, but never the strongest of an entity.
-    """
-    if not unread:
-        return graph
-    stated: defaultdict[str, set[str]] = defaultdict(set)
-    for e in graph.evidence:
-        stated[e.relationship_id].add(e.chunk_id)
-    sentences = _sentences(graph, chunks)
-    total = max(2, len(set().union(*sentences.values())) if sentences else 2)
-    weights = {
-        r.id: _surprise(sentences[r.source_id], sentences[r.target_id], total)
-        for r in graph.relationships
-        if stated[r.id] <= unread and r.source_id in sentences and r.target_id in sentences
-    }
-    relationships = [replace(r, weight=weights.get(r.id, r.weight)) for r in graph.relationships]
-    strongest = {end: r.id for r in sorted(relationships, key=lambda r: (r.weight, r.id)) for end in (r.source_id, r.target_id)}
-    ordered = sorted(weights.values())
-    least = ordered[int(len(ordered) * PRUNED)] if ordered else 0.0
-    kept = {r.id for r in relationships if r.id not in weights or r.weight >= least} | set(strongest.values())
-    degree = Counter(end for r in relationships if r.id in kept for end in (r.source_id, r.target_id))
-    return replace(
-        graph,
-        relationships=tuple(r for r in relationships if r.id in kept),
-        evidence=tuple(e for e in graph.evidence if e.relationship_id in kept),
-        entities=tuple(replace(e, degree=degree[e.id]) for e in graph.entities),
-    )
+def coarse(n: int) -> int:
+    """A count with two significant digits, rounded down; below 100 it is exact."""
+    step = 10 ** max(0, len(str(n)) - 2)
+    return n - n % step
 
 
-def _sentences(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, set[tuple[str, int]]]:
-    """For each entity the sentences that mention it, as (document, start): a sentence in two overlapping chunks is one."""
-    found: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
-    for chunk_id, mentions in groupby(sorted(graph.mentions, key=lambda m: m.chunk_id), key=lambda m: m.chunk_id):
-        chunk = chunks[chunk_id]
-        starts = [s.start for s in chunk_sentences(chunk.text)]
-        for m in mentions:
-            number = max(0, bisect_right(starts, m.start - chunk.start) - 1)
-            found[m.entity_id].add((chunk.document_id, chunk.start + (starts[number] if starts else 0)))
-    return dict(found)
+def bucket(weight: float) -> float:
+    """A weight, in ten thousandths, with two significant digits, rounded down."""
+    return coarse(round(weight * 10_000)) / 10_000
 
 
-def _surprise(a: set[tuple[str, int]], b: set[tuple[str, int]], total: int) -> float:
-    both = len(a & b)
-    if not both:  # they stand in adjacent sentences
-        return 0.05
-    share = both / total
-    npmi = math.log(share * total * total / (len(a) * len(b))) / -math.log(share) if share < 1 else 1.0
-    return round(both * max(0.05, npmi), 4)
+def surprise(shared: int, a: int, b: int, total: int) -> float:
+    """The weight of a pair whose ends stand in `a` and `b` of `total` sentences, in some of them together."""
+    if not shared:
+        return LEAST
+    a, b, total = coarse(a), coarse(b), max(2, coarse(total))
+    share = shared / total
+    npmi = min(1.0, math.log(share * total * total / (a * b)) / -math.log(share)) if share < 1 else 1.0
+    return round(shared * max(LEAST, npmi), 4)
+
+
+class Sums:
+    """Counts of entities and pairs over all documents, and what follows from those that change."""
+
+    def __init__(self, staged: Staged, nodes: Nodes) -> None:
+        self._staged, self._nodes = staged, nodes
+        self._sentences: Counter[int] = Counter()  # by how much the counts of these entities change
+        self._pairs: defaultdict[Ends, list[int]] = defaultdict(lambda: [0] * 5)
+        self._shown: set[Ends] = set()  # pairs that are shown at other places than before
+
+    def give(self, document: str, made: Contribution, shown: Iterable[Row]) -> None:
+        """Put what a document says in place of what it said. `shown`: where it showed relationships."""
+        staged, number = self._staged, self._nodes.of
+        before = list(staged.rows("document_nodes", "t.document_id = ?", [document]))
+        now = [(document, number(key), n) for key, n in made.sentences.items()] + [(document, TOTAL, made.total)] * bool(made.total)
+        staged.replace("document_nodes", before, now)
+        for sign, rows in ((-1, before), (1, now)):
+            for _, node, n in rows:
+                self._sentences[node] += sign * n
+        old = list(staged.rows("document_pairs", "t.document_id = ?", [document]))
+        new = []
+        for (a, b), p in made.pairs.items():
+            said = json.dumps(sorted(p.descriptions), ensure_ascii=False) if p.descriptions else ""
+            new.append((document, number(a), number(b), p.shared, p.chunks, p.statements, p.strength, p.read, said))
+        changed = staged.replace("document_pairs", old, new)
+        for sign, rows in ((-1, old), (1, new)):
+            for row in rows:
+                if row[:3] in changed:
+                    sums = self._pairs[row[1], row[2]]
+                    for n in range(5):
+                        sums[n] += sign * row[3 + n]
+        stated = {(chunk, number(a), number(b), start, end) for chunk, (a, b), start, end in made.stated}
+        self._shown |= {(key[1], key[2]) for key in staged.replace("statements", shown, stated)}
+
+    def apply(self) -> None:
+        """Weigh what changed, decide which pairs are relationships, and store these with where they are shown."""
+        counts = Counter(dict(self._staged.rows("weight_counts")))
+        before, known = least_of(counts), counts.copy()
+        uncertain, look = set[int](), {*self._pairs, *self._shown}
+        for ends in self._changed_pairs():
+            if self._weigh(ends, counts):
+                look.add(ends)
+                uncertain.update(ends)
+        least = least_of(counts)
+        self._staged.replace("weight_counts", known.items(), ((b, n) for b, n in counts.items() if n))
+        for node in sorted(uncertain):
+            look |= self._find_strongest(node)
+        if least != before:
+            where = "t.read = 0 AND t.weight >= ? AND t.weight < ?"
+            look |= set(self._staged.rows("pairs", where, sorted((least, before)), "t.a, t.b"))
+        degrees: Counter[int] = Counter()
+        for ends in sorted(look):
+            self._relate(ends, least, degrees)
+        self._count_degrees(degrees)
+
+    def _changed_pairs(self) -> set[Ends]:
+        """The pairs whose weight may be another: their own counts changed, or those of an end, or that of all sentences."""
+        everything, stale = False, []
+        for node, more in self._sentences.items():
+            row = self._nodes.row(node)
+            n = row[3] + more
+            if more and (row[1] or node == TOTAL):
+                self._staged.put("nodes", [(*row[:3], n, row[4])])
+            if coarse(n) != coarse(row[3]):
+                everything = everything or node == TOTAL
+                stale.append(node)
+        found = set(self._pairs)
+        if everything:
+            found |= set(self._staged.rows("pairs", "t.read = 0", columns="t.a, t.b"))
+        else:
+            for node in stale:
+                for end in "ab":
+                    found |= set(self._staged.rows("pairs", f"t.{end} = ?", [node], "t.a, t.b"))
+        return found
+
+    def _weigh(self, ends: Ends, counts: Counter[float]) -> bool:
+        """Bring a pair up to date; whether its weight, or what it is the weight of, changes."""
+        row = self._staged.row("pairs", *ends)
+        a, b = (self._nodes.row(end) for end in ends)
+        old = row or (*ends, "", 0, 0, 0, 0, 0, None, 0)
+        sums = [n + more for n, more in zip(old[_SHARED:_WEIGHT], self._pairs.get(ends, [0] * 5), strict=True)]
+        shared, chunks, statements, _, read = sums
+        if not statements:
+            weight = None
+        else:
+            weight = float(chunks) if read else surprise(shared, a[3], b[3], self._nodes.row(TOTAL)[3])
+        key = old[2] or relationship_id((a[1], b[1]))
+        new = (*ends, key, *sums, weight, old[_KEPT])
+        for some, sign in ((old, -1), (new, 1)):
+            if some[_WEIGHT] is not None and not some[_READ]:
+                counts[bucket(some[_WEIGHT])] += sign
+        if new != row:
+            self._staged.put("pairs", [new])
+        return (new[_WEIGHT], bool(new[_READ])) != (old[_WEIGHT], bool(old[_READ]))
+
+    def _find_strongest(self, node: int) -> set[Ends]:
+        """Find an entity's strongest neighbour anew; the pairs that this matters to."""
+        row = self._nodes.row(node)
+        if not row[1]:
+            return set()
+        best: list[tuple[str, int, Ends]] = []
+        top = max((w for end in "ab" for (w,) in self._staged.rows("pairs", f"t.{end} = ?", [node], "max(t.weight)") if w), default=None)
+        for end in "ab" if top is not None else "":
+            rows = self._staged.rows("pairs", f"t.{end} = ? AND t.weight = ?", [node, top], "t.relationship_id, t.a, t.b")
+            best += [(key, b if a == node else a, (a, b)) for key, a, b in rows]
+        _, other, ends = max(best, default=("", 0, (0, 0)))
+        found = {ends, (node, row[4]), (row[4], node)} if other != row[4] else {ends}
+        if other != row[4]:
+            self._staged.put("nodes", [(*row[:4], other)])
+        return {pair for pair in found if all(pair) and self._staged.row("pairs", *pair)}
+
+    def _relate(self, ends: Ends, least: float, degrees: Counter[int]) -> None:
+        """Make a pair a relationship of the graph, or take it out, or bring it up to date."""
+        staged, row = self._staged, self._staged.row("pairs", *ends)
+        if row is None:
+            return
+        a, b = (self._nodes.row(end) for end in ends)
+        strongest = a[4] == ends[1] or b[4] == ends[0]
+        kept = row[_WEIGHT] is not None and (bool(row[_READ]) or row[_WEIGHT] >= least or strongest)
+        key, known = row[2], staged.row("relationships", row[2])
+        for node in ends:
+            degrees[node] += kept - row[_KEPT]
+        evidence = list(staged.rows("evidence", "t.relationship_id = ?", [key]))
+        if kept:
+            said = {d for (x,) in staged.rows("document_pairs", "t.a = ? AND t.b = ? AND t.descriptions <> ''", ends, "t.descriptions") for d in json.loads(x)}
+            descriptions = json.dumps(sorted(said), ensure_ascii=False)
+            strength = row[_STRENGTH] / row[_STATEMENTS]
+            new = (key, ident(a[1]), ident(b[1]), known[3] if known else "", row[_WEIGHT], strength, descriptions)
+            staged.replace("relationships", [known] if known else [], [new])
+            shown = staged.rows("statements", "t.a = ? AND t.b = ?", ends, "t.chunk_id, t.start, t.end")
+            staged.replace("evidence", evidence, [(key, *place) for place in shown])
+        else:
+            staged.drop("relationships", [(key,)] if known else [])
+            staged.drop("evidence", evidence)
+        if not any(row[_SHARED:_WEIGHT]):
+            staged.drop("pairs", [ends])
+        elif kept != row[_KEPT]:
+            staged.put("pairs", [(*row[:_KEPT], int(kept))])
+
+    def _count_degrees(self, degrees: Counter[int]) -> None:
+        for node, more in degrees.items():
+            key = self._nodes.row(node)[1]
+            row = self._staged.row("entities", ident(key)) if more and key else None
+            if row is not None:
+                self._staged.put("entities", [(*row[:4], row[4] + more, row[5])])
+
+
+def least_of(counts: Counter[float]) -> float:
+    """The weight below which pairs are pruned, from how many there are of each weight."""
+    place, total = int(sum(counts.values()) * PRUNED), 0
+    for weight in sorted(counts):
+        total += counts[weight]
+        if total > place:
+            return weight
+    return 0.0

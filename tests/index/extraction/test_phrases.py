@@ -3,7 +3,7 @@
 from localrag.index.extraction.names.case import Case
 from localrag.index.extraction.phrases import extract_phrases
 from localrag.index.graph.resolve import resolve
-from localrag.index.graph.weights import weigh_by_pmi
+from tests.index.graph.whole import weigh_by_pmi
 from localrag.records import Chunk
 
 TEXT = (

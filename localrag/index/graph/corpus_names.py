@@ -1,0 +1,164 @@
+"""The names of the whole corpus and the fuller names they stand for, kept as rows and brought up to date where a name changed.
+
+A name's fuller name depends on the names that the rules find for it (`variants.offers`, `variants.asks`). So only those names are looked
+at again that ask for what a changed name offers, in the order in which all of them would be looked at: the outcome is the same.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from localrag.index.graph.variants import Name, Target, asks, in_turn, offers, target_of
+from localrag.store.staged import Staged
+
+_SEPARATOR = "\x1f"
+
+
+class StoredNames(Mapping[str, Name]):
+    """The most frequent form of every name of the corpus, by key; those that were asked for are kept."""
+
+    def __init__(self, staged: Staged) -> None:
+        self._staged = staged
+        self._kept: dict[str, tuple[Name, Target | None] | None] = {}
+
+    def _row(self, key: str) -> tuple[Name, Target | None] | None:
+        if key not in self._kept:
+            row = self._staged.row("name_keys", key)
+            self._kept[key] = _record(row) if row else None
+        return self._kept[key]
+
+    def __getitem__(self, key: str) -> Name:
+        row = self._row(key)
+        if row is None:
+            raise KeyError(key)
+        return row[0]
+
+    def __contains__(self, key: object) -> bool:
+        return self._row(str(key)) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for (key,) in self._staged.rows("name_keys", columns="t.key"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def target(self, key: str) -> Target | None:
+        """The fuller name that a key stands for in documents that do not say otherwise."""
+        row = self._row(key)
+        return row[1] if row else None
+
+    def save(self, name: Name, target: Target | None) -> None:
+        """Keep the form and the fuller name of a key."""
+        self._kept[name.key] = (name, target)
+        self._staged.put("name_keys", [(name.key, name.text, name.type, name.count, *(target or (None, None, None)))])
+
+    def drop(self, key: str) -> None:
+        """Forget a key that no document has."""
+        self._kept[key] = None
+        self._staged.drop("name_keys", [(key,)])
+
+
+def _record(row: tuple[str, str, str, int, str | None, str, float]) -> tuple[Name, Target | None]:
+    key, text, kind, count, target, reason, score = row
+    return Name("", key, text, kind, count), None if target is None else (target, reason, score)
+
+
+class CorpusNames:
+    """Names, and which of them ask for what which others offer."""
+
+    def __init__(self, staged: Staged) -> None:
+        self._staged = staged
+        self.names = StoredNames(staged)
+        self._found: dict[str, list[str]] = {}
+
+    def update(self, keys: Iterable[str]) -> tuple[set[str], set[str]]:
+        """Bring the forms of these keys up to date, and all fuller names that this changes.
+
+        Returns the keys whose form is new, other than before or gone, and those whose fuller name is another than before.
+        """
+        before = {key: self.names.get(key) for key in keys}
+        changed = {key for key, name in before.items() if self._form_changed(key, name)}
+        queue = _Queue(self.names)
+        if 2 * len(changed) > len(self.names):  # nearly all of them: looking for those it concerns would take longer
+            queue.add(self.names)
+        else:
+            queue.add(changed)
+            for key in changed:
+                for name in filter(None, (before[key], self.names.get(key))):
+                    queue.add(self._askers(name))
+                for (other,) in self._staged.rows("name_keys", "t.target = ?", [key], "t.key"):
+                    queue.add(self._askers(self.names[other]))
+        other_target = {key for key in changed if key not in self.names}
+        while (key := queue.next()) is not None:
+            old, new = self.names.target(key), target_of(key, self.names, self._lookup, self._found_before(key))
+            if new != old:
+                self.names.save(self.names[key], new)
+                other_target.add(key)
+                if (new and new[0]) != (old and old[0]):
+                    queue.add(self._askers(self.names[key]), after=key)
+        return changed, other_target
+
+    def _found_before(self, key: str) -> Callable[[str], Target | None]:
+        """The targets of names that are looked at before this one."""
+        return lambda other: self.names.target(other) if in_turn(other) < in_turn(key) else None
+
+    def _form_changed(self, key: str, before: Name | None) -> bool:
+        """Take the most frequent form of a key, and what it offers and asks, from the documents' names; whether anything is new."""
+        rows = self._staged.rows("names", "t.key = ?", [key], "t.count, t.text, t.type")
+        best = max(rows, default=None)
+        now = Name("", key, best[1], best[2], best[0]) if best else None
+        if now == before:
+            return False
+        for table, values in (("name_offers", _offers), ("name_asks", _asks)):
+            old, new = ({(value, key) for value in values(name)} if name else set() for name in (before, now))
+            self._staged.drop(table, old - new)
+            self._staged.put(table, new - old)
+            for value, _ in old ^ new:
+                self._found.pop(value, None)
+        if now is None:
+            self.names.drop(key)
+        else:
+            self.names.save(now, self.names.target(key))
+        return True
+
+    def _lookup(self, *asked: str) -> list[str]:
+        value = _SEPARATOR.join(asked)
+        if value not in self._found:
+            self._found[value] = sorted(k for (k,) in self._staged.rows("name_offers", "t.value = ?", [value], "t.key"))
+        return self._found[value]
+
+    def _askers(self, name: Name) -> set[str]:
+        """The keys that ask for anything that a name offers."""
+        found = {k for value in _offers(name) for (k,) in self._staged.rows("name_asks", "t.value = ?", [value], "t.key")}
+        return found - {name.key}
+
+
+class _Queue:
+    """Keys to be looked at, in turn, each once as long as it waits."""
+
+    def __init__(self, names: StoredNames) -> None:
+        self._names = names
+        self._heap: list[tuple[tuple[int, str], str]] = []
+        self._waiting: set[str] = set()
+
+    def add(self, keys: Iterable[str], after: str | None = None) -> None:
+        """Those that there are; with `after` only those behind that one, which are the ones that it matters to."""
+        for key in keys:
+            if key not in self._waiting and key in self._names and (after is None or in_turn(key) > in_turn(after)):
+                self._waiting.add(key)
+                heapq.heappush(self._heap, (in_turn(key), key))
+
+    def next(self) -> str | None:
+        """The first of them."""
+        if not self._heap:
+            return None
+        _, key = heapq.heappop(self._heap)
+        self._waiting.discard(key)
+        return key
+
+
+def _offers(name: Name) -> set[str]:
+    return {_SEPARATOR.join(v) for v in offers(name)} | {_SEPARATOR.join(("key", name.key))}
+
+
+def _asks(name: Name) -> set[str]:
+    return {_SEPARATOR.join(v) for v in asks(name)}

@@ -1,0 +1,53 @@
+"""Entities by number, with how many sentences mention each: what pairs of entities are counted by."""
+
+from localrag.store.staged import Row, Staged
+
+TOTAL = 0  # the number of the row that counts the sentences which mention any entity
+_KEY, _BASE, _SENTENCES, _STRONGEST = 1, 2, 3, 4  # of a row
+
+
+class Nodes:
+    """The numbers of entities. A row: number, key, key of what it is a homonym of or its own, sentences, its strongest neighbour."""
+
+    def __init__(self, staged: Staged) -> None:
+        self._staged = staged
+        self._numbers: dict[str, int] = {}
+        self._next = max((n for (n,) in staged.rows("nodes", columns="max(t.id)") if n is not None), default=0) + 1
+
+    def find(self, key: str) -> int | None:
+        """The number of an entity that there is."""
+        if key not in self._numbers:
+            found = next(iter(self._staged.rows("nodes", "t.key = ?", [key], "t.id")), None)
+            if found is None:
+                return None
+            self._numbers[key] = found[0]
+        return self._numbers[key]
+
+    def of(self, key: str, base: str = "") -> int:
+        """The number of an entity, which gets one if it has none."""
+        number = self.find(key)
+        if number is None:
+            number = self._numbers[key] = self._next
+            self._next += 1
+            self._staged.put("nodes", [(number, key, base or key, 0, 0)])
+        return number
+
+    def row(self, number: int) -> Row:
+        """The row of an entity, or of the total."""
+        return self._staged.row("nodes", number) or (number, "", "", 0, 0)
+
+    def key(self, number: int) -> str:
+        """The key of an entity."""
+        return str(self.row(number)[_KEY])
+
+    def base(self, key: str) -> str:
+        """The key that an entity has its homonym's name from, or its own."""
+        number = self.find(key)
+        return key if number is None else str(self.row(number)[_BASE])
+
+    def drop(self, key: str) -> None:
+        """Forget an entity that nothing mentions any more."""
+        number = self.find(key)
+        if number is not None:
+            del self._numbers[key]
+            self._staged.drop("nodes", [(number,)])

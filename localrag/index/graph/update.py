@@ -1,0 +1,153 @@
+"""Documents that changed → the graph, changed by what follows from that: names, entities, mentions, relationships, weights.
+
+The same for one document and for all of them: a new index is an update of nothing. Each document's part is taken out and put in again
+(`document.contribution`); entities and relationships are sums of such parts. What is kept besides the graph (`store.staged.TABLES`) says
+which names ask for which, so that an edit looks only at those that it concerns.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from localrag.index.graph.corpus_names import CorpusNames
+from localrag.index.graph.document import Contribution, contribution, entity_id, first, targets_of, votes_of
+from localrag.index.graph.homonyms import Homonyms
+from localrag.index.graph.nodes import Nodes
+from localrag.index.graph.variants import Decisions, Target, decided_targets, follow
+from localrag.index.graph.weights import Sums
+from localrag.records import Chunk, Extraction
+from localrag.store.staged import Row, Staged
+
+Read = Callable[[str], tuple[Mapping[str, Chunk], Sequence[Extraction]]]  # the chunks of a document and what was found in them
+
+
+@dataclass
+class Update:
+    """A change of the graph under way. `entities` are the keys of those that something was changed of."""
+
+    staged: Staged
+    read: Read
+    decisions: Decisions
+    entities: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.corpus = CorpusNames(self.staged)
+        self.nodes = Nodes(self.staged)
+        self.sums = Sums(self.staged, self.nodes)
+        self._decided = decided_targets(self.decisions)
+        self.homonyms = Homonyms(self.staged, self.nodes, {a for a, b in self.decisions.same if a == b})
+
+    def run(self, changed: Collection[str], gone: Collection[str], decided: Collection[str] = ()) -> None:
+        """Bring the graph up to date with documents that are new, changed or gone, and names that something was decided of."""
+        keys = set().union(*map(self._take_out_names, gone), *map(self._take_names, changed))
+        _, elsewhere = self.corpus.update(keys)
+        for document in gone:
+            self._give(document, Contribution(), {})
+        concerned = {d for key in elsewhere | set(decided) for (d,) in self.staged.rows("names", "t.key = ?", [key], "t.document_id")}
+        again = [d for d in concerned.difference(changed) if self._belong(d)]
+        for document in [*changed, *again]:
+            if document in changed:
+                self._belong(document)
+            self._derive(document)
+        for document in self.homonyms.update(self.entities):
+            self._belong(document)
+            self._derive(document)
+        for key in sorted(self.entities):
+            self._entity(key)
+        self.sums.apply()
+
+    def _take_out_names(self, document: str) -> set[str]:
+        rows = list(self.staged.rows("names", "t.document_id = ?", [document], "t.key, t.entity"))
+        self.staged.drop("names", [(document, key) for key, _ in rows])
+        self.entities |= {entity for _, entity in rows}
+        return {key for key, _ in rows}
+
+    def _take_names(self, document: str) -> set[str]:
+        """Store what a document says of its names; the keys of those of which it says something else than before."""
+        chunks, extractions = self.read(document)
+        votes, defined = votes_of(extractions, chunks)
+        targets = targets_of(document, votes, defined)
+        old = {row[1]: row for row in self.staged.rows("names", "t.document_id = ?", [document])}
+        new = []
+        for key, v in votes.items():
+            said = [json.dumps(x, ensure_ascii=False) for x in (_sorted(v.texts), _sorted(v.types), sorted(v.descriptions))]
+            form = (first(v.texts), first(v.types), v.texts.total())
+            new.append((document, key, *said, *form, *targets.get(key, (None, None, None)), *(old[key][11:] if key in old else ("", ""))))
+        changed = {key for _, key in self.staged.replace("names", old.values(), new)}
+        self.entities |= {row[12] for row in old.values()}
+        return changed
+
+    def _belong(self, document: str) -> bool:
+        """Find out which entity each name of a document belongs to; whether one belongs to another than before."""
+        rows = {row[1]: row for row in self.staged.rows("names", "t.document_id = ?", [document])}
+
+        def target(key: str) -> Target | None:
+            if key not in rows:
+                return None
+            own = rows[key][8:11]
+            return self._decided.get(key) or (own if own[0] is not None else self.corpus.names.target(key))
+
+        new = []
+        for key, row in rows.items():
+            base = follow(key, target, self.decisions)
+            entity = self.homonyms.entity(base, person=row[6] == "person")
+            if row[11:] != (base, entity):
+                new.append((*row[:11], base, entity))
+                self.entities |= {row[12], entity} - {""}
+        self.staged.put("names", new)
+        return bool(new)
+
+    def _derive(self, document: str) -> None:
+        """Take a document's part in the graph out, and put in what it is now."""
+        chunks, extractions = self.read(document)
+        entity_of = dict(self.staged.rows("names", "t.document_id = ?", [document], "t.key, t.entity"))
+        bases = {entity: base for entity, base in self.staged.rows("names", "t.document_id = ?", [document], "t.entity, t.base")}
+        for entity, base in bases.items():
+            self.nodes.of(entity, base)
+        self._give(document, contribution(extractions, chunks, entity_of), chunks)
+        self.entities |= bases.keys()
+
+    def _give(self, document: str, made: Contribution, chunks: Mapping[str, Chunk]) -> None:
+        staged, known = self.staged, [*chunks]
+        before = [c for (c,) in staged.rows("graph_chunks", "t.document_id = ?", [document], "t.chunk_id")]
+        listed = json.dumps(sorted({*before, *known}))
+        inside = "t.chunk_id IN (SELECT value FROM json_each(?))"
+        mentions = list(staged.rows("mentions", inside, [listed]))
+        staged.replace("mentions", mentions, _last_of_key(made.mentions, 4))
+        claims = [tuple(getattr(c, n) for n in c.__slots__) for c in made.claims]
+        staged.replace("claims", staged.rows("claims", inside, [listed]), claims)
+        self.sums.give(document, made, staged.rows("statements", inside, [listed]))
+
+    def _entity(self, key: str) -> None:
+        """Bring an entity up to date: its name and type by vote, what is said of it, its other names."""
+        staged, ident = self.staged, entity_id(key)
+        base = self.nodes.base(key)
+        rows = [r for r in staged.rows("names", "t.base = ?", [base], "t.key, t.texts, t.types, t.descriptions, t.entity") if r[4] == key]
+        known = staged.row("entities", ident)
+        aliases = list(staged.rows("entity_aliases", "t.entity_id = ?", [ident]))
+        if not rows:
+            staged.drop("entities", [(ident,)] if known else [])
+            staged.drop("entity_aliases", aliases)
+            self.nodes.drop(key)
+            return
+        own = [r for r in rows if r[0] == key or key.startswith(f"{r[0]} (")] or rows
+        name, kind = first(_summed(r[1] for r in own)), first(_summed(r[2] for r in rows))
+        said = json.dumps(sorted({d for r in rows for d in json.loads(r[3])}), ensure_ascii=False)
+        new = (ident, name, kind, known[3] if known else "", known[4] if known else 0, said)
+        if new != known:
+            staged.put("entities", [new])
+        written = staged.rows("mentions", "t.entity_id = ?", [ident], "DISTINCT t.name")
+        staged.replace("entity_aliases", aliases, [(alias, ident) for (alias,) in written])
+
+
+def _sorted(votes: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(votes.items()))
+
+
+def _summed(votes: Iterable[str]) -> Counter[str]:
+    return sum((Counter(json.loads(v)) for v in votes), Counter[str]())
+
+
+def _last_of_key(rows: Iterable[Row], keys: int) -> list[Row]:
+    return list({row[:keys]: row for row in rows}.values())

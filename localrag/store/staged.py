@@ -1,0 +1,153 @@
+"""The graph as it will be: rows that are new, and keys of rows that go, wait in temporary tables beside the published ones.
+
+A run changes the graph by difference. What it reads of it is what the run made of it so far (`Staged.rows`), what others read is the
+published graph, until `publish` puts the difference in place in the caller's transaction. Temporary tables are files of their own: a
+change of any size takes no memory. Where a process is killed before, nothing has happened: the difference is made anew, without a model.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlite_utils import Database
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The columns of a table, how many of them are its key, and those it is also looked up by."""
+
+    columns: tuple[str, ...]
+    keys: int
+    indexes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return self.columns[: self.keys]
+
+
+def _table(columns: str, keys: int, *indexes: str) -> Table:
+    return Table(tuple(columns.split()), keys, indexes)
+
+
+TABLES = {  # those that others refer to first
+    "entities": _table("id name type description degree descriptions", 1),
+    "entity_aliases": _table("alias entity_id", 2, "entity_id"),
+    "relationships": _table("id source_id target_id description weight strength descriptions", 1, "source_id", "target_id"),
+    "mentions": _table("entity_id chunk_id start end name telling", 4, "chunk_id"),
+    "evidence": _table("relationship_id chunk_id start end", 4, "chunk_id"),
+    "claims": _table("id chunk_id subject_id object_id type status since until description start end", 1, "chunk_id", "subject_id"),
+    "merges": _table("name_key key done reason score", 3),
+    "graph_chunks": _table("chunk_id document_id made_from", 1, "document_id"),
+    "names": _table("document_id key texts types descriptions text type count target reason score base entity", 2, "key", "base, type"),
+    "name_keys": _table("key text type count target reason score", 1, "target", "type, substr(key, 1, 2), count"),
+    "name_offers": _table("value key", 2),
+    "name_asks": _table("value key", 2),
+    "homonyms": _table("base person entity", 1),
+    "nodes": _table("id key base sentences strongest", 1, "key"),
+    "pairs": _table(
+        "a b relationship_id shared chunks statements strength read weight kept", 2, "a, weight", "b, weight", "weight"
+    ),
+    "document_nodes": _table("document_id node sentences", 2),
+    "document_pairs": _table("document_id a b shared chunks statements strength read descriptions", 3, "a, b"),
+    "statements": _table("chunk_id a b start end", 5, "a, b"),
+    "weight_counts": _table("bucket n", 1),
+    "alike": _table("block a b score", 3, "score"),
+}
+
+
+class Staged:
+    """The graph's tables with what waits for them. One at a time for a connection; `close` drops what was not published."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._fresh: dict[str, bool] = {}  # tables that hold nothing: half of the work
+        for name, table in TABLES.items():
+            listed = ", ".join(f'"{c}"' for c in table.columns)
+            key = ", ".join(f'"{c}"' for c in table.key)
+            db.execute(f"CREATE TEMP TABLE next_{name} ({listed}, PRIMARY KEY ({key})) WITHOUT ROWID")
+            for n, columns in enumerate(table.indexes):
+                db.execute(f"CREATE INDEX temp.next_{name}_{n} ON next_{name} ({columns})")
+            db.execute(f"CREATE TEMP TABLE gone_{name} ({key}, PRIMARY KEY ({key})) WITHOUT ROWID")
+            self._fresh[name] = not db.execute(f"SELECT EXISTS (SELECT 1 FROM main.{name})").fetchone()[0]
+
+    def put(self, name: str, rows: Iterable[Row]) -> None:
+        """Rows that are new or other than before."""
+        table = TABLES[name]
+        some = list(rows)
+        marks = ", ".join("?" * len(table.columns))
+        self.db.conn.executemany(f"INSERT OR REPLACE INTO temp.next_{name} VALUES ({marks})", some)
+        self._hide(name, [row[: table.keys] for row in some])
+
+    def drop(self, name: str, keys: Iterable[Row]) -> None:
+        """Rows that go, by their keys."""
+        table = TABLES[name]
+        some = list(keys)
+        where = " AND ".join(f'"{c}" = ?' for c in table.key)
+        self.db.conn.executemany(f"DELETE FROM temp.next_{name} WHERE {where}", some)
+        self._hide(name, some)
+
+    def replace(self, name: str, old: Iterable[Row], new: Iterable[Row]) -> set[Row]:
+        """Make rows `new` of those that were read as `old`; the keys of those that differ."""
+        n = TABLES[name].keys
+        before, after = ({row[:n]: row for row in some} for some in (old, new))
+        gone = [key for key in before if key not in after]
+        changed = [row for key, row in after.items() if before.get(key) != row]
+        self.drop(name, gone)
+        self.put(name, changed)
+        return {*gone, *(row[:n] for row in changed)}
+
+    def _hide(self, name: str, keys: Sequence[Row]) -> None:
+        if not self._fresh[name]:
+            marks = ", ".join("?" * TABLES[name].keys)
+            self.db.conn.executemany(f"INSERT OR IGNORE INTO temp.gone_{name} VALUES ({marks})", keys)
+
+    def rows(self, name: str, where: str = "true", values: Sequence[Any] = (), columns: str = "") -> Iterator[Row]:
+        """The rows of a table as it will be, in no order; all of its columns, or some. `where` says `t` for the table."""
+        table = TABLES[name]
+        listed = columns or ", ".join(f't."{c}"' for c in table.columns)
+        waiting = f"SELECT {listed} FROM temp.next_{name} t WHERE {where}"
+        if self._fresh[name]:
+            return self.db.execute(waiting, values)  # type: ignore[return-value]
+        same = " AND ".join(f'g."{c}" = t."{c}"' for c in table.key)
+        stays = f"NOT EXISTS (SELECT 1 FROM temp.gone_{name} g WHERE {same})"
+        published = f"SELECT {listed} FROM main.{name} t WHERE ({where}) AND {stays}"
+        return self.db.execute(f"{published} UNION ALL {waiting}", [*values, *values])  # type: ignore[return-value]
+
+    def row(self, name: str, *key: Any) -> Row | None:
+        """The row with this key."""
+        where = " AND ".join(f't."{c}" = ?' for c in TABLES[name].key)
+        return next(iter(self.rows(name, where, key)), None)
+
+    def changed(self, name: str) -> list[Row]:
+        """The keys of rows that are new, other than before or go."""
+        key = ", ".join(f'"{c}"' for c in TABLES[name].key)
+        return list(self.db.execute(f"SELECT {key} FROM temp.next_{name} UNION SELECT {key} FROM temp.gone_{name}"))
+
+    def publish(self) -> None:
+        """Put the difference in place of what is published. The caller's transaction must hold it together."""
+        db = self.db
+        for name in reversed(TABLES):  # what refers to others goes before them
+            key = ", ".join(f'"{c}"' for c in TABLES[name].key)
+            ending = f"SELECT {key} FROM temp.gone_{name} EXCEPT SELECT {key} FROM temp.next_{name}"
+            db.execute(f"DELETE FROM main.{name} WHERE ({key}) IN ({ending})")
+        for name, table in TABLES.items():
+            listed, key = (", ".join(f'"{c}"' for c in some) for some in (table.columns, table.key))
+            update = ", ".join(f'"{c}" = excluded."{c}"' for c in table.columns[table.keys :])
+            mend = f"UPDATE SET {update}" if update else "NOTHING"
+            put = f"INSERT INTO main.{name} ({listed}) SELECT {listed} FROM temp.next_{name} WHERE true ORDER BY {key}"
+            db.execute(f"{put} ON CONFLICT ({key}) DO {mend}")
+            self._empty(name)
+            self._fresh[name] = self._fresh[name] and not db.execute(f"SELECT EXISTS (SELECT 1 FROM main.{name})").fetchone()[0]
+
+    def _empty(self, name: str) -> None:
+        self.db.execute(f"DELETE FROM temp.next_{name}")
+        self.db.execute(f"DELETE FROM temp.gone_{name}")
+
+    def close(self) -> None:
+        """Forget what was not published."""
+        for name in TABLES:
+            self.db.execute(f"DROP TABLE temp.next_{name}")
+            self.db.execute(f"DROP TABLE temp.gone_{name}")
