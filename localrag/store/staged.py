@@ -77,6 +77,8 @@ class Staged:
         """Rows that are new or other than before."""
         table = TABLES[name]
         some = list(rows)
+        if not some:
+            return
         marks = ", ".join("?" * len(table.columns))
         self.db.conn.executemany(f"INSERT OR REPLACE INTO temp.next_{name} VALUES ({marks})", some)
         self._hide(name, [row[: table.keys] for row in some])
@@ -85,6 +87,8 @@ class Staged:
         """Rows that go, by their keys."""
         table = TABLES[name]
         some = list(keys)
+        if not some:
+            return
         where = " AND ".join(f'"{c}" = ?' for c in table.key)
         self.db.conn.executemany(f"DELETE FROM temp.next_{name} WHERE {where}", some)
         self._hide(name, some)
@@ -110,11 +114,11 @@ class Staged:
         listed = columns or ", ".join(f't."{c}"' for c in table.columns)
         waiting = f"SELECT {listed} FROM temp.next_{name} t WHERE {where}"
         if self._fresh[name]:
-            return self.db.execute(waiting, values)  # type: ignore[return-value]
+            return self.db.conn.execute(waiting, values)  # type: ignore[return-value]
         same = " AND ".join(f'g."{c}" = t."{c}"' for c in table.key)
         stays = f"NOT EXISTS (SELECT 1 FROM temp.gone_{name} g WHERE {same})"
         published = f"SELECT {listed} FROM main.{name} t WHERE ({where}) AND {stays}"
-        return self.db.execute(f"{published} UNION ALL {waiting}", [*values, *values])  # type: ignore[return-value]
+        return self.db.conn.execute(f"{published} UNION ALL {waiting}", [*values, *values])  # type: ignore[return-value]
 
     def row(self, name: str, *key: Any) -> Row | None:
         """The row with this key."""

@@ -3,7 +3,7 @@
 from localrag.store.staged import Row, Staged
 
 TOTAL = 0  # the number of the row that counts the sentences which mention any entity
-_KEY, _BASE, _SENTENCES, _STRONGEST = 1, 2, 3, 4  # of a row
+KEPT = 200_000  # rows that are not read again
 
 
 class Nodes:
@@ -12,6 +12,7 @@ class Nodes:
     def __init__(self, staged: Staged) -> None:
         self._staged = staged
         self._numbers: dict[str, int] = {}
+        self._rows: dict[int, Row] = {}
         self._next = max((n for (n,) in staged.rows("nodes", columns="max(t.id)") if n is not None), default=0) + 1
 
     def find(self, key: str) -> int | None:
@@ -20,34 +21,46 @@ class Nodes:
             found = next(iter(self._staged.rows("nodes", "t.key = ?", [key], "t.id")), None)
             if found is None:
                 return None
-            self._numbers[key] = found[0]
+            self._keep(key, found[0])
         return self._numbers[key]
+
+    def _keep(self, key: str, number: int) -> None:
+        if len(self._numbers) >= KEPT:
+            self._numbers.clear()
+        self._numbers[key] = number
 
     def of(self, key: str, base: str = "") -> int:
         """The number of an entity, which gets one if it has none."""
         number = self.find(key)
         if number is None:
-            number = self._numbers[key] = self._next
+            number = self._next
             self._next += 1
-            self._staged.put("nodes", [(number, key, base or key, 0, 0)])
+            self._keep(key, number)
+            self.put((number, key, base or key, 0, 0))
         return number
 
     def row(self, number: int) -> Row:
-        """The row of an entity, or of the total."""
-        return self._staged.row("nodes", number) or (number, "", "", 0, 0)
+        """The row of an entity, or of the total; without a key where there is no such entity any more."""
+        if number not in self._rows:
+            if len(self._rows) >= KEPT:
+                self._rows.clear()
+            self._rows[number] = self._staged.row("nodes", number) or (number, "", "", 0, 0)
+        return self._rows[number]
 
-    def key(self, number: int) -> str:
-        """The key of an entity."""
-        return str(self.row(number)[_KEY])
+    def put(self, row: Row) -> None:
+        """Store another row of an entity."""
+        self._rows[row[0]] = row
+        self._staged.put("nodes", [row])
 
     def base(self, key: str) -> str:
         """The key that an entity has its homonym's name from, or its own."""
         number = self.find(key)
-        return key if number is None else str(self.row(number)[_BASE])
+        return key if number is None else str(self.row(number)[2])
 
     def drop(self, key: str) -> None:
         """Forget an entity that nothing mentions any more."""
         number = self.find(key)
         if number is not None:
             del self._numbers[key]
+            self._rows.pop(number, None)
             self._staged.drop("nodes", [(number,)])

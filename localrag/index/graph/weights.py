@@ -4,14 +4,15 @@ A pair that no model has read weighs how surprising it is that its ends share se
 information (Bouma 2009), 0 to 1, of the two ends' sentences. The weakest are pruned, but never the strongest of an entity. One that a
 model has read weighs the chunks that state it.
 
-Counts of sentences go in with two significant digits, and so does the weight below which pairs are pruned: so most edits move the
-weights of a few pairs only, and not, with the number of all sentences, every one of them a little.
+Counts of sentences go in with two significant digits, that of all sentences as a power of two, and the weight below which pairs are
+pruned has two digits: so an edit moves the weights of a few pairs, and not, with the number of all sentences, every one of them a little.
 """
 
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from localrag.index.graph.document import Contribution, relationship_id
 from localrag.index.graph.document import entity_id as ident
@@ -20,6 +21,7 @@ from localrag.store.staged import Row, Staged
 
 PRUNED = 0.4  # share of the weakest co-occurrences that are left out, unless one is all that its entity has
 LEAST = 0.05  # surprise of two that only stand in adjacent sentences
+BATCH = 1000  # pairs that are stored together
 Ends = tuple[int, int]
 _SHARED, _CHUNKS, _STATEMENTS, _STRENGTH, _READ, _WEIGHT, _KEPT = range(3, 10)  # columns of a pair
 
@@ -28,6 +30,11 @@ def coarse(n: int) -> int:
     """A count with two significant digits, rounded down; below 100 it is exact."""
     step = 10 ** max(0, len(str(n)) - 2)
     return n - n % step
+
+
+def size_of(total: int) -> int:
+    """The number of all sentences as it goes into weights: a power of two, at least two. It concerns all pairs, in the same way."""
+    return 1 << max(1, total.bit_length() - 1)
 
 
 def bucket(weight: float) -> float:
@@ -39,7 +46,7 @@ def surprise(shared: int, a: int, b: int, total: int) -> float:
     """The weight of a pair whose ends stand in `a` and `b` of `total` sentences, in some of them together."""
     if not shared:
         return LEAST
-    a, b, total = coarse(a), coarse(b), max(2, coarse(total))
+    a, b, total = coarse(a), coarse(b), size_of(total)
     share = shared / total
     npmi = min(1.0, math.log(share * total * total / (a * b)) / -math.log(share)) if share < 1 else 1.0
     return round(shared * max(LEAST, npmi), 4)
@@ -83,20 +90,24 @@ class Sums:
         counts = Counter(dict(self._staged.rows("weight_counts")))
         before, known = least_of(counts), counts.copy()
         uncertain, look = set[int](), {*self._pairs, *self._shown}
-        for ends in self._changed_pairs():
-            if self._weigh(ends, counts):
-                look.add(ends)
-                uncertain.update(ends)
+        for some in batched(self._changed_pairs(), BATCH):
+            rows = [(ends, self._staged.row("pairs", *ends)) for ends in some]
+            weighed = [(row, self._weighed(ends, row)) for ends, row in rows]
+            self._staged.put("pairs", [new for row, new in weighed if new != row])
+            for row, new in weighed:
+                if _count(counts, row, new):
+                    look.add(new[:2])
+                    uncertain.update(new[:2])
         least = least_of(counts)
         self._staged.replace("weight_counts", known.items(), ((b, n) for b, n in counts.items() if n))
-        for node in sorted(uncertain):
+        for node in uncertain:
             look |= self._find_strongest(node)
         if least != before:
             where = "t.read = 0 AND t.weight >= ? AND t.weight < ?"
             look |= set(self._staged.rows("pairs", where, sorted((least, before)), "t.a, t.b"))
         degrees: Counter[int] = Counter()
-        for ends in sorted(look):
-            self._relate(ends, least, degrees)
+        for some in batched(sorted(look), BATCH):
+            self._relate(some, least, degrees)
         self._count_degrees(degrees)
 
     def _changed_pairs(self) -> set[Ends]:
@@ -106,9 +117,10 @@ class Sums:
             row = self._nodes.row(node)
             n = row[3] + more
             if more and (row[1] or node == TOTAL):
-                self._staged.put("nodes", [(*row[:3], n, row[4])])
-            if coarse(n) != coarse(row[3]):
-                everything = everything or node == TOTAL
+                self._nodes.put((*row[:3], n, row[4]))
+            if node == TOTAL:
+                everything = size_of(n) != size_of(row[3])
+            elif coarse(n) != coarse(row[3]):
                 stale.append(node)
         found = set(self._pairs)
         if everything:
@@ -119,9 +131,8 @@ class Sums:
                     found |= set(self._staged.rows("pairs", f"t.{end} = ?", [node], "t.a, t.b"))
         return found
 
-    def _weigh(self, ends: Ends, counts: Counter[float]) -> bool:
-        """Bring a pair up to date; whether its weight, or what it is the weight of, changes."""
-        row = self._staged.row("pairs", *ends)
+    def _weighed(self, ends: Ends, row: Row | None) -> Row:
+        """A pair's row as it is now."""
         a, b = (self._nodes.row(end) for end in ends)
         old = row or (*ends, "", 0, 0, 0, 0, 0, None, 0)
         sums = [n + more for n, more in zip(old[_SHARED:_WEIGHT], self._pairs.get(ends, [0] * 5), strict=True)]
@@ -130,14 +141,7 @@ class Sums:
             weight = None
         else:
             weight = float(chunks) if read else surprise(shared, a[3], b[3], self._nodes.row(TOTAL)[3])
-        key = old[2] or relationship_id((a[1], b[1]))
-        new = (*ends, key, *sums, weight, old[_KEPT])
-        for some, sign in ((old, -1), (new, 1)):
-            if some[_WEIGHT] is not None and not some[_READ]:
-                counts[bucket(some[_WEIGHT])] += sign
-        if new != row:
-            self._staged.put("pairs", [new])
-        return (new[_WEIGHT], bool(new[_READ])) != (old[_WEIGHT], bool(old[_READ]))
+        return (*ends, old[2] or relationship_id((a[1], b[1])), *sums, weight, old[_KEPT])
 
     def _find_strongest(self, node: int) -> set[Ends]:
         """Find an entity's strongest neighbour anew; the pairs that this matters to."""
@@ -152,36 +156,41 @@ class Sums:
         _, other, ends = max(best, default=("", 0, (0, 0)))
         found = {ends, (node, row[4]), (row[4], node)} if other != row[4] else {ends}
         if other != row[4]:
-            self._staged.put("nodes", [(*row[:4], other)])
+            self._nodes.put((*row[:4], other))
         return {pair for pair in found if all(pair) and self._staged.row("pairs", *pair)}
 
-    def _relate(self, ends: Ends, least: float, degrees: Counter[int]) -> None:
-        """Make a pair a relationship of the graph, or take it out, or bring it up to date."""
-        staged, row = self._staged, self._staged.row("pairs", *ends)
-        if row is None:
-            return
-        a, b = (self._nodes.row(end) for end in ends)
-        strongest = a[4] == ends[1] or b[4] == ends[0]
-        kept = row[_WEIGHT] is not None and (bool(row[_READ]) or row[_WEIGHT] >= least or strongest)
-        key, known = row[2], staged.row("relationships", row[2])
-        for node in ends:
-            degrees[node] += kept - row[_KEPT]
-        evidence = list(staged.rows("evidence", "t.relationship_id = ?", [key]))
-        if kept:
-            said = {d for (x,) in staged.rows("document_pairs", "t.a = ? AND t.b = ? AND t.descriptions <> ''", ends, "t.descriptions") for d in json.loads(x)}
-            descriptions = json.dumps(sorted(said), ensure_ascii=False)
-            strength = row[_STRENGTH] / row[_STATEMENTS]
-            new = (key, ident(a[1]), ident(b[1]), known[3] if known else "", row[_WEIGHT], strength, descriptions)
-            staged.replace("relationships", [known] if known else [], [new])
-            shown = staged.rows("statements", "t.a = ? AND t.b = ?", ends, "t.chunk_id, t.start, t.end")
-            staged.replace("evidence", evidence, [(key, *place) for place in shown])
-        else:
-            staged.drop("relationships", [(key,)] if known else [])
-            staged.drop("evidence", evidence)
-        if not any(row[_SHARED:_WEIGHT]):
-            staged.drop("pairs", [ends])
-        elif kept != row[_KEPT]:
-            staged.put("pairs", [(*row[:_KEPT], int(kept))])
+    def _relate(self, some: Iterable[Ends], least: float, degrees: Counter[int]) -> None:
+        """Make pairs relationships of the graph, or take them out, or bring them up to date."""
+        staged = self._staged
+        rows = [row for ends in some if (row := staged.row("pairs", *ends)) is not None]
+        new: list[Row] = []
+        for row in rows:
+            ends, key, was = (row[0], row[1]), row[2], bool(row[_KEPT])
+            kept = row[_WEIGHT] is not None and (bool(row[_READ]) or row[_WEIGHT] >= least or self._strongest(*ends))
+            for node in ends:
+                degrees[node] += kept - was
+            known = [] if not was else list(staged.rows("relationships", "t.id = ?", [key]))
+            shown = [] if not was else list(staged.rows("evidence", "t.relationship_id = ?", [key]))
+            if kept or was:
+                staged.replace("relationships", known, [self._relationship(row, known)] if kept else [])
+                places = staged.rows("statements", "t.a = ? AND t.b = ?", ends, "t.chunk_id, t.start, t.end") if kept else ()
+                staged.replace("evidence", shown, [(key, *place) for place in places])
+            if kept != was:
+                new.append((*row[:_KEPT], int(kept)))
+        staged.put("pairs", new)
+        staged.drop("pairs", [row[:2] for row in rows if not any(row[_SHARED:_WEIGHT])])
+
+    def _strongest(self, a: int, b: int) -> bool:
+        """Whether one of the two is the strongest neighbour of the other."""
+        return bool(self._nodes.row(a)[4] == b or self._nodes.row(b)[4] == a)
+
+    def _relationship(self, row: Row, known: Sequence[Row]) -> Row:
+        ends = row[:2]
+        a, b = (self._nodes.row(end)[1] for end in ends)
+        said = self._staged.rows("document_pairs", "t.a = ? AND t.b = ? AND t.descriptions <> ''", ends, "t.descriptions")
+        descriptions = json.dumps(sorted({d for (some,) in said for d in json.loads(some)}), ensure_ascii=False)
+        strength = row[_STRENGTH] / row[_STATEMENTS]
+        return (row[2], ident(a), ident(b), known[0][3] if known else "", row[_WEIGHT], strength, descriptions)
 
     def _count_degrees(self, degrees: Counter[int]) -> None:
         for node, more in degrees.items():
@@ -199,3 +208,18 @@ def least_of(counts: Counter[float]) -> float:
         if total > place:
             return weight
     return 0.0
+
+
+def _count(counts: Counter[float], old: Row | None, new: Row) -> bool:
+    """Count the weights of pairs that no model has read; whether a pair weighs something else than before."""
+    for row, sign in ((old, -1), (new, 1)):
+        if row is not None and row[_WEIGHT] is not None and not row[_READ]:
+            counts[bucket(row[_WEIGHT])] += sign
+    return old is None or (new[_WEIGHT], bool(new[_READ])) != (old[_WEIGHT], bool(old[_READ]))
+
+
+def batched(items: Iterable[Ends], n: int) -> Iterator[list[Ends]]:
+    """The items, `n` at a time."""
+    rest = iter(items)
+    while some := list(islice(rest, n)):
+        yield some
