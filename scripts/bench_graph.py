@@ -31,6 +31,7 @@ from localrag.picture import make_picture
 from localrag.records import Chunk, Document, Entity, Graph, Layout, Mention, Relationship, content_id
 from localrag.store import corpus, generations, ledger, places
 from localrag.store.connect import snapshot
+from localrag.store.graph import staged_graph
 
 GOALS = {
     "layout, s": 30,
@@ -77,7 +78,13 @@ def make_index(folder: Path, entities: int, edges: int | None = None) -> dict[st
     with open_for_writing(folder, extractor="phrases") as project:
         corpus.add_document(project.db, document, [chunk])
         embedder = new_embedder(project)
-        generations.publish(project.db, graph, levels, layout=layout, embedder=embedder, settings={"graph": "made up", "layout": "made up"})
+        generations.publish(
+            project.db,
+            staged_graph(project.db, graph, levels),
+            layout=layout,
+            embedder=embedder,
+            settings={"graph": "made up", "layout": "made up"},
+        )
         ledger.end_run(project.db, ledger.start_run(project.db, 1), "complete", {})
     return {"communities, s": leiden, "layout, s": seconds}
 

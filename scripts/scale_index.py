@@ -37,7 +37,6 @@ from localrag.index.crew.here import Here
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.graph.communities import communities
 from localrag.index.graph.resolve import resolve
-from tests.index.graph.whole import weigh_by_pmi
 from localrag.index.jobs import Tools
 from localrag.index.reports.stage import write_reports
 from localrag.models import find_chat_model, find_embedder
@@ -49,6 +48,7 @@ from localrag.store.network import load_network
 from localrag.store.schema import open_index
 from localrag.store.search import search_chunks
 from localrag.text.plain import sentence_bounds
+from tests.index.graph.whole import weigh_by_pmi
 
 CHUNKS, ENTITIES, PER_DOCUMENT = 100_000, 200_000, 20
 PAIRS = 5  # sentences of a chunk with two names each

@@ -30,6 +30,7 @@ from localrag.opening import tagger_for
 from localrag.records import Chunk, Document, ExtractedEntity, Extraction, content_id
 from localrag.store.ledger import CallLedger
 from localrag.store.schema import open_index
+from localrag.text.quotes import entity_quotes, relationship_quotes
 
 EXTRACTORS = ("model", "phrases", "freeform")
 
@@ -106,7 +107,9 @@ async def _count(scores: Scores, document: GoldDocument, chunks: Sequence[Chunk]
     add_merging(scores, document)
     if document.facts:
         by_id = {c.id: c for c in chunks}
-        described, _ = await describe(resolve(found, by_id), by_id, None, "extractive")
+        graph = resolve(found, by_id)
+        of_entity, of_relationship = entity_quotes(graph, by_id), relationship_quotes(graph, by_id)
+        described, _ = await describe(graph, lambda i: of_entity.get(i, ()), lambda i: of_relationship.get(i, ()), None, "extractive")
         scores.add_facts(document, described)
 
 

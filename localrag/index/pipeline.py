@@ -209,20 +209,23 @@ async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, report
     """Everything that follows from what was extracted so far: graph, communities, reports and their vectors, published together."""
     db = project.db
     made = await build_graph(project, style, crew, tell, brought)
-    laid_out = lay_out_graph(project, tell, made)
-    layout = laid_out.layout if laid_out else None
-    graph = (made.graph, made.communities) if made else ()
-    if made and not store.counts(db)["entities"]:  # nothing to keep apart: something to ask while reports are written
-        first = {"graph": made.state, "layout": laid_out and laid_out.state}
-        generations.publish(db, *graph, layout=layout, kinds=["chunk"], embedder=new_embedder(project), settings=first)
-        graph, layout = (), None
-    written = await write_reports(project, style, crew, tell, made) if reports else None
-    if reports:
-        await embed_graph(project, crew, tell, made, written)
-    states: dict[str, str | None] = {"graph": made.state, "reports": None, "coverage": None} if made else {}
-    states |= {"reports": written.state, "coverage": None} if written else {}
-    states |= {"layout": laid_out.state} if laid_out else {}
-    valid = written.reports.keys() if written else None
-    generations.publish(db, *graph, layout=layout, reports=valid, embedder=new_embedder(project), settings=states)
+    try:
+        laid_out = lay_out_graph(project, tell, made)
+        layout, graph = laid_out.layout if laid_out else None, made.staged if made else None
+        if made and not store.counts(db)["entities"]:  # nothing to keep apart: something to ask while reports are written
+            first = {**made.settings, "layout": laid_out and laid_out.state}
+            generations.publish(db, graph, layout=layout, kinds=["chunk"], embedder=new_embedder(project), settings=first)
+            graph, layout = None, None
+        written = await write_reports(project, style, crew, tell, made) if reports else None
+        if reports:
+            await embed_graph(project, crew, tell, made, written)
+        states: dict[str, Any] = {**made.settings, "reports": None, "coverage": None} if made else {}
+        states |= {"reports": written.state, "coverage": None} if written else {}
+        states |= {"layout": laid_out.state} if laid_out else {}
+        valid = written.reports.keys() if written else None
+        generations.publish(db, graph, layout=layout, reports=valid, embedder=new_embedder(project), settings=states)
+    finally:
+        if made:
+            made.staged.close()
     if written and written.state:
         ledger.save_settings(db, coverage=store.coverage(db))

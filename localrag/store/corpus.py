@@ -197,7 +197,7 @@ def _pairs(metadata: str) -> tuple[tuple[str, str], ...]:
 
 def holds(db: Database, document: Document, chunks: Sequence[Chunk]) -> bool:
     """Whether just this text is stored for a document, in just these chunks."""
-    stored = _chunks(db, "WHERE c.document_id = ? ORDER BY c.ordinal", [document.id])
+    stored = chunks_of(db, document.id)
     same = [(c.id, c.text) for c in stored] == [(c.id, c.text) for c in chunks]
     return same and document_text(db, document.path) == document.text
 
@@ -245,6 +245,11 @@ def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
     """The chunks with these ids, in the order given."""
     found = {c.id: c for c in _chunks(db, "WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])}
     return [found[i] for i in ids if i in found]
+
+
+def chunks_of(db: Database, document_id: str) -> list[Chunk]:
+    """The chunks of a document, in their order."""
+    return _chunks(db, "WHERE c.document_id = ? ORDER BY c.ordinal", [document_id])
 
 
 def texts_beside(db: Database, first: Chunk, last: Chunk) -> list[str]:
@@ -346,13 +351,15 @@ def extractions(db: Database, *recipes: str) -> list[Extraction]:
     """For every chunk what was found with the first of these recipes that has been used on it, in the order of the chunks."""
     found: dict[str, Extraction] = {}
     for recipe in recipes:
-        rows = db.query("SELECT chunk_id, result FROM extractions WHERE recipe = ?", [recipe])
-        found = {row["chunk_id"]: _extraction(row["chunk_id"], json.loads(row["result"])) for row in rows} | found
+        rows = db.execute("SELECT chunk_id, result FROM extractions WHERE recipe = ?", [recipe])
+        found = {key: extraction_of(key, result) for key, result in rows} | found
     order = db.query("SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id ORDER BY d.path, c.ordinal")
     return [found[row["id"]] for row in order if row["id"] in found]
 
 
-def _extraction(chunk_id: str, result: dict[str, Any]) -> Extraction:
+def extraction_of(chunk_id: str, row: str) -> Extraction:
+    """The extraction in a row."""
+    result = json.loads(row)
     return Extraction(
         chunk_id,
         tuple(ExtractedEntity(**e) for e in result["entities"]),

@@ -2,7 +2,8 @@
 
 The tables hold the published generation, whole, and readers know nothing else. What a run makes for the next one waits in tables of its
 own: `next_documents` and `next_chunks` (contents that changed or moved), `next_gone` (paths whose published content ends), `next_reports`,
-`next_embeddings`. The graph waits in memory: it follows from what is kept. `publish` puts all of this in place in one transaction, and
+`next_embeddings`. The graph waits in temporary tables (`staged.py`): it follows from
+what is kept. `publish` puts all of this in place in one transaction, and
 writes only rows that differ, so that an edit of one line costs little in a large index. A killed run loses nothing that was expensive:
 calls, extractions and sentences are kept by what they are of and belong to no generation; vectors and reports wait for the next run.
 While a run works, its connection, and no other, sees the next generation: `next_in_view` lays views over `documents` and `chunks`.
@@ -11,18 +12,18 @@ to keep apart, and everything is published as it comes. A question reads from on
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Community, Graph, Layout
+from localrag.records import Layout
 from localrag.store import collections, corpus, ledger, places
 from localrag.store.connect import cut_log
-from localrag.store.graph import graph_changes, put_graph
 from localrag.store.search import add_to_search, remove_from_search
+from localrag.store.staged import Staged
 from localrag.store.vectors import KINDS
 
 _ENDING = "SELECT id FROM main.documents WHERE path IN (SELECT path FROM next_gone)"
@@ -72,8 +73,7 @@ def lasting_chunks(db: Database) -> set[str]:
 
 def publish(
     db: Database,
-    graph: Graph | None = None,
-    communities: Sequence[Community] = (),
+    graph: Staged | None = None,
     *,
     layout: Layout | None = None,
     reports: Collection[str] | None = None,
@@ -83,21 +83,20 @@ def publish(
 ) -> None:
     """Make what waits the published generation, in one transaction.
 
-    `graph`, its communities and its `layout` take the place of the published ones. `reports`: the communities whose report, published or
-    waiting, is of this generation; where it is not known, published reports stay that quote nothing that went. `kinds`: of which vectors
-    are put in place as well; `embedder`: the one that the index is bound to from here on, whose vectors alone stay. `settings` are saved
-    with all this.
+    What waits for the `graph` and its communities, and its `layout`, take the place of what is published. `reports`: the communities
+    whose report, published or waiting, is of this generation; where it is not known, published reports stay that quote nothing that went.
+    `kinds`: of which vectors are put in place as well; `embedder`: the one that the index is bound to from here on, whose vectors alone
+    stay. `settings` are saved with all this.
     """
-    changes = None if graph is None else graph_changes(db, graph, communities)  # compared before others have to wait
     with db.atomic():
         _publish_documents(db)
-        if changes is not None:
-            put_graph(db, changes)
+        if graph is not None:
+            graph.publish()
         if layout is not None:
             places.put(db, layout)
         if reports is not None:
             _publish_reports(db, reports)
-        elif changes is not None:
+        elif graph is not None:
             _drop_stale_reports(db)
         if embedder:
             db.execute("DELETE FROM embeddings WHERE embedder <> ?", [embedder["fingerprint"]])

@@ -2,10 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlite_utils import Database
@@ -13,108 +11,33 @@ from sqlite_utils import Database
 from localrag.records import IMPORTED, Claim, Community, Entity, Evidence, Finding, Graph, Mention, Merge, Quote, Relationship, Report
 from localrag.store.narrowed import narrowed_reports
 from localrag.store.selection import Selected
-
-_TABLES = {  # of the graph, those that others refer to first; their columns, and how many of these are the key
-    "entities": (("id", "name", "type", "description", "degree", "descriptions"), 1),
-    "entity_aliases": (("alias", "entity_id"), 2),
-    "relationships": (("id", "source_id", "target_id", "description", "weight", "strength", "descriptions"), 1),
-    "mentions": (("entity_id", "chunk_id", "start", "end", "name"), 4),
-    "evidence": (("relationship_id", "chunk_id", "start", "end"), 4),
-    "claims": (
-        ("id", "chunk_id", "subject_id", "object_id", "type", "status", "since", "until", "description", "start", "end"), 1),
-    "communities": (("id", "level", "ordinal", "parent_id"), 1),
-    "members": (("community_id", "entity_id"), 2),
-}  # fmt: skip
-Row = tuple[Any, ...]
+from localrag.store.staged import TABLES, Row, Staged
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What makes another graph of the stored one: per table the keys of rows that go, and the rows that are new or other than before."""
-
-    gone: Mapping[str, list[Row]]
-    put: Mapping[str, Iterable[Row]]
-    merges: list[Row] | None
+def staged_graph(db: Database, graph: Graph, communities: Sequence[Community]) -> Staged:
+    """A whole graph and its communities, to be published in place of the stored ones; reports of communities that stay, stay."""
+    staged = Staged(db, anew=True)
+    staged.put("entities", (_row("entities", _described(e)) for e in graph.entities))
+    staged.put("relationships", (_row("relationships", _described(r)) for r in graph.relationships))
+    staged.put("entity_aliases", {(m.name, m.entity_id) for m in graph.mentions})
+    staged.put("mentions", ((m.entity_id, m.chunk_id, m.start, m.end, m.name, 0.0) for m in graph.mentions))
+    staged.put("evidence", (_row("evidence", _flat(e)) for e in graph.evidence))
+    staged.put("claims", (_row("claims", _flat(c)) for c in graph.claims))
+    staged.put("communities", (_row("communities", _flat(c)) for c in communities))
+    staged.put("members", ((c.id, e) for c in communities for e in c.entity_ids))
+    return staged
 
 
 def replace_graph(db: Database, graph: Graph, communities: Sequence[Community], input_hash: str) -> None:
-    """Put a graph and its communities in place of the stored ones, in one transaction; reports of communities that stay, stay."""
-    changes = graph_changes(db, graph, communities)
+    """Put a graph and its communities in place of the stored ones, in one transaction."""
+    staged = staged_graph(db, graph, communities)
     with db.atomic():
-        put_graph(db, changes)
+        staged.publish()
         db.table("settings").insert({"key": "graph", "value": json.dumps(input_hash)}, replace=True)
 
 
-def graph_changes(db: Database, graph: Graph, communities: Sequence[Community]) -> Changes:
-    """What has to be written so that a graph is the stored one. It is exact as long as nobody else writes to the graph."""
-    rows: dict[str, Iterable[Row]] = {
-        "entities": _rows("entities", map(_described, graph.entities)),
-        "entity_aliases": sorted({(m.name, m.entity_id) for m in graph.mentions}),
-        "relationships": _rows("relationships", map(_described, graph.relationships)),
-        "mentions": _records("mentions", graph.mentions),
-        "evidence": _records("evidence", graph.evidence),
-        "claims": _records("claims", graph.claims),
-        "communities": _records("communities", communities),
-        "members": sorted((c.id, e) for c in communities for e in c.entity_ids),
-    }
-    found = {table: _difference(db, table, some) for table, some in rows.items()}
-    merges = [(m.name, m.key, m.into, m.reason, m.score, done) for done, some in ((1, graph.merges), (0, graph.similar)) for m in some]
-    same = merges == list(db.execute("SELECT name, key, into_name, reason, score, done FROM merges ORDER BY id"))
-    return Changes({t: gone for t, (gone, _) in found.items()}, {t: put for t, (_, put) in found.items()}, None if same else merges)
-
-
-def _rows(table: str, rows: Iterable[dict[str, Any]]) -> list[Row]:
-    columns, _ = _TABLES[table]
-    return sorted(tuple(row[c] for c in columns) for row in rows)
-
-
-def _records(table: str, records: Iterable[Any]) -> Iterator[Row]:
-    """Rows of records that hold no others, by key; made one by one, for there may be millions."""
-    columns, n = _TABLES[table]
-    return map(attrgetter(*columns), sorted(records, key=attrgetter(*columns[:n])))
-
-
-def _difference(db: Database, table: str, rows: Iterable[Row]) -> tuple[list[Row], Iterable[Row]]:
-    """The keys of stored rows that are not among `rows`, and those of `rows` (by key, of equal keys the first) that are not stored so."""
-    columns, n = _TABLES[table]
-    listed, keys = (", ".join(f'"{c}"' for c in some) for some in (columns, columns[:n]))
-    new = (next(some) for _, some in groupby(rows, key=lambda row: row[:n]))
-    stored = iter(db.execute(f"SELECT {listed} FROM {table} ORDER BY {keys}"))
-    old = next(stored, None)
-    if old is None:
-        return [], new
-    gone, put = [], []
-    for row in new:
-        while old is not None and old[:n] < row[:n]:
-            gone.append(old[:n])
-            old = next(stored, None)
-        if old is not None and old[:n] == row[:n]:
-            put += [row] * (old != row)
-            old = next(stored, None)
-        else:
-            put.append(row)
-    gone += [row[:n] for row in ([old] if old else [])] + [row[:n] for row in stored]
-    return gone, put
-
-
-def put_graph(db: Database, changes: Changes) -> None:
-    """Write what makes another graph of the stored one. The caller's transaction must hold it together."""
-    for table in reversed(_TABLES):  # what refers to others goes before them
-        columns, n = _TABLES[table]
-        where = " AND ".join(f'"{c}" = ?' for c in columns[:n])
-        db.conn.executemany(f"DELETE FROM {table} WHERE {where}", changes.gone[table])
-    for table, (columns, n) in _TABLES.items():
-        put = changes.put[table]
-        if table == "communities":  # level and number are unique: those that change places must not meet
-            put = list(put)
-            db.conn.executemany("UPDATE communities SET ordinal = -1 - ordinal WHERE id = ?", ((row[0],) for row in put))
-        listed, keys = (", ".join(f'"{c}"' for c in some) for some in (columns, columns[:n]))
-        update = ", ".join(f'"{c}" = excluded."{c}"' for c in columns[n:])
-        mend = f"UPDATE SET {update}" if update else "NOTHING"
-        db.conn.executemany(f"INSERT INTO {table} ({listed}) VALUES (?{', ?' * (len(columns) - 1)}) ON CONFLICT ({keys}) DO {mend}", put)
-    if changes.merges is not None:
-        db.execute("DELETE FROM merges")
-        db.conn.executemany("INSERT INTO merges (name, key, into_name, reason, score, done) VALUES (?, ?, ?, ?, ?, ?)", changes.merges)
+def _row(table: str, values: Mapping[str, Any]) -> Row:
+    return tuple(values[c] for c in TABLES[table].columns)
 
 
 def _flat(record: Any) -> dict[str, Any]:
@@ -171,8 +94,8 @@ def aliases_of(db: Database, entity_ids: Iterable[str]) -> dict[str, list[str]]:
 
 def mentions_in(db: Database, chunk_ids: Sequence[str]) -> list[Mention]:
     """The mentions that stand in the given chunks."""
-    rows = db.query("SELECT * FROM mentions WHERE chunk_id IN (SELECT value FROM json_each(?))", [json.dumps(list(chunk_ids))])
-    return [Mention(**row) for row in rows]
+    select = "SELECT entity_id, chunk_id, name, start, end FROM mentions WHERE chunk_id IN (SELECT value FROM json_each(?))"
+    return [Mention(*row) for row in db.execute(select, [json.dumps(list(chunk_ids))])]
 
 
 def relationships(db: Database, touching: Iterable[str] | None = None) -> list[Relationship]:
@@ -193,7 +116,8 @@ def mentions(db: Database, entity_ids: Iterable[str] | None = None) -> list[Ment
     where, values = "", []
     if entity_ids is not None:
         where, values = "WHERE entity_id IN (SELECT value FROM json_each(?))", [json.dumps(list(entity_ids))]
-    return [Mention(**row) for row in db.query(f"SELECT * FROM mentions {where} ORDER BY chunk_id, start", values)]
+    select = f"SELECT entity_id, chunk_id, name, start, end FROM mentions {where} ORDER BY chunk_id, start"
+    return [Mention(*row) for row in db.execute(select, values)]
 
 
 def evidence(db: Database, relationship_ids: Iterable[str] | None = None) -> list[Evidence]:
@@ -214,8 +138,13 @@ def claims(db: Database, entity_ids: Iterable[str] | None = None) -> list[Claim]
 
 def merges(db: Database, *, done: bool) -> list[tuple[int, Merge]]:
     """The names that were made one, or those spelt alike that were not, each with its number."""
-    rows = db.query("SELECT * FROM merges WHERE done = ? ORDER BY id", [done])
-    return [(r["id"], Merge(r["name"], r["key"], r["into_name"], r["reason"], r["score"])) for r in rows]
+    form = "coalesce((SELECT text FROM name_keys WHERE key IN ({0}, (SELECT base FROM homonyms WHERE entity = {0}))), {0})"
+    rows = db.execute(
+        f"SELECT {form.format('m.name_key')}, m.key, {form.format('m.key')}, m.reason, m.score FROM merges m WHERE m.done = ?"
+        " ORDER BY m.score DESC, m.key, m.name_key",
+        [done],
+    )
+    return [(n, Merge(*row)) for n, row in enumerate(rows, 1)]
 
 
 def communities(db: Database, level: int | None = None) -> list[Community]:

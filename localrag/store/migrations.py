@@ -204,7 +204,8 @@ CREATE INDEX statements_by_pair ON statements(a, b);
 CREATE TABLE weight_counts (bucket REAL PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE alike (
     block TEXT NOT NULL, a TEXT NOT NULL, b TEXT NOT NULL, score REAL NOT NULL, PRIMARY KEY (block, a, b)) WITHOUT ROWID;
-CREATE INDEX alike_by_score ON alike(score)
+CREATE INDEX alike_by_score ON alike(score);
+CREATE TABLE name_vectors (name TEXT PRIMARY KEY, embedder TEXT NOT NULL, vector BLOB NOT NULL) WITHOUT ROWID
 """
 
 _SCANS = """

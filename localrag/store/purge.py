@@ -21,6 +21,7 @@ from localrag.store import corpus, ledger, scans
 from localrag.store.connect import cache_files
 from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
 from localrag.store.schema import open_index
+from localrag.store.staged import TABLES
 from localrag.system.files import cache_dir
 
 STUDY = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "study.json", "report.html")
@@ -49,7 +50,7 @@ def forget(db: Database, paths: Sequence[str]) -> None:
 def forget_graph(db: Database) -> None:
     """Delete the graph and what models said of it: no document is left."""
     with db.atomic():
-        for table in ("communities", "entities", "merges", "llm_calls", "answers"):
+        for table in (*reversed(TABLES), "name_vectors", "llm_calls", "answers"):
             db.execute(f"DELETE FROM {table}")
         db.execute("DELETE FROM embeddings")
 

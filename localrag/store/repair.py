@@ -18,9 +18,11 @@ from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
 from localrag.store.schema import back_up
 from localrag.store.search import add_to_search
+from localrag.store.staged import TABLES
 
 REDONE = frozenset({"read again", "unreadable", "graph", "layout", "report", "vector", "waiting"})  # by the next `localrag index`
 _OF_GRAPH = frozenset({"entities", "entity_aliases", "mentions", "relationships", "evidence", "claims", "communities", "members"})
+_MADE_ANEW = tuple(t for t in TABLES if t not in _OF_GRAPH)
 _OF_LAYOUT = frozenset({"places", "community_places", "community_links"})
 
 
@@ -57,7 +59,8 @@ def _database(db: Database, _: list[Any]) -> None:
             return
     new = Database(memory=True)
     migrations.apply(new)
-    for table in [t for t in new.table_names() if not t.startswith(("chunk_search", "chunk_terms", "_sqlite", "sqlite"))]:
+    skipped = ("chunk_search", "chunk_terms", "_sqlite", "sqlite", *_MADE_ANEW)
+    for table in [t for t in new.table_names() if not t.startswith(skipped)]:
         columns = ", ".join(f'"{c.name}"' for c in new.table(table).columns)
         put = f"INSERT OR IGNORE INTO {table} (rowid, {columns}) VALUES (?{', ?' * len(new.table(table).columns)})"
         for order in ("ASC", "DESC"):  # from both ends up to what cannot be read
@@ -66,6 +69,7 @@ def _database(db: Database, _: list[Any]) -> None:
                     new.execute(put, row)
     new.conn.backup(db.conn)
     _full_text(db, [])
+    _graph(db, [])
 
 
 def _orphans(db: Database, keys: list[Any]) -> None:

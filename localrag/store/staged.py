@@ -6,6 +6,7 @@ change of any size takes no memory. Where a process is killed before, nothing ha
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,8 @@ TABLES = {  # those that others refer to first
     "mentions": _table("entity_id chunk_id start end name telling", 4, "chunk_id"),
     "evidence": _table("relationship_id chunk_id start end", 4, "chunk_id"),
     "claims": _table("id chunk_id subject_id object_id type status since until description start end", 1, "chunk_id", "subject_id"),
+    "communities": _table("id level ordinal parent_id", 1),
+    "members": _table("community_id entity_id", 2, "entity_id"),
     "merges": _table("name_key key done reason score", 3),
     "graph_chunks": _table("chunk_id document_id made_from", 1, "document_id"),
     "names": _table("document_id key texts types descriptions text type count target reason score base entity", 2, "key", "base, type"),
@@ -47,9 +50,7 @@ TABLES = {  # those that others refer to first
     "name_asks": _table("value key", 2),
     "homonyms": _table("base person entity", 1),
     "nodes": _table("id key base sentences strongest", 1, "key"),
-    "pairs": _table(
-        "a b relationship_id shared chunks statements strength read weight kept", 2, "a, weight", "b, weight", "weight"
-    ),
+    "pairs": _table("a b relationship_id shared chunks statements strength read weight kept", 2, "a, weight", "b, weight", "weight"),
     "document_nodes": _table("document_id node sentences", 2),
     "document_pairs": _table("document_id a b shared chunks statements strength read descriptions", 3, "a, b"),
     "statements": _table("chunk_id a b start end", 5, "a, b"),
@@ -59,10 +60,11 @@ TABLES = {  # those that others refer to first
 
 
 class Staged:
-    """The graph's tables with what waits for them. One at a time for a connection; `close` drops what was not published."""
+    """The graph's tables with what waits for them. One at a time for a connection; `publish` or `close` ends it."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    def __init__(self, db: Database, *, anew: bool = False) -> None:
+        """`anew`: nothing of what is published is read; where it is the same in the end, it is not written again."""
+        self.db, self._anew = db, anew
         self._fresh: dict[str, bool] = {}  # tables that hold nothing: half of the work
         for name, table in TABLES.items():
             listed = ", ".join(f'"{c}"' for c in table.columns)
@@ -71,7 +73,7 @@ class Staged:
             for n, columns in enumerate(table.indexes):
                 db.execute(f"CREATE INDEX temp.next_{name}_{n} ON next_{name} ({columns})")
             db.execute(f"CREATE TEMP TABLE gone_{name} ({key}, PRIMARY KEY ({key})) WITHOUT ROWID")
-            self._fresh[name] = not db.execute(f"SELECT EXISTS (SELECT 1 FROM main.{name})").fetchone()[0]
+            self._fresh[name] = anew or not _holds_any(db, name)
 
     def put(self, name: str, rows: Iterable[Row]) -> None:
         """Rows that are new or other than before."""
@@ -80,8 +82,9 @@ class Staged:
         if not some:
             return
         marks = ", ".join("?" * len(table.columns))
-        self.db.conn.executemany(f"INSERT OR REPLACE INTO temp.next_{name} VALUES ({marks})", some)
-        self._hide(name, [row[: table.keys] for row in some])
+        with self._apart():
+            self.db.conn.executemany(f"INSERT OR REPLACE INTO temp.next_{name} VALUES ({marks})", some)
+            self._hide(name, [row[: table.keys] for row in some])
 
     def drop(self, name: str, keys: Iterable[Row]) -> None:
         """Rows that go, by their keys."""
@@ -90,8 +93,18 @@ class Staged:
         if not some:
             return
         where = " AND ".join(f'"{c}" = ?' for c in table.key)
-        self.db.conn.executemany(f"DELETE FROM temp.next_{name} WHERE {where}", some)
-        self._hide(name, some)
+        with self._apart():
+            self.db.conn.executemany(f"DELETE FROM temp.next_{name} WHERE {where}", some)
+            self._hide(name, some)
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """A transaction of the temporary tables alone. Without it sqlite3 would begin one that locks out everybody else who writes."""
+        self.db.conn.execute("SAVEPOINT staged")
+        try:
+            yield
+        finally:
+            self.db.conn.execute("RELEASE staged")
 
     def replace(self, name: str, old: Iterable[Row], new: Iterable[Row]) -> set[Row]:
         """Make rows `new` of those that were read as `old`; the keys of those that differ."""
@@ -108,17 +121,20 @@ class Staged:
             marks = ", ".join("?" * TABLES[name].keys)
             self.db.conn.executemany(f"INSERT OR IGNORE INTO temp.gone_{name} VALUES ({marks})", keys)
 
-    def rows(self, name: str, where: str = "true", values: Sequence[Any] = (), columns: str = "") -> Iterator[Row]:
-        """The rows of a table as it will be, in no order; all of its columns, or some. `where` says `t` for the table."""
+    def rows(self, name: str, where: str = "true", values: Sequence[Any] = (), columns: str = "", first: str = "") -> Iterator[Row]:
+        """The rows of a table as it will be, in no order; all of its columns, or some. `where` says `t` for the table.
+
+        `first`: an order and a limit; those that come first are among the rows that are given.
+        """
         table = TABLES[name]
         listed = columns or ", ".join(f't."{c}"' for c in table.columns)
-        waiting = f"SELECT {listed} FROM temp.next_{name} t WHERE {where}"
+        waiting = f"SELECT {listed} FROM temp.next_{name} t WHERE {where} {first}"
         if self._fresh[name]:
-            return self.db.conn.execute(waiting, values)  # type: ignore[return-value]
+            return self.db.conn.execute(waiting, values)
         same = " AND ".join(f'g."{c}" = t."{c}"' for c in table.key)
         stays = f"NOT EXISTS (SELECT 1 FROM temp.gone_{name} g WHERE {same})"
-        published = f"SELECT {listed} FROM main.{name} t WHERE ({where}) AND {stays}"
-        return self.db.conn.execute(f"{published} UNION ALL {waiting}", [*values, *values])  # type: ignore[return-value]
+        published = f"SELECT {listed} FROM main.{name} t WHERE ({where}) AND {stays} {first}"
+        return self.db.conn.execute(f"SELECT * FROM ({published}) UNION ALL SELECT * FROM ({waiting})", [*values, *values])
 
     def row(self, name: str, *key: Any) -> Row | None:
         """The row with this key."""
@@ -131,27 +147,32 @@ class Staged:
         return list(self.db.execute(f"SELECT {key} FROM temp.next_{name} UNION SELECT {key} FROM temp.gone_{name}"))
 
     def publish(self) -> None:
-        """Put the difference in place of what is published. The caller's transaction must hold it together."""
+        """Put the difference in place of what is published, and end. The caller's transaction must hold it together."""
         db = self.db
         for name in reversed(TABLES):  # what refers to others goes before them
             key = ", ".join(f'"{c}"' for c in TABLES[name].key)
-            ending = f"SELECT {key} FROM temp.gone_{name} EXCEPT SELECT {key} FROM temp.next_{name}"
-            db.execute(f"DELETE FROM main.{name} WHERE ({key}) IN ({ending})")
+            stay, ending = f"SELECT {key} FROM temp.next_{name}", f"SELECT {key} FROM temp.gone_{name}"
+            if self._anew:
+                db.execute(f"DELETE FROM main.{name} WHERE ({key}) NOT IN ({stay})")
+            else:
+                db.execute(f"DELETE FROM main.{name} WHERE ({key}) IN ({ending} EXCEPT {stay})")
         for name, table in TABLES.items():
             listed, key = (", ".join(f'"{c}"' for c in some) for some in (table.columns, table.key))
             update = ", ".join(f'"{c}" = excluded."{c}"' for c in table.columns[table.keys :])
             mend = f"UPDATE SET {update}" if update else "NOTHING"
-            put = f"INSERT INTO main.{name} ({listed}) SELECT {listed} FROM temp.next_{name} WHERE true ORDER BY {key}"
-            db.execute(f"{put} ON CONFLICT ({key}) DO {mend}")
-            self._empty(name)
-            self._fresh[name] = self._fresh[name] and not db.execute(f"SELECT EXISTS (SELECT 1 FROM main.{name})").fetchone()[0]
-
-    def _empty(self, name: str) -> None:
-        self.db.execute(f"DELETE FROM temp.next_{name}")
-        self.db.execute(f"DELETE FROM temp.gone_{name}")
+            new = f"SELECT {listed} FROM temp.next_{name}" + f" EXCEPT SELECT {listed} FROM main.{name}" * self._anew
+            if name == "communities":  # level and number are unique: those that change places must not meet
+                db.execute("UPDATE main.communities SET ordinal = -1 - ordinal WHERE id IN (SELECT id FROM temp.next_communities)")
+                new = f"SELECT {listed} FROM temp.next_{name}"
+            db.execute(f"INSERT INTO main.{name} ({listed}) SELECT * FROM ({new}) WHERE true ORDER BY {key} ON CONFLICT ({key}) DO {mend}")
+        self.close()
 
     def close(self) -> None:
-        """Forget what was not published."""
+        """Forget what was not published; nothing can be read or put any more."""
         for name in TABLES:
-            self.db.execute(f"DROP TABLE temp.next_{name}")
-            self.db.execute(f"DROP TABLE temp.gone_{name}")
+            self.db.execute(f"DROP TABLE IF EXISTS temp.next_{name}")
+            self.db.execute(f"DROP TABLE IF EXISTS temp.gone_{name}")
+
+
+def _holds_any(db: Database, table: str) -> bool:
+    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM main.{table})").fetchone()[0])

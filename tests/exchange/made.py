@@ -25,6 +25,7 @@ from localrag.records import (
     content_id,
 )
 from localrag.store import corpus, generations, graph
+from localrag.store.graph import staged_graph
 from localrag.store.schema import open_index
 
 NAMES = (
@@ -84,7 +85,7 @@ def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool 
         graph.save_report(db, _report(c.id, text, chunks[0]))
     published = {"reports": [c.id for c in levels]} if reports else {}
     placed = lay_out(made, levels, Layout()) if layout else None
-    generations.publish(db, made, levels, layout=placed, settings={"graph": "one", "layout": "one"}, **published)
+    generations.publish(db, staged_graph(db, made, levels), layout=placed, settings={"graph": "one", "layout": "one"}, **published)
     db.close()
     return look_into(folder)
 

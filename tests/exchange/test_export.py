@@ -16,6 +16,7 @@ from localrag.errors import LocalragError, NoIndex, UsageError
 from localrag.exchange.export import FILES, FORMATS, export_index
 from localrag.exchange.folder import MARKER
 from localrag.store import corpus, generations
+from localrag.store.graph import staged_graph
 from localrag.store.schema import open_index
 from tests.conftest import run_localrag, run_process
 from tests.exchange.made import look_into, make_index
@@ -218,7 +219,7 @@ def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
         new = graph.entities(other.db)
         from localrag.records import Graph
 
-        generations.publish(writer, Graph(tuple(new)), [], settings={"graph": "two"})
+        generations.publish(writer, staged_graph(writer, Graph(tuple(new)), []), settings={"graph": "two"})
         go_on.set()
         thread.join()
     assert made[0].counts["entities"] == 60

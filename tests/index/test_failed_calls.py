@@ -85,7 +85,7 @@ def test_a_summary_that_a_real_model_has_no_room_for_is_a_failure_and_succeeds_w
     for window in (256, 2048):
         model = Model(CallLedger(open_index(tmp_path / str(window), create=True)), chat_file, EngineOptions(f"context={window}"))
         try:
-            found[window] = asyncio.run(describe(whole, {}, here(model), "abstractive"))
+            found[window] = asyncio.run(describe(whole, lambda _: (), lambda _: (), here(model), "abstractive"))
         finally:
             model.close()
     (small, failed), (large, none) = found[256], found[2048]

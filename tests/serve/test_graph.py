@@ -16,6 +16,7 @@ from localrag.serve import graph as served
 from localrag.serve.site import Site
 from localrag.store import generations, ledger, places
 from localrag.store.connect import snapshot
+from localrag.store.graph import staged_graph
 from localrag.store.schema import open_index
 from tests.index.graph.test_layout import made_graph
 
@@ -32,7 +33,7 @@ def made(tmp_path_factory):
     levels = communities(graph, max_size=10, seed=0)
     layout = lay_out(graph, levels, Layout())
     db = open_index(folder, create=True)
-    generations.publish(db, graph, levels, layout=layout, settings={"graph": "one", "layout": "one"})
+    generations.publish(db, staged_graph(db, graph, levels), layout=layout, settings={"graph": "one", "layout": "one"})
     db.close()
     return folder, graph, levels, layout
 
@@ -179,7 +180,7 @@ def test_a_new_generation_is_a_new_picture(made, tmp_path):
     folder = tmp_path / ".localrag"
     _, graph, levels, layout = made
     db = open_index(folder, create=True)
-    generations.publish(db, graph, levels, layout=layout, settings={"graph": "one", "layout": "one"})
+    generations.publish(db, staged_graph(db, graph, levels), layout=layout, settings={"graph": "one", "layout": "one"})
     client = client_of(folder)
     tag = client.get("/api/graph.bin").headers["x-graph"]
     ledger.save_settings(db, graph="two")

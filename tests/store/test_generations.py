@@ -9,6 +9,7 @@ import pytest
 from localrag.records import Chunk, Community, Document, Entity, Evidence, Graph, Mention, Relationship, content_id
 from localrag.store import connect, corpus, generations, graph, ledger, vectors
 from localrag.store.connect import snapshot
+from localrag.store.graph import staged_graph
 from localrag.store.schema import open_index
 from localrag.store.search import search_chunks
 from localrag.text.plain import sentence_bounds
@@ -46,7 +47,7 @@ def publish_graph(db, state="graph"):
         at = {c.id: c.start + c.text.index("Ingrid Holm") for c in named}
         mentions = tuple(Mention("e", c.id, "Ingrid Holm", at[c.id], at[c.id] + 11) for c in named)
         made = Graph((Entity("e", "Ingrid Holm", "person"),), (), mentions)
-        generations.publish(db, made, [Community("k", 0, 0, None, ("e",))], settings={"graph": state})
+        generations.publish(db, staged_graph(db, made, [Community("k", 0, 0, None, ("e",))]), settings={"graph": state})
 
 
 def seen(folder):
@@ -139,7 +140,7 @@ def test_an_edit_of_one_line_writes_little_however_large_the_graph(folder):
         )
         groups = [Community(f"k{n}", 0, n, None, (f"e{n}",)) for n in range(of)]
         before = db.conn.total_changes
-        generations.publish(db, made, groups, settings={"graph": "g"})
+        generations.publish(db, staged_graph(db, made, groups), settings={"graph": "g"})
         return db.conn.total_changes - before
 
     cost = []

@@ -11,6 +11,7 @@ from localrag.opening import open_for_writing
 from localrag.records import Community, CommunityLink, Entity, Graph, Layout, Mention, Place, Relationship
 from localrag.store import generations, ledger, look, places
 from localrag.store.check import check_index
+from localrag.store.graph import staged_graph
 from localrag.store.schema import open_index
 from tests.store.test_generations import add
 
@@ -27,7 +28,7 @@ def db(tmp_path):
     mentions = (Mention("e", chunk.id, "Ingrid Holm", 0, 11), Mention("f", chunk.id, "Lars Holm", 16, 25))
     graph = Graph((Entity("e", "Ingrid Holm", "person"), Entity("f", "Lars Holm", "person")), (Relationship("r", "e", "f"),), mentions)
     levels = [Community("k", 0, 0, None, ("e",)), Community("m", 0, 1, None, ("f",))]
-    generations.publish(made, graph, levels, layout=LAYOUT, settings={"graph": "one", "layout": "one"})
+    generations.publish(made, staged_graph(made, graph, levels), layout=LAYOUT, settings={"graph": "one", "layout": "one"})
     return made
 
 
@@ -48,7 +49,7 @@ def test_places_go_with_what_they_are_of(db):
     """A graph without an entity and its community has no place for them, nor a link."""
     chunk = db.execute("SELECT id FROM chunks").fetchone()[0]
     graph = Graph((Entity("e", "Ingrid Holm", "person"),), (), (Mention("e", chunk, "Ingrid Holm", 0, 11),))
-    generations.publish(db, graph, [Community("k", 0, 0, None, ("e",))], settings={"graph": "two"})
+    generations.publish(db, staged_graph(db, graph, [Community("k", 0, 0, None, ("e",))]), settings={"graph": "two"})
     assert places.load(db) == Layout(LAYOUT.entities[:1], LAYOUT.communities[:1], ())
 
 

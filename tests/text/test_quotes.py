@@ -27,6 +27,8 @@ def test_equal_sentences_come_in_the_order_of_paths_and_places(ids):
 
     assert [q.text for q in entity_quotes(graph, chunks)[holm.id]] == wanted
     assert [q.text for q in relationship_quotes(graph, chunks)["r"]] == wanted
-    described, _ = asyncio.run(describe(graph, chunks, None, "extractive"))
+    described, _ = asyncio.run(
+        describe(graph, entity_quotes(graph, chunks).get, relationship_quotes(graph, chunks).get, None, "extractive")
+    )
     assert described.entities[0].description == " ".join(wanted[:2])
     assert described.relationships[0].description == wanted[0]

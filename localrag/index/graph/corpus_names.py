@@ -70,10 +70,10 @@ class CorpusNames:
         self.names = StoredNames(staged)
         self._found: dict[str, list[str]] = {}
 
-    def update(self, keys: Iterable[str]) -> tuple[set[str], set[str]]:
+    def update(self, keys: Iterable[str]) -> tuple[set[tuple[str, str]], set[str]]:
         """Bring the forms of these keys up to date, and all fuller names that this changes.
 
-        Returns the keys whose form is new, other than before or gone, and those whose fuller name is another than before.
+        Returns the types and beginnings of names whose form is new, other than before or gone, and the keys whose fuller name is another.
         """
         before = {key: self.names.get(key) for key in keys}
         changed = {key for key, name in before.items() if self._form_changed(key, name)}
@@ -88,14 +88,15 @@ class CorpusNames:
                 for (other,) in self._staged.rows("name_keys", "t.target = ?", [key], "t.key"):
                     queue.add(self._askers(self.names[other]))
         other_target = {key for key in changed if key not in self.names}
-        while (key := queue.next()) is not None:
+        while key := queue.next():
             old, new = self.names.target(key), target_of(key, self.names, self._lookup, self._found_before(key))
             if new != old:
                 self.names.save(self.names[key], new)
                 other_target.add(key)
                 if (new and new[0]) != (old and old[0]):
                     queue.add(self._askers(self.names[key]), after=key)
-        return changed, other_target
+        forms = (name for key in changed for name in (before[key], self.names.get(key)) if name)
+        return set(map(block_of, forms)), other_target
 
     def _found_before(self, key: str) -> Callable[[str], Target | None]:
         """The targets of names that are looked at before this one."""
@@ -132,6 +133,11 @@ class CorpusNames:
         return found - {name.key}
 
 
+def block_of(name: Name) -> tuple[str, str]:
+    """Among which names of the corpus one that is spelt alike is looked for: of a type, with the same beginning."""
+    return name.type, name.key[:2]
+
+
 class _Queue:
     """Keys to be looked at, in turn, each once as long as it waits."""
 
@@ -147,10 +153,10 @@ class _Queue:
                 self._waiting.add(key)
                 heapq.heappush(self._heap, (in_turn(key), key))
 
-    def next(self) -> str | None:
-        """The first of them."""
+    def next(self) -> str:
+        """The first of them; empty where there are none."""
         if not self._heap:
-            return None
+            return ""
         _, key = heapq.heappop(self._heap)
         self._waiting.discard(key)
         return key

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from types import MappingProxyType
 
 from localrag.config import OwnPrompts
 from localrag.errors import ContextTooSmall
@@ -11,9 +12,9 @@ from localrag.llm.budgets import LEAST, Budgets, Script
 from localrag.llm.grammar import line
 from localrag.llm.model import CALL_FAILED, Model, in_window
 from localrag.llm.prompts import load_prompt
-from localrag.records import Chunk, Entity, Failure, Graph, Quote, Relationship
+from localrag.records import Entity, Failure, Graph, Quote, Relationship
 from localrag.text.plain import squeeze
-from localrag.text.quotes import entity_quotes, relationship_quotes, telling
+from localrag.text.quotes import telling
 
 SENTENCES = 2  # of an extractive description
 
@@ -32,19 +33,24 @@ class Summarise(Alone[str]):
         return await summarise(self.subject, self.descriptions, tools.model, self.budgets, tools.settings.prompts)
 
 
+Quotes = Callable[[str], Sequence[Quote]]  # the sentences that speak of an entity or a relationship, by its id
+
+
 async def describe(
     graph: Graph,
-    chunks: Mapping[str, Chunk],
+    of_entity: Quotes,
+    of_relationship: Quotes,
     crew: Crew | None,
     style: str,
     budgets: Budgets = LEAST,
     told: Callable[[int, int], None] = lambda *_: None,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Graph, list[Failure]]:
     """The graph with every description filled in, and whose summary failed: those keep their longest description.
 
     Extractive: the most telling sentences, no model, and no crew. Abstractive: summaries. `told` hears how many there are, of how many.
+    `names`: those of ends of relationships that are not among the graph's entities themselves.
     """
-    of_entity, of_relationship = entity_quotes(graph, chunks), relationship_quotes(graph, chunks)
     failed: list[Failure] = []
     done = count()
 
@@ -60,16 +66,16 @@ async def describe(
 
     if style == "extractive":
         # Only another program's extractions have descriptions here: those are kept.
-        entities = [_longest(e) or _join(of_entity.get(e.id, ())) for e in graph.entities]
-        relationships = [_longest(r) or _join(_best(of_relationship.get(r.id, ()))) for r in graph.relationships]
+        entities = [_longest(e) or _join(of_entity(e.id)) for e in graph.entities]
+        relationships = [_longest(r) or _join(_best(of_relationship(r.id))) for r in graph.relationships]
     else:
-        names = {e.id: e.name for e in graph.entities}
+        names = {**names, **{e.id: e.name for e in graph.entities}}
         jobs = [(e.id, e.name, e.descriptions) for e in graph.entities]
         jobs += [(r.id, f"{names[r.source_id]} and {names[r.target_id]}", r.descriptions) for r in graph.relationships]
         said = await in_window(summary(*job) for job in jobs)
         n = len(graph.entities)
-        entities = [d or _join(of_entity.get(e.id, ())) for e, d in zip(graph.entities, said[:n], strict=True)]
-        relationships = [d or _join(_best(of_relationship.get(r.id, ()))) for r, d in zip(graph.relationships, said[n:], strict=True)]
+        entities = [d or _join(of_entity(e.id)) for e, d in zip(graph.entities, said[:n], strict=True)]
+        relationships = [d or _join(_best(of_relationship(r.id))) for r, d in zip(graph.relationships, said[n:], strict=True)]
     described = replace(
         graph,
         entities=tuple(replace(e, description=d) for e, d in zip(graph.entities, entities, strict=True)),

@@ -2,14 +2,14 @@
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from localrag.index.extraction.names.spans import find_name, find_names, nearby_pairs, sentence_numbers
 from localrag.index.graph.spelling import defined_names, normalise
 from localrag.index.graph.variants import Name, Target, document_targets
-from localrag.records import Chunk, Claim, Evidence, Extraction, Mention, content_id
+from localrag.records import Chunk, Claim, Extraction, content_id
 from localrag.text.plain import Span, chunk_sentences, squeeze
 from localrag.text.quotes import telling
 

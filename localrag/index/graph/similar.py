@@ -1,44 +1,91 @@
 """Entities that might be one: alike in spelling or meaning. A large model says yes or no; otherwise they are left open for the user."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import count, islice
 
 import numpy as np
-from rapidfuzz import fuzz
+from numpy.typing import NDArray
+from rapidfuzz import fuzz, process
+from sqlite_utils import Database
 
 from localrag.index.graph.spelling import digits, normalise
-from localrag.index.graph.variants import Decisions
+from localrag.index.graph.variants import BLOCK, MOST, SIMILAR, Decisions
 from localrag.index.jobs import Alone, Crew, Tools, embed
 from localrag.llm.grammar import choice
 from localrag.llm.model import CALL_FAILED, in_window
 from localrag.llm.prompts import load_prompt
-from localrag.records import Entity, Failure, Graph, Merge, Quote, content_id
+from localrag.records import Failure, content_id
+from localrag.store.staged import Staged
 from localrag.text.plain import squeeze
 
 NEAR = 0.9  # cosine of two names' vectors from which on they are alike in meaning
-MOST = 200  # pairs, the most alike first
-BLOCK = 1000  # entities compared by meaning: the most connected of each type
+NAMED = 1000  # entities compared by meaning: the most connected of each type
 
 
-async def alike_in_meaning(graph: Graph, crew: Crew, decisions: Decisions) -> list[Merge]:
-    """Pairs of entities of one type whose names have near vectors, though their spelling differs; digits are never bridged."""
-    found = []
-    for kind in sorted({e.type for e in graph.entities}):
-        some = sorted((e for e in graph.entities if e.type == kind), key=lambda e: (-e.degree, e.id))[:BLOCK]
-        if len(some) < 2:
-            continue
-        vectors = await embed(crew, [e.name for e in some])
-        for i, j in np.argwhere(np.triu(vectors @ vectors.T, 1) >= NEAR):
-            a, b = some[int(i)], some[int(j)]
+def spelt_alike(staged: Staged, blocks: Iterable[tuple[str, str]]) -> None:
+    """Compare the spelling of entities in these blocks, type and first two letters, anew: who is like whom is kept as rows."""
+    for kind, start in sorted(blocks):
+        block = f"{kind} {start}"
+        keys = _most_frequent(staged, kind, start)
+        scores = process.cdist(keys, keys, scorer=fuzz.ratio, score_cutoff=SIMILAR)
+        found = ((keys[int(i)], keys[int(j)], float(scores[i, j])) for i, j in np.argwhere(np.triu(scores, 1) > 0))
+        pairs = [(block, a, b, score) for a, b, score in found if digits(a) == digits(b)]
+        staged.replace("alike", list(staged.rows("alike", "t.block = ?", [block])), pairs)
+
+
+def _most_frequent(staged: Staged, kind: str, start: str) -> list[str]:
+    """The keys of a block's entities that stand most often; names that are part of another entity are none."""
+    rows = staged.rows("name_keys", "t.type = ? AND substr(t.key, 1, 2) = ? AND length(t.key) > 5", [kind, start], "t.count, t.key")
+    ordered = sorted(rows, key=lambda row: (-row[0], row[1]))
+    entities = (key for _, key in ordered if next(staged.rows("nodes", "t.key = ?", [key], "1"), None))
+    return list(islice(entities, BLOCK))
+
+
+def open_pairs(staged: Staged, decisions: Decisions) -> list[tuple[str, str, float]]:
+    """The pairs of entities that are spelt alike, by key, the most alike first; without those that are decided on."""
+    first = f"ORDER BY t.score DESC, t.a, t.b LIMIT {MOST + len(decisions.different)}"
+    found = sorted(staged.rows("alike", columns="t.a, t.b, t.score", first=first), key=lambda row: (-row[2], row[0], row[1]))
+    return [(a, b, round(score / 100, 2)) for a, b, score in found if frozenset((a, b)) not in decisions.different][:MOST]
+
+
+async def alike_in_meaning(staged: Staged, crew: Crew, embedder: str, decisions: Decisions) -> list[tuple[str, str, float]]:
+    """Pairs of entities of one type, by key, whose names have near vectors, though their spelling differs; digits are never bridged."""
+    of_type: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    for key, name, kind, degree in staged.rows("entities", columns="t.id, t.name, t.type, t.degree"):
+        of_type[kind].append((-degree, key, name))
+    chosen = [[name for *_, name in nsmallest(NAMED, some)] for _, some in sorted(of_type.items()) if len(some) > 1]
+    vectors = await _vectors(staged.db, crew, embedder, [name for some in chosen for name in some])
+    found: dict[tuple[str, str], float] = {}
+    for names in chosen:
+        matrix = np.stack([vectors[n] for n in names])
+        for i, j in np.argwhere(np.triu(matrix @ matrix.T, 1) >= NEAR):
+            a, b = (normalise(names[int(n)]) for n in (i, j))
             if _may_be_one(a, b, decisions):
-                found.append(Merge(b.name, normalise(a.name), a.name, "alike in meaning", round(float(vectors[i] @ vectors[j]), 2)))
-    return sorted(found, key=lambda m: (-m.score, m.name, m.into))[:MOST]
+                found[a, b] = round(float(matrix[i] @ matrix[j]), 2)
+    return sorted(((a, b, score) for (a, b), score in found.items()), key=lambda p: (-p[2], p[1], p[0]))[:MOST]
 
 
-def _may_be_one(a: Entity, b: Entity, decisions: Decisions) -> bool:
-    one, other = normalise(a.name), normalise(b.name)
-    return digits(one) == digits(other) and frozenset((one, other)) not in decisions.different and fuzz.ratio(one, other) < 100
+async def _vectors(db: Database, crew: Crew, embedder: str, names: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+    """The vectors of names, which are kept as long as they are asked for."""
+    rows = db.execute("SELECT name, vector FROM name_vectors WHERE embedder = ?", [embedder])
+    kept = {name: np.frombuffer(vector, "<f4") for name, vector in rows}
+    new = [n for n in dict.fromkeys(names) if n not in kept]
+    made = dict(zip(new, await embed(crew, new), strict=True)) if new else {}
+    gone = [(n,) for n in kept.keys() - set(names)]
+    with db.atomic():
+        db.execute("DELETE FROM name_vectors WHERE embedder <> ?", [embedder])
+        db.conn.executemany("DELETE FROM name_vectors WHERE name = ?", gone)
+        db.conn.executemany(
+            "INSERT OR REPLACE INTO name_vectors VALUES (?, ?, ?)", [(n, embedder, v.astype("<f4").tobytes()) for n, v in made.items()]
+        )
+    return kept | made
+
+
+def _may_be_one(a: str, b: str, decisions: Decisions) -> bool:
+    return a != b and digits(a) == digits(b) and frozenset((a, b)) not in decisions.different and fuzz.ratio(a, b) < 100
 
 
 @dataclass(frozen=True)
@@ -60,33 +107,29 @@ class SameEntity(Alone[bool]):
 
 
 async def ask_whether_same(
-    graph: Graph,
-    quotes: Mapping[str, Sequence[Quote]],
+    pairs: Sequence[tuple[tuple[str, str], tuple[str, str], tuple[str, str]]],
     crew: Crew,
-    decisions: Decisions,
     told: Callable[[int, int], None] = lambda *_: None,
-) -> tuple[Decisions, list[Failure]]:
-    """The decisions with what the model says of the graph's similar pairs, and which pairs it could not be asked about: they stay open.
+) -> tuple[list[tuple[str, str]], list[Failure]]:
+    """Which pairs the model says are one, and which it could not be asked about: they stay open.
 
-    `told` hears how many were asked about, of how many.
+    A pair: its names by key, (the fuller one, another); how they are written; a sentence of each. `told` hears how many were asked about,
+    of how many.
     """
-    of_name = {e.name: e.id for e in graph.entities}
     failed: list[Failure] = []
-    done, pairs = count(), graph.similar[:MOST]
+    done = count()
 
-    async def one(pair: Merge) -> tuple[str, str] | None:
+    async def one(keys: tuple[str, str], names: tuple[str, str], shown: tuple[str, str]) -> tuple[str, str] | None:
         told(next(done), len(pairs))
-        shown = [quotes.get(of_name.get(name, ""), ()) for name in (pair.into, pair.name)]
         if not all(shown):
             return None
-        first, second = (squeeze(some[0].text)[:300] for some in shown)
+        first, second = (squeeze(text)[:300] for text in shown)
         try:
-            same = await crew.run(SameEntity(pair.into, first, pair.name, second))
+            same = await crew.run(SameEntity(names[0], first, names[1], second))
         except CALL_FAILED as error:
-            failed.append(Failure("same entity", content_id(pair.name, pair.into), str(error), error.kind))
+            failed.append(Failure("same entity", content_id(names[1], names[0]), str(error), error.kind))
             return None
-        return (normalise(pair.name), normalise(pair.into)) if same else None
+        return (keys[1], keys[0]) if same else None
 
-    said = await in_window(one(pair) for pair in pairs)
-    same = tuple(pair for pair in said if pair)
-    return replace(decisions, same=(*decisions.same, *same), by_model=frozenset(same)), sorted(failed, key=lambda f: f.subject)
+    said = await in_window(one(*pair) for pair in pairs)
+    return [pair for pair in said if pair], sorted(failed, key=lambda f: f.subject)

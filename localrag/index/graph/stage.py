@@ -1,42 +1,55 @@
 """Extractions → graph and communities, where anything they are made from is new. Part of the pipeline."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
 
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.extraction.stage import in_part, recipe_of
 from localrag.index.graph.aliases import read_aliases
 from localrag.index.graph.communities import communities
 from localrag.index.graph.describe import describe
+from localrag.index.graph.document import entity_id
 from localrag.index.graph.held import beside, renamed, still_held
 from localrag.index.graph.layout import VERSION, lay_out
 from localrag.index.graph.picture import HIERARCHICAL, with_structure
-from localrag.index.graph.resolve import resolve
-from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
+from localrag.index.graph.quoted import Quoted
+from localrag.index.graph.rows import entity_of_row, relationship_of_row, whole_graph
+from localrag.index.graph.similar import alike_in_meaning, ask_whether_same, open_pairs, spelt_alike
+from localrag.index.graph.update import Update
 from localrag.index.graph.variants import Decisions
-from tests.index.graph.whole import weigh_by_pmi
 from localrag.index.jobs import Crew
 from localrag.index.progress import Tell
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.llm.prompts import own_hashes
 from localrag.project import Project, choose_budgets
-from localrag.records import IMPORTED, Chunk, Community, Extraction, Failure, Graph, Layout, Report, content_id
-from localrag.store import corpus, ledger, places
+from localrag.records import IMPORTED, Chunk, Community, Failure, Graph, Layout, Report, content_id
+from localrag.store import corpus, ledger, places, sources
 from localrag.store import graph as store
-from localrag.text.quotes import entity_quotes
+from localrag.store.staged import Staged
+
+MERGING = "graph 5"  # of the rules that make a graph: with others it is made anew
+DESCRIBED = 500  # entities and relationships that are described together
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A graph with its communities, and the hash of all it was made from; not published yet.
+    """A graph with its communities, what of it waits for publication, and the settings that say what it was made from.
 
     `held` are the communities that another program found and that keep its reports.
     """
 
     graph: Graph
     communities: Sequence[Community]
-    state: str
+    staged: Staged
+    settings: Mapping[str, Any]
     held: frozenset[str] = frozenset()
+
+    @property
+    def state(self) -> str:
+        """The hash of all it was made from."""
+        return str(self.settings["graph"])
 
 
 # The communities and reports of another program, for the graph, its chunks and the communities that are held already.
@@ -44,40 +57,182 @@ Brought = Callable[[Graph, Mapping[str, Chunk], Sequence[Community]], tuple[list
 
 
 async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brought: Brought | None = None) -> Made | None:
-    """Resolve, weigh, describe and cluster, if any extraction, decision or setting of these stages is new.
+    """Merge names, weigh, describe and cluster, if any extraction, decision or setting of these stages is new; only what that concerns.
 
-    Communities with reports of other programs stay as they are; `brought` gives new ones, whose reports wait for publication.
+    Communities with reports of other programs stay as they are; `brought` gives new ones, whose reports wait for publication. The caller
+    publishes what was made, and closes it.
     """
-    db, settings = project.db, project.settings
+    db = project.db
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
-    extractions, decisions = _extractions(project, style), read_aliases(project.folder)
-    state = _state(project, style, budgets, extractions, decisions)
-    if ledger.settings(db).get("graph") == state and brought is None:
-        return None
-    tell("graph", 0, 2)
-    chunks = {c.id: c for c in corpus.all_chunks(db)}
-    graph, unasked = await _resolved(style, crew, extractions, chunks, decisions, tell)
-    tell.resolved(len(graph.entities))
-    graph = weigh_by_pmi(graph, chunks, {e.chunk_id for e in extractions if e.by == "phrases"})
-    descriptions = 1 if style == "extractive" else len(graph.entities) + len(graph.relationships)
-    tell("descriptions", 0, descriptions)
-    graph, undescribed = await describe(graph, chunks, crew, style, budgets, lambda *at: tell("descriptions", *at))
-    tell("descriptions", descriptions, descriptions)
-    tell("communities", 0, 1)
+    decisions, by_model = read_aliases(project.folder), _recipes(project, style)
+    varying = [IMPORTED, *map(in_part, by_model)]
+    with sources.best_extractions(db, [IMPORTED, *by_model, *varying[1:], PHRASES], varying):
+        state = _state(project, style, budgets, decisions)
+        if ledger.settings(db).get("graph") == state and brought is None:
+            return None
+        known = ledger.settings(db)
+        staged = Staged(db, anew=known.get("merging") != MERGING or not known.get("graph"))
+        try:
+            tell("graph", 0, 2)
+            build = _Build(project, staged, style, budgets, crew, tell)
+            made = await build.merge(decisions)
+            failed = [*build.failed, *await build.describe()]
+            tell("communities", 0, 1)
+            graph = whole_graph(staged)
+            tell.resolved(len(graph.entities))
+            levels, held = _clustered(project, graph, brought)
+            staged.replace("communities", staged.rows("communities"), ((c.id, c.level, c.ordinal, c.parent_id) for c in levels))
+            staged.replace("members", staged.rows("members"), ((c.id, e) for c in levels for e in c.entity_ids))
+            ledger.replace_failures(db, ("same entity", "description"), failed)
+            tell("communities", 1, 1)
+        except BaseException:
+            staged.close()
+            raise
+    # A graph that something failed of is not yet what its input makes: the next run asks again.
+    made |= {"graph": content_id(state, *failed) if failed else state, "merging": MERGING}
+    return Made(graph, levels, staged, made, held)
+
+
+@dataclass
+class _Build:
+    """A graph that is being brought up to date."""
+
+    project: Project
+    staged: Staged
+    style: str
+    budgets: Budgets
+    crew: Crew
+    tell: Tell
+
+    def __post_init__(self) -> None:
+        self.read = lru_cache(64)(partial(sources.chunks_with_extractions, self.project.db))
+        self.quoted = Quoted(self.staged)
+        self.entities: set[str] = set()
+        self.failed: list[Failure] = []
+
+    async def merge(self, decisions: Decisions) -> dict[str, Any]:
+        """Names that are variants of one another become one entity; a model that writes prose decides which of those alike are.
+
+        Returns the settings that say what was decided.
+        """
+        known = ledger.settings(self.project.db)
+        asked_of = content_id(self.project.model.file.fingerprint, *own_hashes(self.project.settings.prompts, "abstractive/same"))
+        kept = known.get("same_by_model", {}) if self.style == "abstractive" else {}
+        said = {tuple(pair) for pair in kept.get("pairs", ())} if kept.get("of") == asked_of else set()
+        before = _decided(known.get("decisions", {}))
+        now = _with_model(decisions, said)
+        changed, gone = sources.changed_documents(self.project.db)
+        if known.get("merging") != MERGING or not known.get("graph"):
+            changed, gone = sources.all_documents(self.project.db), []
+        self._update(now, changed, gone, before ^ _pairs(now))
+        self.tell("graph", 1, 2)
+        alike = open_pairs(self.staged, now)
+        meaning = await alike_in_meaning(self.staged, self.crew, self.project.embedder.file.fingerprint, now)
+        self._leave_open(alike, meaning)
+        self.tell("graph", 2, 2)
+        if self.style == "abstractive" and (alike or meaning):
+            more, self.failed = await ask_whether_same(self._shown([*alike, *meaning]), self.crew, lambda *at: self.tell("same names", *at))
+            said |= set(more)
+            now = _with_model(decisions, said)
+            self._update(now, [], [], {frozenset(pair) for pair in more})
+        return {
+            "decisions": {"same": now.same, "different": sorted(map(sorted, now.different))},
+            "same_by_model": {"of": asked_of, "pairs": sorted(said)},
+        }
+
+    def _update(self, decisions: Decisions, changed: Collection[str], gone: Collection[str], decided: Collection[frozenset[str]]) -> None:
+        update, db = Update(self.staged, self.read, decisions), self.project.db
+        update.run(changed, gone, set().union(*decided))
+        for document in (*changed, *gone):
+            old = list(self.staged.rows("graph_chunks", "t.document_id = ?", [document]))
+            chunks = self.read(document)[0] if document in changed else ()
+            self.staged.replace("graph_chunks", old, sources.made_from(db, document, chunks))
+        spelt_alike(self.staged, update.blocks)
+        self.entities |= {entity_id(key) for key in update.entities}
+
+    def _leave_open(self, alike: Sequence[tuple[str, str, float]], meaning: Sequence[tuple[str, str, float]]) -> None:
+        rows = [(b, a, 0, "spelt alike", score) for a, b, score in alike] + [(b, a, 0, "alike in meaning", s) for a, b, s in meaning]
+        self.staged.replace("merges", list(self.staged.rows("merges", "t.done = 0")), rows)
+
+    def _shown(self, pairs: Iterable[tuple[str, str, float]]) -> list[tuple[tuple[str, str], tuple[str, str], tuple[str, str]]]:
+        """Pairs of names as they are written, with a sentence of each."""
+        found = []
+        for keys in dict.fromkeys((a, b) for a, b, _ in pairs):
+            rows = [self.staged.row("entities", entity_id(key)) for key in keys]
+            quotes = [self.quoted.of_entity(row[0], 1) if row else [] for row in rows]
+            names, texts = ([row[1] if row else "" for row in rows], [some[0].text if some else "" for some in quotes])
+            found.append((keys, (names[0], names[1]), (texts[0], texts[1])))
+        return found
+
+    async def describe(self) -> list[Failure]:
+        """Describe what is new, or is shown in other sentences than before; whose summary failed."""
+        entities, relationships = self._to_describe()
+        total = 1 if self.style == "extractive" else len(entities) + len(relationships)
+        self.tell("descriptions", 0, total)
+        failed, staged = list[Failure](), self.staged
+        for at in range(0, max(len(entities), len(relationships)), DESCRIBED):
+            some = [row for key in entities[at : at + DESCRIBED] if (row := staged.row("entities", key))]
+            related = [row for key in relationships[at : at + DESCRIBED] if (row := staged.row("relationships", key))]
+            ends = {end: row for r in related for end in r[1:3] if (row := staged.row("entities", end))}
+            graph = Graph(tuple(map(entity_of_row, some)), tuple(map(relationship_of_row, related)))
+            names = {key: row[1] for key, row in ends.items()}
+            told = graph, self.quoted.of_entity, self.quoted.of_relationship, self.crew, self.style, self.budgets
+            described, lost = await describe(*told, lambda *_: None, names)
+            failed += lost
+            said = {e.id: e.description for e in described.entities} | {r.id: r.description for r in described.relationships}
+            staged.replace("entities", some, [(*row[:3], said[row[0]], *row[4:]) for row in some])
+            staged.replace("relationships", related, [(*row[:3], said[row[0]], *row[4:]) for row in related])
+            self.tell("descriptions", min(total, at + len(some) + len(related)), total)
+        self.tell("descriptions", total, total)
+        return sorted(failed, key=lambda f: f.subject)
+
+    def _to_describe(self) -> tuple[list[str], list[str]]:
+        """The entities and relationships whose description may be another than before, by id."""
+        db = self.project.db
+        if ledger.settings(db).get("described") != self.described:
+            return [k for (k,) in self.staged.rows("entities", columns="t.id")], [
+                k for (k,) in self.staged.rows("relationships", columns="t.id")
+            ]
+        entities = self.entities | {key[0] for key in self.staged.changed("mentions")}
+        shown = {key[0] for key in self.staged.changed("evidence")}
+        said = dict(db.execute("SELECT id, descriptions FROM main.relationships WHERE id IN (SELECT id FROM temp.next_relationships)"))
+        rows = self.staged.db.execute("SELECT id, descriptions FROM temp.next_relationships")
+        return sorted(entities), sorted(shown | {key for key, descriptions in rows if said.get(key) != descriptions})
+
+    @property
+    def described(self) -> str:
+        """What descriptions depend on besides the texts."""
+        own = own_hashes(self.project.settings.prompts, "abstractive/describe") if self.style == "abstractive" else []
+        return content_id(self.style, self.budgets.descriptions, self.budgets.description, *own)
+
+
+def _with_model(decisions: Decisions, said: "Collection[tuple[str, ...]]") -> Decisions:
+    """The user's decisions with what a model said; the user has the last word."""
+    pairs = tuple(sorted((a, b) for a, b in said if frozenset((a, b)) not in decisions.different))
+    return replace(decisions, same=(*decisions.same, *pairs), by_model=frozenset(pairs))
+
+
+def _pairs(decisions: Decisions) -> set[frozenset[str]]:
+    return {frozenset(pair) for pair in decisions.same} | set(decisions.different)
+
+
+def _decided(kept: Mapping[str, Any]) -> set[frozenset[str]]:
+    return {frozenset(pair) for name in ("same", "different") for pair in kept.get(name, ())}
+
+
+def _clustered(project: Project, graph: Graph, brought: Brought | None) -> tuple[list[Community], frozenset[str]]:
+    """The communities of a graph, and which of them another program found."""
+    db, settings = project.db, project.settings
     held = _held(project, graph)
     if brought:
-        new, reports = brought(graph, chunks, held)
+        new, reports = brought(graph, {c.id: c for c in corpus.all_chunks(db)}, held)
         held += new
         for report in reports:
             store.save_report(db, report)
     theirs = store.imported_reports(db)
     before = [c for c in store.communities(db) if c.id not in theirs]
     levels = beside(held, graph, lambda rest: communities(rest, max_size=settings.max_cluster_size, seed=settings.seed, before=before))
-    failed = [*unasked, *undescribed]
-    ledger.replace_failures(db, ("same entity", "description"), failed)
-    tell("communities", 1, 1)
-    # A graph that something failed of is not yet what its input makes: the next run asks again.
-    return Made(graph, levels, content_id(state, *failed) if failed else state, frozenset(c.id for c in held))
+    return levels, frozenset(c.id for c in held)
 
 
 def _held(project: Project, graph: Graph) -> list[Community]:
@@ -122,39 +277,14 @@ def lay_out_graph(project: Project, tell: Tell, made: Made | None) -> LaidOut | 
     return LaidOut(layout, state)
 
 
-def _extractions(project: Project, style: str) -> list[Extraction]:
-    """Of every chunk the best extraction there is: another program's, the model's, one some of whose calls failed, or that by phrases."""
-    return corpus.extractions(project.db, IMPORTED, *_recipes(project, style), *map(in_part, _recipes(project, style)), PHRASES)
-
-
 def _recipes(project: Project, style: str) -> list[str]:
     return [recipe_of(project, style)] * (project.settings.extractor == "model")
 
 
-def _state(project: Project, style: str, budgets: Budgets, extractions: Sequence[Extraction], decisions: Decisions) -> str:
+def _state(project: Project, style: str, budgets: Budgets, decisions: Decisions) -> str:
     """A hash of all that the graph is made from."""
     settings, by_model = project.settings, _recipes(project, style)
-    made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(project.db, IMPORTED, *map(in_part, by_model))]
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
     own = own_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
-    return content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized, *own)
-
-
-async def _resolved(
-    style: str,
-    crew: Crew,
-    extractions: Sequence[Extraction],
-    chunks: Mapping[str, Chunk],
-    decisions: Decisions,
-    tell: Tell,
-) -> tuple[Graph, list[Failure]]:
-    """The graph of the extractions, with names that might be one; a model that writes prose decides which are. What it failed of."""
-    graph = resolve(extractions, chunks, decisions)
-    tell("graph", 1, 2)
-    graph = replace(graph, similar=(*graph.similar, *await alike_in_meaning(graph, crew, decisions)))
-    tell("graph", 2, 2)
-    if style != "abstractive" or not graph.similar:
-        return graph, []
-    quotes = entity_quotes(graph, chunks)
-    decisions, unasked = await ask_whether_same(graph, quotes, crew, decisions, lambda *at: tell("same names", *at))
-    return replace(resolve(extractions, chunks, decisions), similar=graph.similar), unasked
+    made = sources.state(project.db)
+    return content_id(MERGING, *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, made, *sized, *own)

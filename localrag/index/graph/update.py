@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from localrag.index.graph.corpus_names import CorpusNames
+from localrag.index.graph.corpus_names import CorpusNames, block_of
 from localrag.index.graph.document import Contribution, contribution, entity_id, first, targets_of, votes_of
 from localrag.index.graph.homonyms import Homonyms
 from localrag.index.graph.nodes import Nodes
@@ -24,12 +24,18 @@ Read = Callable[[str], tuple[Mapping[str, Chunk], Sequence[Extraction]]]  # the 
 
 @dataclass
 class Update:
-    """A change of the graph under way. `entities` are the keys of those that something was changed of."""
+    """A change of the graph under way.
+
+    `entities` are the keys of those that something was changed of, `keys` the names that may be another entity's now, `blocks` where names
+    may be spelt like others now.
+    """
 
     staged: Staged
     read: Read
     decisions: Decisions
     entities: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    blocks: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.corpus = CorpusNames(self.staged)
@@ -41,7 +47,10 @@ class Update:
     def run(self, changed: Collection[str], gone: Collection[str], decided: Collection[str] = ()) -> None:
         """Bring the graph up to date with documents that are new, changed or gone, and names that something was decided of."""
         keys = set().union(*map(self._take_out_names, gone), *map(self._take_names, changed))
-        _, elsewhere = self.corpus.update(keys)
+        blocks, elsewhere = self.corpus.update(keys)
+        self.blocks |= blocks
+        self.keys |= keys | elsewhere | set(decided)
+        self.entities |= {key for key in decided if self.nodes.find(key) is not None}
         for document in gone:
             self._give(document, Contribution(), {})
         concerned = {d for key in elsewhere | set(decided) for (d,) in self.staged.rows("names", "t.key = ?", [key], "t.document_id")}
@@ -55,6 +64,9 @@ class Update:
             self._derive(document)
         for key in sorted(self.entities):
             self._entity(key)
+            self.blocks |= {block_of(self.corpus.names[key])} if key in self.corpus.names else set()
+        for key in sorted(self.keys):
+            self._log(key)
         self.sums.apply()
 
     def _take_out_names(self, document: str) -> set[str]:
@@ -94,6 +106,7 @@ class Update:
             entity = self.homonyms.entity(base, person=row[6] == "person")
             if row[11:] != (base, entity):
                 new.append((*row[:11], base, entity))
+                self.keys.add(key)
                 self.entities |= {row[12], entity} - {""}
         self.staged.put("names", new)
         return bool(new)
@@ -101,7 +114,7 @@ class Update:
     def _derive(self, document: str) -> None:
         """Take a document's part in the graph out, and put in what it is now."""
         chunks, extractions = self.read(document)
-        entity_of = dict(self.staged.rows("names", "t.document_id = ?", [document], "t.key, t.entity"))
+        entity_of: dict[str, str] = dict(self.staged.rows("names", "t.document_id = ?", [document], "t.key, t.entity"))
         bases = {entity: base for entity, base in self.staged.rows("names", "t.document_id = ?", [document], "t.entity, t.base")}
         for entity, base in bases.items():
             self.nodes.of(entity, base)
@@ -139,6 +152,18 @@ class Update:
             staged.put("entities", [new])
         written = staged.rows("mentions", "t.entity_id = ?", [ident], "DISTINCT t.name")
         staged.replace("entity_aliases", aliases, [(alias, ident) for (alias,) in written])
+
+    def _log(self, key: str) -> None:
+        """Say of a name which entities it was made part of, and why."""
+        where = "t.key = ? AND t.key <> t.entity"
+        rows = set(self.staged.rows("names", where, [key], "t.key, t.base, t.entity, t.target, t.reason, t.score"))
+        found: dict[str, tuple[str, float]] = {}
+        for _, base, entity, target, reason, score in sorted(rows, key=lambda row: (-(row[5] or 0), row[4] or "")):
+            step = self._decided.get(key) or ((target, reason, score) if target else self.corpus.names.target(key))
+            if entity != base or step:
+                found.setdefault(entity, ("homonym: kept apart", 0.9) if entity != base or not step else step[1:])
+        old = list(self.staged.rows("merges", "t.name_key = ? AND t.done = 1", [key]))
+        self.staged.replace("merges", old, [(key, entity, 1, *why) for entity, why in found.items()])
 
 
 def _sorted(votes: Mapping[str, int]) -> dict[str, int]:

@@ -197,7 +197,7 @@ def target_of(
 ) -> Target | None:
     """The fuller name of a key: what the first rule finds which finds exactly one. `found`: the targets of names before it, in turn."""
     for reason, score, options in _options(names[key], names, lookup, one_document=one_document):
-        others = {(before := found(o)) and before[0] or o for o in options if o != key} - {key}
+        others = {((before := found(o)) and before[0]) or o for o in options if o != key} - {key}
         if only := _only(others, names):
             return only, reason, score
     return None

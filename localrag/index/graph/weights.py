@@ -28,7 +28,7 @@ _SHARED, _CHUNKS, _STATEMENTS, _STRENGTH, _READ, _WEIGHT, _KEPT = range(3, 10)  
 
 def coarse(n: int) -> int:
     """A count with two significant digits, rounded down; below 100 it is exact."""
-    step = 10 ** max(0, len(str(n)) - 2)
+    step: int = 10 ** max(0, len(str(n)) - 2)
     return n - n % step
 
 
@@ -87,7 +87,7 @@ class Sums:
 
     def apply(self) -> None:
         """Weigh what changed, decide which pairs are relationships, and store these with where they are shown."""
-        counts = Counter(dict(self._staged.rows("weight_counts")))
+        counts: Counter[float] = Counter(dict(self._staged.rows("weight_counts")))
         before, known = least_of(counts), counts.copy()
         uncertain, look = set[int](), {*self._pairs, *self._shown}
         for some in batched(self._changed_pairs(), BATCH):
@@ -137,10 +137,8 @@ class Sums:
         old = row or (*ends, "", 0, 0, 0, 0, 0, None, 0)
         sums = [n + more for n, more in zip(old[_SHARED:_WEIGHT], self._pairs.get(ends, [0] * 5), strict=True)]
         shared, chunks, statements, _, read = sums
-        if not statements:
-            weight = None
-        else:
-            weight = float(chunks) if read else surprise(shared, a[3], b[3], self._nodes.row(TOTAL)[3])
+        by_sentences = 0.0 if read or not statements else surprise(shared, a[3], b[3], self._nodes.row(TOTAL)[3])
+        weight = None if not statements else float(chunks) if read else by_sentences
         return (*ends, old[2] or relationship_id((a[1], b[1])), *sums, weight, old[_KEPT])
 
     def _find_strongest(self, node: int) -> set[Ends]:

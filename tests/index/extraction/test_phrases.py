@@ -3,8 +3,8 @@
 from localrag.index.extraction.names.case import Case
 from localrag.index.extraction.phrases import extract_phrases
 from localrag.index.graph.resolve import resolve
-from tests.index.graph.whole import weigh_by_pmi
 from localrag.records import Chunk
+from tests.index.graph.whole import weigh_by_pmi
 
 TEXT = (
     "Lars Holm met Ruth Sand in Vardby. Lars Holm wrote to Ruth Sand. Ruth Sand answered Lars Holm. "

@@ -3,11 +3,13 @@
 import asyncio
 
 import numpy as np
+from sqlite_utils import Database
 
 from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
 from localrag.index.graph.variants import Decisions
 from localrag.llm.model import Reply
-from localrag.records import Entity, Graph, Merge, Quote
+from localrag.store.migrations import migrations
+from localrag.store.staged import Staged
 from tests.index.crew.tools import here
 
 
@@ -16,21 +18,27 @@ def embed(texts):
     return np.stack([np.eye(26, dtype=np.float32)[ord(t[0].lower()) - 97] for t in texts])
 
 
-def entity(name, kind="place"):
-    return Entity(name, name, kind)
-
-
 def test_near_names_of_one_type_are_offered():
     """Siam and Sukhothai are; names of another type, with other digits or kept apart by the user are not."""
-    names = [entity("Siam"), entity("Sukhothai"), entity("Sita", "person"), entity("S1"), entity("S2")]
-    decided = Decisions(different=frozenset({frozenset(("siam", "sukhothai"))}))
+    db = Database(memory=True)
+    migrations.apply(db)
+    staged = Staged(db)
+    named = [("Siam", "place"), ("Sukhothai", "place"), ("Sita", "person"), ("S1", "place"), ("S2", "place")]
+    staged.put("entities", [(name, name, kind, "", 0, "[]") for name, kind in named])
+    asked = []
 
-    crew = here(embed=embed)
-    offered = {frozenset((m.name, m.into)) for m in asyncio.run(alike_in_meaning(Graph(tuple(names)), crew, Decisions()))}
-    left = asyncio.run(alike_in_meaning(Graph(tuple(names)), crew, decided))
+    def counted(texts):
+        asked.extend(texts)
+        return embed(texts)
 
-    assert offered == {frozenset(("Siam", "Sukhothai"))}
+    crew = here(embed=counted)
+    offered = [frozenset(pair[:2]) for pair in asyncio.run(alike_in_meaning(staged, crew, "embedder", Decisions()))]
+    apart = Decisions(different=frozenset({frozenset(("siam", "sukhothai"))}))
+    left = asyncio.run(alike_in_meaning(staged, crew, "embedder", apart))
+
+    assert offered == [frozenset(("siam", "sukhothai"))]
     assert left == []
+    assert sorted(asked) == ["S1", "S2", "Siam", "Sukhothai"]  # names are embedded once, the only one of its type never
 
 
 class Says:
@@ -46,17 +54,16 @@ class Says:
 
 
 def test_the_model_decides_pairs_it_can_see():
-    """A yes becomes a decision of the model's; a pair without a sentence to show is not asked."""
-    pairs = (Merge("Zakhary", "zachary", "Zachary", "spelt alike", 0.9), Merge("Tartu", "tarto", "Tarto", "spelt alike", 0.9))
-    graph = Graph(
-        tuple(map(entity, ("Zakhary", "Zachary", "Tartu", "Tarto"))), similar=(*pairs, Merge("No", "one", "One", "spelt alike", 0.9))
-    )
-    quotes = {n: [Quote("c", 0, 1, f"{n} waits.")] for n in ("Zakhary", "Zachary", "Tartu", "Tarto")}
+    """A yes is said of the shorter name, as another name of the fuller; a pair without a sentence to show is not asked."""
+    pairs = [
+        (("zachary", "zakhary"), ("Zachary", "Zakhary"), ("Zachary waits.", "Zakhary waits.")),
+        (("tarto", "tartu"), ("Tarto", "Tartu"), ("Tarto waits.", "Tartu waits.")),
+        (("one", "no"), ("One", "No"), ("", "No waits.")),
+    ]
     model = Says("Zakhary")
 
-    decided, failed = asyncio.run(ask_whether_same(graph, quotes, here(model), Decisions()))
+    same, failed = asyncio.run(ask_whether_same(pairs, here(model)))
 
-    assert decided.same == (("zakhary", "zachary"),)
-    assert decided.by_model == frozenset(decided.same)
+    assert same == [("zakhary", "zachary")]
     assert model.asked == 2
     assert failed == []

@@ -10,6 +10,7 @@ from localrag.index.graph.weights import PRUNED, bucket, surprise
 from localrag.records import Chunk, Graph
 from localrag.text.plain import chunk_sentences
 
+
 def weigh_by_pmi(graph: Graph, chunks: Mapping[str, Chunk], unread: set[str]) -> Graph:
     """Weigh relationships known only from chunks no model has read by how surprising it is that their ends share sentences.
 

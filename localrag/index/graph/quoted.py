@@ -1,0 +1,60 @@
+"""The sentences behind entities and relationships of a graph that is being changed, as far as they are asked for."""
+
+import json
+from collections.abc import Iterable
+from itertools import groupby
+
+from localrag.records import Chunk, Quote
+from localrag.store import corpus
+from localrag.store.staged import Row, Staged
+from localrag.text.plain import squeeze
+from localrag.text.quotes import sentence_quotes
+
+KEPT = 2000  # chunks that are not read again
+
+
+class Quoted:
+    """Sentences of the chunks there are."""
+
+    def __init__(self, staged: Staged) -> None:
+        self._staged = staged
+        self._chunks: dict[str, Chunk] = {}
+
+    def of_entity(self, entity_id: str, most: int = 2) -> list[Quote]:
+        """The sentences that mention an entity, each once: those that tell most, of equal ones the first in the order of paths."""
+        rows = sorted(self._staged.rows("mentions", "t.entity_id = ?", [entity_id], "-t.telling, t.chunk_id, t.start, t.end"))
+        found: dict[str, Quote] = {}
+        for _, equal in groupby(rows, key=lambda row: row[0]):
+            for chunk, (_, _, start, end) in self._in_order(equal):
+                quote = sentence_quotes(chunk, start, end)[0]
+                found.setdefault(squeeze(quote.text), quote)
+                if len(found) >= most:
+                    return list(found.values())
+        return list(found.values())
+
+    def of_relationship(self, relationship_id: str) -> list[Quote]:
+        """The sentences that state a relationship, each once, in the order of paths."""
+        rows = self._staged.rows("evidence", "t.relationship_id = ?", [relationship_id], "0, t.chunk_id, t.start, t.end")
+        found: dict[str, Quote] = {}
+        for chunk, (_, _, start, end) in self._in_order(rows):
+            for quote in sentence_quotes(chunk, start, end):
+                found.setdefault(squeeze(quote.text), quote)
+        return list(found.values())
+
+    def _in_order(self, rows: Iterable[Row]) -> "Iterable[tuple[Chunk, Row]]":
+        """The chunks of rows (…, chunk, start, end), in the order of paths and places."""
+        some = list(rows)
+        if len(some) > 1:
+            wanted = "SELECT c.id, d.path, c.ordinal FROM chunks c JOIN documents d ON d.id = c.document_id"
+            chosen = json.dumps(sorted({row[1] for row in some}))
+            place = {i: p for i, *p in self._staged.db.execute(f"{wanted} WHERE c.id IN (SELECT value FROM json_each(?))", [chosen])}
+            some.sort(key=lambda row: (place[row[1]], row[2]))
+        for row in some:
+            yield self._chunk(row[1]), row
+
+    def _chunk(self, chunk_id: str) -> Chunk:
+        if chunk_id not in self._chunks:
+            if len(self._chunks) >= KEPT:
+                self._chunks.clear()
+            (self._chunks[chunk_id],) = corpus.chunks_by_id(self._staged.db, [chunk_id])
+        return self._chunks[chunk_id]

@@ -1,0 +1,30 @@
+"""Rows of the graph's tables as records."""
+
+import json
+
+from localrag.records import Claim, Entity, Evidence, Graph, Mention, Relationship
+from localrag.store.staged import Row, Staged
+
+
+def entity_of_row(row: Row) -> Entity:
+    """The entity in a row."""
+    key, name, kind, description, degree, descriptions = row
+    return Entity(key, name, kind, tuple(json.loads(descriptions)), description, degree)
+
+
+def relationship_of_row(row: Row) -> Relationship:
+    """The relationship in a row."""
+    key, source, target, description, weight, strength, descriptions = row
+    return Relationship(key, source, target, tuple(json.loads(descriptions)), description, weight, strength)
+
+
+def whole_graph(staged: Staged) -> Graph:
+    """All of the graph as it will be."""
+    mentions = staged.rows("mentions", columns="t.entity_id, t.chunk_id, t.name, t.start, t.end")
+    return Graph(
+        tuple(sorted(map(entity_of_row, staged.rows("entities")), key=lambda e: e.id)),
+        tuple(sorted(map(relationship_of_row, staged.rows("relationships")), key=lambda r: r.id)),
+        tuple(Mention(*row) for row in sorted(mentions)),
+        tuple(Evidence(*row) for row in sorted(staged.rows("evidence"))),
+        tuple(Claim(*row) for row in sorted(staged.rows("claims"))),
+    )

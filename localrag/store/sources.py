@@ -1,0 +1,74 @@
+"""What the graph is made from, chunk by chunk: which extraction of each, and which documents are not what they were when it was made."""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+
+from sqlite_utils import Database
+
+from localrag.records import Chunk, Extraction, content_id
+from localrag.store import corpus
+from localrag.store.staged import Row
+
+
+@contextmanager
+def best_extractions(db: Database, recipes: Sequence[str], varying: Collection[str]) -> Iterator[None]:
+    """Choose for every chunk the extraction by the first of these recipes that was used on it, for as long as the context lasts.
+
+    Those of `varying` recipes may be replaced by others of the same recipe.
+    """
+    db.execute("CREATE TEMP TABLE sources (chunk_id PRIMARY KEY, document_id, recipe, made_from) WITHOUT ROWID")
+    try:
+        best = (
+            "SELECT c.id, c.document_id, x.recipe, min(r.key) FROM chunks c JOIN extractions x ON x.chunk_id = c.id"
+            " JOIN json_each(?) r ON r.value = x.recipe GROUP BY c.id"
+        )
+        with db.atomic():
+            db.execute(f"INSERT INTO sources SELECT id, document_id, recipe, recipe FROM ({best})", [json.dumps(recipes)])
+        changing = "SELECT s.chunk_id, x.result FROM sources s JOIN extractions x ON x.chunk_id = s.chunk_id AND x.recipe = s.recipe"
+        rows = db.execute(f"{changing} WHERE s.recipe IN (SELECT value FROM json_each(?))", [json.dumps(sorted(varying))])
+        hashed = [(content_id(result), key) for key, result in rows]
+        with db.atomic():
+            db.conn.executemany("UPDATE sources SET made_from = made_from || ' ' || ? WHERE chunk_id = ?", hashed)
+        yield
+    finally:
+        db.execute("DROP TABLE temp.sources")
+
+
+def state(db: Database) -> str:
+    """A hash of which extraction was chosen for which chunk."""
+    digest = blake2b(digest_size=10)
+    for chunk, made in db.execute("SELECT chunk_id, made_from FROM sources ORDER BY chunk_id"):
+        digest.update(f"{chunk} {made}\n".encode())
+    return digest.hexdigest()
+
+
+def changed_documents(db: Database) -> tuple[list[str], list[str]]:
+    """The documents that the graph knows otherwise than they are, or not at all, in the order of paths; those that are gone."""
+    now, then = (f"SELECT chunk_id, document_id, made_from FROM {table}" for table in ("sources", "main.graph_chunks"))
+    other = f"SELECT document_id FROM ({now} EXCEPT {then}) UNION SELECT document_id FROM ({then} EXCEPT {now})"
+    known = "SELECT document_id FROM sources"
+    changed = db.execute(f"SELECT d.id FROM documents d WHERE d.id IN ({other}) AND d.id IN ({known}) ORDER BY d.path")
+    gone = db.execute(f"{other} EXCEPT {known}")
+    return [i for (i,) in changed], [i for (i,) in gone]
+
+
+def all_documents(db: Database) -> list[str]:
+    """Every document that something was extracted from, in the order of paths."""
+    return [i for (i,) in db.execute("SELECT id FROM documents WHERE id IN (SELECT document_id FROM sources) ORDER BY path")]
+
+
+def chunks_with_extractions(db: Database, document_id: str) -> tuple[dict[str, Chunk], list[Extraction]]:
+    """The chunks of a document by id, in their order, and what was found in them."""
+    chunks = {c.id: c for c in corpus.chunks_of(db, document_id)}
+    read = "SELECT s.chunk_id, x.result FROM sources s JOIN extractions x ON x.chunk_id = s.chunk_id AND x.recipe = s.recipe"
+    rows = db.execute(f"{read} WHERE s.chunk_id IN (SELECT value FROM json_each(?))", [json.dumps(list(chunks))])
+    found = {key: corpus.extraction_of(key, result) for key, result in rows}
+    return chunks, [found[key] for key in chunks if key in found]
+
+
+def made_from(db: Database, document_id: str, chunk_ids: Collection[str]) -> list[Row]:
+    """The rows that say what the graph has of a document."""
+    wanted = "SELECT chunk_id, document_id, made_from FROM sources WHERE chunk_id IN (SELECT value FROM json_each(?)) AND document_id = ?"
+    return list(db.execute(wanted, [json.dumps(list(chunk_ids)), document_id]))
