@@ -162,8 +162,7 @@ class Staged:
             mend = f"UPDATE SET {update}" if update else "NOTHING"
             new = f"SELECT {listed} FROM temp.next_{name}" + f" EXCEPT SELECT {listed} FROM main.{name}" * self._anew
             if name == "communities":  # level and number are unique: those that change places must not meet
-                db.execute("UPDATE main.communities SET ordinal = -1 - ordinal WHERE id IN (SELECT id FROM temp.next_communities)")
-                new = f"SELECT {listed} FROM temp.next_{name}"
+                db.execute(f"UPDATE main.communities SET ordinal = -1 - ordinal WHERE id IN (SELECT id FROM ({new}))")
             db.execute(f"INSERT INTO main.{name} ({listed}) SELECT * FROM ({new}) WHERE true ORDER BY {key} ON CONFLICT ({key}) DO {mend}")
         self.close()
 

@@ -139,8 +139,9 @@ def test_an_edit_of_one_line_writes_little_however_large_the_graph(folder):
             tuple(Evidence(f"r{n}", chunks[n].id, 0, 9) for n in range(of - 1)),
         )
         groups = [Community(f"k{n}", 0, n, None, (f"e{n}",)) for n in range(of)]
+        staged = staged_graph(db, made, groups)
         before = db.conn.total_changes
-        generations.publish(db, staged_graph(db, made, groups), settings={"graph": "g"})
+        generations.publish(db, staged, settings={"graph": "g"})
         return db.conn.total_changes - before
 
     cost = []

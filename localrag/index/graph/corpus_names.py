@@ -11,6 +11,7 @@ from localrag.index.graph.variants import Name, Target, asks, in_turn, offers, t
 from localrag.store.staged import Staged
 
 _SEPARATOR = "\x1f"
+Pair = tuple[str, str]  # what is offered or asked, and by which key
 
 
 class StoredNames(Mapping[str, Name]):
@@ -19,6 +20,7 @@ class StoredNames(Mapping[str, Name]):
     def __init__(self, staged: Staged) -> None:
         self._staged = staged
         self._kept: dict[str, tuple[Name, Target | None] | None] = {}
+        self._unstored: dict[str, tuple[Name, Target | None]] = {}
 
     def _row(self, key: str) -> tuple[Name, Target | None] | None:
         if key not in self._kept:
@@ -47,13 +49,19 @@ class StoredNames(Mapping[str, Name]):
         return row[1] if row else None
 
     def save(self, name: Name, target: Target | None) -> None:
-        """Keep the form and the fuller name of a key."""
-        self._kept[name.key] = (name, target)
-        self._staged.put("name_keys", [(name.key, name.text, name.type, name.count, *(target or (None, None, None)))])
+        """Keep the form and the fuller name of a key; `store` stores it."""
+        self._kept[name.key] = self._unstored[name.key] = (name, target)
+
+    def store(self) -> None:
+        """Store what was saved: before others than this look at the rows."""
+        forms = ((n.key, n.text, n.type, n.count, *(target or (None, None, None))) for n, target in self._unstored.values())
+        self._staged.put("name_keys", forms)
+        self._unstored = {}
 
     def drop(self, key: str) -> None:
         """Forget a key that no document has."""
         self._kept[key] = None
+        self._unstored.pop(key, None)
         self._staged.drop("name_keys", [(key,)])
 
 
@@ -76,7 +84,7 @@ class CorpusNames:
         Returns the types and beginnings of names whose form is new, other than before or gone, and the keys whose fuller name is another.
         """
         before = {key: self.names.get(key) for key in keys}
-        changed = {key for key, name in before.items() if self._form_changed(key, name)}
+        changed = self._forms_changed(before)
         queue = _Queue(self.names)
         if 2 * len(changed) > len(self.names):  # nearly all of them: looking for those it concerns would take longer
             queue.add(self.names)
@@ -95,6 +103,7 @@ class CorpusNames:
                 other_target.add(key)
                 if (new and new[0]) != (old and old[0]):
                     queue.add(self._askers(self.names[key]), after=key)
+        self.names.store()
         forms = (name for key in changed for name in (before[key], self.names.get(key)) if name)
         return set(map(block_of, forms)), other_target
 
@@ -102,24 +111,31 @@ class CorpusNames:
         """The targets of names that are looked at before this one."""
         return lambda other: self.names.target(other) if in_turn(other) < in_turn(key) else None
 
-    def _form_changed(self, key: str, before: Name | None) -> bool:
-        """Take the most frequent form of a key, and what it offers and asks, from the documents' names; whether anything is new."""
-        rows = self._staged.rows("names", "t.key = ?", [key], "t.count, t.text, t.type")
-        best = max(rows, default=None)
-        now = Name("", key, best[1], best[2], best[0]) if best else None
-        if now == before:
-            return False
-        for table, values in (("name_offers", _offers), ("name_asks", _asks)):
-            old, new = ({(value, key) for value in values(name)} if name else set() for name in (before, now))
-            self._staged.drop(table, old - new)
-            self._staged.put(table, new - old)
-            for value, _ in old ^ new:
-                self._found.pop(value, None)
-        if now is None:
-            self.names.drop(key)
-        else:
-            self.names.save(now, self.names.target(key))
-        return True
+    def _forms_changed(self, before: Mapping[str, Name | None]) -> set[str]:
+        """Take the most frequent forms of keys, and what they offer and ask, from the documents' names; those that are other than before."""
+        changed = set()
+        rows: dict[str, tuple[set[Pair], set[Pair]]] = {"name_offers": (set(), set()), "name_asks": (set(), set())}
+        for key, old in before.items():
+            best = max(self._staged.rows("names", "t.key = ?", [key], "t.count, t.text, t.type"), default=None)
+            now = Name("", key, best[1], best[2], best[0]) if best else None
+            if now == old:
+                continue
+            changed.add(key)
+            for table, values in (("name_offers", _offers), ("name_asks", _asks)):
+                gone, new = ({(value, key) for value in values(name)} if name else set() for name in (old, now))
+                rows[table][0].update(gone - new)
+                rows[table][1].update(new - gone)
+            if now is None:
+                self.names.drop(key)
+            else:
+                self.names.save(now, self.names.target(key))
+        for table, (gone, new) in rows.items():
+            self._staged.drop(table, gone)
+            self._staged.put(table, new)
+        for value, _ in rows["name_offers"][0] | rows["name_offers"][1]:
+            self._found.pop(value, None)
+        self.names.store()
+        return changed
 
     def _lookup(self, *asked: str) -> list[str]:
         value = _SEPARATOR.join(asked)

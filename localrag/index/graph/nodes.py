@@ -13,6 +13,7 @@ class Nodes:
         self._staged = staged
         self._numbers: dict[str, int] = {}
         self._rows: dict[int, Row] = {}
+        self._unstored: dict[int, Row] = {}
         self._next = max((n for (n,) in staged.rows("nodes", columns="max(t.id)") if n is not None), default=0) + 1
 
     def find(self, key: str) -> int | None:
@@ -26,6 +27,7 @@ class Nodes:
 
     def _keep(self, key: str, number: int) -> None:
         if len(self._numbers) >= KEPT:
+            self.store()
             self._numbers.clear()
         self._numbers[key] = number
 
@@ -43,14 +45,19 @@ class Nodes:
         """The row of an entity, or of the total; without a key where there is no such entity any more."""
         if number not in self._rows:
             if len(self._rows) >= KEPT:
+                self.store()
                 self._rows.clear()
             self._rows[number] = self._staged.row("nodes", number) or (number, "", "", 0, 0)
         return self._rows[number]
 
     def put(self, row: Row) -> None:
-        """Store another row of an entity."""
-        self._rows[row[0]] = row
-        self._staged.put("nodes", [row])
+        """Take another row of an entity; `store` stores it."""
+        self._rows[row[0]] = self._unstored[row[0]] = row
+
+    def store(self) -> None:
+        """Store what was put: before others than this look at the rows."""
+        self._staged.put("nodes", self._unstored.values())
+        self._unstored = {}
 
     def base(self, key: str) -> str:
         """The key that an entity has its homonym's name from, or its own."""
@@ -63,4 +70,5 @@ class Nodes:
         if number is not None:
             del self._numbers[key]
             self._rows.pop(number, None)
+            self._unstored.pop(number, None)
             self._staged.drop("nodes", [(number,)])

@@ -89,7 +89,7 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
             staged.close()
             raise
     # A graph that something failed of is not yet what its input makes: the next run asks again.
-    made |= {"graph": content_id(state, *failed) if failed else state, "merging": MERGING}
+    made |= {"graph": content_id(state, *failed) if failed else state, "merging": MERGING, "described": build.described}
     return Made(graph, levels, staged, made, held)
 
 

@@ -15,7 +15,7 @@ from localrag.index.graph.document import Contribution, contribution, entity_id,
 from localrag.index.graph.homonyms import Homonyms
 from localrag.index.graph.nodes import Nodes
 from localrag.index.graph.variants import Decisions, Target, decided_targets, follow
-from localrag.index.graph.weights import Sums
+from localrag.index.graph.weights import BATCH, Sums, batched
 from localrag.records import Chunk, Extraction
 from localrag.store.staged import Row, Staged
 
@@ -59,12 +59,13 @@ class Update:
             if document in changed:
                 self._belong(document)
             self._derive(document)
+        self.nodes.store()
         for document in self.homonyms.update(self.entities):
             self._belong(document)
             self._derive(document)
-        for key in sorted(self.entities):
-            self._entity(key)
-            self.blocks |= {block_of(self.corpus.names[key])} if key in self.corpus.names else set()
+        for some in batched(sorted(self.entities), BATCH):
+            self._store_entities(some)
+        self.blocks |= {block_of(self.corpus.names[key]) for key in self.entities if key in self.corpus.names}
         for key in sorted(self.keys):
             self._log(key)
         self.sums.apply()
@@ -132,26 +133,23 @@ class Update:
         staged.replace("claims", staged.rows("claims", inside, [listed]), claims)
         self.sums.give(document, made, staged.rows("statements", inside, [listed]))
 
-    def _entity(self, key: str) -> None:
-        """Bring an entity up to date: its name and type by vote, what is said of it, its other names."""
-        staged, ident = self.staged, entity_id(key)
-        base = self.nodes.base(key)
-        rows = [r for r in staged.rows("names", "t.base = ?", [base], "t.key, t.texts, t.types, t.descriptions, t.entity") if r[4] == key]
-        known = staged.row("entities", ident)
-        aliases = list(staged.rows("entity_aliases", "t.entity_id = ?", [ident]))
-        if not rows:
-            staged.drop("entities", [(ident,)] if known else [])
-            staged.drop("entity_aliases", aliases)
-            self.nodes.drop(key)
-            return
-        own = [r for r in rows if r[0] == key or key.startswith(f"{r[0]} (")] or rows
-        name, kind = first(_summed(r[1] for r in own)), first(_summed(r[2] for r in rows))
-        said = json.dumps(sorted({d for r in rows for d in json.loads(r[3])}), ensure_ascii=False)
-        new = (ident, name, kind, known[3] if known else "", known[4] if known else 0, said)
-        if new != known:
-            staged.put("entities", [new])
-        written = staged.rows("mentions", "t.entity_id = ?", [ident], "DISTINCT t.name")
-        staged.replace("entity_aliases", aliases, [(alias, ident) for (alias,) in written])
+    def _store_entities(self, keys: Sequence[str]) -> None:
+        """Bring entities up to date: name and type by vote, what is said of them, their other names."""
+        staged = self.staged
+        before, now, known, written = list[Row](), list[Row](), list[Row](), list[Row]()
+        for key in keys:
+            ident = entity_id(key)
+            before += (row for row in [staged.row("entities", ident)] if row)
+            known += staged.rows("entity_aliases", "t.entity_id = ?", [ident])
+            rows = staged.rows("names", "t.base = ?", [self.nodes.base(key)], "t.key, t.texts, t.types, t.descriptions, t.entity")
+            uses = [row for row in rows if row[4] == key]
+            if uses:
+                now.append(_entity(key, uses, before[-1] if before and before[-1][0] == ident else None))
+                written += ((alias, ident) for (alias,) in staged.rows("mentions", "t.entity_id = ?", [ident], "DISTINCT t.name"))
+            else:
+                self.nodes.drop(key)
+        staged.replace("entities", before, now)
+        staged.replace("entity_aliases", known, written)
 
     def _log(self, key: str) -> None:
         """Say of a name which entities it was made part of, and why."""
@@ -164,6 +162,14 @@ class Update:
                 found.setdefault(entity, ("homonym: kept apart", 0.9) if entity != base or not step else step[1:])
         old = list(self.staged.rows("merges", "t.name_key = ? AND t.done = 1", [key]))
         self.staged.replace("merges", old, [(key, entity, 1, *why) for entity, why in found.items()])
+
+
+def _entity(key: str, uses: Sequence[Row], known: Row | None) -> Row:
+    """The row of an entity, from what documents say of its names; description and degree as they are."""
+    own = [r for r in uses if r[0] == key or key.startswith(f"{r[0]} (")] or uses
+    name, kind = first(_summed(r[1] for r in own)), first(_summed(r[2] for r in uses))
+    said = json.dumps(sorted({d for r in uses for d in json.loads(r[3])}), ensure_ascii=False)
+    return (entity_id(key), name, kind, known[3] if known else "", known[4] if known else 0, said)
 
 
 def _sorted(votes: Mapping[str, int]) -> dict[str, int]:

@@ -11,8 +11,9 @@ pruned has two digits: so an edit moves the weights of a few pairs, and not, wit
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import TypeVar
 
 from localrag.index.graph.document import Contribution, relationship_id
 from localrag.index.graph.document import entity_id as ident
@@ -21,7 +22,8 @@ from localrag.store.staged import Row, Staged
 
 PRUNED = 0.4  # share of the weakest co-occurrences that are left out, unless one is all that its entity has
 LEAST = 0.05  # surprise of two that only stand in adjacent sentences
-BATCH = 1000  # pairs that are stored together
+T = TypeVar("T")
+BATCH = 1000  # pairs, or entities, that are stored together
 Ends = tuple[int, int]
 _SHARED, _CHUNKS, _STATEMENTS, _STRENGTH, _READ, _WEIGHT, _KEPT = range(3, 10)  # columns of a pair
 
@@ -102,6 +104,7 @@ class Sums:
         self._staged.replace("weight_counts", known.items(), ((b, n) for b, n in counts.items() if n))
         for node in uncertain:
             look |= self._find_strongest(node)
+        self._nodes.store()
         if least != before:
             where = "t.read = 0 AND t.weight >= ? AND t.weight < ?"
             look |= set(self._staged.rows("pairs", where, sorted((least, before)), "t.a, t.b"))
@@ -161,20 +164,24 @@ class Sums:
         """Make pairs relationships of the graph, or take them out, or bring them up to date."""
         staged = self._staged
         rows = [row for ends in some if (row := staged.row("pairs", *ends)) is not None]
-        new: list[Row] = []
+        new, known, shown, related, evidence = list[Row](), list[Row](), list[Row](), list[Row](), list[Row]()
         for row in rows:
             ends, key, was = (row[0], row[1]), row[2], bool(row[_KEPT])
             kept = row[_WEIGHT] is not None and (bool(row[_READ]) or row[_WEIGHT] >= least or self._strongest(*ends))
             for node in ends:
                 degrees[node] += kept - was
-            known = [] if not was else list(staged.rows("relationships", "t.id = ?", [key]))
-            shown = [] if not was else list(staged.rows("evidence", "t.relationship_id = ?", [key]))
-            if kept or was:
-                staged.replace("relationships", known, [self._relationship(row, known)] if kept else [])
-                places = staged.rows("statements", "t.a = ? AND t.b = ?", ends, "t.chunk_id, t.start, t.end") if kept else ()
-                staged.replace("evidence", shown, [(key, *place) for place in places])
+            before = staged.row("relationships", key) if was else None
+            if before is not None:
+                known.append(before)
+                shown += staged.rows("evidence", "t.relationship_id = ?", [key])
+            if kept:
+                related.append(self._relationship(row, before))
+                places = staged.rows("statements", "t.a = ? AND t.b = ?", ends, "t.chunk_id, t.start, t.end")
+                evidence += ((key, *place) for place in places)
             if kept != was:
                 new.append((*row[:_KEPT], int(kept)))
+        staged.replace("relationships", known, related)
+        staged.replace("evidence", shown, evidence)
         staged.put("pairs", new)
         staged.drop("pairs", [row[:2] for row in rows if not any(row[_SHARED:_WEIGHT])])
 
@@ -182,20 +189,22 @@ class Sums:
         """Whether one of the two is the strongest neighbour of the other."""
         return bool(self._nodes.row(a)[4] == b or self._nodes.row(b)[4] == a)
 
-    def _relationship(self, row: Row, known: Sequence[Row]) -> Row:
+    def _relationship(self, row: Row, known: Row | None) -> Row:
         ends = row[:2]
         a, b = (self._nodes.row(end)[1] for end in ends)
         said = self._staged.rows("document_pairs", "t.a = ? AND t.b = ? AND t.descriptions <> ''", ends, "t.descriptions")
         descriptions = json.dumps(sorted({d for (some,) in said for d in json.loads(some)}), ensure_ascii=False)
         strength = row[_STRENGTH] / row[_STATEMENTS]
-        return (row[2], ident(a), ident(b), known[0][3] if known else "", row[_WEIGHT], strength, descriptions)
+        return (row[2], ident(a), ident(b), known[3] if known else "", row[_WEIGHT], strength, descriptions)
 
     def _count_degrees(self, degrees: Counter[int]) -> None:
+        new = []
         for node, more in degrees.items():
             key = self._nodes.row(node)[1]
             row = self._staged.row("entities", ident(key)) if more and key else None
             if row is not None:
-                self._staged.put("entities", [(*row[:4], row[4] + more, row[5])])
+                new.append((*row[:4], row[4] + more, row[5]))
+        self._staged.put("entities", new)
 
 
 def least_of(counts: Counter[float]) -> float:
@@ -216,7 +225,7 @@ def _count(counts: Counter[float], old: Row | None, new: Row) -> bool:
     return old is None or (new[_WEIGHT], bool(new[_READ])) != (old[_WEIGHT], bool(old[_READ]))
 
 
-def batched(items: Iterable[Ends], n: int) -> Iterator[list[Ends]]:
+def batched(items: Iterable[T], n: int) -> Iterator[list[T]]:
     """The items, `n` at a time."""
     rest = iter(items)
     while some := list(islice(rest, n)):
