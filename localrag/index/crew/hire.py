@@ -69,6 +69,13 @@ class CrewsModel(Committed):
         return speeds | {"workers": self._crew().status()}
 
 
+def hire(workers: int | Hire) -> Hire:
+    """Who does the work: so many processes, this one alone where it is one; or whoever is hired already."""
+    if not isinstance(workers, int):
+        return workers
+    return processes(workers) if workers > 1 else alone
+
+
 @asynccontextmanager
 async def alone(project: Project) -> AsyncIterator[tuple[Project, Crew]]:
     """This process does everything, with the project's own models."""
