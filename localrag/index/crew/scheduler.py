@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from localrag.errors import LocalragError, ModelError
+from localrag.index.crew.did import Did, Ended, Figures, total
 from localrag.index.crew.parcel import CARRIED, Bundle, Carried, Committing, NeedsEngine, Parcel, WorkerLost
 from localrag.index.jobs import UNIT, Job, Result, Tools
 from localrag.records import Call
@@ -60,17 +61,12 @@ class _Unit:
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """A worker's place: what it does at the moment, what it has done, when it was last heard of."""
+    """A worker's place: what it does at the moment, and what it has done."""
 
     worker: Worker
     units: dict[_Unit, "asyncio.Task[None]"] = field(default_factory=dict)
     texts: "OrderedDict[str, None]" = field(default_factory=OrderedDict)
-    chunks: int = 0
-    bundles: int = 0
-    calls: int = 0
-    busy: float = 0.0
-    seen: float = field(default_factory=time.time)
-    figures: tuple[int, float, int, float, int] = (0, 0.0, 0, 0.0, 0)
+    did: Did = field(default_factory=Did)
 
     @property
     def free(self) -> int:
@@ -88,7 +84,7 @@ class Scheduler:
         """`tools` are those of the one who hands out jobs; its model is `Recalling`."""
         self._tools, self._committing = tools, committing
         self._places: list[_Place] = []
-        self._gone: list[dict[str, Any]] = []
+        self._gone = Ended()
         self._queue: dict[bool, list[_Unit]] = {False: [], True: []}  # by whether an engine is needed
         self._running: dict[_Unit, None] = {}
         self._seconds: defaultdict[type, deque[float]] = defaultdict(lambda: deque(maxlen=50))
@@ -111,7 +107,7 @@ class Scheduler:
         if place is None:
             return
         self._places.remove(place)
-        self._gone.append(self._shown(place) | {"state": why or "gone"})
+        self._gone.add(place.did, self._shown(place, why or "gone"))
         for unit, task in list(place.units.items()):
             if task is not asyncio.current_task():
                 task.cancel()
@@ -185,33 +181,18 @@ class Scheduler:
         return self._facts
 
     @property
-    def figures(self) -> tuple[int, float, int, float, int]:
+    def figures(self) -> Figures:
         """Tokens read, their seconds, tokens written, their seconds, tokens computed: of all workers together."""
-        rows = [p.figures for p in self._places] + [g["_figures"] for g in self._gone]
-        return tuple(sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0.0, 0, 0.0, 0)
+        return total([self._gone.figures, *(p.did.figures for p in self._places)])
 
     def status(self) -> list[dict[str, Any]]:
         """Each worker: name, place, state, units and chunks done, chunks a second of its time, when it was last heard of."""
-        rows = [self._shown(p) for p in self._places] + self._gone
-        return [{k: v for k, v in row.items() if not k.startswith("_")} for row in rows]
+        return [self._shown(p, "working" if p.units else "waiting") for p in self._places] + self._gone.rows()
 
-    def _shown(self, place: _Place) -> dict[str, Any]:
-        worker, f = place.worker, place.figures
-        return {
-            "name": worker.name,
-            "place": worker.place,
-            "class": worker.arithmetic,
-            "state": "working" if place.units else "waiting",
-            "units": place.bundles,
-            "chunks": place.chunks,
-            "chunks_per_s": round(place.chunks / place.busy, 2) if place.busy else None,
-            "calls": place.calls,
-            "read_tokens_per_s": round(f[0] / f[1], 1) if f[1] else None,
-            "written_tokens_per_s": round(f[2] / f[3], 1) if f[3] else None,
-            "under_way": sum(u.job.weight for u in place.units),
-            "seen_at": place.seen,
-            "_figures": f,
-        }
+    @staticmethod
+    def _shown(place: _Place, state: str) -> dict[str, Any]:
+        worker = place.worker
+        return place.did.row(worker.name, worker.place, worker.arithmetic, state, sum(u.job.weight for u in place.units))
 
     def close(self) -> None:
         """End all workers."""
@@ -320,15 +301,16 @@ class Scheduler:
         """Commit what came back, note who did it, and let go on who waits for it."""
         place.units.pop(unit, None)
         unit.by.pop(place, None)
-        place.seen, place.figures = time.time(), bundle.figures
+        did = place.did
+        did.seen, did.figures = time.time(), bundle.figures
         if bundle.calls or bundle.confirmed:
             self._committing.save(bundle.calls, bundle.confirmed)
         if bundle.needs == "engine":
             unit.engine, unit.known = True, (*unit.known, *bundle.calls)
             self._requeue(unit, place, lost=False)
             return
-        place.bundles, place.chunks, place.busy = place.bundles + 1, place.chunks + unit.job.weight, place.busy + bundle.seconds
-        place.calls += len(bundle.calls)
+        did.units, did.chunks, did.busy = did.units + 1, did.chunks + unit.job.weight, did.busy + bundle.seconds
+        did.calls += len(bundle.calls)
         model = self._tools.model
         model.calls += len(bundle.calls)
         model.prompt_tokens += sum(c.prompt_tokens for c in bundle.calls)
