@@ -86,6 +86,21 @@ class ScriptedKit(Kit):
         return Tools(tools.model, HashEmbedder(self.embedder), None, tools.settings, tools.text_of)
 
 
+@dataclass(frozen=True)
+class EngineKit(Kit):
+    """A kit with the real engine, which on each machine would by itself be set up as its environment says."""
+
+    def open(self, options=None):
+        values = f"{os.environ['LOCALRAG_TEST_ENGINE']},{self.options.values}".strip(",")
+        tools = Kit.open(replace(self, options=replace(self.options, values=values)))
+        return replace(tools, embedder=HashEmbedder(self.embedder))
+
+
+def engine_kit(project, *, asks, cores):
+    options = replace(project.model.options, say=print)
+    return EngineKit(project.model.file, project.embedder.file, False, project.settings, options, asks, cores)
+
+
 def scripted_kit(project, *, asks, cores, seconds=0.0):
     return ScriptedKit(
         project.model.file, project.embedder.file, False, project.settings, replace(project.model.options, say=print), seconds=seconds

@@ -48,6 +48,10 @@ class Kit:
         chat, embedder = (replace(file, path=paths[file.kind]) for file in (self.chat, self.embedder))
         return replace(self, chat=chat, embedder=embedder, options=replace(self.options, prefix_files=False))
 
+    def told(self, layout: str) -> "Kit":
+        """The same with settings of the engine that are another worker's; what else bears on its speed stays this machine's own."""
+        return replace(self, options=replace(self.options, values=",".join(filter(None, (self.options.values, layout)))))
+
     def open(self, options: EngineOptions | None = None) -> Tools:
         """The tools; models are loaded when they are first needed."""
         share_cores(self.cores)

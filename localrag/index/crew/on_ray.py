@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from localrag.engine.settings import brief
 from localrag.errors import LocalragError, ModelError, UsageError
 from localrag.index.crew import cluster
-from localrag.index.crew.alike import difference, software
+from localrag.index.crew.alike import Vote, difference, software
 from localrag.index.crew.hire import ANEW, Hire, Pack, kit_of, scheduled
 from localrag.index.crew.parcel import WorkerLost
 from localrag.index.crew.ray_worker import RayWorker
@@ -30,9 +30,7 @@ class _Employer:
         self._address, self._crew, self._kit, self._wanted, self._say = address, crew, kit, wanted, say
         self._hosts, self._asks, self._mixed, self._every = hosts, asks, mixed, every
         self._places: dict[tuple[str, int], asyncio.Task[None]] = {}
-        self._looking = set[RayWorker]()  # those that are being looked at
-        self._classes: list[tuple[str, str]] = []  # of arithmetic, with the settings of an engine, as they came, until one is chosen
-        self._chosen: tuple[str, str] | None = None
+        self._layout, self._class = Vote(), Vote()  # of the engine's settings that may change an answer, of arithmetic
         self._waits = self._over = False
 
     async def look(self) -> None:
@@ -88,7 +86,7 @@ class _Employer:
         name = f"{host} ({node['NodeManagerAddress']})" + f" GPU {number}" * (gpus > 1)
         while tries < ANEW:
             worker = RayWorker(name, node, gpus, noted=self._mixed)
-            self._looking.add(worker)
+            self._await(worker)
             try:
                 worker.begin()
                 await self._admit(worker)
@@ -100,7 +98,7 @@ class _Employer:
                 self._say(f"{name} cannot work: {error}" + f"\n  → {error.hint}" * bool(error.hint))
                 return
             finally:
-                self._looking.discard(worker)
+                self._await(worker, no_more=True)
                 self._crew.leave(worker, "its process or its machine is gone")
                 if not self._over:  # Ray itself would be waited for
                     worker.close()
@@ -108,13 +106,18 @@ class _Employer:
             await asyncio.sleep(min(1.0, self._every))  # where its machine is gone, that is found out meanwhile
         self._say(f"{name} cannot work: its process ended {ANEW} times. See whether it has the same localrag.")
 
+    def _await(self, worker: RayWorker, *, no_more: bool = False) -> None:
+        """Choose nothing until a worker has said how it computes, or until it is not looked at any more."""
+        for vote in (self._layout, self._class):
+            (vote.awaited.discard if no_more else vote.awaited.add)(worker)
+
     async def _admit(self, worker: RayWorker) -> None:
         """Look at a worker, bring it what it lacks, and try how it computes. Raises WorkerLost, LocalragError where it may not work."""
         about = asyncio.ensure_future(worker.about())
         try:
             started, _ = await asyncio.wait({about}, timeout=SLOW)
             if not started:
-                self._looking.discard(worker)  # the others begin
+                self._await(worker, no_more=True)  # the others begin
                 self._say(f"{worker.name} has not started yet: another run may use it, or its localrag is another.")
             found = await about
         finally:
@@ -127,24 +130,32 @@ class _Employer:
             if await worker.bring(wanted):
                 self._say(f"Sent the model {wanted.name} to {worker.name}.")
         await worker.ask("open", self._kit)
-        kind, settings = await worker.ask("probe", self._asks)
+        if self._asks and not self._mixed:
+            await self._dictate(worker)
+        kind = await worker.ask("probe", self._asks)
         worker.place, worker.arithmetic = f"{found['cores']} cores", kind
-        self._classes.append((kind, settings))
-        self._looking.discard(worker)
-        if self._mixed:
+        if not self._mixed and (chosen := await self._class.say(worker, kind)) != kind:
+            raise UsageError(f"it computes otherwise than the others ({kind} instead of {chosen}).", MIXED)
+
+    async def _dictate(self, worker: RayWorker) -> None:
+        """Have a worker's engine set up as most are: equal machines need not have measured the same. Raises WorkerLost, UsageError."""
+        own = await worker.ask("layout", None)
+        if (chosen := await self._layout.say(worker, own)) == own:
             return
-        while self._chosen is None and self._looking:
-            await asyncio.sleep(0.05)
-        if self._chosen is None:
-            most, _ = Counter(kind for kind, _ in self._classes).most_common(1)[0]
-            self._chosen = next(c for c in self._classes if c[0] == most)
-        if kind == self._chosen[0]:
-            return
-        alike = f" Or give the settings of the others' engines to all: --engine {self._chosen[1]}" * bool(self._chosen[1])
-        said = f"it computes otherwise than the others ({kind} instead of {self._chosen[0]})."
-        raise UsageError(said, f"Take it all the same: --mixed.{alike}")
+        said = f"its engine cannot be set up as those of the others ({brief(chosen)})"
+        try:
+            await worker.ask("open", self._kit.told(chosen))
+            got = await worker.ask("layout", None)
+        except LocalragError as error:
+            if isinstance(error, WorkerLost):
+                raise
+            raise UsageError(f"{said}: {error}", MIXED) from error
+        if got != chosen:
+            raise UsageError(f"{said}; it would be {brief(got)}.", MIXED)
+        self._say(f"The engine of {worker.name} is set up as those of the others: {brief(chosen)}. By itself it would be {brief(own)}.")
 
 
+MIXED = "Take it all the same: --mixed."
 _AGAIN = "Start it again, and run the same command again; what is done is saved."
 
 
