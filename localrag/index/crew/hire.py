@@ -104,7 +104,7 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
                     ProcessWorker, f"process {number + 1}", kit, asks=asks, place=place, environment=card, say=project.model.options.say
                 )
                 first.append(asyncio.Event())
-                keeping.append(asyncio.create_task(_keep(crew, made, first[-1])))
+                keeping.append(asyncio.create_task(keep(crew, made, first[-1])))
             await asyncio.gather(*(event.wait() for event in first))
             yield with_crew, crew
         finally:
@@ -116,7 +116,7 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
     return hired
 
 
-async def _keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> None:
+async def keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> None:
     """Have a worker's process for as long as the crew works, a new one for one that ended; not for ever where none does anything."""
     tries = 0
     while tries < ANEW:

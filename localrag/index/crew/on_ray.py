@@ -4,14 +4,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from localrag.engine.settings import brief
 from localrag.errors import LocalragError, ModelError, UsageError
 from localrag.index.crew import cluster
 from localrag.index.crew.alike import Vote, difference, software
-from localrag.index.crew.hire import ANEW, Hire, Pack, kit_of, scheduled
+from localrag.index.crew.hire import ANEW, Hire, Pack, keep, kit_of, scheduled
 from localrag.index.crew.parcel import WorkerLost
+from localrag.index.crew.processes import ProcessWorker
 from localrag.index.crew.ray_worker import RayWorker
 from localrag.index.crew.scheduler import Scheduler
 from localrag.index.crew.shipping import Wanted
@@ -26,9 +28,9 @@ class _Employer:
     """Looks which machines there are, has a worker on each, and lets those work that compute alike."""
 
     def __init__(self, address: str, crew: Scheduler, kit: Any, wanted: list[Wanted], say: Callable[[str], None], hosts: tuple[str, ...],
-                 *, asks: bool, mixed: bool, every: float) -> None:  # fmt: skip
+                 *, probes: bool, mixed: bool, every: float) -> None:  # fmt: skip
         self._address, self._crew, self._kit, self._wanted, self._say = address, crew, kit, wanted, say
-        self._hosts, self._asks, self._mixed, self._every = hosts, asks, mixed, every
+        self._hosts, self._probes, self._mixed, self._every = hosts, probes, mixed, every
         self._places: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._layout, self._class = Vote(), Vote()  # of the engine's settings that may change an answer, of arithmetic
         self._waits = self._over = False
@@ -85,7 +87,7 @@ class _Employer:
         tries, host = 0, node["NodeManagerHostname"]
         name = f"{host} ({node['NodeManagerAddress']})" + f" GPU {number}" * (gpus > 1)
         while tries < ANEW:
-            worker = RayWorker(name, node, gpus, noted=self._mixed)
+            worker = RayWorker(name, node, gpus, asks=self._kit.asks, noted=self._mixed)
             self._await(worker)
             try:
                 worker.begin()
@@ -130,9 +132,9 @@ class _Employer:
             if await worker.bring(wanted):
                 self._say(f"Sent the model {wanted.name} to {worker.name}.")
         await worker.ask("open", self._kit)
-        if self._asks and not self._mixed:
+        if self._probes and not self._mixed:
             await self._dictate(worker)
-        kind = await worker.ask("probe", self._asks)
+        kind = await worker.ask("probe", self._probes)
         worker.place, worker.arithmetic = f"{found['cores']} cores", kind
         if not self._mixed and (chosen := await self._class.say(worker, kind)) != kind:
             raise UsageError(f"it computes otherwise than the others ({kind} instead of {chosen}).", MIXED)
@@ -156,6 +158,21 @@ class _Employer:
 
 
 MIXED = "Take it all the same: --mixed."
+
+
+async def _ask_here(project: Project, crew: Scheduler) -> None:
+    """Have a process of this machine that asks the model server and does nothing else: what is computed is the cluster's to compute.
+
+    The server may answer this machine alone, and it is this machine that was allowed to send it documents.
+    """
+    model, kit = project.model, kit_of(project, asks=True, cores=0)
+    made = partial(ProcessWorker, "this machine", kit, asks=True, only_asks=True, place=model.file.url, say=model.options.say)
+    await keep(crew, made, asyncio.Event())
+    nobody, ended = crew.nobody, ModelError("The process that asks the model server ends again and again.", _AGAIN)
+    crew.nobody = lambda asks: ended if asks else nobody(asks)
+    crew.look()
+
+
 _AGAIN = "Start it again, and run the same command again; what is done is saved."
 
 
@@ -168,26 +185,26 @@ def on_ray(address: str, *, mixed: bool = False, every: float = EVERY, pack: Pac
     @asynccontextmanager
     async def hired(project: Project) -> AsyncIterator[tuple[Project, Scheduler]]:
         cluster.check_token()
-        if project.model.file.url:
-            raise UsageError(
-                "Workers compute with a model file, not with a model server.", "Leave out --ray, or give a file: --model PATH.gguf"
-            )
         await cluster.check_guarded(address)
-        hosts, made = project.model.options.allowed_hosts, (pack or kit_of)(project, asks=True, cores=0)
-        wanted = [Wanted.of(file) for file in (project.model.file, project.embedder.file)]
+        served = bool(project.model.file.url)
+        hosts, made = project.model.options.allowed_hosts, (pack or kit_of)(project, asks=not served, cores=0)
+        wanted = [Wanted.of(file) for file in (project.model.file, project.embedder.file) if not file.url]
         cluster.connect(address)
         try:
             cluster.check_machines(cluster.machines(), hosts)
             with_crew, crew = scheduled(project)
             crew.nobody = lambda _: None
-            asks = project.settings.extractor == "model"
-            employer = _Employer(address, crew, made, wanted, project.model.options.say, hosts, asks=asks, mixed=mixed, every=every)
-            looking = asyncio.create_task(employer.look())
+            probes = project.settings.extractor == "model" and not served
+            employer = _Employer(address, crew, made, wanted, project.model.options.say, hosts, probes=probes, mixed=mixed, every=every)
+            tasks = [asyncio.create_task(employer.look())]
+            if served:
+                tasks.append(asyncio.create_task(_ask_here(project, crew)))
             try:
                 yield with_crew, crew
             finally:
-                looking.cancel()
-                await asyncio.gather(looking, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
                 await employer.close()
                 crew.close()
         finally:

@@ -25,10 +25,11 @@ TEXTS_SENT = 8  # documents whose text a worker is taken to have still
 
 
 class Worker(Protocol):
-    """One who does jobs. `asks`: it has an engine; `room`: chunks it takes at once."""
+    """One who does jobs. `asks`: it can ask the chat model, `only_asks`: and does nothing else; `room`: chunks it takes at once."""
 
     name: str
     asks: bool
+    only_asks: bool
     room: int
     place: str  # where it is and what it computes with, for a person
     arithmetic: str  # the class of its arithmetic, where that was probed; empty otherwise
@@ -41,6 +42,11 @@ class Worker(Protocol):
 
     def close(self) -> None:
         """End the worker."""
+
+
+def _can(worker: Worker, asks: bool) -> bool:
+    """Whether a worker does what asks the chat model, or what does not."""
+    return worker.asks if asks else not worker.only_asks
 
 
 @dataclass(eq=False, slots=True)
@@ -127,7 +133,7 @@ class Scheduler:
 
     def room(self, *, asks: bool) -> int:
         """Chunks worth having under way."""
-        able = [p.worker.room for p in self._places if p.worker.asks or not asks]
+        able = [p.worker.room for p in self._places if _can(p.worker, asks)]
         return max(UNIT, int(SURPLUS * sum(able)))
 
     async def run(self, job: Job[Result]) -> Result:
@@ -226,16 +232,14 @@ class Scheduler:
 
     def _next(self, place: _Place) -> "list[_Unit] | None":
         """The queue whose first unit a worker is to do next; None where there is nothing for it."""
-        able = [q for asks, q in self._queue.items() if q and (place.worker.asks or not asks) and not (q[0].lost and place.units)]
+        able = [q for asks, q in self._queue.items() if q and _can(place.worker, asks) and not (q[0].lost and place.units)]
         return min(able, key=lambda q: q[0], default=None)
 
     def _stranded(self) -> LocalragError | None:
         """What to say where there is something to do and nobody who can, now or later."""
         waits = {asks for asks, q in self._queue.items() if q} | {u.engine for u in self._running if not u.by}
-        able = {p.worker.asks for p in self._places}
-        if waits and (not able or (True in waits and True not in able)):
-            return self.nobody(True in waits)
-        return None
+        stuck = [asks for asks in waits if not any(_can(p.worker, asks) for p in self._places)]
+        return self.nobody(any(stuck)) if stuck else None
 
     def _push(self, unit: _Unit) -> None:
         heapq.heappush(self._queue[unit.engine], unit)
@@ -251,7 +255,7 @@ class Scheduler:
         now, soonest = time.monotonic(), float("inf")
         for unit in list(self._running):
             usual = self._usual(unit.job)
-            able = [p for p in idle if p not in unit.by and (p.worker.asks or not unit.engine)]
+            able = [p for p in idle if p not in unit.by and _can(p.worker, unit.engine)]
             if len(unit.by) != 1 or not able or usual is None:
                 continue
             due = next(iter(unit.by.values())) + LATE * usual

@@ -119,7 +119,7 @@ def admitted(*machines, mixed=False):
 
     async def run():
         employer = Employer(
-            "a:1", None, Kit(None, None, False, Settings(), EngineOptions()), [], said.append, (), asks=True, mixed=mixed, every=1
+            "a:1", None, Kit(None, None, False, Settings(), EngineOptions()), [], said.append, (), probes=True, mixed=mixed, every=1
         )
         for machine in machines:
             employer._await(machine)

@@ -60,7 +60,8 @@ class Simulated:
 
     arithmetic = ""
 
-    def __init__(self, name="w", *, slots=4, speed=1.0, asks=True, room=None):
+    def __init__(self, name="w", *, slots=4, speed=1.0, asks=True, only_asks=False, room=None):
+        self.only_asks = only_asks
         self.name, self.asks, self.place, self.room = name, asks, "here", room or slots
         self.speed, self._slots = speed, asyncio.Semaphore(slots)
         self.died = asyncio.Event()
@@ -235,6 +236,22 @@ def test_who_has_no_engine_gets_what_needs_none(tagger):
     found, wrong = asyncio.run(run())
     assert found == ["asked" if n % 2 else n for n in range(40)]
     assert not wrong
+
+
+def test_who_only_asks_gets_nothing_else():
+    """What needs no model is done by the others; where there are none, the run ends with an error and does not wait."""
+
+    async def run():
+        asks, text = Simulated("asks", only_asks=True), Simulated("text", asks=False)
+        crew = scheduler(asks, text)
+        await all_of(crew, [Asks() if n % 2 else Wait(n) for n in range(40)])
+        found = [job for job in asks.did if not isinstance(job, Asks)], [job for job in text.did if isinstance(job, Asks)]
+        asyncio.get_running_loop().call_later(0.05, text.died.set)
+        with pytest.raises(ModelError, match="Nobody is left"):
+            await all_of(crew, [Wait(n, 0.05) for n in range(50)])
+        return found
+
+    assert asyncio.run(run()) == ([], [])
 
 
 def test_where_nobody_is_left_the_run_ends_with_an_error():
