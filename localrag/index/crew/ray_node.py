@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from localrag.errors import UsageError
-from localrag.index.crew.cluster import NO_HTTP, SILENT, start_arguments
+from localrag.index.crew.cluster import NO_HTTP, SILENT, other_versions, start_arguments
 from localrag.system.cores import free_cores
 
 LEAVE = 20.0  # seconds for Ray to end by itself
+VERSIONS = 5  # lines in which Ray says which versions differ, before it ends
 STARTED = b"Ray runtime started"
 
 
@@ -48,8 +50,8 @@ def run_node(address: str, *, head: bool, ready: Callable[[], None]) -> int:
                 ready()
             elif b"nauthenticated" in line:
                 raise UsageError(f"The cluster at {address} refuses this token.", "Copy the token's file of its first machine.")
-            elif b"mismatch" in line:
-                raise UsageError(f"The cluster at {address} runs another Ray or Python than this machine.", "Use the same on all machines.")
+            elif b"ersion mismatch" in line:
+                raise other_versions(address, b"".join(islice(child.stdout, VERSIONS)).decode(errors="replace"))
         code = child.wait()
     finally:
         _end(child)
