@@ -1,15 +1,18 @@
 """`localrag worker`: a cluster of two shells with a token, what is refused, and that nothing stays where it ran."""
 
 import asyncio
+import atexit
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -41,9 +44,28 @@ def free_port():
         return s.getsockname()[1]
 
 
+def temporary(home):
+    """A folder for what is temporary, of this home alone; its path is short, as those of sockets below it must be."""
+    folder = Path("/tmp") / f"lr{sha256(str(home).encode()).hexdigest()[:8]}"
+    if not folder.exists():
+        folder.mkdir(mode=0o700)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def environment(home, **more):
     kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-    return kept | {"HOME": str(home), "PYTHONPATH": str(ROOT), "LOCALRAG_HOME": str(home / "own"), "RAY_AUTH_MODE": "token"} | more
+    return (
+        kept
+        | {
+            "TMPDIR": str(temporary(home)),
+            "HOME": str(home),
+            "PYTHONPATH": str(ROOT),
+            "LOCALRAG_HOME": str(home / "own"),
+            "RAY_AUTH_MODE": "token",
+        }
+        | more
+    )
 
 
 class Shell:
@@ -68,8 +90,9 @@ class Shell:
         return self.process.wait(40)
 
 
-def folders():
-    return set(Path("/tmp").glob("localrag-*"))
+def folders(home):
+    """The folders that `localrag worker` with this home has made, and not removed."""
+    return set(temporary(home).glob("localrag-*"))
 
 
 def run(home, address, docs, index, **env):
@@ -87,7 +110,7 @@ def run(home, address, docs, index, **env):
 @pytest.mark.parametrize("tls", [False, True], ids=["token", "token and TLS"])
 def test_two_shells_make_a_cluster(tmp_path, tls):
     """The first prints the file of its token and the command for the second; both end at Ctrl-C and leave nothing; no token, no entry."""
-    before, env = folders(), {}
+    env = {}
     if tls:
         trustme = pytest.importorskip("trustme")
         ca = trustme.CA()
@@ -108,7 +131,7 @@ def test_two_shells_make_a_cluster(tmp_path, tls):
         assert str(token) in shown
         assert token.stat().st_mode & 0o777 == 0o600
         assert token.read_text() not in shown
-        assert all(f.stat().st_mode & 0o777 == 0o700 for f in folders() - before)
+        assert [f.stat().st_mode & 0o777 for f in folders(tmp_path)] == [0o700]
         worker = Shell(tmp_path, "--ray", address, **env)
         try:
             worker.said("Ctrl-C ends")
@@ -126,7 +149,7 @@ def test_two_shells_make_a_cluster(tmp_path, tls):
             assert worker.interrupt() == 0
     finally:
         assert head.interrupt() == 0
-    assert folders() == before
+    assert not folders(tmp_path)
 
 
 @pytest.mark.slow

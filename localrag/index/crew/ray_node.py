@@ -18,6 +18,7 @@ from localrag.index.crew.cluster import NO_HTTP, SILENT, other_versions, start_a
 from localrag.system.cores import free_cores
 
 LEAVE = 20.0  # seconds for Ray to end by itself
+SHORT = 20  # characters of a folder's path below which Ray's sockets still have room
 VERSIONS = 5  # lines in which Ray says which versions differ, before it ends
 STARTED = b"Ray runtime started"
 
@@ -28,7 +29,8 @@ def run_node(address: str, *, head: bool, ready: Callable[[], None]) -> int:
     `ready` is called when Ray runs. Raises UsageError where the cluster refuses this machine.
     """
     # Short: the paths of sockets below it must be. Ray makes folders that everybody may read, so they stand in one that nobody else may.
-    folder = Path(tempfile.mkdtemp(prefix="localrag-", dir="/tmp"))
+    room = tempfile.gettempdir()
+    folder = Path(tempfile.mkdtemp(prefix="localrag-", dir=room if len(room) <= SHORT else "/tmp"))
     environment = {"OMP_NUM_THREADS": str(free_cores())} | os.environ | SILENT | NO_HTTP | {"RAY_AUTH_MODE": "token"}
     command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start"]
     command += start_arguments(folder / "r", address, head=head, gpus=gpus() if not head else 0)
