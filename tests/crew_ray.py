@@ -82,13 +82,36 @@ class ScriptedKit(Kit):
     def open(self, options=None):
         os.environ["LOCALRAG_TEST_WORKER"] = "1"
         tools = Kit.open(self)
-        tools.model._engine = Slow(says, self.seconds)
+        if self.asks:
+            tools.model._engine = Slow(says, self.seconds)
         return Tools(tools.model, HashEmbedder(self.embedder), None, tools.settings, tools.text_of)
+
+
+@dataclass(frozen=True)
+class EngineKit(Kit):
+    """A kit with the real engine, which on each machine would by itself be set up as its environment says."""
+
+    def open(self, options=None):
+        values = f"{os.environ['LOCALRAG_TEST_ENGINE']},{self.options.values}".strip(",")
+        tools = Kit.open(replace(self, options=replace(self.options, values=values)))
+        return replace(tools, embedder=HashEmbedder(self.embedder))
+
+
+def engine_kit(project, *, asks, cores):
+    options = replace(project.model.options, say=print)
+    return EngineKit(project.model.file, project.embedder.file, False, project.settings, options, asks, cores)
 
 
 def scripted_kit(project, *, asks, cores, seconds=0.0):
     return ScriptedKit(
-        project.model.file, project.embedder.file, False, project.settings, replace(project.model.options, say=print), seconds=seconds
+        project.model.file,
+        project.embedder.file,
+        False,
+        project.settings,
+        replace(project.model.options, say=print),
+        asks,
+        cores,
+        seconds=seconds,
     )
 
 
@@ -108,7 +131,8 @@ def indexed(docs, index, hire=alone, said=None, hosts=(), model=None, **settings
         opened.model.options = options
         settings = replace(opened.settings, style="abstractive", **settings)
         project = replace(opened, settings=settings, tagger=None, embedder=HashEmbedder(opened.embedder.file))
-        project.model._engine = Scripted(says)
+        if not project.model.file.url:
+            project.model._engine = Scripted(says)
         outcome = asyncio.run(build_index([docs], project, lambda _: None, hire=hire))
         return outcome, tables(project.db), ledger.last_run(project.db)["figures"]
 

@@ -65,6 +65,30 @@ def test_an_index_is_made_once_and_with_known_settings(tmp_path):
         Index.open(tmp_path / "c")
 
 
+def test_others_can_do_the_work(tmp_path):
+    """`workers` is a number of processes, or whoever is hired for the run."""
+    from contextlib import asynccontextmanager
+
+    from localrag.index.crew.hire import alone
+
+    hired = []
+
+    @asynccontextmanager
+    async def noted(project):
+        hired.append(project.folder)
+        async with alone(project) as found:
+            yield found
+
+    write_town(tmp_path / "docs")
+    with Index.create(tmp_path, extractor="phrases") as index:
+        index.add(tmp_path / "docs", workers=noted)
+        (tmp_path / "docs" / "b.txt").write_text("Mayor Ruth Sand sold the town hall to Olga Brandt.")
+        assert index.add(tmp_path / "docs", workers=2).loaded.changed == ("docs/b.txt",)
+
+        assert hired == [index.folder]
+        assert [row["name"] for row in index.status()["run"]["figures"]["workers"]] == ["process 1", "process 2"]
+
+
 def test_documents_are_added_changed_and_removed(tmp_path):
     """`add` follows the files, `remove` takes documents out with what was made of them; the index is asked in between."""
     write_town(tmp_path / "docs")

@@ -9,6 +9,6 @@
 An `Index` belongs to the thread that opened it. Several processes may ask one index while another adds to it.
 """
 
-from localrag.library.index import Asking, Index, Passage
+from localrag.library.index import Adding, Asking, Index, Passage
 
-__all__ = ["Asking", "Index", "Passage"]
+__all__ = ["Adding", "Asking", "Index", "Passage"]

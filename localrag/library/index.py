@@ -20,6 +20,7 @@ from localrag.store.names import FILE_NAME
 from localrag.where import EVERYTHING, Selection, collection_names
 
 if TYPE_CHECKING:  # what makes an index or answers is loaded when it is used: neither waits for the other, nor a look for either
+    from localrag.index.crew.hire import Hire
     from localrag.index.documents.update import Deletion
     from localrag.index.pipeline import Outcome
     from localrag.index.plan import Plan
@@ -29,6 +30,19 @@ if TYPE_CHECKING:  # what makes an index or answers is loaded when it is used: n
     Tell = Callable[[Progress], None]
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+class Adding(TypedDict, total=False):
+    """How documents are indexed.
+
+    `collections` are names under which the documents can be selected. `on_progress` is called with every step. `deletion` says whether
+    documents go whose files are gone. `workers`: so many processes share the work; or who does it, as `on_ray` hires them.
+    """
+
+    collections: Sequence[str]
+    on_progress: "Tell | None"
+    deletion: "Deletion | None"
+    workers: "int | Hire"
 
 
 class Asking(TypedDict, total=False):
@@ -158,45 +172,25 @@ class Index(Holdings):
         with self._writer(model=self._model, embedder=embedder, rebuild=rebuild, **_known(settings)):
             yield self
 
-    def add(
-        self,
-        paths: Paths,
-        *,
-        collections: Sequence[str] = (),
-        on_progress: "Tell | None" = None,
-        deletion: "Deletion | None" = None,
-        workers: int = 1,
-        hire: Callable[..., Any] | None = None,
-    ) -> "Outcome":
+    def add(self, paths: Paths, **how: Unpack[Adding]) -> "Outcome":
         """Index files and folders, or bring the index up to date with them; what is there already is not done again.
 
-        `on_progress` is called with every step. Interrupted at any moment, the next call goes on from there. `collections` are names under
-        which the documents of these paths can be selected. `deletion` says whether documents go whose files are gone. `workers`: so many
-        processes share the work; `hire`: others do (`on_ray`). Raises UsageError where there is nothing to index, IndexBusy, ModelError.
+        Interrupted at any moment, the next call goes on from there. `how` are the fields of `Adding`: `collections`, `on_progress`,
+        `deletion`, `workers`. Raises UsageError where there is nothing to index, IndexBusy, ModelError.
         """
         with self._writer(model=self._model):  # opened here: within an event loop an interrupt would wait for the end of it
-            done = self.aadd(paths, collections=collections, on_progress=on_progress, deletion=deletion, workers=workers, hire=hire)
-            return asyncio.run(done)
+            return asyncio.run(self.aadd(paths, **how))
 
-    async def aadd(
-        self,
-        paths: Paths,
-        *,
-        collections: Sequence[str] = (),
-        on_progress: "Tell | None" = None,
-        deletion: "Deletion | None" = None,
-        workers: int = 1,
-        hire: Callable[..., Any] | None = None,
-    ) -> "Outcome":
+    async def aadd(self, paths: Paths, **how: Unpack[Adding]) -> "Outcome":
         """As `add`, where an event loop runs already."""
-        from localrag.index.crew.hire import alone, processes
+        from localrag.index.crew.hire import hire
         from localrag.index.documents.update import CAREFUL
         from localrag.index.pipeline import build_index
 
-        names = collection_names(",".join(collections))
+        tell, deletion = how.get("on_progress") or _ignored, how.get("deletion") or CAREFUL
+        names, workers = collection_names(",".join(how.get("collections", ()))), hire(how.get("workers", 1))
         with self._writer(model=self._model) as project:
-            tell, hire = on_progress or _ignored, hire or (processes(workers) if workers > 1 else alone)
-            return await build_index(_listed(paths), project, tell, deletion=deletion or CAREFUL, collections=names, hire=hire)
+            return await build_index(_listed(paths), project, tell, deletion=deletion, collections=names, hire=workers)
 
     def plan(self, paths: Paths, **settings: Any) -> "Plan":
         """What `add` would do with these paths, and with these settings if they were the index's, and what it would cost; nothing is done.

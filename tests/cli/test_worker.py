@@ -1,13 +1,18 @@
 """`localrag worker`: a cluster of two shells with a token, what is refused, and that nothing stays where it ran."""
 
 import asyncio
+import atexit
+import contextlib
 import os
 import secrets
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -28,6 +33,7 @@ address, docs, index, *hosts = sys.argv[1:]
 said = []
 outcome, found, figures = indexed(Path(docs), Path(index), on_ray(address, every=0.5, pack=scripted_kit), said, hosts)
 assert outcome.failures == (), outcome
+print(said)
 assert sum(row["units"] for row in figures["workers"]) > 5, (figures, said)
 """
 
@@ -38,9 +44,28 @@ def free_port():
         return s.getsockname()[1]
 
 
+def temporary(home):
+    """A folder for what is temporary, of this home alone; its path is short, as those of sockets below it must be."""
+    folder = Path("/tmp") / f"lr{sha256(str(home).encode()).hexdigest()[:8]}"
+    if not folder.exists():
+        folder.mkdir(mode=0o700)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def environment(home, **more):
     kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-    return kept | {"HOME": str(home), "PYTHONPATH": str(ROOT), "LOCALRAG_HOME": str(home / "own"), "RAY_AUTH_MODE": "token"} | more
+    return (
+        kept
+        | {
+            "TMPDIR": str(temporary(home)),
+            "HOME": str(home),
+            "PYTHONPATH": str(ROOT),
+            "LOCALRAG_HOME": str(home / "own"),
+            "RAY_AUTH_MODE": "token",
+        }
+        | more
+    )
 
 
 class Shell:
@@ -65,8 +90,9 @@ class Shell:
         return self.process.wait(40)
 
 
-def folders():
-    return set(Path("/tmp").glob("localrag-*"))
+def folders(home):
+    """The folders that `localrag worker` with this home has made, and not removed."""
+    return set(temporary(home).glob("localrag-*"))
 
 
 def run(home, address, docs, index, **env):
@@ -84,7 +110,7 @@ def run(home, address, docs, index, **env):
 @pytest.mark.parametrize("tls", [False, True], ids=["token", "token and TLS"])
 def test_two_shells_make_a_cluster(tmp_path, tls):
     """The first prints the file of its token and the command for the second; both end at Ctrl-C and leave nothing; no token, no entry."""
-    before, env = folders(), {}
+    env = {}
     if tls:
         trustme = pytest.importorskip("trustme")
         ca = trustme.CA()
@@ -105,7 +131,7 @@ def test_two_shells_make_a_cluster(tmp_path, tls):
         assert str(token) in shown
         assert token.stat().st_mode & 0o777 == 0o600
         assert token.read_text() not in shown
-        assert all(f.stat().st_mode & 0o777 == 0o700 for f in folders() - before)
+        assert [f.stat().st_mode & 0o777 for f in folders(tmp_path)] == [0o700]
         worker = Shell(tmp_path, "--ray", address, **env)
         try:
             worker.said("Ctrl-C ends")
@@ -123,7 +149,7 @@ def test_two_shells_make_a_cluster(tmp_path, tls):
             assert worker.interrupt() == 0
     finally:
         assert head.interrupt() == 0
-    assert folders() == before
+    assert not folders(tmp_path)
 
 
 @pytest.mark.slow
@@ -176,6 +202,135 @@ def test_machines_that_were_not_allowed_are_listed(monkeypatch):
         cluster.check_machines(nodes, ["10.9.8.6"])
 
     assert refused.value.hint.endswith("--allow-host 10.9.8.7")
+
+
+def test_other_versions_are_named_with_what_mends_them():
+    """Those of the cluster and of this machine; where Ray says it otherwise, at least that they differ."""
+    said = (
+        "Version mismatch: The cluster was started with:\n    Ray: {0}\n    Python: {1}\n"
+        "This process on node 1.2.3.4 was started with:\n    Ray: 2.60.0\n    Python: 3.11.2\n"
+    )
+    python = cluster.other_versions("a:1", said.format("2.60.0", "3.11.7"))
+    ray = cluster.other_versions("a:1", said.format("2.61.0", "3.11.2"))
+
+    assert "a:1 runs Ray 2.60.0 and Python 3.11.7; this machine has Ray 2.60.0 and Python 3.11.2" in str(python)
+    assert "uv venv --python 3.11.7" in python.hint
+    assert "pip install" in ray.hint
+    assert '"ray==2.61.0"' in ray.hint
+    assert "uv venv" not in ray.hint
+    assert "another Ray or Python" in str(cluster.other_versions("a:1", "Version mismatch"))
+
+
+FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+OTHER_PYTHON = os.environ.get("LOCALRAG_TEST_OTHER_PYTHON", "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OTHER_PYTHON, reason="needs LOCALRAG_TEST_OTHER_PYTHON: another patch version with localrag's dependencies")
+def test_a_worker_of_another_python_is_told_both_versions(tmp_path):
+    """It ends at once, and says what the cluster has, what it has, and the command that mends it."""
+    address = f"127.0.0.1:{free_port()}"
+    head = Shell(tmp_path, "--head", "--ray", address)
+    try:
+        head.said("Ctrl-C ends")
+        command = [OTHER_PYTHON, "-m", "localrag", "worker", "--ray", address]
+        done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=60)
+    finally:
+        assert head.interrupt() == 0
+
+    own = ".".join(map(str, sys.version_info[:3]))
+    assert done.returncode == 2
+    assert f"and Python {own}; this machine has Ray" in done.stderr
+    assert f"uv venv --python {own}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FAKETIME, reason="needs faketime")
+def test_a_worker_whose_clock_is_off_works(tmp_path):
+    """An hour and a half ahead: it takes part, and the run says how far it is off and that the index does not depend on it."""
+    docs, address = write_corpus(tmp_path / "docs", 6), f"127.0.0.1:{free_port()}"
+    head = Shell(tmp_path, "--head", "--ray", address)
+    try:
+        head.said("Ctrl-C ends")
+        worker = Shell(tmp_path, "--ray", address, LD_PRELOAD=str(FAKETIME[0]), FAKETIME="+90m")
+        try:
+            worker.said("Ctrl-C ends")
+            done = run(tmp_path, address, docs, tmp_path / "index")
+        finally:
+            assert worker.interrupt() == 0
+    finally:
+        assert head.interrupt() == 0
+
+    assert done.returncode == 0, done.stderr
+    assert "is +1.5 hours off. The index is not affected." in done.stdout
+
+
+def raylets(home):
+    """The processes of Ray that are a machine of a cluster, and belong to workers with this home."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter(["name"]):
+        with contextlib.suppress(psutil.Error):
+            if process.info["name"] == "raylet" and process.environ().get("HOME") == str(home):
+                found.append(process)
+    return sorted(found, key=lambda p: p.create_time())
+
+
+@pytest.mark.slow
+def test_where_ray_ends_on_the_machine_of_the_run_it_says_so_and_goes_on(tmp_path):
+    """No wait and no traceback but one clear error; the same command, with a new cluster, makes the index."""
+    docs, index = write_corpus(tmp_path / "docs", 60), tmp_path / "index"
+    for kills in (True, False):
+        address = f"127.0.0.1:{free_port()}"
+        head = Shell(tmp_path, "--head", "--ray", address)
+        try:
+            head.said("Ctrl-C ends")
+            worker = Shell(tmp_path, "--ray", address)
+            try:
+                worker.said("Ctrl-C ends")
+                if kills:
+                    killed = subprocess.Popen(
+                        [
+                            sys.executable,
+                            "-c",
+                            RUN.replace("pack=scripted_kit", "pack=partial(scripted_kit, seconds=0.5)"),
+                            address,
+                            docs,
+                            index,
+                        ],
+                        env=environment(tmp_path),
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE,
+                        text=True,
+                    )
+                    end = time.monotonic() + 60
+                    while not answered(index):
+                        assert killed.poll() is None
+                        assert time.monotonic() < end
+                        time.sleep(0.1)
+                    for raylet in raylets(tmp_path):
+                        raylet.kill()
+                    _, told = killed.communicate(timeout=90)
+                    assert killed.returncode == 1, told
+                    assert "ModelError: The Ray cluster" in told.strip().splitlines()[-1], told
+                else:
+                    known = answered(index)
+                    done = run(tmp_path, address, docs, index)
+                    assert done.returncode == 0, done.stderr
+                    assert answered(index) > known > 0
+            finally:
+                worker.interrupt()
+        finally:
+            head.interrupt()
+
+
+def answered(index):
+    """How many answers are committed."""
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(f"file:{index}/index.db?mode=ro", uri=True)) as db:
+        return db.execute("SELECT count(*) FROM llm_calls").fetchone()[0]
+    return 0
 
 
 def test_an_address_is_a_host_and_a_port():

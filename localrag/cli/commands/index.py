@@ -103,13 +103,13 @@ def index_command(
     if not begun.exists and not quiet and progress != "json" and model is None:
         _name_better_model(paths, index)
     shown = Shown(quiet=quiet, progress=progress, as_json=as_json)
-    hire = _hire(workers, ray, mixed=mixed)
+    who = _on_ray(ray, mixed=mixed) if ray else workers
 
     def run(first: bool = True) -> "Outcome":
         chosen = options if first else replace(options, remeasure=False)  # who watches has looked at what there was at the beginning
         opened = Index.open(index, model=model, engine=chosen, missing_ok=True)
         with opened.writing(embedder=embedder, rebuild=rebuild and first, **changes):
-            return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections, hire=hire)
+            return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections, workers=who)
 
     _run(paths, run, watch=watch)
 
@@ -122,18 +122,14 @@ def _check(paths: list[Path], begun: "Index") -> None:
     check_paths(paths, [begun.root / path for path in known])
 
 
-def _hire(workers: int, ray: str, *, mixed: bool) -> "Hire":
-    """Who does the work; what of a cluster can be refused unasked is refused before an index is made. Raises UsageError."""
-    from localrag.index.crew.hire import alone, processes
-
-    if not ray:
-        return processes(workers) if workers > 1 else alone
+def _on_ray(address: str, *, mixed: bool) -> "Hire":
+    """The machines of a cluster; what can be refused unasked is refused before an index is made. Raises UsageError."""
     from localrag.index.crew.cluster import check_token, split_address
     from localrag.index.crew.on_ray import on_ray
 
-    split_address(ray)
+    split_address(address)
     check_token()
-    return on_ray(ray, mixed=mixed)
+    return on_ray(address, mixed=mixed)
 
 
 def _run(paths: list[Path], run: "Callable[[bool], Outcome]", *, watch: bool) -> None:
@@ -232,7 +228,7 @@ def run_index(
     prune: bool = False,
     may_ask: bool = False,
     collections: tuple[str, ...] = (),
-    hire: "Hire | None" = None,
+    workers: "int | Hire" = 1,
 ) -> "Outcome":
     """Add to an index that is held for writing, with progress on stderr; an interrupt says what is saved and ends in 130.
 
@@ -253,7 +249,7 @@ def run_index(
 
         try:
             deletion = Deletion(prune, asked)
-            outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion, hire=hire)
+            outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion, workers=workers)
         except KeyboardInterrupt:
             progress.close()
             _say_stopped(index, progress)

@@ -5,6 +5,7 @@ what they compute is hashed to its last bit. Machines with the same hash are of 
 machine.
 """
 
+import asyncio
 import platform
 from functools import cache
 from hashlib import sha256
@@ -61,9 +62,15 @@ def difference(ours: dict[str, str], theirs: dict[str, str]) -> tuple[str, str] 
     return None
 
 
-async def arithmetic(tools: Tools, *, asks: bool) -> tuple[str, str]:
-    """The class of this machine's arithmetic, and the settings of its engine that bear on it. Raises ModelError."""
-    digest, chosen = sha256(), ""
+async def own_layout(tools: Tools) -> str:
+    """The settings of this machine's engine that may change an answer, as written; empty where there is none. Raises ModelError."""
+    engine = await tools.model.engine()
+    return layout(engine.settings) if isinstance(engine, Engine) else ""
+
+
+async def arithmetic(tools: Tools, *, asks: bool) -> str:
+    """The class of this machine's arithmetic. Raises ModelError."""
+    digest = sha256()
     digest.update(tools.embedder.embed(TEXTS).tobytes())
     if tools.tagger is not None:
         for text in TEXTS:
@@ -76,5 +83,23 @@ async def arithmetic(tools: Tools, *, asks: bool) -> tuple[str, str]:
             made = await engine.generate(Request(cells, WRITTEN, scored=True, task="probe", messages=messages))
             # The probability of what was written depends on every logit of every step.
             digest.update(repr((made.text, made.cells, made.log_probability)).encode())
-        chosen = layout(engine.settings) if isinstance(engine, Engine) else ""
-    return digest.hexdigest()[:SHOWN], chosen
+    return digest.hexdigest()[:SHOWN]
+
+
+class Vote:
+    """What most of those who are looked at say. The same machines choose the same each time, whoever answers first."""
+
+    def __init__(self) -> None:
+        self.awaited = set[object]()  # those who have not said it yet
+        self.chosen: str | None = None
+        self._said: list[str] = []
+
+    async def say(self, who: object, said: str) -> str:
+        """What is chosen when all who are awaited have said it; who comes later changes nothing."""
+        self._said.append(said)
+        self.awaited.discard(who)
+        while self.chosen is None and self.awaited:
+            await asyncio.sleep(0.05)
+        if self.chosen is None:
+            self.chosen = max(sorted(set(self._said)), key=self._said.count)
+        return self.chosen

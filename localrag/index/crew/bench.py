@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.errors import LocalragError, kind_and_place
-from localrag.index.crew.alike import arithmetic, software
+from localrag.index.crew.alike import arithmetic, own_layout, software
 from localrag.index.crew.kit import Workshop
 from localrag.index.crew.shipping import Arriving, Wanted, find
 from localrag.system.cores import free_cores
@@ -111,10 +111,15 @@ class Bench:
         self._paths[arriving.wanted.kind] = arriving.seal(digests)
 
     async def _open(self, kit: Any) -> None:
+        if self._shop is not None:
+            self._shop.close()
         self._tools = kit.with_files(self._paths).open(None)
         self._shop = Workshop(self._tools)
 
-    async def _probe(self, asks: bool) -> tuple[str, str]:
+    async def _layout(self, _: None) -> str:
+        return await own_layout(self._tools)
+
+    async def _probe(self, asks: bool) -> str:
         return await arithmetic(self._tools, asks=asks)
 
     async def _do(self, parcel: Any) -> Any:

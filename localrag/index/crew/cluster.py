@@ -9,6 +9,7 @@ import ipaddress
 import json
 import logging
 import os
+import re
 import secrets
 import signal
 import sys
@@ -20,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from localrag import __version__
 from localrag.errors import LocalragError, UsageError
 from localrag.system.extras import require
 from localrag.system.files import private_file, private_folder
@@ -138,9 +140,7 @@ def connect(address: str) -> None:
     except RuntimeError as error:
         if "ersion mismatch" not in str(error):
             raise LocalragError(f"The Ray cluster at {address} cannot be used: {type(error).__name__}.", _HERE) from error
-        ours = f"Ray {ray.__version__} and Python {'.'.join(map(str, sys.version_info[:3]))}"
-        hint = "Use the same on all machines, Python to its last number: the versions of the first one."
-        raise UsageError(f"The cluster at {address} runs other versions than this machine, which has {ours}.", hint) from error
+        raise other_versions(address, str(error)) from error
     except (Exception, SystemExit) as error:  # Ray ends the process where it gives up
         raise LocalragError(f"The Ray cluster at {address} cannot be used: {type(error).__name__}.", _HERE) from error
     finally:
@@ -150,6 +150,21 @@ def connect(address: str) -> None:
 
 
 _HERE = "This machine must belong to it, and with the same token: localrag worker --head here, localrag worker --ray ADDRESS elsewhere."
+
+
+def other_versions(address: str, said: str) -> UsageError:
+    """What to say where Ray says that versions differ: those of the cluster and of this machine, and what mends it."""
+    ray, python = (re.findall(rf"{name}: (\d[\w.+]*)", said) for name in ("Ray", "Python"))
+    if len(ray) != 2 or len(python) != 2:
+        return UsageError(f"The cluster at {address} runs another Ray or Python than this machine.", "Use the same on all machines.")
+    programs = f'"localrag[ray]=={__version__}" "ray=={ray[0]}"'
+    mend = f"pip install {programs}"
+    if python[0] != python[1]:
+        mend = f"uv venv --python {python[0]} .venv && uv pip install --python .venv {programs}"
+    return UsageError(
+        f"The cluster at {address} runs Ray {ray[0]} and Python {python[0]}; this machine has Ray {ray[1]} and Python {python[1]}.",
+        f"They must be the same to the last number. On this machine: {mend}",
+    )
 
 
 def disconnect() -> None:

@@ -69,6 +69,13 @@ class CrewsModel(Committed):
         return speeds | {"workers": self._crew().status()}
 
 
+def hire(workers: int | Hire) -> Hire:
+    """Who does the work: so many processes, this one alone where it is one; or whoever is hired already."""
+    if not isinstance(workers, int):
+        return workers
+    return processes(workers) if workers > 1 else alone
+
+
 @asynccontextmanager
 async def alone(project: Project) -> AsyncIterator[tuple[Project, Crew]]:
     """This process does everything, with the project's own models."""
@@ -97,7 +104,7 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
                     ProcessWorker, f"process {number + 1}", kit, asks=asks, place=place, environment=card, say=project.model.options.say
                 )
                 first.append(asyncio.Event())
-                keeping.append(asyncio.create_task(_keep(crew, made, first[-1])))
+                keeping.append(asyncio.create_task(keep(crew, made, first[-1])))
             await asyncio.gather(*(event.wait() for event in first))
             yield with_crew, crew
         finally:
@@ -109,7 +116,7 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
     return hired
 
 
-async def _keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> None:
+async def keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> None:
     """Have a worker's process for as long as the crew works, a new one for one that ended; not for ever where none does anything."""
     tries = 0
     while tries < ANEW:

@@ -41,12 +41,16 @@ class Kit:
     cores: int = 0  # 0: all that are free
 
     def with_files(self, paths: Mapping[str, Path]) -> "Kit":
-        """The same on another machine, where the chat model and the embedder, by their kinds, are at other paths.
+        """The same on another machine, where the chat model, if it has one, and the embedder, by their kinds, are at other paths.
 
         Beginnings of prompts are not kept there as files: they may hold text of a document.
         """
-        chat, embedder = (replace(file, path=paths[file.kind]) for file in (self.chat, self.embedder))
+        chat, embedder = (replace(file, path=paths.get(file.kind, file.path)) for file in (self.chat, self.embedder))
         return replace(self, chat=chat, embedder=embedder, options=replace(self.options, prefix_files=False))
+
+    def told(self, layout: str) -> "Kit":
+        """The same with settings of the engine that are another worker's; what else bears on its speed stays this machine's own."""
+        return replace(self, options=replace(self.options, values=",".join(filter(None, (self.options.values, layout)))))
 
     def open(self, options: EngineOptions | None = None) -> Tools:
         """The tools; models are loaded when they are first needed."""

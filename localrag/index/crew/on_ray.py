@@ -2,16 +2,18 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
+from localrag.engine.settings import brief
 from localrag.errors import LocalragError, ModelError, UsageError
 from localrag.index.crew import cluster
-from localrag.index.crew.alike import difference, software
-from localrag.index.crew.hire import ANEW, Hire, Pack, kit_of, scheduled
+from localrag.index.crew.alike import Vote, difference, software
+from localrag.index.crew.hire import ANEW, Hire, Pack, keep, kit_of, scheduled
 from localrag.index.crew.parcel import WorkerLost
+from localrag.index.crew.processes import ProcessWorker
 from localrag.index.crew.ray_worker import RayWorker
 from localrag.index.crew.scheduler import Scheduler
 from localrag.index.crew.shipping import Wanted
@@ -26,13 +28,11 @@ class _Employer:
     """Looks which machines there are, has a worker on each, and lets those work that compute alike."""
 
     def __init__(self, address: str, crew: Scheduler, kit: Any, wanted: list[Wanted], say: Callable[[str], None], hosts: tuple[str, ...],
-                 *, asks: bool, mixed: bool, every: float) -> None:  # fmt: skip
+                 *, probes: bool, mixed: bool, every: float) -> None:  # fmt: skip
         self._address, self._crew, self._kit, self._wanted, self._say = address, crew, kit, wanted, say
-        self._hosts, self._asks, self._mixed, self._every = hosts, asks, mixed, every
+        self._hosts, self._probes, self._mixed, self._every = hosts, probes, mixed, every
         self._places: dict[tuple[str, int], asyncio.Task[None]] = {}
-        self._looking = set[RayWorker]()  # those that are being looked at
-        self._classes: list[tuple[str, str]] = []  # of arithmetic, with the settings of an engine, as they came, until one is chosen
-        self._chosen: tuple[str, str] | None = None
+        self._layout, self._class = Vote(), Vote()  # of the engine's settings that may change an answer, of arithmetic
         self._waits = self._over = False
 
     async def look(self) -> None:
@@ -87,8 +87,8 @@ class _Employer:
         tries, host = 0, node["NodeManagerHostname"]
         name = f"{host} ({node['NodeManagerAddress']})" + f" GPU {number}" * (gpus > 1)
         while tries < ANEW:
-            worker = RayWorker(name, node, gpus, noted=self._mixed)
-            self._looking.add(worker)
+            worker = RayWorker(name, node, gpus, asks=self._kit.asks, noted=self._mixed)
+            self._await(worker)
             try:
                 worker.begin()
                 await self._admit(worker)
@@ -100,7 +100,7 @@ class _Employer:
                 self._say(f"{name} cannot work: {error}" + f"\n  → {error.hint}" * bool(error.hint))
                 return
             finally:
-                self._looking.discard(worker)
+                self._await(worker, no_more=True)
                 self._crew.leave(worker, "its process or its machine is gone")
                 if not self._over:  # Ray itself would be waited for
                     worker.close()
@@ -108,13 +108,18 @@ class _Employer:
             await asyncio.sleep(min(1.0, self._every))  # where its machine is gone, that is found out meanwhile
         self._say(f"{name} cannot work: its process ended {ANEW} times. See whether it has the same localrag.")
 
+    def _await(self, worker: RayWorker, *, no_more: bool = False) -> None:
+        """Choose nothing until a worker has said how it computes, or until it is not looked at any more."""
+        for vote in (self._layout, self._class):
+            (vote.awaited.discard if no_more else vote.awaited.add)(worker)
+
     async def _admit(self, worker: RayWorker) -> None:
         """Look at a worker, bring it what it lacks, and try how it computes. Raises WorkerLost, LocalragError where it may not work."""
         about = asyncio.ensure_future(worker.about())
         try:
             started, _ = await asyncio.wait({about}, timeout=SLOW)
             if not started:
-                self._looking.discard(worker)  # the others begin
+                self._await(worker, no_more=True)  # the others begin
                 self._say(f"{worker.name} has not started yet: another run may use it, or its localrag is another.")
             found = await about
         finally:
@@ -127,22 +132,45 @@ class _Employer:
             if await worker.bring(wanted):
                 self._say(f"Sent the model {wanted.name} to {worker.name}.")
         await worker.ask("open", self._kit)
-        kind, settings = await worker.ask("probe", self._asks)
+        if self._probes and not self._mixed:
+            await self._dictate(worker)
+        kind = await worker.ask("probe", self._probes)
         worker.place, worker.arithmetic = f"{found['cores']} cores", kind
-        self._classes.append((kind, settings))
-        self._looking.discard(worker)
-        if self._mixed:
+        if not self._mixed and (chosen := await self._class.say(worker, kind)) != kind:
+            raise UsageError(f"it computes otherwise than the others ({kind} instead of {chosen}).", MIXED)
+
+    async def _dictate(self, worker: RayWorker) -> None:
+        """Have a worker's engine set up as most are: equal machines need not have measured the same. Raises WorkerLost, UsageError."""
+        own = await worker.ask("layout", None)
+        if (chosen := await self._layout.say(worker, own)) == own:
             return
-        while self._chosen is None and self._looking:
-            await asyncio.sleep(0.05)
-        if self._chosen is None:
-            most, _ = Counter(kind for kind, _ in self._classes).most_common(1)[0]
-            self._chosen = next(c for c in self._classes if c[0] == most)
-        if kind == self._chosen[0]:
-            return
-        alike = f" Or give the settings of the others' engines to all: --engine {self._chosen[1]}" * bool(self._chosen[1])
-        said = f"it computes otherwise than the others ({kind} instead of {self._chosen[0]})."
-        raise UsageError(said, f"Take it all the same: --mixed.{alike}")
+        said = f"its engine cannot be set up as those of the others ({brief(chosen)})"
+        try:
+            await worker.ask("open", self._kit.told(chosen))
+            got = await worker.ask("layout", None)
+        except LocalragError as error:
+            if isinstance(error, WorkerLost):
+                raise
+            raise UsageError(f"{said}: {error}", MIXED) from error
+        if got != chosen:
+            raise UsageError(f"{said}; it would be {brief(got)}.", MIXED)
+        self._say(f"The engine of {worker.name} is set up as those of the others: {brief(chosen)}. By itself it would be {brief(own)}.")
+
+
+MIXED = "Take it all the same: --mixed."
+
+
+async def _ask_here(project: Project, crew: Scheduler) -> None:
+    """Have a process of this machine that asks the model server and does nothing else: what is computed is the cluster's to compute.
+
+    The server may answer this machine alone, and it is this machine that was allowed to send it documents.
+    """
+    model, kit = project.model, kit_of(project, asks=True, cores=0)
+    made = partial(ProcessWorker, "this machine", kit, asks=True, only_asks=True, place=model.file.url, say=model.options.say)
+    await keep(crew, made, asyncio.Event())
+    nobody, ended = crew.nobody, ModelError("The process that asks the model server ends again and again.", _AGAIN)
+    crew.nobody = lambda asks: ended if asks else nobody(asks)
+    crew.look()
 
 
 _AGAIN = "Start it again, and run the same command again; what is done is saved."
@@ -157,26 +185,26 @@ def on_ray(address: str, *, mixed: bool = False, every: float = EVERY, pack: Pac
     @asynccontextmanager
     async def hired(project: Project) -> AsyncIterator[tuple[Project, Scheduler]]:
         cluster.check_token()
-        if project.model.file.url:
-            raise UsageError(
-                "Workers compute with a model file, not with a model server.", "Leave out --ray, or give a file: --model PATH.gguf"
-            )
         await cluster.check_guarded(address)
-        hosts, made = project.model.options.allowed_hosts, (pack or kit_of)(project, asks=True, cores=0)
-        wanted = [Wanted.of(file) for file in (project.model.file, project.embedder.file)]
+        served = bool(project.model.file.url)
+        hosts, made = project.model.options.allowed_hosts, (pack or kit_of)(project, asks=not served, cores=0)
+        wanted = [Wanted.of(file) for file in (project.model.file, project.embedder.file) if not file.url]
         cluster.connect(address)
         try:
             cluster.check_machines(cluster.machines(), hosts)
             with_crew, crew = scheduled(project)
             crew.nobody = lambda _: None
-            asks = project.settings.extractor == "model"
-            employer = _Employer(address, crew, made, wanted, project.model.options.say, hosts, asks=asks, mixed=mixed, every=every)
-            looking = asyncio.create_task(employer.look())
+            probes = project.settings.extractor == "model" and not served
+            employer = _Employer(address, crew, made, wanted, project.model.options.say, hosts, probes=probes, mixed=mixed, every=every)
+            tasks = [asyncio.create_task(employer.look())]
+            if served:
+                tasks.append(asyncio.create_task(_ask_here(project, crew)))
             try:
                 yield with_crew, crew
             finally:
-                looking.cancel()
-                await asyncio.gather(looking, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
                 await employer.close()
                 crew.close()
         finally:

@@ -45,9 +45,17 @@ class ProcessWorker:
     arithmetic = ""  # this machine's own
 
     def __init__(
-        self, name: str, kit: Opens, *, asks: bool, place: str, say: Callable[[str], None], environment: dict[str, str] | None = None
+        self,
+        name: str,
+        kit: Opens,
+        *,
+        asks: bool,
+        place: str,
+        say: Callable[[str], None],
+        environment: dict[str, str] | None = None,
+        only_asks: bool = False,
     ) -> None:
-        self.name, self.asks, self.place, self.room = name, asks, place, UNIT + 1
+        self.name, self.asks, self.only_asks, self.place, self.room = name, asks, only_asks, place, UNIT + 1
         self._say = say
         self.worked = False  # whether it has done anything
         self._kit, self._environment = kit, environment or {}

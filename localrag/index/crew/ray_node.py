@@ -10,13 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from localrag.errors import UsageError
-from localrag.index.crew.cluster import NO_HTTP, SILENT, start_arguments
+from localrag.index.crew.cluster import NO_HTTP, SILENT, other_versions, start_arguments
 from localrag.system.cores import free_cores
 
 LEAVE = 20.0  # seconds for Ray to end by itself
+SHORT = 20  # characters of a folder's path below which Ray's sockets still have room
+VERSIONS = 5  # lines in which Ray says which versions differ, before it ends
 STARTED = b"Ray runtime started"
 
 
@@ -26,7 +29,8 @@ def run_node(address: str, *, head: bool, ready: Callable[[], None]) -> int:
     `ready` is called when Ray runs. Raises UsageError where the cluster refuses this machine.
     """
     # Short: the paths of sockets below it must be. Ray makes folders that everybody may read, so they stand in one that nobody else may.
-    folder = Path(tempfile.mkdtemp(prefix="localrag-", dir="/tmp"))
+    room = tempfile.gettempdir()
+    folder = Path(tempfile.mkdtemp(prefix="localrag-", dir=room if len(room) <= SHORT else "/tmp"))
     environment = {"OMP_NUM_THREADS": str(free_cores())} | os.environ | SILENT | NO_HTTP | {"RAY_AUTH_MODE": "token"}
     command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start"]
     command += start_arguments(folder / "r", address, head=head, gpus=gpus() if not head else 0)
@@ -48,8 +52,8 @@ def run_node(address: str, *, head: bool, ready: Callable[[], None]) -> int:
                 ready()
             elif b"nauthenticated" in line:
                 raise UsageError(f"The cluster at {address} refuses this token.", "Copy the token's file of its first machine.")
-            elif b"mismatch" in line:
-                raise UsageError(f"The cluster at {address} runs another Ray or Python than this machine.", "Use the same on all machines.")
+            elif b"ersion mismatch" in line:
+                raise other_versions(address, b"".join(islice(child.stdout, VERSIONS)).decode(errors="replace"))
         code = child.wait()
     finally:
         _end(child)

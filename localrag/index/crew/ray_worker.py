@@ -19,11 +19,11 @@ from localrag.index.jobs import UNIT
 class RayWorker:
     """A worker on another machine. `begin` it in an event loop; `close` ends it."""
 
-    asks, room = True, UNIT + 1
+    only_asks, room = False, UNIT + 1
 
-    def __init__(self, name: str, node: dict[str, Any], gpus: int, *, noted: bool) -> None:
-        """`noted`: its answers say what class of arithmetic they are of."""
-        self.name, self.place, self.arithmetic = name, "", ""
+    def __init__(self, name: str, node: dict[str, Any], gpus: int, *, asks: bool, noted: bool) -> None:
+        """`asks`: whether it has the chat model; `noted`: its answers say what class of arithmetic they are of."""
+        self.name, self.asks, self.place, self.arithmetic = name, asks, "", ""
         self._noted = noted
         self.lost, self.worked = asyncio.Event(), False
         self._node, self._gpus = node, gpus

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from localrag.errors import LocalragError, ModelError
+from localrag.index.crew.did import Did, Ended, Figures, total
 from localrag.index.crew.parcel import CARRIED, Bundle, Carried, Committing, NeedsEngine, Parcel, WorkerLost
 from localrag.index.jobs import UNIT, Job, Result, Tools
 from localrag.records import Call
@@ -24,10 +25,11 @@ TEXTS_SENT = 8  # documents whose text a worker is taken to have still
 
 
 class Worker(Protocol):
-    """One who does jobs. `asks`: it has an engine; `room`: chunks it takes at once."""
+    """One who does jobs. `asks`: it can ask the chat model, `only_asks`: and does nothing else; `room`: chunks it takes at once."""
 
     name: str
     asks: bool
+    only_asks: bool
     room: int
     place: str  # where it is and what it computes with, for a person
     arithmetic: str  # the class of its arithmetic, where that was probed; empty otherwise
@@ -40,6 +42,11 @@ class Worker(Protocol):
 
     def close(self) -> None:
         """End the worker."""
+
+
+def _can(worker: Worker, asks: bool) -> bool:
+    """Whether a worker does what asks the chat model, or what does not."""
+    return worker.asks if asks else not worker.only_asks
 
 
 @dataclass(eq=False, slots=True)
@@ -60,17 +67,12 @@ class _Unit:
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """A worker's place: what it does at the moment, what it has done, when it was last heard of."""
+    """A worker's place: what it does at the moment, and what it has done."""
 
     worker: Worker
     units: dict[_Unit, "asyncio.Task[None]"] = field(default_factory=dict)
     texts: "OrderedDict[str, None]" = field(default_factory=OrderedDict)
-    chunks: int = 0
-    bundles: int = 0
-    calls: int = 0
-    busy: float = 0.0
-    seen: float = field(default_factory=time.time)
-    figures: tuple[int, float, int, float, int] = (0, 0.0, 0, 0.0, 0)
+    did: Did = field(default_factory=Did)
 
     @property
     def free(self) -> int:
@@ -88,7 +90,7 @@ class Scheduler:
         """`tools` are those of the one who hands out jobs; its model is `Recalling`."""
         self._tools, self._committing = tools, committing
         self._places: list[_Place] = []
-        self._gone: list[dict[str, Any]] = []
+        self._gone = Ended()
         self._queue: dict[bool, list[_Unit]] = {False: [], True: []}  # by whether an engine is needed
         self._running: dict[_Unit, None] = {}
         self._seconds: defaultdict[type, deque[float]] = defaultdict(lambda: deque(maxlen=50))
@@ -111,7 +113,7 @@ class Scheduler:
         if place is None:
             return
         self._places.remove(place)
-        self._gone.append(self._shown(place) | {"state": why or "gone"})
+        self._gone.add(place.did, self._shown(place, why or "gone"))
         for unit, task in list(place.units.items()):
             if task is not asyncio.current_task():
                 task.cancel()
@@ -131,7 +133,7 @@ class Scheduler:
 
     def room(self, *, asks: bool) -> int:
         """Chunks worth having under way."""
-        able = [p.worker.room for p in self._places if p.worker.asks or not asks]
+        able = [p.worker.room for p in self._places if _can(p.worker, asks)]
         return max(UNIT, int(SURPLUS * sum(able)))
 
     async def run(self, job: Job[Result]) -> Result:
@@ -185,33 +187,18 @@ class Scheduler:
         return self._facts
 
     @property
-    def figures(self) -> tuple[int, float, int, float, int]:
+    def figures(self) -> Figures:
         """Tokens read, their seconds, tokens written, their seconds, tokens computed: of all workers together."""
-        rows = [p.figures for p in self._places] + [g["_figures"] for g in self._gone]
-        return tuple(sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0.0, 0, 0.0, 0)
+        return total([self._gone.figures, *(p.did.figures for p in self._places)])
 
     def status(self) -> list[dict[str, Any]]:
         """Each worker: name, place, state, units and chunks done, chunks a second of its time, when it was last heard of."""
-        rows = [self._shown(p) for p in self._places] + self._gone
-        return [{k: v for k, v in row.items() if not k.startswith("_")} for row in rows]
+        return [self._shown(p, "working" if p.units else "waiting") for p in self._places] + self._gone.rows()
 
-    def _shown(self, place: _Place) -> dict[str, Any]:
-        worker, f = place.worker, place.figures
-        return {
-            "name": worker.name,
-            "place": worker.place,
-            "class": worker.arithmetic,
-            "state": "working" if place.units else "waiting",
-            "units": place.bundles,
-            "chunks": place.chunks,
-            "chunks_per_s": round(place.chunks / place.busy, 2) if place.busy else None,
-            "calls": place.calls,
-            "read_tokens_per_s": round(f[0] / f[1], 1) if f[1] else None,
-            "written_tokens_per_s": round(f[2] / f[3], 1) if f[3] else None,
-            "under_way": sum(u.job.weight for u in place.units),
-            "seen_at": place.seen,
-            "_figures": f,
-        }
+    @staticmethod
+    def _shown(place: _Place, state: str) -> dict[str, Any]:
+        worker = place.worker
+        return place.did.row(worker.name, worker.place, worker.arithmetic, state, sum(u.job.weight for u in place.units))
 
     def close(self) -> None:
         """End all workers."""
@@ -245,16 +232,14 @@ class Scheduler:
 
     def _next(self, place: _Place) -> "list[_Unit] | None":
         """The queue whose first unit a worker is to do next; None where there is nothing for it."""
-        able = [q for asks, q in self._queue.items() if q and (place.worker.asks or not asks) and not (q[0].lost and place.units)]
+        able = [q for asks, q in self._queue.items() if q and _can(place.worker, asks) and not (q[0].lost and place.units)]
         return min(able, key=lambda q: q[0], default=None)
 
     def _stranded(self) -> LocalragError | None:
         """What to say where there is something to do and nobody who can, now or later."""
         waits = {asks for asks, q in self._queue.items() if q} | {u.engine for u in self._running if not u.by}
-        able = {p.worker.asks for p in self._places}
-        if waits and (not able or (True in waits and True not in able)):
-            return self.nobody(True in waits)
-        return None
+        stuck = [asks for asks in waits if not any(_can(p.worker, asks) for p in self._places)]
+        return self.nobody(any(stuck)) if stuck else None
 
     def _push(self, unit: _Unit) -> None:
         heapq.heappush(self._queue[unit.engine], unit)
@@ -270,7 +255,7 @@ class Scheduler:
         now, soonest = time.monotonic(), float("inf")
         for unit in list(self._running):
             usual = self._usual(unit.job)
-            able = [p for p in idle if p not in unit.by and (p.worker.asks or not unit.engine)]
+            able = [p for p in idle if p not in unit.by and _can(p.worker, unit.engine)]
             if len(unit.by) != 1 or not able or usual is None:
                 continue
             due = next(iter(unit.by.values())) + LATE * usual
@@ -320,15 +305,16 @@ class Scheduler:
         """Commit what came back, note who did it, and let go on who waits for it."""
         place.units.pop(unit, None)
         unit.by.pop(place, None)
-        place.seen, place.figures = time.time(), bundle.figures
+        did = place.did
+        did.seen, did.figures = time.time(), bundle.figures
         if bundle.calls or bundle.confirmed:
             self._committing.save(bundle.calls, bundle.confirmed)
         if bundle.needs == "engine":
             unit.engine, unit.known = True, (*unit.known, *bundle.calls)
             self._requeue(unit, place, lost=False)
             return
-        place.bundles, place.chunks, place.busy = place.bundles + 1, place.chunks + unit.job.weight, place.busy + bundle.seconds
-        place.calls += len(bundle.calls)
+        did.units, did.chunks, did.busy = did.units + 1, did.chunks + unit.job.weight, did.busy + bundle.seconds
+        did.calls += len(bundle.calls)
         model = self._tools.model
         model.calls += len(bundle.calls)
         model.prompt_tokens += sum(c.prompt_tokens for c in bundle.calls)

@@ -1,5 +1,7 @@
 """Indexing with workers on the machines of a Ray cluster: the same index as alone, whatever is lost, and nothing left behind."""
 
+import asyncio
+import json
 import os
 import random
 import secrets
@@ -11,14 +13,18 @@ import sys
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from localrag.errors import ModelError
+from localrag.opening import open_for_writing
 from localrag.store.ledger import CallLedger, arithmetic
 from localrag.store.schema import open_index
-from tests.crew_ray import ROOT, WORDS, Machines, bench_processes, indexed, scripted_kit, write_corpus
+from tests.crew_ray import NAMES, ROOT, WORDS, Machines, bench_processes, engine_kit, indexed, scripted_kit, write_corpus
+from tests.fakes import example
+from tests.servers import Server
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -56,7 +62,7 @@ def corpus(tmp_path_factory):
 def on_ray(machines, seconds=0.0, **options):
     from localrag.index.crew.on_ray import on_ray
 
-    return on_ray(machines.address, pack=partial(scripted_kit, seconds=seconds), **{"every": 0.5} | options)
+    return on_ray(machines.address, **{"every": 0.5, "pack": partial(scripted_kit, seconds=seconds)} | options)
 
 
 def committed(index):
@@ -94,6 +100,18 @@ def asked_after(machines, moment):
     """The prompts that any worker's model was asked after a moment."""
     rows = [line.split() for file in machines.folder.glob("home*/asked") for line in file.read_text().splitlines()]
     return {prompt for at, prompt in rows if float(at) > moment}
+
+
+def served(said, schema):
+    """What a model server answers: the names that stand in what it is asked about, where it is asked for names."""
+    items = schema["properties"].get("items")
+    if items is None:
+        return {"line": "The Skua is a ferry"} if "line" in schema["properties"] else example(schema)
+    if "name" not in items["items"].get("properties", {}):
+        return {"items": []}
+    return {
+        "items": [example(items["items"]) | {"name": name, "description": f"{name} is in {len(said)}"} for name in NAMES if name in said]
+    }
 
 
 def left_on(machines):
@@ -254,6 +272,58 @@ def test_who_computes_otherwise_is_named_and_refused_or_recorded(token, corpus, 
         assert CallLedger(db).find(next(db.query("SELECT key FROM llm_calls"))["key"]).arithmetic in kinds
     finally:
         machines.close()
+
+
+@pytest.mark.slow
+def test_equal_machines_that_measured_differently_work_together(token, tmp_path, tiny):
+    """The one whose engine would be set up otherwise is told how the others' are; then it is of their class."""
+    machines, said = Machines(tmp_path / "machines", 0), []
+    own = "context=512,slots=2,threads=1,weights=own,extra_buffers=no,unified=no,flash_attention=no,gpu_layers=0,kv="
+
+    async def met(project):
+        async with on_ray(machines, pack=engine_kit)(project) as (_, crew):
+            while len(crew.status()) < 3 and not any("cannot work" in text for text in said):
+                await asyncio.sleep(0.1)
+            return crew.status()
+
+    try:
+        for kv in ("f16", "bf16", "bf16"):
+            machines.add(LOCALRAG_TEST_ENGINE=own + kv)
+        with open_for_writing(tmp_path / "index", model=str(tiny("llama").path)) as project:
+            project.model.options = replace(project.model.options, say=said.append)
+            rows = asyncio.run(met(project))
+
+        told = [text for text in said if "set up as those of the others" in text]
+        assert len(rows) == 3, said
+        assert len({row["class"] for row in rows}) == 1
+        assert len(told) == 1
+        assert told[0].endswith("kv=bf16. By itself it would be extra_buffers=no, kv=f16."), told
+    finally:
+        machines.close()
+
+
+@pytest.mark.slow
+def test_a_model_server_is_asked_by_this_machine(machines, tmp_path):
+    """The workers do what needs no chat model, this machine asks the server; the index is the one made alone."""
+    docs, said, at = write_corpus(tmp_path / "docs"), [], time.time()
+
+    def answer(body):
+        return json.dumps(served(body["messages"][-1]["content"], body["response_format"]["json_schema"]["schema"]))
+
+    with Server(answer, gets={"/v1/models": {"data": [{"id": "m"}]}}) as server:
+        model = f"{server.url}#m"
+        outcome, expected, _ = indexed(docs, tmp_path / "alone", model=model)
+        alone = len(server.bodies)
+        assert outcome.failures == ()
+        outcome, found, figures = indexed(docs, tmp_path / "index", on_ray(machines), said, model=model)
+        rows = {row["name"]: row for row in figures["workers"]}
+
+        assert outcome.failures == ()
+        assert found == expected
+        assert len(server.bodies) == 2 * alone
+        assert rows.pop("this machine")["calls"] == sum(expected["llm_calls"].values()) == alone
+        assert all(row["units"] and not row["calls"] for row in rows.values()), (rows, said)
+        assert not asked_after(machines, at)
 
 
 OTHER_PROMPTS = """

@@ -10,6 +10,7 @@ import pytest
 
 from localrag.config import Settings
 from localrag.errors import EngineFailed, ModelError
+from localrag.index.crew.did import SHOWN
 from localrag.index.crew.parcel import Bundle, Committing, NeedsEngine, WorkerLost
 from localrag.index.crew.scheduler import Scheduler
 from localrag.index.jobs import Alone, Tools, in_order
@@ -59,7 +60,8 @@ class Simulated:
 
     arithmetic = ""
 
-    def __init__(self, name="w", *, slots=4, speed=1.0, asks=True, room=None):
+    def __init__(self, name="w", *, slots=4, speed=1.0, asks=True, only_asks=False, room=None):
+        self.only_asks = only_asks
         self.name, self.asks, self.place, self.room = name, asks, "here", room or slots
         self.speed, self._slots = speed, asyncio.Semaphore(slots)
         self.died = asyncio.Event()
@@ -236,6 +238,22 @@ def test_who_has_no_engine_gets_what_needs_none(tagger):
     assert not wrong
 
 
+def test_who_only_asks_gets_nothing_else():
+    """What needs no model is done by the others; where there are none, the run ends with an error and does not wait."""
+
+    async def run():
+        asks, text = Simulated("asks", only_asks=True), Simulated("text", asks=False)
+        crew = scheduler(asks, text)
+        await all_of(crew, [Asks() if n % 2 else Wait(n) for n in range(40)])
+        found = [job for job in asks.did if not isinstance(job, Asks)], [job for job in text.did if isinstance(job, Asks)]
+        asyncio.get_running_loop().call_later(0.05, text.died.set)
+        with pytest.raises(ModelError, match="Nobody is left"):
+            await all_of(crew, [Wait(n, 0.05) for n in range(50)])
+        return found
+
+    assert asyncio.run(run()) == ([], [])
+
+
 def test_where_nobody_is_left_the_run_ends_with_an_error():
     """And not with a wait."""
 
@@ -328,6 +346,30 @@ def test_the_speed_of_each_worker_is_told():
     assert rows["gone"]["state"] == "it was killed"
     assert rows["quick"]["state"] == "waiting"
     assert statistics.fmean([rows["quick"]["seen_at"], rows["gone"]["seen_at"]]) > 1e9
+
+
+def test_workers_that_have_ended_are_shown_up_to_a_number():
+    """Of many that came and went the last are shown, and one row for those before them; nothing of what they did is lost."""
+
+    class Reads(Simulated):
+        async def do(self, parcel):
+            return replace(await super().do(parcel), figures=(10, 1.0, 4, 1.0, 14), seconds=0.5)
+
+    async def run():
+        crew = scheduler()
+        for n in range(100):
+            crew.join(worker := Reads(str(n)))
+            await all_of(crew, [Wait(n, 0)])
+            crew.leave(worker, "its machine is gone")
+        return crew.status(), crew.figures
+
+    rows, figures = asyncio.run(run())
+    assert len(rows) == SHOWN + 1
+    assert [row["name"] for row in rows[:2]] == ["99", "98"]
+    assert rows[-1]["name"] == f"{100 - SHOWN} before them"
+    assert (rows[-1]["chunks"], rows[-1]["chunks_per_s"], rows[-1]["read_tokens_per_s"]) == (100 - SHOWN, 2.0, 10.0)
+    assert sum(row["chunks"] for row in rows) == 100
+    assert figures == (1000, 100.0, 400, 100.0, 1400)
 
 
 def test_what_cannot_be_committed_ends_the_run():
