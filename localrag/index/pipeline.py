@@ -220,7 +220,7 @@ async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, report
         if reports:
             await embed_graph(project, crew, tell, made, written)
         states: dict[str, Any] = {**made.settings, "reports": None, "coverage": None} if made else {}
-        states |= {"reports": written.state, "coverage": None} if written else {}
+        states |= {**written.settings, "coverage": None} if written else {}
         states |= {"layout": laid_out.state} if laid_out else {}
         valid = written.reports.keys() if written else None
         generations.publish(db, graph, layout=layout, reports=valid, embedder=new_embedder(project), settings=states)

@@ -171,6 +171,11 @@ def known_reports(db: Database) -> dict[str, Report]:
     return {row["community_id"]: report_of(row) for row in rows}
 
 
+def waiting_reports(db: Database) -> list[str]:
+    """The communities whose report waits for the next generation."""
+    return [key for (key,) in db.execute("SELECT community_id FROM next_reports")]
+
+
 def imported_reports(db: Database) -> dict[str, Report]:
     """Community id → its report, of those that another program wrote."""
     rows = db.query("SELECT * FROM reports WHERE input_hash LIKE ? || ' %'", [IMPORTED])

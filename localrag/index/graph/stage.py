@@ -1,5 +1,6 @@
 """Extractions → graph and communities, where anything they are made from is new. Part of the pipeline."""
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -37,14 +38,17 @@ DESCRIBED = 500  # entities and relationships that are described together
 class Made:
     """A graph with its communities, what of it waits for publication, and the settings that say what it was made from.
 
-    `held` are the communities that another program found and that keep its reports.
+    `held` are the communities that another program found and that keep its reports. `worth`: how much the sentences of mentions tell, by
+    chunk and start. `touched` are the entities that anything is new of, None where that may be all.
     """
 
     graph: Graph
     communities: Sequence[Community]
     staged: Staged
     settings: Mapping[str, Any]
+    worth: Mapping[tuple[str, int], float]
     held: frozenset[str] = frozenset()
+    touched: frozenset[str] | None = None
 
     @property
     def state(self) -> str:
@@ -71,7 +75,8 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
         if ledger.settings(db).get("graph") == state and brought is None:
             return None
         known = ledger.settings(db)
-        staged = Staged(db, anew=known.get("merging") != MERGING or not known.get("graph"))
+        anew = known.get("merging") != MERGING or not known.get("graph")
+        staged = Staged(db, anew=anew)
         try:
             tell("graph", 0, 2)
             build = _Build(project, staged, style, budgets, crew, tell)
@@ -90,7 +95,8 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
             raise
     # A graph that something failed of is not yet what its input makes: the next run asks again.
     made |= {"graph": content_id(state, *failed) if failed else state, "merging": MERGING, "described": build.described}
-    return Made(graph, levels, staged, made, held)
+    worth = {(chunk, start): telling for chunk, start, telling in staged.rows("mentions", columns="t.chunk_id, t.start, t.telling")}
+    return Made(graph, levels, staged, made, worth, held, None if anew else build.touched())
 
 
 @dataclass
@@ -198,6 +204,29 @@ class _Build:
         said = dict(db.execute("SELECT id, descriptions FROM main.relationships WHERE id IN (SELECT id FROM temp.next_relationships)"))
         rows = self.staged.db.execute("SELECT id, descriptions FROM temp.next_relationships")
         return sorted(entities), sorted(shown | {key for key, descriptions in rows if said.get(key) != descriptions})
+
+    def touched(self) -> frozenset[str]:
+        """The entities that anything is new of, but for weights alone."""
+        found = {key[0] for table in ("entities", "mentions") for key in self.staged.changed(table)}
+        found |= self._ends("claims", "subject_id, object_id", {key[0] for key in self.staged.changed("claims")})
+        shown = {key[0] for key in self.staged.changed("evidence")}
+        found |= self._ends("relationships", "source_id, target_id", shown)
+        said = "SELECT source_id, target_id, description FROM {} WHERE id = ?"
+        for (key,) in self.staged.changed("relationships"):
+            before, now = (
+                self.staged.db.execute(said.format(t), [key]).fetchone() for t in ("main.relationships", "temp.next_relationships")
+            )
+            found |= {end for row in (before, now) if row and before != now for end in row[:2]}
+        return frozenset(found - {None})
+
+    def _ends(self, table: str, columns: str, keys: Collection[str]) -> set[str]:
+        """What rows with these keys are about, as they were and as they are."""
+        chosen = [json.dumps(sorted(keys))]
+        where = "WHERE id IN (SELECT value FROM json_each(?))"
+        rows = (
+            r for t in (f"main.{table}", f"temp.next_{table}") for r in self.staged.db.execute(f"SELECT {columns} FROM {t} {where}", chosen)
+        )
+        return {key for row in rows for key in row}
 
     @property
     def described(self) -> str:

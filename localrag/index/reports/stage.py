@@ -1,9 +1,10 @@
 """Communities → stored reports, the deepest level first; those whose input is what it was are kept. Part of the pipeline."""
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ContextTooSmall
 from localrag.index.graph.stage import Made
+from localrag.index.graph.weights import size_of
 from localrag.index.jobs import Crew, embed
 from localrag.index.progress import Tell
 from localrag.index.reports import write as writing
@@ -31,10 +33,16 @@ PORTION = 100  # extractive reports whose sentences are embedded together, and a
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The reports of a graph, by community, and the hash of what they were made from; None where some could not be written."""
+    """The reports of a graph, by community, and the settings that say what they were made from."""
 
     reports: Mapping[str, Report]
-    state: str | None
+    settings: Mapping[str, Any]
+
+    @property
+    def state(self) -> str | None:
+        """The hash of what they were made from; None where some could not be written."""
+        state: str | None = self.settings["reports"]
+        return state
 
 
 async def write_reports(project: Project, style: str, crew: Crew, tell: Tell, made: Made | None = None) -> Written | None:
@@ -52,7 +60,13 @@ async def write_reports(project: Project, style: str, crew: Crew, tell: Tell, ma
         return None
     levels = made.communities if made else store.communities(db)
     held = made.held if made else store.imported_reports(db).keys()
-    writer = _writer(project, crew, recipe, budgets, made.graph if made else _stored_graph(project), levels, held)
+    writer = _writer(
+        project, crew, recipe, budgets, made.graph if made else _stored_graph(project), levels, held, made.worth if made else {}
+    )
+    measure = size_of(len(writer.chunks))
+    writer.retitles = settings.get("titled") != measure
+    if made and made.touched is not None and settings.get("reports") and settings.get("reported") == recipe:
+        writer.stays = _not_touched(project, levels, made.touched)
     done = 0
     tell("reports", done, len(levels))
 
@@ -64,7 +78,7 @@ async def write_reports(project: Project, style: str, crew: Crew, tell: Tell, ma
 
     for level in sorted({c.level for c in levels}, reverse=True):
         some = [c for c in levels if c.level == level]
-        some = [c for c in some if not writer.held(c)]
+        some = [c for c in some if not writer.held(c) and not writer.stayed(c)]
         if style == "abstractive":
             await in_window(one(c) for c in some)
             continue
@@ -76,7 +90,17 @@ async def write_reports(project: Project, style: str, crew: Crew, tell: Tell, ma
         project.model.say(
             "The model's window is larger now than when reports were first written. Longer ones: localrag index PATH --rebuild"
         )
-    return Written(writer.written, state if len(writer.failed) == 0 else None)
+    of = {"reports": None if writer.failed else state, "reported": recipe, "titled": measure}
+    return Written(writer.written, of)
+
+
+def _not_touched(project: Project, levels: Sequence[Community], touched: Container[str]) -> set[str]:
+    """The communities that a change does not concern: the same entities and communities below as before, and nothing new of any of them."""
+    before = {c.id: c.entity_ids for c in store.communities(project.db)}
+    same = {c.id for c in levels if before.get(c.id) == c.entity_ids}
+    divided = {c.parent_id for c in levels if c.id not in same}
+    waiting = set(store.waiting_reports(project.db))  # of a run that ended before it was published, which may have known otherwise
+    return {c.id for c in levels if c.id in same - divided - waiting and not any(e in touched for e in c.entity_ids)}
 
 
 def _stored_graph(project: Project) -> Graph:
@@ -91,10 +115,17 @@ def _stored_graph(project: Project) -> Graph:
 
 
 def _writer(
-    project: Project, crew: Crew, recipe: str, budgets: Budgets, graph: Graph, levels: Sequence[Community], held: Container[str]
+    project: Project,
+    crew: Crew,
+    recipe: str,
+    budgets: Budgets,
+    graph: Graph,
+    levels: Sequence[Community],
+    held: Container[str],
+    worth: Mapping[tuple[str, int], float],
 ) -> "_Writer":
     chunks = {c.id: c for c in corpus.all_chunks(project.db)}
-    of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks)
+    of_relationship, of_entity = relationship_quotes(graph, chunks), entity_quotes(graph, chunks, worth)
     of_claim = claim_quotes(graph.claims, chunks)
     sources = Sources.of(graph, of_relationship, of_entity, of_claim)
     below: defaultdict[str | None, list[Community]] = defaultdict(list)
@@ -109,7 +140,7 @@ def _writer(
     for c in levels:
         if c.id not in kept and c.parent_id in kept and size[c.parent_id] == size[c.id]:  # carried down
             kept[c.id] = replace(kept[c.parent_id], community_id=c.id)
-    return _Writer(project, crew, recipe, budgets, sources, count, below, stored, known, kept)
+    return _Writer(project, crew, recipe, budgets, sources, count, chunks, below, stored, known, kept)
 
 
 def _placed_anew(
@@ -135,7 +166,8 @@ class _Draft:
 class _Writer:
     """Writes reports. `stored` are those that there were, `known` the same with quotes of today's chunks, `written` those that hold now.
 
-    `imported` are those of `known` that another program wrote, of communities that are held.
+    `imported` are those of `known` that another program wrote, of communities that are held, `stays` the communities that nothing changed
+    of. `retitles`: whether reports that are kept get the titles that they would have if they were written now.
     """
 
     project: Project
@@ -144,10 +176,13 @@ class _Writer:
     budgets: Budgets
     sources: Sources
     count: Callable[[str], int]
+    chunks: Mapping[str, Chunk]
     below: Mapping[str | None, Sequence[Community]]
     stored: Mapping[str, Report]
     known: Mapping[str, Report]
     imported: Mapping[str, Report]
+    stays: Set[str] = frozenset()
+    retitles: bool = True
     written: dict[str, Report] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
@@ -171,7 +206,8 @@ class _Writer:
             ledger.clear_failures(self.project.db, "report", [d.community.id])
         for d, report in stored:
             if report is not None:
-                self.save(writing.named_anew(report, d.community, d.elements, self.sources, self.topics))
+                again = writing.named_anew(report, d.community, d.elements, self.sources, self.topics) if self.retitles else report
+                self.save(again)
 
     async def abstractive(self, community: Community) -> None:
         """A report by the model; one that fails is a row, and those above it do without."""
@@ -198,6 +234,13 @@ class _Writer:
     def held(self, community: Community) -> bool:
         """Keep a community's report that another program wrote; whether there is one."""
         report = self.imported.get(community.id)
+        if report is not None:
+            self.save(report)
+        return report is not None
+
+    def stayed(self, community: Community) -> bool:
+        """Keep the report of a community that nothing changed of, without a look at what it is made from; whether there is one."""
+        report = self.known.get(community.id) if community.id in self.stays and not self.retitles else None
         if report is not None:
             self.save(report)
         return report is not None
