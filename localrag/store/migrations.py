@@ -152,6 +152,20 @@ def m020_classes_of_arithmetic(db: Database) -> None:
     db.execute("ALTER TABLE llm_calls ADD COLUMN arithmetic TEXT NOT NULL DEFAULT ''")
 
 
+@migrations()
+def m021_files_as_seen(db: Database) -> None:
+    """What the system said of files when they were read; documents that moved keep their ids, so it is kept what these were made of."""
+    db.execute(
+        "CREATE TABLE seen (path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,"
+        " digest TEXT NOT NULL) WITHOUT ROWID"
+    )
+    for table in ("documents", "next_documents"):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN titled_by TEXT NOT NULL DEFAULT ''")
+        db.execute(f"ALTER TABLE {table} ADD COLUMN first_path TEXT NOT NULL DEFAULT ''")
+        db.execute(f"CREATE INDEX {table}_by_content ON {table}(path, content_hash)")  # both without a look at the texts
+    db.execute("CREATE INDEX embeddings_by_embedder ON embeddings(kind, embedder, subject_id)")  # likewise without one at the vectors
+
+
 _SCANS = """
 CREATE TABLE scanned_pages (
     scan TEXT NOT NULL, page INTEGER NOT NULL, looks TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan, page));

@@ -81,6 +81,7 @@ def index_command(
     follow_links: FollowOption = None,
     collection: IntoOption = None,
     prune: PruneOption = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the contents of all files, also of those that look as before.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,
     quiet: QuietOption = False,
@@ -109,7 +110,9 @@ def index_command(
         chosen = options if first else replace(options, remeasure=False)  # who watches has looked at what there was at the beginning
         opened = Index.open(index, model=model, engine=chosen, missing_ok=True)
         with opened.writing(embedder=embedder, rebuild=rebuild and first, **changes):
-            return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections, hire=hire)
+            return run_index(
+                paths, opened, shown, prune=prune and first, may_ask=not watch, verify=verify and first, collections=collections, hire=hire
+            )
 
     _run(paths, run, watch=watch)
 
@@ -231,12 +234,13 @@ def run_index(
     *,
     prune: bool = False,
     may_ask: bool = False,
+    verify: bool = False,
     collections: tuple[str, ...] = (),
     hire: "Hire | None" = None,
 ) -> "Outcome":
     """Add to an index that is held for writing, with progress on stderr; an interrupt says what is saved and ends in 130.
 
-    `prune` and `may_ask` (at a terminal) are about the documents of files that are gone.
+    `prune` and `may_ask` (at a terminal) are about the documents of files that are gone; `verify`: see `Deletion`.
     """
     from localrag.cli.views.console import confirmed
     from localrag.cli.views.outcome import outcome_json, say_outcome
@@ -252,7 +256,7 @@ def run_index(
                 return may_ask and confirmed(f"The files of {gone} of {of} documents are gone. Forget these documents?")
 
         try:
-            deletion = Deletion(prune, asked)
+            deletion = Deletion(prune, asked, verify)
             outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion, hire=hire)
         except KeyboardInterrupt:
             progress.close()

@@ -23,6 +23,7 @@ from localrag.project import Project, choose_budgets
 from localrag.records import IMPORTED, Chunk, Community, Extraction, Failure, Graph, Layout, Report, content_id
 from localrag.store import corpus, ledger, places
 from localrag.store import graph as store
+from localrag.store.states import extraction_state
 from localrag.text.quotes import entity_quotes
 
 
@@ -50,11 +51,12 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
     """
     db, settings = project.db, project.settings
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
-    extractions, decisions = _extractions(project, style), read_aliases(project.folder)
-    state = _state(project, style, budgets, extractions, decisions)
+    decisions = read_aliases(project.folder)
+    state = _state(project, style, budgets, decisions)
     if ledger.settings(db).get("graph") == state and brought is None:
         return None
     tell("graph", 0, 2)
+    extractions = _extractions(project, style)
     chunks = {c.id: c for c in corpus.all_chunks(db)}
     graph, unasked = await _resolved(style, crew, extractions, chunks, decisions, tell)
     tell.resolved(len(graph.entities))
@@ -124,20 +126,21 @@ def lay_out_graph(project: Project, tell: Tell, made: Made | None) -> LaidOut | 
 
 def _extractions(project: Project, style: str) -> list[Extraction]:
     """Of every chunk the best extraction there is: another program's, the model's, one some of whose calls failed, or that by phrases."""
-    return corpus.extractions(project.db, IMPORTED, *_recipes(project, style), *map(in_part, _recipes(project, style)), PHRASES)
+    return corpus.extractions(project.db, *_recipes(project, style))
 
 
 def _recipes(project: Project, style: str) -> list[str]:
-    return [recipe_of(project, style)] * (project.settings.extractor == "model")
+    by_model = [recipe_of(project, style)] * (project.settings.extractor == "model")
+    return [IMPORTED, *by_model, *map(in_part, by_model), PHRASES]
 
 
-def _state(project: Project, style: str, budgets: Budgets, extractions: Sequence[Extraction], decisions: Decisions) -> str:
-    """A hash of all that the graph is made from."""
-    settings, by_model = project.settings, _recipes(project, style)
-    made = [(e.chunk_id, e.by) for e in extractions] + [repr(e) for e in corpus.extractions(project.db, IMPORTED, *map(in_part, by_model))]
+def _state(project: Project, style: str, budgets: Budgets, decisions: Decisions) -> str:
+    """A hash of all that the graph is made from; in which order documents are read is no part of it, for a file may get another name."""
+    settings, recipes = project.settings, _recipes(project, style)
+    made = extraction_state(project.db, recipes, [IMPORTED, *recipes[2:-1]])  # what failed in part says nothing of what else it gave
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
     own = own_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
-    return content_id("graph 4", *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, *made, *sized, *own)
+    return content_id("graph 5", *recipes, settings.max_cluster_size, settings.seed, style, decisions, made, *sized, *own)
 
 
 async def _resolved(

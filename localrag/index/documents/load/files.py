@@ -192,6 +192,6 @@ def _rules_above(path: Path) -> list[_Rules]:
 
 def stored_path(file: Path, root: Path) -> str:
     """The path as the index keeps it: relative to the index's root where it lies below it, absolute otherwise."""
-    file = file.absolute()  # not the target of a link: that may be another tomorrow
-    path = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
+    path, top = str(file.absolute()), f"{root}{'' if str(root).endswith('/') else '/'}"  # not a link's target: that may be another tomorrow
+    path = (path.removeprefix(top) or ".") if path.startswith(top) else "." if path == str(root) else path
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # a name may be no text
