@@ -1,7 +1,6 @@
 """The frozen records that stages take and return, one per word of the glossary.
 
-Offsets are in characters (Unicode code points) of the document's text; ids are content hashes, so that two runs over the same
-files give the same rows.
+Offsets are in characters (Unicode code points) of the document's text; ids are content hashes: the same files give the same rows.
 """
 
 from dataclasses import dataclass
@@ -30,10 +29,8 @@ class Part:
 class Document:
     """A file that was read. `path` is relative to the index's root where it lies below it, absolute otherwise.
 
-    `content_hash` is of the file's bytes and of how it was read. `metadata` are title, author, date and the like, as the file has them.
-    `date` is the day it is of, YYYY-MM-DD, and `dated_by` where that is from: metadata or file, its time when it was read; `titled_by`
-    likewise (empty: an older localrag read it). The id is made of the text and of the path that the document had first: a document that
-    moves keeps it. `first_path` is what it was made of where that is not `path`.
+    `content_hash` is of the file's bytes and of how it was read; `metadata`: title, author and the like. `dated_by` and `titled_by` say where
+    `date` (YYYY-MM-DD) and title are from. `first_path` is what the id was made of, where that is not `path`: it stays when a file moves.
     """
 
     id: str
@@ -53,21 +50,6 @@ class Document:
         """Title, date and author on one line, to stand before a chunk that does not say them."""
         known = {"title": self.title} | dict(self.metadata)
         return " · ".join(f"{name.title()}: {known[name][:200]}" for name in ("title", "date", "author") if known.get(name))
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the system said of a file when it was read (bytes, time of the last change in ns, inode), and the digest of its bytes."""
-
-    size: int
-    mtime_ns: int
-    inode: int
-    digest: str
-
-    @property
-    def stamp(self) -> tuple[int, int, int]:
-        """What is compared: where all three are what they were, the file is taken for the one that was read."""
-        return self.size, self.mtime_ns, self.inode
 
 
 @dataclass(frozen=True, slots=True)

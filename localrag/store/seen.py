@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlite_utils import Database
 
-from localrag.records import Seen
+from localrag.system.seen import Seen
 
 
 def seen(db: Database) -> dict[str, Seen]:

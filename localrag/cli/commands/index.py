@@ -101,18 +101,15 @@ def index_command(
     if plan:
         print_plan(begun.plan(paths, **changes), as_json=as_json)
         return
-    if not begun.exists and not quiet and progress != "json" and model is None:
-        _name_better_model(paths, index)
+    _name_better_model(paths, index, unasked=begun.exists or quiet or progress == "json" or model is not None)
     shown = Shown(quiet=quiet, progress=progress, as_json=as_json)
     hire = _hire(workers, ray, mixed=mixed)
 
-    def run(first: bool = True) -> "Outcome":
-        chosen = options if first else replace(options, remeasure=False)  # who watches has looked at what there was at the beginning
-        opened = Index.open(index, model=model, engine=chosen, missing_ok=True)
+    def run(first: bool = True) -> "Outcome":  # who watches has looked at what there was at the beginning
+        opened = Index.open(index, model=model, engine=options if first else replace(options, remeasure=False), missing_ok=True)
+        once = {"prune": prune and first, "verify": verify and first}
         with opened.writing(embedder=embedder, rebuild=rebuild and first, **changes):
-            return run_index(
-                paths, opened, shown, prune=prune and first, may_ask=not watch, verify=verify and first, collections=collections, hire=hire
-            )
+            return run_index(paths, opened, shown, may_ask=not watch, collections=collections, hire=hire, **once)
 
     _run(paths, run, watch=watch)
 
@@ -149,8 +146,10 @@ def _run(paths: list[Path], run: "Callable[[bool], Outcome]", *, watch: bool) ->
         raise typer.Exit(5)
 
 
-def _name_better_model(paths: list[Path], index: Path | None) -> None:
+def _name_better_model(paths: list[Path], index: Path | None, *, unasked: bool) -> None:
     """Where a new index begins with the bundled model: the one that suits this machine best, and how to get it."""
+    if unasked:
+        return
     from localrag.catalog.advice import better_model
     from localrag.cli.views.console import say
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from localrag.index.documents.load import USUAL, Digests, Options, content_hash_of, is_there, stamp_of
+from localrag.index.documents.load import USUAL, Digests, Options, content_hash_of, is_there
 from localrag.records import Skipped
+from localrag.system.seen import stamp_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from localrag.index.documents.load import digests
 from localrag.index.documents.update import Deletion
 from localrag.index.pipeline import build_index
 from localrag.opening import open_for_writing
-from localrag.records import Seen
+from localrag.system.seen import Seen
 from tests.cli.test_index import rows
 from tests.conftest import TOWN, run_localrag
 from tests.index.files import pdf

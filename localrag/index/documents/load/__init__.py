@@ -1,7 +1,7 @@
 """Files → Documents: find them, read each in a process of its own that nothing can take down with it, list the rest with its reason."""
 
 from localrag.index.documents.load.content import Options
-from localrag.index.documents.load.digests import Digests, stamp_of
+from localrag.index.documents.load.digests import Digests
 from localrag.index.documents.load.files import Sources, check_paths, find_files, is_index, is_there, stored_path
 from localrag.index.documents.load.parse import BINARY, FORMATS, WITH_SCANS
 from localrag.index.documents.load.reader import USUAL, Confined, Limits, content_hash_of, load_all
@@ -22,6 +22,5 @@ __all__ = [
     "is_index",
     "is_there",
     "load_all",
-    "stamp_of",
     "stored_path",
 ]

@@ -9,13 +9,11 @@ import time
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import blake2b, file_digest
-from os import stat_result
 from pathlib import Path
 
-from localrag.records import Seen
+from localrag.system.seen import Seen, Stamp, stamp_of
 
 RACY = 2_000_000_000  # ns: the coarsest clock of a file system, that of FAT
-Stamp = tuple[int, int, int]
 
 
 class Digests:
@@ -62,8 +60,3 @@ class Digests:
     @cached_property
     def _paths(self) -> dict[Stamp, str]:
         return {seen.stamp: path for path, seen in self.known.items()}
-
-
-def stamp_of(found: stat_result) -> Stamp:
-    """What of a file's stat is compared."""
-    return found.st_size, found.st_mtime_ns, found.st_ino

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from localrag.index.documents.load.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, Options
-from localrag.index.documents.load.digests import Digests, stamp_of
+from localrag.index.documents.load.digests import Digests
 from localrag.index.documents.load.files import stored_path
 from localrag.index.documents.load.messages import LENGTH, packed
 from localrag.index.documents.load.parse import WITH_ROWS, WITH_SCANS
 from localrag.index.documents.load.scans import ReadScans
 from localrag.records import Document, Part, Skipped, content_id
 from localrag.system.files import check_system
+from localrag.system.seen import stamp_of
 from localrag.text.dates import file_day, metadata_day
 
 VERSION = 1  # of what the parsers make of a file: with another one, every file is read again
