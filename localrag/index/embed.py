@@ -79,7 +79,8 @@ async def embed_graph(project: Project, crew: Crew, tell: Tell, made: Made | Non
     of = (made.state if made else known.get("graph"), written.state if written else known.get("reports"))
     state = content_id(*of, fingerprint) if all(of) else None
     kinds = ("entity", "report")
-    if state and state == known.get("graph_vectors") and not any(states.without_vector(db, kind, fingerprint) for kind in kinds):
+    known_to_be = made is None and written is None and state is not None and state == known.get("graph_vectors")
+    if known_to_be and not any(states.without_vector(db, kind, fingerprint) for kind in kinds):
         return state
     entities = {e.id: vectors.entity_text(e) for e in made.graph.entities} if made else vectors.texts(db, "entity")
     await _embed(project, crew, "entity", "entities", tell, _without_vector(project, "entity", entities))
