@@ -20,8 +20,9 @@ from localrag.llm.tagging import Tagger
 from localrag.model_table import known_models
 from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker
 from localrag.project import Opened, Project
-from localrag.store import corpus, ledger
+from localrag.store import ledger
 from localrag.store.connect import only_read
+from localrag.store.graph import holds_any
 from localrag.store.names import FILE_NAME, nearest_index
 from localrag.store.schema import open_index, writer_lock
 from localrag.system.files import config_dir
@@ -70,7 +71,7 @@ def open_for_writing(
     models = {"chat_model": chat.binding, "embedder": vectors.binding}  # before a folder is made: a damaged file is refused here
     with writer_lock(folder):
         db = open_index(folder, create=True)
-        bound, empty = ledger.settings(db), not corpus.document_hashes(db)
+        bound, empty = ledger.settings(db), not holds_any(db, "documents")
         _bind(folder, bound, chat, vectors, rebuild=rebuild or empty)  # a first run that found nothing leaves the choice of models open
         if rebuild:
             ledger.save_settings(db, window_of={})
@@ -176,7 +177,7 @@ def bound_to(chosen: Path | None) -> dict[str, Any]:
         return {}
     db = open_index(folder)
     try:
-        return ledger.settings(db) if corpus.document_hashes(db) else {}
+        return ledger.settings(db) if holds_any(db, "documents") else {}
     finally:
         db.close()
 

@@ -1,8 +1,4 @@
-"""The frozen records that stages take and return, one per word of the glossary.
-
-Offsets are in characters (Unicode code points) of the document's text; ids are content hashes, so that two runs over the same
-files give the same rows.
-"""
+"""The frozen records that stages take and return. Offsets are in characters of the document's text; ids are content hashes."""
 
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -30,8 +26,8 @@ class Part:
 class Document:
     """A file that was read. `path` is relative to the index's root where it lies below it, absolute otherwise.
 
-    `content_hash` is of the file's bytes and of how it was read. `metadata` are title, author, date and the like, as the file has them.
-    `date` is the day it is of, YYYY-MM-DD, and `dated_by` where that is from: metadata or file, its time when it was read.
+    `content_hash` is of its bytes and of how it was read; `dated_by`, `titled_by`: where `date` (YYYY-MM-DD) and title are from.
+    `first_path` is what the id was made of, where that is not `path`: it stays when a file moves.
     """
 
     id: str
@@ -43,6 +39,8 @@ class Document:
     parts: tuple[Part, ...] = ()
     date: str = ""
     dated_by: str = ""
+    titled_by: str = ""
+    first_path: str = ""
 
     @property
     def header(self) -> str:

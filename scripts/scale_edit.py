@@ -80,7 +80,9 @@ def edited(made: Made, version: int) -> Made:
     """The document with a sentence more at its beginning and none of the names of its last chunk."""
     document, chunks, extractions = made
     line = f"It was written again {version} times. "
-    moved = [replace(c, id=content_id(c.id, version), start=c.start + len(line) * (n > 0), end=c.end + len(line)) for n, c in enumerate(chunks)]
+    moved = [
+        replace(c, id=content_id(c.id, version), start=c.start + len(line) * (n > 0), end=c.end + len(line)) for n, c in enumerate(chunks)
+    ]
     moved[0] = replace(moved[0], text=line + moved[0].text)
     ids = {old.id: new.id for old, new in zip(chunks, moved, strict=True)}
     found = [replace(x, chunk_id=ids[x.chunk_id]) for x in extractions]
@@ -157,7 +159,14 @@ def main() -> None:
             return
     rows = []
     for share in args.share or [0.1]:
-        call = [sys.executable, __file__, "--one", str(share), *["--fresh"] * args.fresh, *(["--folder", str(args.folder)] if args.folder else [])]
+        call = [
+            sys.executable,
+            __file__,
+            "--one",
+            str(share),
+            *["--fresh"] * args.fresh,
+            *(["--folder", str(args.folder)] if args.folder else []),
+        ]
         with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as process:
             for line in process.stdout or ():
                 rows.append(json.loads(line))

@@ -199,8 +199,8 @@ async def reembed(project: Project, progress: Callable[[Progress], None]) -> Non
         tell.chunks(chunks, chunks)
         crew = Here(tools_of(project))
         await embed_chunks(project, crew, tell)
-        await embed_graph(project, crew, tell, None, None)
-        generations.publish(db, embedder=new_embedder(project))
+        embedded = await embed_graph(project, crew, tell, None, None)
+        generations.publish(db, embedder=new_embedder(project), settings={"graph_vectors": embedded})
     tell.end()
     ledger.end_run(db, run, "partly" if ledger.failures(db) else "complete", {})
 
@@ -217,11 +217,11 @@ async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, report
             generations.publish(db, graph, layout=layout, kinds=["chunk"], embedder=new_embedder(project), settings=first)
             graph, layout = None, None
         written = await write_reports(project, style, crew, tell, made) if reports else None
-        if reports:
-            await embed_graph(project, crew, tell, made, written)
+        embedded = await embed_graph(project, crew, tell, made, written) if reports else None
         states: dict[str, Any] = {**made.settings, "reports": None, "coverage": None} if made else {}
         states |= {**written.settings, "coverage": None} if written else {}
         states |= {"layout": laid_out.state} if laid_out else {}
+        states |= {"graph_vectors": embedded} if embedded != ledger.settings(db).get("graph_vectors") else {}
         valid = written.reports.keys() if written else None
         generations.publish(db, graph, layout=layout, reports=valid, embedder=new_embedder(project), settings=states)
     finally:

@@ -10,7 +10,8 @@ from sqlite_utils import Database
 from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.index.documents.chunk import chunk
-from localrag.index.documents.load import load_all, stored_path
+from localrag.index.documents.known import Look
+from localrag.index.documents.load import Digests, is_there, load_all, stored_path
 from localrag.index.documents.load.scans import Draw
 from localrag.index.documents.load.tesseract import Page, reading_options
 from localrag.index.documents.update import find_sources, to_read
@@ -19,6 +20,7 @@ from localrag.llm.speeds import speeds
 from localrag.models import ModelFile
 from localrag.records import Skipped
 from localrag.store import corpus, generations, ledger
+from localrag.store.seen import seen
 
 # The bundled model on A Christmas Carol and the demo: calls and tokens computed (read or written, none from a cache) for a chunk.
 CALLS, TOKENS = 15.0, 1200.0
@@ -59,8 +61,9 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
     with generations.next_in_view(db) if db else nullcontext():
         sources = find_sources(paths, root, settings, db)
         files = {stored_path(f, root): f for f in sources.files}
-        left, skipped = to_read(files, db, settings)
+        look = _look(files, root, settings, db)
         stored = corpus.chunk_texts(db) if db else set()
+    left, skipped = list(look.left.values()), look.skipped
     unchanged = len(files) - len(left) - len(skipped)
     skipped += [Skipped(stored_path(p, root), why, True) for p, why in sources.closed.items()]
     skipped += [Skipped(stored_path(p, root), why, False) for p, why in sources.left_out.items()]
@@ -83,6 +86,14 @@ def plan(paths: Sequence[Path], root: Path, settings: Settings, model: ModelFile
     seconds = (asked * tokens / max(known) / SPREAD, asked * tokens / min(known) * SPREAD) if known else None
     cost = (round(asked * calls), round(asked * tokens), seconds, size * BYTES)
     return Plan(len(files), unchanged, read, tuple(skipped), chunks, *cost, scans=sum(scanned.values()), model=model.name)
+
+
+def _look(files: dict[str, Path], root: Path, settings: Settings, db: Database | None) -> Look:
+    """What a run would read; documents of which a run may find that they moved are all those whose files are gone."""
+    if db is None:
+        return Look(files)
+    gone = [path for path in corpus.document_hashes(db) if path not in files and not is_there(root / path)]
+    return to_read(files, gone, db, settings, Digests(seen(db)))
 
 
 def _rates(model: ModelFile, db: Database | None) -> tuple[float, float, list[float]]:

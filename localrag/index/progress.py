@@ -132,7 +132,7 @@ class Tell:
 
     def files(self, files: Mapping[str, Path], left: Sequence[Path] | None = None) -> None:
         """Which files there are, by stored path, and which of them are to be read; all that is counted before the work begins."""
-        sizes = [_size(f) for f in (files.values() if left is None else left)]
+        sizes = [_size(f) for f in left or ()]
         guess = sum(max(1, round(size / TEXT_OF_CHUNK)) for size in sizes)
         self._totals = Totals(len(files), len(sizes), sum(sizes), guess, left is not None)
         if left is not None:

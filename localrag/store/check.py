@@ -14,6 +14,7 @@ from sqlite_utils import Database
 from localrag.records import TO_IMPORT, content_id
 from localrag.store import generations, ledger, network, places, vectors
 from localrag.store.connect import cache_files
+from localrag.store.moves import is_id_of
 from localrag.text.plain import cjk_bigrams, squeeze
 
 SHOWN = 3  # of many things that are wrong in the same way
@@ -105,11 +106,12 @@ JSON = (("settings", "value"), ("extractions", "result"), ("entities", "descript
 def _documents(db: Database) -> tuple[str, list[Wrong]]:
     """Documents are what was read, and chunks are verbatim slices that leave nothing of them out."""
     due, again, texts, total = [], [], [], 0
-    for document_id, path, text, content_hash in _rows(db, "SELECT id, path, text, content_hash FROM documents ORDER BY path"):
+    columns = "id, path, first_path, text, content_hash"
+    for document_id, path, first, text, content_hash in _rows(db, f"SELECT {columns} FROM documents ORDER BY path"):
         query = "SELECT id, ordinal, start, end, text FROM chunks WHERE document_id = ? ORDER BY ordinal"
         some = list(db.execute(query, [document_id]))
         total += len(some)
-        sound = document_id == content_id(path, content_id(text))
+        sound = is_id_of(document_id, path, first, text)
         torn = [c[0] for c in some if text[c[2] : c[3]] != c[4]]
         moved = [c for c in some if c[0] != content_id(document_id, c[2], c[3])]
         if content_hash in ("", TO_IMPORT):
@@ -342,8 +344,8 @@ def _caches(db: Database, folder: Path) -> tuple[str, list[Wrong]]:
 def _waiting(db: Database) -> tuple[str, list[Wrong]]:
     """What waits for the next generation: contents as they were read, in chunks that are slices of them."""
     counts = generations.waiting(db)
-    documents = _rows(db, "SELECT path, text, id FROM next_documents")
-    torn = [path for path, text, key in documents if key != content_id(path, content_id(text))]
+    documents = _rows(db, "SELECT id, path, first_path, text FROM next_documents")
+    torn = [path for key, path, first, text in documents if not is_id_of(key, path, first, text)]
     slices = "SELECT d.path FROM next_chunks c JOIN next_documents d ON d.id = c.document_id"
     torn += [path for (path,) in _rows(db, f"{slices} WHERE substr(d.text, c.start + 1, c.end - c.start) <> c.text")]
     wrong = [Wrong(f"what waits of {path} is not what was read", "waiting") for path in dict.fromkeys(torn)]

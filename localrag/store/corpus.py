@@ -28,14 +28,25 @@ from localrag.store.search import add_to_search, remove_from_search
 from localrag.text.plain import SPLITTER, remember_sentences
 
 _NUMBERS = count(1)
-_PLAIN = ("id", "path", "title", "text", "content_hash", "date", "dated_by")  # of a document's columns, those that are no JSON
+_PLAIN = (
+    "id",
+    "path",
+    "title",
+    "text",
+    "content_hash",
+    "date",
+    "dated_by",
+    "titled_by",
+    "first_path",
+)  # of a document's columns, those that are no JSON
 
 
 def add_document(db: Database, document: Document, chunks: Sequence[Chunk], *, moved: bool = False) -> None:
     """Store a document with its chunks, in place of an earlier content of the same path.
 
     Beside a published graph only a new file is there at once; an earlier content, or one that `moved` here, is what readers see until the
-    next generation is published. Where a chunk of the same text is stored already, here or in another document, its vector is taken over.
+    next generation is published. Where a chunk of the same text is stored already, here or in another document, its vector is taken over,
+    and within this document where its sentences are.
     """
     hashes = {c.id: content_id(c.text) for c in chunks}
     with db.atomic():
@@ -45,6 +56,7 @@ def add_document(db: Database, document: Document, chunks: Sequence[Chunk], *, m
             known = f"SELECT content_hash, embedder, vector FROM {table} WHERE kind = 'chunk' AND content_hash IN"
             found = db.query(f"{known} (SELECT value FROM json_each(?))", [json.dumps(list(hashes.values()))])
             vectors |= {row["content_hash"]: row for row in found}
+        split = _sentences_of(db, document.path)
         remove_document(db, document.path, edited=True)
         prefix = "next_" if waits else "main."
         _put(db, f"{prefix}documents", [_document_row(document)])
@@ -53,6 +65,13 @@ def add_document(db: Database, document: Document, chunks: Sequence[Chunk], *, m
             add_to_search(db, ((c.id, c.text) for c in chunks))
         taken = ({"kind": "chunk", "subject_id": c} | vectors[h] for c, h in hashes.items() if h in vectors)
         db.table("next_embeddings" if waits else "embeddings").insert_all(taken, replace=True)
+        save_sentences(db, {c.id: split[c.text] for c in chunks if c.text in split})
+
+
+def _sentences_of(db: Database, path: str) -> dict[str, bytes]:
+    """The texts of a document's chunks → where their sentences are, as far as that is kept."""
+    kept = f"chunks c JOIN sentences s ON s.chunk_id = c.id AND s.splitter = {SPLITTER}"
+    return dict(db.execute(f"SELECT c.text, s.bounds FROM documents d JOIN {kept} WHERE c.document_id = d.id AND d.path = ?", [path]))
 
 
 def update_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
@@ -208,11 +227,14 @@ def document_text(db: Database, path: str) -> str | None:
     return None if row is None else str(row["text"])
 
 
-def set_skipped(db: Database, skipped: Iterable[Skipped]) -> None:
-    """Replace the list of files that were not indexed."""
+def set_skipped(db: Database, rows: Iterable[Skipped]) -> None:
+    """Replace the list of files that were not indexed, unless it is just this."""
+    new = {s.path: s for s in rows}
+    if new == {s.path: s for s in skipped(db)}:
+        return
     with db.atomic():
         db.execute("DELETE FROM skipped")
-        db.table("skipped").insert_all(map(asdict, skipped))
+        db.table("skipped").insert_all(map(asdict, new.values()))
 
 
 def skipped(db: Database) -> list[Skipped]:
@@ -261,18 +283,19 @@ def texts_beside(db: Database, first: Chunk, last: Chunk) -> list[str]:
 def chunks_without_extraction(db: Database, *recipes: str) -> "ChunkList":
     """What none of these recipes (prompt, model and settings) has been used on."""
     done = "SELECT chunk_id FROM extractions WHERE recipe IN (SELECT value FROM json_each(?))"
-    return ChunkList(db, f"WHERE c.id NOT IN ({done})", [json.dumps(recipes)])
+    return ChunkList(db, f"SELECT id FROM chunks EXCEPT {done}", [json.dumps(recipes)])
 
 
 def count_without_extraction(db: Database, recipe: str) -> int:
     """How many chunks are left to extract with this recipe."""
-    missing = "id NOT IN (SELECT chunk_id FROM extractions WHERE recipe = ?)"
-    return int(next(db.query(f"SELECT count(*) AS n FROM chunks WHERE {missing}", [recipe]))["n"])
+    missing = "SELECT id FROM chunks EXCEPT SELECT chunk_id FROM extractions WHERE recipe = ?"
+    return int(next(db.query(f"SELECT count(*) AS n FROM ({missing})", [recipe]))["n"])
 
 
 def chunks_without_sentences(db: Database) -> "ChunkList":
     """The chunks of which it is not kept where their sentences are."""
-    return ChunkList(db, f"LEFT JOIN sentences s ON s.chunk_id = c.id AND s.splitter = {SPLITTER} WHERE s.bounds IS NULL", [])
+    split = f"SELECT chunk_id FROM sentences WHERE splitter = {SPLITTER}"
+    return ChunkList(db, f"SELECT id FROM chunks EXCEPT {split}", [])
 
 
 _PAGE = 256  # chunks that are read together
@@ -283,10 +306,11 @@ class ChunkList(Collection[Chunk]):
     read as they are needed, whatever is written meanwhile: a million of them are not in memory.
     """
 
-    def __init__(self, db: Database, where: str, values: list[Any]) -> None:
+    def __init__(self, db: Database, ids: str, values: list[Any]) -> None:
         self._db, self._table = db, f"chosen_{next(_NUMBERS)}"
         db.execute(f"CREATE TEMP TABLE {self._table} (n INTEGER PRIMARY KEY, id TEXT NOT NULL)")
-        chosen = f"SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id {where} ORDER BY d.path, c.ordinal"
+        joined = f"({ids}) k CROSS JOIN chunks c ON c.id = k.id JOIN documents d ON d.id = c.document_id"
+        chosen = f"SELECT c.id FROM {joined} ORDER BY d.path, c.ordinal"
         with db.atomic():
             self._count = db.execute(f"INSERT INTO {self._table} (id) {chosen}", values).rowcount
         finalize(self, _drop, db, self._table)

@@ -23,6 +23,7 @@ from localrag.records import Layout
 from localrag.store import collections, corpus, ledger, places
 from localrag.store.connect import cut_log
 from localrag.store.search import add_to_search, remove_from_search
+from localrag.store.seen import tidy_seen
 from localrag.store.staged import Staged
 from localrag.store.vectors import KINDS
 
@@ -125,6 +126,7 @@ def _publish_documents(db: Database) -> None:
         db.execute(f"{put} ON CONFLICT (id) DO UPDATE SET {changed}")  # a row that is replaced would take along what belongs to it
     add_to_search(db, new)
     collections.tidy(db)
+    tidy_seen(db)
     if gone or new:
         db.execute("DELETE FROM settings WHERE key = 'coverage'")  # it was that of the documents there were
     for table in ("next_chunks", "next_documents", "next_gone"):

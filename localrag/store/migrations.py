@@ -153,6 +153,20 @@ def m020_classes_of_arithmetic(db: Database) -> None:
 
 
 @migrations()
+def m021_files_as_seen(db: Database) -> None:
+    """What the system said of files when they were read; documents that moved keep their ids, so it is kept what these were made of."""
+    db.execute(
+        "CREATE TABLE seen (path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,"
+        " digest TEXT NOT NULL) WITHOUT ROWID"
+    )
+    for table in ("documents", "next_documents"):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN titled_by TEXT NOT NULL DEFAULT ''")
+        db.execute(f"ALTER TABLE {table} ADD COLUMN first_path TEXT NOT NULL DEFAULT ''")
+        db.execute(f"CREATE INDEX {table}_by_content ON {table}(path, content_hash)")  # both without a look at the texts
+    db.execute("CREATE INDEX embeddings_by_embedder ON embeddings(kind, embedder, subject_id)")  # likewise without one at the vectors
+
+
+@migrations()
 def m022_what_the_graph_is_made_of(db: Database) -> None:
     """What each document gives to the graph, so that an edit costs what it changes."""
     for statement in _MERGING.strip().split(";\n"):

@@ -21,6 +21,7 @@ from localrag.store import corpus, ledger, scans
 from localrag.store.connect import cache_files
 from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
 from localrag.store.schema import open_index
+from localrag.store.seen import forget_seen
 from localrag.store.staged import TABLES
 from localrag.system.files import cache_dir
 
@@ -40,6 +41,7 @@ def forget(db: Database, paths: Sequence[str]) -> None:
             corpus.remove_document(db, path)
         _note_studies(db, texts)
         db.execute("UPDATE llm_calls SET about = ? WHERE about = ''", [UNSURE])  # those that the graph is built from are asked for again
+        forget_seen(db, paths)
         db.execute("DELETE FROM failures")
         below = "d.value = skipped.path OR substr(d.value, 1, length(skipped.path) + 1) = skipped.path || '/'"
         db.execute(f"DELETE FROM skipped WHERE EXISTS (SELECT 1 FROM json_each(?) AS d WHERE {below})", [json.dumps(list(paths))])

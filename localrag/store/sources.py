@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import blake2b
 
 from sqlite_utils import Database
 
@@ -34,14 +33,6 @@ def best_extractions(db: Database, recipes: Sequence[str], varying: Collection[s
         yield
     finally:
         db.execute("DROP TABLE temp.sources")
-
-
-def state(db: Database) -> str:
-    """A hash of which extraction was chosen for which chunk."""
-    digest = blake2b(digest_size=10)
-    for chunk, made in db.execute("SELECT chunk_id, made_from FROM sources ORDER BY chunk_id"):
-        digest.update(f"{chunk} {made}\n".encode())
-    return digest.hexdigest()
 
 
 def changed_documents(db: Database) -> tuple[list[str], list[str]]:

@@ -31,8 +31,13 @@ def entity_text(entity: Entity) -> str:
     return f"{entity.name}: {entity.description}"
 
 
-def texts(db: Database, kind: str) -> dict[str, str]:
-    """Subject id → the text that its vector is made of, for every subject of a kind; chunks behind their document's header if so set."""
+def texts(db: Database, kind: str, ids: Sequence[str] | None = None) -> dict[str, str]:
+    """Subject id → the text that its vector is made of, of all subjects of a kind, or of some; chunks behind their document's header if so
+    set.
+    """
+    if ids is not None:
+        chosen = f"SELECT * FROM ({_TEXTS[kind]}) WHERE id IN (SELECT value FROM json_each(?))"
+        return dict(db.execute(chosen, [json.dumps(list(ids))]))
     found = {row["id"]: row["text"] for row in db.query(_TEXTS[kind])}
     if kind != "chunk" or not ledger.settings(db).get("prepended"):
         return found

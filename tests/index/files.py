@@ -7,6 +7,15 @@ import zipfile
 import zlib
 from email.message import EmailMessage
 
+from localrag.index.documents.load import Digests, Options, content_hash_of
+
+USUAL = Options()
+
+
+def file_hash(file, options=USUAL):
+    """The content hash that a document of this file has."""
+    return content_hash_of(file, Digests({}).of("", file), options)
+
 
 def zipped(entries):
     made = io.BytesIO()

@@ -81,6 +81,7 @@ def index_command(
     follow_links: FollowOption = None,
     collection: IntoOption = None,
     prune: PruneOption = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the contents of all files, also of those that look as before.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,
     quiet: QuietOption = False,
@@ -100,16 +101,15 @@ def index_command(
     if plan:
         print_plan(begun.plan(paths, **changes), as_json=as_json)
         return
-    if not begun.exists and not quiet and progress != "json" and model is None:
-        _name_better_model(paths, index)
+    _name_better_model(paths, index, unasked=begun.exists or quiet or progress == "json" or model is not None)
     shown = Shown(quiet=quiet, progress=progress, as_json=as_json)
     who = _on_ray(ray, mixed=mixed) if ray else workers
 
-    def run(first: bool = True) -> "Outcome":
-        chosen = options if first else replace(options, remeasure=False)  # who watches has looked at what there was at the beginning
-        opened = Index.open(index, model=model, engine=chosen, missing_ok=True)
+    def run(first: bool = True) -> "Outcome":  # who watches has looked at what there was at the beginning
+        opened = Index.open(index, model=model, engine=options if first else replace(options, remeasure=False), missing_ok=True)
+        once = {"prune": prune and first, "verify": verify and first}
         with opened.writing(embedder=embedder, rebuild=rebuild and first, **changes):
-            return run_index(paths, opened, shown, prune=prune and first, may_ask=not watch, collections=collections, workers=who)
+            return run_index(paths, opened, shown, may_ask=not watch, collections=collections, workers=who, **once)
 
     _run(paths, run, watch=watch)
 
@@ -142,8 +142,10 @@ def _run(paths: list[Path], run: "Callable[[bool], Outcome]", *, watch: bool) ->
         raise typer.Exit(5)
 
 
-def _name_better_model(paths: list[Path], index: Path | None) -> None:
+def _name_better_model(paths: list[Path], index: Path | None, *, unasked: bool) -> None:
     """Where a new index begins with the bundled model: the one that suits this machine best, and how to get it."""
+    if unasked:
+        return
     from localrag.catalog.advice import better_model
     from localrag.cli.views.console import say
 
@@ -227,12 +229,13 @@ def run_index(
     *,
     prune: bool = False,
     may_ask: bool = False,
+    verify: bool = False,
     collections: tuple[str, ...] = (),
     workers: "int | Hire" = 1,
 ) -> "Outcome":
     """Add to an index that is held for writing, with progress on stderr; an interrupt says what is saved and ends in 130.
 
-    `prune` and `may_ask` (at a terminal) are about the documents of files that are gone.
+    `prune` and `may_ask` (at a terminal) are about the documents of files that are gone; `verify`: see `Deletion`.
     """
     from localrag.cli.views.console import confirmed
     from localrag.cli.views.outcome import outcome_json, say_outcome
@@ -248,7 +251,7 @@ def run_index(
                 return may_ask and confirmed(f"The files of {gone} of {of} documents are gone. Forget these documents?")
 
         try:
-            deletion = Deletion(prune, asked)
+            deletion = Deletion(prune, asked, verify)
             outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion, workers=workers)
         except KeyboardInterrupt:
             progress.close()

@@ -1,9 +1,9 @@
 """Files → stored documents: only what is new, changed, moved or gone since the last run is touched. Part of the pipeline."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -12,7 +12,8 @@ from localrag.config import Settings
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import UsageError
 from localrag.index.documents.chunk import chunk
-from localrag.index.documents.load import USUAL, Options, Sources, check_paths, file_hash, find_files, is_there, load_all, stored_path
+from localrag.index.documents.known import Look, Stored, look
+from localrag.index.documents.load import USUAL, Digests, Options, Sources, check_paths, find_files, is_there, load_all, stored_path
 from localrag.index.documents.load.scans import ReadScans, scan_reader
 from localrag.index.documents.load.tesseract import find_tesseract, reading_options
 from localrag.index.documents.reach import OutOfReach, out_of_reach
@@ -22,6 +23,10 @@ from localrag.project import Project
 from localrag.records import IMPORTED, Document, Skipped
 from localrag.store import collections as groups
 from localrag.store import corpus, ledger, scans
+from localrag.store.graph import holds_any
+from localrag.store.moves import Moved, held_paths, id_of, move_documents
+from localrag.store.seen import save_seen, seen
+from localrag.text.dates import file_day
 
 MOST_DELETED = 1 / 3  # of the documents below the given paths: more are deleted only where the user says so
 
@@ -54,11 +59,12 @@ class Deletion:
     """Whether documents go whose files are gone. `prune`: all of them, those below missing and empty folders included.
 
     Else those below a folder that cannot be looked into stay; where what is left is more than a third of the documents that a run is about,
-    `asked(how many, of how many)` decides.
+    `asked(how many, of how many)` decides. `verify`: the contents of all files are compared, also of those that look as they did.
     """
 
     prune: bool = False
     asked: Callable[[int, int], bool] = lambda *_: False
+    verify: bool = False
 
 
 CAREFUL = Deletion()
@@ -74,35 +80,43 @@ def update_documents(
     db, root, tops = project.db, project.root, [Path(os.path.realpath(p)) for p in paths]
     sources = find_sources(paths, root, project.settings, db)
     files = {stored_path(f, root): f for f in sources.files}
-    for name in collections:  # before they are read: whoever finds a document finds it there
-        groups.put_in(db, name, files)
     tell.files(files)
     tell("documents", 0, len(files))
     known = corpus.document_hashes(db)
-    covered = [p for p in known if _below(p, tops, root) and not known[p].startswith(f"{IMPORTED} ")]  # which have no file
-    missing = [p for p in covered if p not in files]
+    missing = [p for p in known if p not in files and _is_covered(p, known, tops, root)]
     unreached = [u for u in out_of_reach(missing, tops, root, sources) if u.closed or not deletion.prune]
     waiting = {p for u in unreached for p in u.documents}
     away = {p for u in unreached if u.closed for p in u.documents}
-    read = _read(files, {p: known[p] for p in missing if p not in away}, project, tell)
-    deleted = [p for p in [*missing, *read.emptied] if p not in waiting and p not in read.moved.values()]
-    if len(deleted) > MOST_DELETED * len(covered) and not (deletion.prune or deletion.asked(len(deleted), len(covered))):
-        kept, deleted = deleted, []
-    else:
-        kept = []
+    gone, digests = {p: known[p] for p in missing if p not in away}, Digests(seen(db), verify=deletion.verify)
+    found = to_read(files, gone, db, project.settings, digests)
+    save_seen(db, digests.new())
+    move_documents(db, {old: Moved(new, _day_of(files[new])) for new, old in found.moves.items()})
+    for name in collections:  # before they are read: whoever finds a document finds it there
+        groups.put_in(db, name, files)
+    left = {p: h for p, h in gone.items() if p not in found.moves.values()}
+    read = _read(files, found, left, digests, project, tell)
+    moved = {**found.moves, **read.moved}
+    was_at = set(moved.values())
+    deleted = [p for p in [*missing, *read.emptied] if p not in waiting and p not in was_at]
+    kept = list[str]()
+    if deleted and not deletion.prune:
+        covered = sum(_is_covered(p, known, tops, root) for p in known)
+        if len(deleted) > MOST_DELETED * covered and not deletion.asked(len(deleted), covered):
+            kept, deleted = deleted, kept
     for path in [*deleted, *read.moved.values()]:
         corpus.remove_document(db, path)
-    unreached = [replace(u, documents=tuple(p for p in u.documents if p not in read.moved.values())) for u in unreached]
+    unreached = [replace(u, documents=tuple(p for p in u.documents if p not in was_at)) for u in unreached]
     skipped = _left_out(read.skipped, sources, unreached, kept, root)
     corpus.set_skipped(db, [*_still_left_out(corpus.skipped(db), files, tops, unreached, root), *skipped])
     ledger.save_settings(db, prepended=project.settings.prepend_metadata, chunk_tokens=project.settings.chunk_tokens)
     scans.forget_unused(db)
+    save_seen(db, digests.new())
     tell("documents", len(files), len(files))
     tell.left_out(skipped)
     if not deleted:
         _check_something(paths, len(files), project)
     told = tuple(u for u in unreached if u.documents)
-    return Loaded(len(files), tuple(read.new), tuple(read.changed), tuple(read.moved), tuple(deleted), tuple(skipped), tuple(kept), told)
+    return Loaded(len(files), tuple(read.new), tuple(read.changed), tuple(moved), tuple(deleted), tuple(skipped), tuple(kept), told)
 
 
 @dataclass(slots=True)
@@ -116,35 +130,35 @@ class _Read:
     emptied: list[str] = field(default_factory=list)
 
 
-def _read(files: dict[str, Path], gone: dict[str, str], project: Project, tell: Tell) -> _Read:
+def _read(files: dict[str, Path], found: Look, gone: dict[str, str], digests: Digests, project: Project, tell: Tell) -> _Read:
     """Read and store the files that the index does not know as they are; `gone`: documents without a file, with their hashes."""
-    known = corpus.document_hashes(project.db)
-    left, skipped = to_read(files, project.db, project.settings)
+    known, left = corpus.document_hashes(project.db), list(found.left.values())
     tell.files(files, left)
-    read, origins = _Read(skipped), dict[str, list[str]]()
+    read, origins = _Read(found.skipped), dict[str, list[str]]()
     for path, content in gone.items():
         origins.setdefault(content, []).append(path)
     options = reading_options(project.settings)
     first = len(files) - len(left)
     tell("documents", first, len(files), stored_path(left[0], project.root) if left else "")
     reader = _scan_reader(options, project, tell)
-    for done, found in enumerate(load_all(left, project.root, options, USUAL, reader), first + 1):
-        if isinstance(found, Skipped):
-            stays = found.path in known and (found.failed or _waits(found, options))
-            read.skipped.append(_kept(found) if stays else found)
-            read.emptied += [found.path] * (found.path in known and not stays)
+    for done, loaded in enumerate(load_all(left, project.root, options, USUAL, reader, digests), first + 1):
+        path = loaded.path
+        if isinstance(loaded, Skipped):
+            stays = path in known and (loaded.failed or _waits(loaded, options))
+            read.skipped.append(_kept(loaded) if stays else loaded)
+            read.emptied += [path] * (path in known and not stays)
             continue
-        came_from = origins.get(found.content_hash, []) if found.path not in known else []
+        came_from = origins.get(loaded.content_hash, []) if path not in known else []
         if came_from:
-            groups.follow(project.db, came_from[0], found.path)
-        if _store(found, project, moved=bool(came_from)):
-            if found.path in known:
-                read.changed.append(found.path)
+            groups.follow(project.db, came_from[0], path)
+        if _store(loaded, project, moved=bool(came_from)):
+            if path in known:
+                read.changed.append(path)
             elif came_from:
-                read.moved[found.path] = came_from.pop(0)
+                read.moved[path] = came_from.pop(0)
             else:
-                read.new.append(found.path)
-        tell("documents", done, len(files), found.path)
+                read.new.append(path)
+        tell("documents", done, len(files), path)
     return read
 
 
@@ -192,22 +206,18 @@ def _still_left_out(
     return [s for s, full in rows if not _below(s.path, tops, root) or any(folder in full.parents for folder in unseen)]
 
 
-def to_read(files: dict[str, Path], db: Database | None, settings: Settings) -> tuple[list[Path], list[Skipped]]:
-    """The files, of those at these stored paths, that the index does not know as they are; those it knows that nothing can be read of."""
-    if db is None:
-        return list(files.values()), []
+def to_read(files: Mapping[str, Path], gone: Collection[str], db: Database, settings: Settings, digests: Digests) -> Look:
+    """What of the files at these stored paths the index does not know as they are; `gone`: documents whose files are.
+
+    A scan that was read where Tesseract was installed stays as it is where it is not.
+    """
     options = reading_options(settings)
     read_in = scans.languages(db) if not options.ocr and not options.ocr_refused else {}
-    known = corpus.document_hashes(db) if _cut_as_before(db, settings) else {}
     passed = {s.path: s for s in corpus.skipped(db) if s.content_hash}
-    left, skipped = list[Path](), list[Skipped]()
-    for path, file in files.items():
-        unreadable = passed.get(path)
-        if unreadable and _is_known(file, unreadable.content_hash, options):
-            skipped.append(unreadable)
-        elif not _is_known(file, known.get(path), replace(options, ocr=read_in.get(known.get(path, ""), options.ocr))):
-            left.append(file)  # a scan that was read where Tesseract was installed stays as it is where it is not
-    return left, skipped
+    if not _cut_as_before(db, settings):  # every document is read anew
+        return look(files, Stored(passed=passed), digests, options)
+    known, held = corpus.document_hashes(db), partial(held_paths, db)
+    return look(files, Stored(known, gone, passed, read_in, held, named=settings.prepend_metadata), digests, options)
 
 
 def _cut_as_before(db: Database, settings: Settings) -> bool:
@@ -222,7 +232,7 @@ def _kept(found: Skipped) -> Skipped:
 
 
 def _check_something(paths: Sequence[Path], files: int, project: Project) -> None:
-    if not corpus.document_hashes(project.db):
+    if not holds_any(project.db, "documents"):
         there = f"{files} files, none of them readable text" if files else "no files"
         raise UsageError(
             f"There is nothing to index in {', '.join(map(str, paths))}: {there}.",
@@ -230,17 +240,16 @@ def _check_something(paths: Sequence[Path], files: int, project: Project) -> Non
         )
 
 
-def _is_known(file: Path, stored: str | None, options: Options) -> bool:
-    """Whether a file is stored as it is now; the same bytes read in the same way."""
-    try:
-        return stored is not None and stored == file_hash(file, options)
-    except OSError:
-        return False
+def _day_of(file: Path) -> str:
+    """The day of a file's last change."""
+    return file_day(file.stat().st_mtime)
 
 
 def _store(document: Document, project: Project, *, moved: bool) -> bool:
     """Store a document; whether its text or its chunks are new."""
     settings = project.settings
+    key, first = id_of(project.db, document.path, document.text)
+    document = replace(document, id=key, first_path=first)
     header = document.header if settings.prepend_metadata else ""
     counts = _tokenizer(project.model.file).counts
     chunks = chunk(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header)
@@ -254,6 +263,11 @@ def _store(document: Document, project: Project, *, moved: bool) -> bool:
 @cache
 def _tokenizer(file: ModelFile) -> Tokenizer:
     return Tokenizer(file)
+
+
+def _is_covered(path: str, known: Mapping[str, str], folders: Sequence[Path], root: Path) -> bool:
+    """Whether a run about these folders is about a document; one that was imported has no file."""
+    return not known[path].startswith(f"{IMPORTED} ") and _below(path, folders, root)
 
 
 def _below(path: str, folders: Sequence[Path], root: Path) -> bool:

@@ -10,8 +10,6 @@ from itertools import count
 from random import Random
 from typing import Any
 
-import igraph
-
 from localrag.records import Community, Graph, content_id
 
 ITERATIONS = 10
@@ -96,6 +94,8 @@ def _split(network: Any, seed: int, start: list[int] | None = None) -> list[list
         numbers = [n if n >= 0 else next(alone) for n in start]
         dense = {n: i for i, n in enumerate(dict.fromkeys(numbers))}
         first = [dense[n] for n in numbers]
+    import igraph  # takes a second to load, which a run with nothing to do has no use for
+
     igraph.set_random_number_generator(Random(seed))
     partition = network.community_leiden("modularity", weights="weight", n_iterations=ITERATIONS, initial_membership=first)
     return sorted((sorted(part) for part in partition if part), key=lambda part: (-len(part), part))
@@ -106,6 +106,8 @@ def _network(graph: Graph, ids: Sequence[str]) -> Any:
     edges = [(number[r.source_id], number[r.target_id], r.weight) for r in graph.relationships]
     edges += [(number[a], number[b], 0.1) for a, b in _attachments(graph)]
     edges.sort()
+    import igraph
+
     network = igraph.Graph(n=len(ids), edges=[(a, b) for a, b, _ in edges])
     network.es["weight"] = [w for *_, w in edges]
     return network

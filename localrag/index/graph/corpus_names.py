@@ -112,7 +112,7 @@ class CorpusNames:
         return lambda other: self.names.target(other) if in_turn(other) < in_turn(key) else None
 
     def _forms_changed(self, before: Mapping[str, Name | None]) -> set[str]:
-        """Take the most frequent forms of keys, and what they offer and ask, from the documents' names; those that are other than before."""
+        """Take the most frequent forms of keys, and what they offer and ask, from the documents' names; those that are other now."""
         changed = set()
         rows: dict[str, tuple[set[Pair], set[Pair]]] = {"name_offers": (set(), set()), "name_asks": (set(), set())}
         for key, old in before.items():

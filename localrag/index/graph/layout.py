@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-import igraph
 import numpy as np
 
 from localrag.index.graph.packing import DENSE, TURN, Floats, Heap, Ints, free_place, largest_scale, near, pushed_apart, spiral
@@ -50,6 +49,8 @@ class _Tree:
 
 def lay_out(graph: Graph, communities: Sequence[Community], before: Layout) -> Layout:
     """Places for all entities and communities, starting from those there were `before`; the same input gives the same places."""
+    import igraph  # takes a second to load, which a run with nothing to do has no use for
+
     igraph.set_random_number_generator(Random(0))
     entities = sorted(graph.entities, key=lambda e: (-e.degree, e.id))
     levels = sorted(communities, key=lambda c: (c.level, -len(c.entity_ids), c.id))
@@ -249,6 +250,8 @@ def _fresh(group: _Parts, sizes: Floats, density: float) -> Heap:
     related = np.bincount(group.pairs.ravel(), minlength=n) > 0
     if n > 3 and related.any():
         rounds = next((rounds for most, rounds in _ROUNDS_OF_FR if n <= most), 300)
+        import igraph
+
         network = igraph.Graph(n=n, edges=group.pairs.tolist())
         weights = np.log1p(group.weights / max(float(group.weights.mean()), 1e-9)).clip(1e-3).tolist()
         made = network.layout_fruchterman_reingold(weights=weights, seed=(xy * np.sqrt(n)).tolist(), niter=rounds)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -108,6 +107,8 @@ def near(xy: Floats, r: Floats, reach: float = 1.0) -> tuple[Ints, Ints]:
             found = np.nonzero(np.hypot(*(xy[own][:, None] - xy[less][None]).transpose(2, 0, 1)) < most)
             a, b = own[found[0]], less[found[1]]
         else:
+            from scipy.spatial import cKDTree  # takes half a second to load
+
             pairs = cKDTree(xy[own]).sparse_distance_matrix(cKDTree(xy[less]), most, output_type="coo_matrix")
             a, b = own[pairs.row], less[pairs.col]
         once = (size[b] > c) | (a < b)

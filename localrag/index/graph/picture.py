@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-import igraph
 import numpy as np
 
 from localrag.index.graph.packing import TURN, Floats, Heap, pushed_apart
@@ -56,6 +55,7 @@ def umap_places(vectors: Vectors, radius: Floats, seed: int) -> Floats:
 
 def _umap(vectors: Vectors, seed: int) -> Floats:
     import faiss
+    import igraph
 
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)

@@ -29,6 +29,7 @@ from localrag.records import IMPORTED, Chunk, Community, Failure, Graph, Layout,
 from localrag.store import corpus, ledger, places, sources
 from localrag.store import graph as store
 from localrag.store.staged import Staged
+from localrag.store.states import extraction_state
 
 MERGING = "graph 5"  # of the rules that make a graph: with others it is made anew
 DESCRIBED = 500  # entities and relationships that are described together
@@ -68,14 +69,13 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
     """
     db = project.db
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
-    decisions, by_model = read_aliases(project.folder), _recipes(project, style)
-    varying = [IMPORTED, *map(in_part, by_model)]
-    with sources.best_extractions(db, [IMPORTED, *by_model, *varying[1:], PHRASES], varying):
-        state = _state(project, style, budgets, decisions)
-        if ledger.settings(db).get("graph") == state and brought is None:
-            return None
-        known = ledger.settings(db)
-        anew = known.get("merging") != MERGING or not known.get("graph")
+    decisions, known = read_aliases(project.folder), ledger.settings(db)
+    state = _state(project, style, budgets, decisions)
+    if known.get("graph") == state and brought is None:
+        return None
+    anew = known.get("merging") != MERGING or not known.get("graph")
+    recipes = _recipes(project, style)
+    with sources.best_extractions(db, recipes, _varying(recipes)):
         staged = Staged(db, anew=anew)
         try:
             tell("graph", 0, 2)
@@ -196,9 +196,8 @@ class _Build:
         """The entities and relationships whose description may be another than before, by id."""
         db = self.project.db
         if ledger.settings(db).get("described") != self.described:
-            return [k for (k,) in self.staged.rows("entities", columns="t.id")], [
-                k for (k,) in self.staged.rows("relationships", columns="t.id")
-            ]
+            every = [[key for (key,) in self.staged.rows(table, columns="t.id")] for table in ("entities", "relationships")]
+            return every[0], every[1]
         entities = self.entities | {key[0] for key in self.staged.changed("mentions")}
         shown = {key[0] for key in self.staged.changed("evidence")}
         said = dict(db.execute("SELECT id, descriptions FROM main.relationships WHERE id IN (SELECT id FROM temp.next_relationships)"))
@@ -213,9 +212,8 @@ class _Build:
         found |= self._ends("relationships", "source_id, target_id", shown)
         said = "SELECT source_id, target_id, description FROM {} WHERE id = ?"
         for (key,) in self.staged.changed("relationships"):
-            before, now = (
-                self.staged.db.execute(said.format(t), [key]).fetchone() for t in ("main.relationships", "temp.next_relationships")
-            )
+            tables = "main.relationships", "temp.next_relationships"
+            before, now = (self.staged.db.execute(said.format(table), [key]).fetchone() for table in tables)
             found |= {end for row in (before, now) if row and before != now for end in row[:2]}
         return frozenset(found - {None})
 
@@ -307,13 +305,19 @@ def lay_out_graph(project: Project, tell: Tell, made: Made | None) -> LaidOut | 
 
 
 def _recipes(project: Project, style: str) -> list[str]:
-    return [recipe_of(project, style)] * (project.settings.extractor == "model")
+    by_model = [recipe_of(project, style)] * (project.settings.extractor == "model")
+    return [IMPORTED, *by_model, *map(in_part, by_model), PHRASES]
+
+
+def _varying(recipes: Sequence[str]) -> list[str]:
+    """Those that what they gave does not follow from: another program's, and what failed in part says nothing of what else it gave."""
+    return [IMPORTED, *recipes[2:-1]]
 
 
 def _state(project: Project, style: str, budgets: Budgets, decisions: Decisions) -> str:
-    """A hash of all that the graph is made from."""
-    settings, by_model = project.settings, _recipes(project, style)
+    """A hash of all that the graph is made from; in which order documents are read is no part of it, for a file may get another name."""
+    settings, recipes = project.settings, _recipes(project, style)
+    made = extraction_state(project.db, recipes, _varying(recipes))
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
     own = own_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
-    made = sources.state(project.db)
-    return content_id(MERGING, *by_model, PHRASES, settings.max_cluster_size, settings.seed, style, decisions, made, *sized, *own)
+    return content_id(MERGING, *recipes, settings.max_cluster_size, settings.seed, style, decisions, made, *sized, *own)

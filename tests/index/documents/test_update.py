@@ -23,15 +23,17 @@ from tests.index.files import pdf
 
 PEOPLE = ["Ruth Sand", "Lars Holm", "Ingrid Holm", "Walter Muir", "Agnes Thorburn", "Chen Guoliang"]
 PLACES = ["Gannet Head", "Carrow Island", "Brannock Harbour", "Molde", "Castlemere"]
-SAME = {
-    "documents": "SELECT id, path, title, text, content_hash FROM documents ORDER BY id",
-    "chunks": "SELECT * FROM chunks ORDER BY id",
-    "entities": "SELECT * FROM entities ORDER BY id",
-    "relationships": "SELECT * FROM relationships ORDER BY id",
-    "mentions": "SELECT * FROM mentions ORDER BY entity_id, chunk_id, start",
-    "evidence": "SELECT * FROM evidence ORDER BY relationship_id, chunk_id, start",
-    "vectors": "SELECT kind, subject_id, content_hash, vector FROM embeddings WHERE kind = 'chunk' ORDER BY subject_id",
-    "full text": "SELECT chunk_id, text FROM chunk_search ORDER BY chunk_id",
+OF_CHUNK = "JOIN chunks c ON c.id = {} JOIN documents d ON d.id = c.document_id"
+SAME = {  # by names, paths and places: the ids of documents that moved are made of the paths they had first
+    "documents": "SELECT path, title, text, content_hash, date, titled_by FROM documents ORDER BY path",
+    "chunks": f"SELECT path, c.ordinal, c.start, c.end, c.text, c.tokens FROM chunks k {OF_CHUNK.format('k.id')} ORDER BY path, c.ordinal",
+    "entities": "SELECT id, name, type, degree FROM entities ORDER BY id",
+    "relationships": "SELECT id, source_id, target_id, weight, strength FROM relationships ORDER BY id",
+    "mentions": f"SELECT entity_id, path, m.start, m.end, name FROM mentions m {OF_CHUNK.format('chunk_id')} ORDER BY 1, 2, 3",
+    "evidence": f"SELECT relationship_id, path, e.start, e.end FROM evidence e {OF_CHUNK.format('chunk_id')} ORDER BY 1, 2, 3",
+    "vectors": f"SELECT path, ordinal, v.content_hash, vector FROM embeddings v {OF_CHUNK.format('subject_id')} ORDER BY 1, 2",
+    "full text": f"SELECT path, ordinal, s.text FROM chunk_search s {OF_CHUNK.format('chunk_id')} ORDER BY 1, 2",
+    "sentences": f"SELECT path, ordinal, bounds FROM sentences s {OF_CHUNK.format('chunk_id')} ORDER BY 1, 2",
 }
 
 

@@ -1,9 +1,10 @@
 """Files → Documents: find them, read each in a process of its own that nothing can take down with it, list the rest with its reason."""
 
 from localrag.index.documents.load.content import Options
+from localrag.index.documents.load.digests import Digests
 from localrag.index.documents.load.files import Sources, check_paths, find_files, is_index, is_there, stored_path
 from localrag.index.documents.load.parse import BINARY, FORMATS, WITH_SCANS
-from localrag.index.documents.load.reader import USUAL, Confined, Limits, file_hash, load_all
+from localrag.index.documents.load.reader import USUAL, Confined, Limits, content_hash_of, load_all
 
 __all__ = [
     "BINARY",
@@ -11,11 +12,12 @@ __all__ = [
     "USUAL",
     "WITH_SCANS",
     "Confined",
+    "Digests",
     "Limits",
     "Options",
     "Sources",
     "check_paths",
-    "file_hash",
+    "content_hash_of",
     "find_files",
     "is_index",
     "is_there",

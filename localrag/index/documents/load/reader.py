@@ -10,17 +10,18 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from localrag.index.documents.load.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, Options
+from localrag.index.documents.load.digests import Digests
 from localrag.index.documents.load.files import stored_path
 from localrag.index.documents.load.messages import LENGTH, packed
 from localrag.index.documents.load.parse import WITH_ROWS, WITH_SCANS
 from localrag.index.documents.load.scans import ReadScans
 from localrag.records import Document, Part, Skipped, content_id
 from localrag.system.files import check_system
+from localrag.system.seen import stamp_of
 from localrag.text.dates import file_day, metadata_day
 
 VERSION = 1  # of what the parsers make of a file: with another one, every file is read again
@@ -43,40 +44,46 @@ USUAL = Limits()
 
 
 def load_all(
-    files: Iterable[Path], root: Path, options: Options = PLAIN, limits: Limits = USUAL, scans: ReadScans | None = None
+    files: Iterable[Path],
+    root: Path,
+    options: Options = PLAIN,
+    limits: Limits = USUAL,
+    scans: ReadScans | None = None,
+    digests: Digests | None = None,
 ) -> Iterator[Document | Skipped]:
     """Read files one after another, each into a Document or a reason why not; paths are stored relative to `root`. Raises LocalragError.
 
-    `scans`: how pages without text are read, in the languages that `options` name.
+    `scans`: how pages without text are read, in the languages that `options` name. `digests`: what is known of the files' bytes.
     """
     check_system()
+    digests = digests or Digests({})
     with closing(Confined(limits)) as worker:
         for file in files:
-            yield _load(file, root, options, limits, worker, scans)
+            yield _load(file, root, options, limits, worker, scans, digests)
 
 
-def file_hash(file: Path, options: Options = PLAIN) -> str:
-    """What `Document.content_hash` will be: of the bytes, the loader's version and the options that bear on this kind. Raises OSError."""
-    with file.open("rb") as f:
-        digest = file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()
+def content_hash_of(file: Path, digest: str, options: Options = PLAIN) -> str:
+    """What `Document.content_hash` will be: of the bytes' digest, the loader's version and the options that bear on this kind of file."""
     suffix = file.suffix.lower()
     bearing = (options.text_column, *options.metadata_columns) if suffix in WITH_ROWS else ()
     bearing += ("ocr", options.ocr) if options.ocr and suffix in WITH_SCANS else ()
     return content_id("load", VERSION, digest, *bearing)
 
 
-def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "Confined", scans: ReadScans | None) -> Document | Skipped:
+def _load(
+    file: Path, root: Path, options: Options, limits: Limits, worker: "Confined", scans: ReadScans | None, digests: Digests
+) -> Document | Skipped:
     path = stored_path(file, root)
     try:
         before = file.stat()
         if reason := _unfit(before, limits):
             return Skipped(path, reason, False)
-        content_hash = file_hash(file, options)
+        content_hash = content_hash_of(file, digests.of(path, file), options)
         answer = _answer(file, content_hash, options, worker, scans)
         after = file.stat()
     except OSError as error:
         return Skipped(path, f"cannot be read: {error.strerror}", True)
-    if (before.st_mtime_ns, before.st_size, before.st_ino) != (after.st_mtime_ns, after.st_size, after.st_ino):
+    if stamp_of(before) != stamp_of(after):
         return Skipped(path, "changed while it was read", True)
     if "reason" in answer:
         waits = (
@@ -87,10 +94,11 @@ def _load(file: Path, root: Path, options: Options, limits: Limits, worker: "Con
     text = answer["text"]
     metadata = tuple((str(name), str(value)) for name, value in answer["metadata"])
     parts = tuple(Part(p["label"], p["start"], p["end"]) for p in answer["parts"])
-    title = dict(metadata).get("title", "") or answer["title"] or Path(path).stem
+    own = dict(metadata).get("title", "") or answer["title"]
     day = metadata_day(metadata)
     when = (day, "metadata") if day else (file_day(after.st_mtime), "file")
-    return Document(content_id(path, content_id(text)), path, title, text, content_hash, metadata, parts, *when)
+    title = (own or Path(path).stem, "document" if own else "file")
+    return Document(content_id(path, content_id(text)), path, title[0], text, content_hash, metadata, parts, *when, title[1])
 
 
 def _answer(file: Path, content_hash: str, options: Options, worker: "Confined", scans: ReadScans | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from localrag.errors import UsageError
-from localrag.index.documents.load import Limits, Options, file_hash, find_files, load_all
+from localrag.index.documents.load import Limits, Options, find_files, load_all
 from localrag.index.documents.load.encoding import decode
 from localrag.index.documents.load.formats.tables import table_lines
 from localrag.records import Skipped
@@ -243,7 +243,7 @@ def test_with_a_text_column_each_row_is_a_paragraph(tmp_path, name, data):
 
     assert "when: 1974 · who: Ruth\nThe Skua, she says, leaks." in found.text
     assert "1975" not in found.text
-    assert file_hash(file, options) == found.content_hash != file_hash(file)
+    assert make.file_hash(file, options) == found.content_hash != make.file_hash(file)
 
 
 def test_notes_comments_numbers_boxes_and_merged_cells_of_word_are_read(tmp_path):
@@ -482,9 +482,9 @@ def test_the_same_bytes_have_the_same_hash_and_id(tmp_path):
     file.write_bytes(b"one\r\n")
 
     assert read(write(tmp_path, {"a.md": b"one"}) / "a.md") == first
-    assert first.content_hash == file_hash(file.parent / "a.md")
+    assert first.content_hash == make.file_hash(file.parent / "a.md")
     file.write_bytes(b"two")
-    assert file_hash(file) != first.content_hash
+    assert make.file_hash(file) != first.content_hash
 
 
 def test_names_and_texts_with_half_characters_can_be_stored(tmp_path):

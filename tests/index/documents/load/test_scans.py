@@ -13,7 +13,7 @@ import pypdfium2
 import pytest
 from PIL import Image, ImageDraw
 
-from localrag.index.documents.load import Options, file_hash, find_files, load_all
+from localrag.index.documents.load import Options, find_files, load_all
 from localrag.index.documents.load.page_places import places
 from localrag.index.documents.load.pixels import MOST_PIXELS, to_read
 from localrag.index.documents.load.scans import scan_reader
@@ -208,7 +208,7 @@ def test_without_ocr_a_mixed_pdf_says_which_pages_are_not_read(tmp_path):
 
     assert [p.label for p in found.parts] == ["page 1", "page 3"]
     assert dict(found.metadata)["not read"] == "page 2: a scan"
-    assert found.content_hash == file_hash(file) != file_hash(file, Options(ocr="eng"))
+    assert found.content_hash == make.file_hash(file) != make.file_hash(file, Options(ocr="eng"))
 
 
 @pytest.mark.parametrize("height", [842, 300])
@@ -256,7 +256,7 @@ def test_a_picture_without_text_is_skipped_with_the_reason(tmp_path, name, image
     found = read(tmp_path, name, saved(image))
 
     assert (found.reason, found.failed) == (reason, False)
-    assert found.content_hash == file_hash(tmp_path / name, Options(ocr="eng"))
+    assert found.content_hash == make.file_hash(tmp_path / name, Options(ocr="eng"))
 
 
 def test_a_huge_picture_is_refused_in_words(tmp_path):
