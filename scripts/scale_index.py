@@ -23,8 +23,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,7 +35,9 @@ from localrag.config import Settings
 from localrag.index.crew.here import Here
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.graph.communities import communities
-from localrag.index.graph.resolve import resolve
+from localrag.index.graph.rows import whole_graph
+from localrag.index.graph.update import Update
+from localrag.index.graph.variants import Decisions
 from localrag.index.jobs import Tools
 from localrag.index.reports.stage import write_reports
 from localrag.models import find_chat_model, find_embedder
@@ -47,8 +48,8 @@ from localrag.store import graph as store
 from localrag.store.network import load_network
 from localrag.store.schema import open_index
 from localrag.store.search import search_chunks
+from localrag.store.staged import Staged
 from localrag.text.plain import sentence_bounds
-from tests.index.graph.whole import weigh_by_pmi
 
 CHUNKS, ENTITIES, PER_DOCUMENT = 100_000, 200_000, 20
 PAIRS = 5  # sentences of a chunk with two names each
@@ -261,12 +262,21 @@ def run_graph(db: Any, meter: Meter) -> None:
     meter("extractions stored", lambda: corpus.save_extractions(db, PHRASES, made.extractions))
     meter("extractions read", lambda: corpus.extractions(db, PHRASES))
     meter("sentences split and stored", lambda: corpus.save_sentences(db, {c.id: sentence_bounds(c.text) for c in made.chunks.values()}))
-    graph = meter("merging", lambda: resolve(made.extractions, made.chunks))
-    graph = meter("weighing", partial(weigh_by_pmi, graph, made.chunks, set(made.chunks)))
-    graph = replace(graph, entities=tuple(replace(e, description=f"{e.name} is a {e.type}.") for e in graph.entities))
-    levels = meter("communities", lambda: communities(graph, max_size=10, seed=0))
-    meter("graph stored", lambda: store.replace_graph(db, graph, levels, "first"))
-    meter("the same graph again", lambda: store.replace_graph(db, graph, levels, "second"))
+    staged = Staged(db)
+    meter("names, entities, relationships and weights", lambda: merge(staged, made))
+    entities = list(staged.rows("entities"))
+    staged.put("entities", ((*row[:3], f"{row[1]} is a {row[2]}.", *row[4:]) for row in entities))
+    levels = meter("communities", lambda: communities(whole_graph(staged), max_size=10, seed=0))
+    staged.put("communities", ((c.id, c.level, c.ordinal, c.parent_id) for c in levels))
+    staged.put("members", ((c.id, e) for c in levels for e in c.entity_ids))
+    meter("graph published", lambda: generations.publish(db, staged, settings={"graph": "first"}))
+
+
+def merge(staged: Staged, made: Corpus) -> None:
+    """Make the graph of all documents."""
+    of_chunk = {x.chunk_id: x for x in made.extractions}
+    documents = {d.id: ({c.id: c for c in cs}, [of_chunk[c.id] for c in cs]) for d, cs in made.documents}
+    Update(staged, documents.__getitem__, Decisions()).run(list(documents), [])
 
 
 def unit_vectors(n: int, seed: int) -> Any:

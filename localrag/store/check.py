@@ -213,8 +213,18 @@ def _relationships(db: Database) -> tuple[str, list[Wrong]]:
     )
     degrees = [k for (k,) in _rows(db, f"SELECT id FROM entities e WHERE degree <> {ends}")]
     found = [("relationships of an entity with itself", loops), ("entities with another degree than relationships", degrees)]
+    found.append(("pairs of entities that are not the sum of what documents say of them", _other_sums(db)))
     counts = [f"{_one(db, f'SELECT count(*) FROM {t}')} {t}" for t in ("entities", "relationships")]
     return ", ".join(counts), _graph_wrong(db, found)
+
+
+def _other_sums(db: Database) -> list[Any]:
+    """The pairs of entities whose counts, or whose being a relationship, are not what follows from their documents."""
+    sums = "a, b, sum(shared), sum(chunks), sum(statements), sum(strength), sum(read) FROM document_pairs GROUP BY a, b"
+    kept = "a, b, shared, chunks, statements, strength, read FROM pairs"
+    other = f"SELECT a, b FROM (SELECT {sums} EXCEPT SELECT {kept}) UNION SELECT a, b FROM (SELECT {kept} EXCEPT SELECT {sums})"
+    lost = "SELECT a, b FROM pairs WHERE kept AND relationship_id NOT IN (SELECT id FROM relationships)"
+    return [f"{a}-{b}" for a, b in _rows(db, f"{other} UNION {lost}")]
 
 
 def _communities(db: Database) -> tuple[str, list[Wrong]]:

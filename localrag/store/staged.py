@@ -13,6 +13,7 @@ from typing import Any
 from sqlite_utils import Database
 
 Row = tuple[Any, ...]
+CACHE_KIB = 131_072  # of the temporary tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Staged:
     def __init__(self, db: Database, *, anew: bool = False) -> None:
         """`anew`: nothing of what is published is read; where it is the same in the end, it is not written again."""
         self.db, self._anew = db, anew
+        db.execute(f"PRAGMA temp.cache_size = -{CACHE_KIB}")  # SQLite's own is 2 MB
         self._fresh: dict[str, bool] = {}  # tables that hold nothing: half of the work
         for name, table in TABLES.items():
             listed = ", ".join(f'"{c}"' for c in table.columns)

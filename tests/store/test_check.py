@@ -88,6 +88,8 @@ DAMAGES = {
     "a relationship without an end": (
         [f"UPDATE relationships SET target_id = 'gone' WHERE {ONE('relationships')}"], "relationships belong to entities"),
     "a degree": ([f"UPDATE entities SET degree = degree + 1 WHERE {ONE('entities')}"], "1 entities with another degree"),
+    "a count of a pair": (
+        ["UPDATE pairs SET shared = shared + 1 WHERE a = (SELECT min(a) FROM pairs) AND kept"], "not the sum of what documents say"),
     "an entity in no community": (
         [f"DELETE FROM members WHERE {ONE('members')}"], "1 entities not in just one community of level 0"),
     "an entity in two communities": (

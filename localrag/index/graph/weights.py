@@ -5,7 +5,7 @@ information (Bouma 2009), 0 to 1, of the two ends' sentences. The weakest are pr
 model has read weighs the chunks that state it.
 
 Counts of sentences go in with two significant digits, that of all sentences as a power of two, and the weight below which pairs are
-pruned has two digits: so an edit moves the weights of a few pairs, and not, with the number of all sentences, every one of them a little.
+pruned has three: so an edit moves the weights of a few pairs, and not, with the number of all sentences, every one of them a little.
 """
 
 import json
@@ -28,9 +28,9 @@ Ends = tuple[int, int]
 _SHARED, _CHUNKS, _STATEMENTS, _STRENGTH, _READ, _WEIGHT, _KEPT = range(3, 10)  # columns of a pair
 
 
-def coarse(n: int) -> int:
-    """A count with two significant digits, rounded down; below 100 it is exact."""
-    step: int = 10 ** max(0, len(str(n)) - 2)
+def coarse(n: int, digits: int = 2) -> int:
+    """A count with so many significant digits, rounded down; a smaller one is exact."""
+    step: int = 10 ** max(0, len(str(n)) - digits)
     return n - n % step
 
 
@@ -40,8 +40,8 @@ def size_of(total: int) -> int:
 
 
 def bucket(weight: float) -> float:
-    """A weight, in ten thousandths, with two significant digits, rounded down."""
-    return coarse(round(weight * 10_000)) / 10_000
+    """A weight, in ten thousandths, with three significant digits, rounded down."""
+    return coarse(round(weight * 10_000), 3) / 10_000
 
 
 def surprise(shared: int, a: int, b: int, total: int) -> float:
