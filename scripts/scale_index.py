@@ -35,8 +35,8 @@ from localrag.config import Settings
 from localrag.index.crew.here import Here
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.graph.communities import communities
-from localrag.index.graph.rows import whole_graph
-from localrag.index.graph.update import Update
+from localrag.index.graph.merging.rows import whole_graph
+from localrag.index.graph.merging.update import Update
 from localrag.index.graph.variants import Decisions
 from localrag.index.jobs import Tools
 from localrag.index.reports.stage import write_reports

@@ -146,9 +146,12 @@ STAGES = (
 
 
 def test_stages_do_not_touch_the_store():
-    """Of indexing, only the pipeline and its parts read and write the store; what they call takes and returns records."""
+    """Of indexing, only the pipeline and its parts read and write the store, and what brings the graph up to date row by row.
+
+    What they call takes and returns records.
+    """
     for path in (PACKAGE / "index").rglob("*.py"):
-        if path.name != "stage.py" and path.relative_to(PACKAGE / "index").as_posix() not in STAGES:
+        if path.parent.name != "merging" and path.name != "stage.py" and path.relative_to(PACKAGE / "index").as_posix() not in STAGES:
             assert not [t for t in imports(path) if t.startswith("store")], path
 
 

@@ -1,7 +1,7 @@
 """What the graph is made from, chunk by chunk: which extraction of each, and which documents are not what they were when it was made."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sqlite_utils import Database
@@ -57,6 +57,13 @@ def chunks_with_extractions(db: Database, document_id: str) -> tuple[dict[str, C
     rows = db.execute(f"{read} WHERE s.chunk_id IN (SELECT value FROM json_each(?))", [json.dumps(list(chunks))])
     found = {key: corpus.extraction_of(key, result) for key, result in rows}
     return chunks, [found[key] for key in chunks if key in found]
+
+
+def places_of_chunks(db: Database, ids: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Chunk id → the path of its document, and its number in it."""
+    wanted = "SELECT c.id, d.path, c.ordinal FROM chunks c JOIN documents d ON d.id = c.document_id"
+    rows = db.execute(f"{wanted} WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(sorted(set(ids)))])
+    return {key: (path, ordinal) for key, path, ordinal in rows}
 
 
 def made_from(db: Database, document_id: str, chunk_ids: Collection[str]) -> list[Row]:

@@ -148,6 +148,14 @@ class Staged:
         key = ", ".join(f'"{c}"' for c in TABLES[name].key)
         return list(self.db.execute(f"SELECT {key} FROM temp.next_{name} UNION SELECT {key} FROM temp.gone_{name}"))
 
+    def changes(self, name: str, columns: str) -> Iterator[tuple[Row, Row | None, Row | None]]:
+        """The keys of rows that differ, each with these columns as they are published and as they will be."""
+        where = " AND ".join(f'"{c}" = ?' for c in TABLES[name].key)
+        tables = f"main.{name}", f"temp.next_{name}"
+        for key in self.changed(name):
+            before, now = (self.db.conn.execute(f"SELECT {columns} FROM {table} WHERE {where}", key).fetchone() for table in tables)
+            yield key, before, now
+
     def publish(self) -> None:
         """Put the difference in place of what is published, and end. The caller's transaction must hold it together."""
         db = self.db

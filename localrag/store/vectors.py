@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +184,18 @@ def same(db: Database, folder: Path, kind: str) -> bool:
     except RuntimeError:
         return False
     return index.ntotal == len(ids) and np.array_equal(index.reconstruct_n(0, len(ids)), stored)
+
+
+def of_names(db: Database, embedder: str) -> dict[str, NDArray[np.float32]]:
+    """Names that were compared by meaning → their vectors, (d,) float32, of this embedder."""
+    rows = db.execute("SELECT name, vector FROM name_vectors WHERE embedder = ?", [embedder])
+    return {name: np.frombuffer(vector, "<f4") for name, vector in rows}
+
+
+def keep_names(db: Database, embedder: str, made: Mapping[str, NDArray[np.float32]], gone: Iterable[str]) -> None:
+    """Keep vectors of names, and forget those of others and of other embedders."""
+    with db.atomic():
+        db.execute("DELETE FROM name_vectors WHERE embedder <> ?", [embedder])
+        db.conn.executemany("DELETE FROM name_vectors WHERE name = ?", [(name,) for name in gone])
+        rows = [(name, embedder, vector.astype("<f4").tobytes()) for name, vector in made.items()]
+        db.conn.executemany("INSERT OR REPLACE INTO name_vectors VALUES (?, ?, ?)", rows)

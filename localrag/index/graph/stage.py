@@ -1,6 +1,5 @@
 """Extractions → graph and communities, where anything they are made from is new. Part of the pipeline."""
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -14,11 +13,11 @@ from localrag.index.graph.describe import describe
 from localrag.index.graph.document import entity_id
 from localrag.index.graph.held import beside, renamed, still_held
 from localrag.index.graph.layout import VERSION, lay_out
+from localrag.index.graph.merging.quoted import Quoted
+from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row, whole_graph
+from localrag.index.graph.merging.similar import alike_in_meaning, ask_whether_same, open_pairs, spelt_alike
+from localrag.index.graph.merging.update import Update
 from localrag.index.graph.picture import HIERARCHICAL, with_structure
-from localrag.index.graph.quoted import Quoted
-from localrag.index.graph.rows import entity_of_row, relationship_of_row, whole_graph
-from localrag.index.graph.similar import alike_in_meaning, ask_whether_same, open_pairs, spelt_alike
-from localrag.index.graph.update import Update
 from localrag.index.graph.variants import Decisions
 from localrag.index.jobs import Crew
 from localrag.index.progress import Tell
@@ -79,7 +78,7 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
         staged = Staged(db, anew=anew)
         try:
             tell("graph", 0, 2)
-            build = _Build(project, staged, style, budgets, crew, tell)
+            build = _Build(project, staged, style, budgets, crew, tell, anew)
             made = await build.merge(decisions)
             failed = [*build.failed, *await build.describe()]
             tell("communities", 0, 1)
@@ -101,7 +100,7 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
 
 @dataclass
 class _Build:
-    """A graph that is being brought up to date."""
+    """A graph that is being brought up to date, or made `anew`."""
 
     project: Project
     staged: Staged
@@ -109,6 +108,7 @@ class _Build:
     budgets: Budgets
     crew: Crew
     tell: Tell
+    anew: bool
 
     def __post_init__(self) -> None:
         self.read = lru_cache(64)(partial(sources.chunks_with_extractions, self.project.db))
@@ -128,7 +128,7 @@ class _Build:
         before = _decided(known.get("decisions", {}))
         now = _with_model(decisions, said)
         changed, gone = sources.changed_documents(self.project.db)
-        if known.get("merging") != MERGING or not known.get("graph"):
+        if self.anew:
             changed, gone = sources.all_documents(self.project.db), []
         self._update(now, changed, gone, before ^ _pairs(now))
         self.tell("graph", 1, 2)
@@ -200,31 +200,18 @@ class _Build:
             return every[0], every[1]
         entities = self.entities | {key[0] for key in self.staged.changed("mentions")}
         shown = {key[0] for key in self.staged.changed("evidence")}
-        said = dict(db.execute("SELECT id, descriptions FROM main.relationships WHERE id IN (SELECT id FROM temp.next_relationships)"))
-        rows = self.staged.db.execute("SELECT id, descriptions FROM temp.next_relationships")
-        return sorted(entities), sorted(shown | {key for key, descriptions in rows if said.get(key) != descriptions})
+        said = {key[0] for key, before, now in self.staged.changes("relationships", "descriptions") if before != now}
+        return sorted(entities), sorted(shown | said)
 
     def touched(self) -> frozenset[str]:
         """The entities that anything is new of, but for weights alone."""
         found = {key[0] for table in ("entities", "mentions") for key in self.staged.changed(table)}
-        found |= self._ends("claims", "subject_id, object_id", {key[0] for key in self.staged.changed("claims")})
+        ends = [row for _, *rows in self.staged.changes("claims", "subject_id, object_id") for row in rows if row]
+        said = self.staged.changes("relationships", "source_id, target_id, description")
+        ends += [row[:2] for _, before, now in said if before != now for row in (before, now) if row]
         shown = {key[0] for key in self.staged.changed("evidence")}
-        found |= self._ends("relationships", "source_id, target_id", shown)
-        said = "SELECT source_id, target_id, description FROM {} WHERE id = ?"
-        for (key,) in self.staged.changed("relationships"):
-            tables = "main.relationships", "temp.next_relationships"
-            before, now = (self.staged.db.execute(said.format(table), [key]).fetchone() for table in tables)
-            found |= {end for row in (before, now) if row and before != now for end in row[:2]}
-        return frozenset(found - {None})
-
-    def _ends(self, table: str, columns: str, keys: Collection[str]) -> set[str]:
-        """What rows with these keys are about, as they were and as they are."""
-        chosen = [json.dumps(sorted(keys))]
-        where = "WHERE id IN (SELECT value FROM json_each(?))"
-        rows = (
-            r for t in (f"main.{table}", f"temp.next_{table}") for r in self.staged.db.execute(f"SELECT {columns} FROM {t} {where}", chosen)
-        )
-        return {key for row in rows for key in row}
+        ends += [row[1:3] for key in shown if (row := self.staged.row("relationships", key))]
+        return frozenset(found.union(*ends) - {None})
 
     @property
     def described(self) -> str:

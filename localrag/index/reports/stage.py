@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ContextTooSmall
+from localrag.index.graph.merging.weights import size_of
 from localrag.index.graph.stage import Made
-from localrag.index.graph.weights import size_of
 from localrag.index.jobs import Crew, embed
 from localrag.index.progress import Tell
 from localrag.index.reports import write as writing

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from sqlite_utils import Database
 
+from localrag.index.graph.merging.update import Update
 from localrag.index.graph.resolve import resolve
-from localrag.index.graph.update import Update
 from localrag.index.graph.variants import Decisions
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction
 from localrag.store.migrations import migrations

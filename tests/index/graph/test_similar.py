@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 from sqlite_utils import Database
 
-from localrag.index.graph.similar import alike_in_meaning, ask_whether_same
+from localrag.index.graph.merging.similar import alike_in_meaning, ask_whether_same
 from localrag.index.graph.variants import Decisions
 from localrag.llm.model import Reply
 from localrag.store.migrations import migrations

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from localrag.index.graph.weights import PRUNED, bucket, surprise
+from localrag.index.graph.merging.weights import PRUNED, bucket, surprise
 from localrag.records import Chunk, Graph
 from localrag.text.plain import chunk_sentences
 

@@ -1,11 +1,10 @@
 """The sentences behind entities and relationships of a graph that is being changed, as far as they are asked for."""
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from localrag.records import Chunk, Quote
-from localrag.store import corpus
+from localrag.store import corpus, sources
 from localrag.store.staged import Row, Staged
 from localrag.text.plain import squeeze
 from localrag.text.quotes import sentence_quotes
@@ -41,13 +40,11 @@ class Quoted:
                 found.setdefault(squeeze(quote.text), quote)
         return list(found.values())
 
-    def _in_order(self, rows: Iterable[Row]) -> "Iterable[tuple[Chunk, Row]]":
+    def _in_order(self, rows: Iterable[Row]) -> Iterator[tuple[Chunk, Row]]:
         """The chunks of rows (…, chunk, start, end), in the order of paths and places."""
         some = list(rows)
         if len(some) > 1:
-            wanted = "SELECT c.id, d.path, c.ordinal FROM chunks c JOIN documents d ON d.id = c.document_id"
-            chosen = json.dumps(sorted({row[1] for row in some}))
-            place = {i: p for i, *p in self._staged.db.execute(f"{wanted} WHERE c.id IN (SELECT value FROM json_each(?))", [chosen])}
+            place = sources.places_of_chunks(self._staged.db, (row[1] for row in some))
             some.sort(key=lambda row: (place[row[1]], row[2]))
         for row in some:
             yield self._chunk(row[1]), row

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from localrag.index.graph.nodes import Nodes
+from localrag.index.graph.merging.nodes import Nodes
 from localrag.index.graph.variants import kind_of
 from localrag.store.staged import Staged
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from localrag.index.graph.document import Contribution, relationship_id
 from localrag.index.graph.document import entity_id as ident
-from localrag.index.graph.nodes import TOTAL, Nodes
+from localrag.index.graph.merging.nodes import TOTAL, Nodes
 from localrag.store.staged import Row, Staged
 
 PRUNED = 0.4  # share of the weakest co-occurrences that are left out, unless one is all that its entity has

@@ -18,6 +18,7 @@ from localrag.llm.grammar import choice
 from localrag.llm.model import CALL_FAILED, in_window
 from localrag.llm.prompts import load_prompt
 from localrag.records import Failure, content_id
+from localrag.store import vectors
 from localrag.store.staged import Staged
 from localrag.text.plain import squeeze
 
@@ -57,10 +58,10 @@ async def alike_in_meaning(staged: Staged, crew: Crew, embedder: str, decisions:
     for key, name, kind, degree in staged.rows("entities", columns="t.id, t.name, t.type, t.degree"):
         of_type[kind].append((-degree, key, name))
     chosen = [[name for *_, name in nsmallest(NAMED, some)] for _, some in sorted(of_type.items()) if len(some) > 1]
-    vectors = await _vectors(staged.db, crew, embedder, [name for some in chosen for name in some])
+    vector_of = await _vectors(staged.db, crew, embedder, [name for some in chosen for name in some])
     found: dict[tuple[str, str], float] = {}
     for names in chosen:
-        matrix = np.stack([vectors[n] for n in names])
+        matrix = np.stack([vector_of[n] for n in names])
         for i, j in np.argwhere(np.triu(matrix @ matrix.T, 1) >= NEAR):
             a, b = (normalise(names[int(n)]) for n in (i, j))
             if _may_be_one(a, b, decisions):
@@ -70,17 +71,10 @@ async def alike_in_meaning(staged: Staged, crew: Crew, embedder: str, decisions:
 
 async def _vectors(db: Database, crew: Crew, embedder: str, names: Sequence[str]) -> dict[str, NDArray[np.float32]]:
     """The vectors of names, which are kept as long as they are asked for."""
-    rows = db.execute("SELECT name, vector FROM name_vectors WHERE embedder = ?", [embedder])
-    kept = {name: np.frombuffer(vector, "<f4") for name, vector in rows}
+    kept = vectors.of_names(db, embedder)
     new = [n for n in dict.fromkeys(names) if n not in kept]
     made = dict(zip(new, await embed(crew, new), strict=True)) if new else {}
-    gone = [(n,) for n in kept.keys() - set(names)]
-    with db.atomic():
-        db.execute("DELETE FROM name_vectors WHERE embedder <> ?", [embedder])
-        db.conn.executemany("DELETE FROM name_vectors WHERE name = ?", gone)
-        db.conn.executemany(
-            "INSERT OR REPLACE INTO name_vectors VALUES (?, ?, ?)", [(n, embedder, v.astype("<f4").tobytes()) for n, v in made.items()]
-        )
+    vectors.keep_names(db, embedder, made, kept.keys() - set(names))
     return kept | made
 
 

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from localrag.index.graph.corpus_names import CorpusNames, block_of
 from localrag.index.graph.document import Contribution, contribution, entity_id, first, targets_of, votes_of
-from localrag.index.graph.homonyms import Homonyms
-from localrag.index.graph.nodes import Nodes
+from localrag.index.graph.merging.corpus_names import CorpusNames, block_of
+from localrag.index.graph.merging.homonyms import Homonyms
+from localrag.index.graph.merging.nodes import Nodes
+from localrag.index.graph.merging.weights import BATCH, Sums, batched
 from localrag.index.graph.variants import Decisions, Target, decided_targets, follow
-from localrag.index.graph.weights import BATCH, Sums, batched
 from localrag.records import Chunk, Extraction
 from localrag.store.staged import Row, Staged
 
