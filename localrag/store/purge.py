@@ -70,12 +70,23 @@ def forget_traces(db: Database, kinds: Sequence[str]) -> None:
     is_left_over, gone = leftovers(db), departed_paths(db)
     with db.atomic():
         _forget_calls(db, _OWN_WORDS | set(kinds))
+        _forget_decisions(db, is_left_over)
         told = [(n, talk) for n, talk, result in _answers(db) if not _rests_on_what_is_left(db, json.loads(result), gone, is_left_over)]
         ids, talks = json.dumps([n for n, _ in told]), json.dumps(sorted({talk for _, talk in told if talk > 0}))
         db.execute(
             "DELETE FROM answers WHERE id IN (SELECT value FROM json_each(?)) OR conversation IN (SELECT value FROM json_each(?))",
             [ids, talks],
         )
+
+
+def _forget_decisions(db: Database, is_left_over: Callable[[str], bool]) -> None:
+    """Forget what was decided of names that are nowhere any more, by the user or a model."""
+    settings = ledger.settings(db)
+    for key in ("decisions", "same_by_model"):
+        lists = {name: kept for name, kept in settings.get(key, {}).items() if isinstance(kept, list)}
+        left = {name: [pair for pair in kept if not any(map(is_left_over, pair))] for name, kept in lists.items()}
+        if left != lists:
+            ledger.save_settings(db, **{key: settings[key] | left})
 
 
 def _forget_calls(db: Database, own: set[str]) -> None:

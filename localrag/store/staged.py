@@ -59,6 +59,8 @@ TABLES = {  # those that others refer to first
     "alike": _table("block a b score", 3, "score"),
 }
 
+PUBLIC = frozenset("entities entity_aliases relationships mentions evidence claims communities members merges".split())  # others read these
+
 
 class Staged:
     """The graph's tables with what waits for them. One at a time for a connection; `publish` or `close` ends it."""
@@ -162,7 +164,9 @@ class Staged:
         for name in reversed(TABLES):  # what refers to others goes before them
             key = ", ".join(f'"{c}"' for c in TABLES[name].key)
             stay, ending = f"SELECT {key} FROM temp.next_{name}", f"SELECT {key} FROM temp.gone_{name}"
-            if self._anew:
+            if self._anew and name not in PUBLIC:  # others of their rows may have the numbers that these have now
+                db.execute(f"DELETE FROM main.{name}")
+            elif self._anew:
                 db.execute(f"DELETE FROM main.{name} WHERE ({key}) NOT IN ({stay})")
             else:
                 db.execute(f"DELETE FROM main.{name} WHERE ({key}) IN ({ending} EXCEPT {stay})")
