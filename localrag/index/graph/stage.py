@@ -130,7 +130,7 @@ class _Build:
         changed, gone = sources.changed_documents(self.project.db)
         if self.anew:
             changed, gone = sources.all_documents(self.project.db), []
-        self._update(now, changed, gone, before ^ _pairs(now))
+        self._update(now, changed, gone, {name for _, pair in before ^ _pairs(now) for name in pair})
         self.tell("graph", 1, 2)
         alike = open_pairs(self.staged, now)
         meaning = await alike_in_meaning(self.staged, self.crew, self.project.embedder.file.fingerprint, now)
@@ -140,15 +140,15 @@ class _Build:
             more, self.failed = await ask_whether_same(self._shown([*alike, *meaning]), self.crew, lambda *at: self.tell("same names", *at))
             said |= set(more)
             now = _with_model(decisions, said)
-            self._update(now, [], [], {frozenset(pair) for pair in more})
+            self._update(now, [], [], {name for pair in more for name in pair})
         return {
             "decisions": {"same": now.same, "different": sorted(map(sorted, now.different))},
             "same_by_model": {"of": asked_of, "pairs": sorted(said)},
         }
 
-    def _update(self, decisions: Decisions, changed: Collection[str], gone: Collection[str], decided: Collection[frozenset[str]]) -> None:
+    def _update(self, decisions: Decisions, changed: Collection[str], gone: Collection[str], decided: Collection[str]) -> None:
         update, db = Update(self.staged, self.read, decisions), self.project.db
-        update.run(changed, gone, set().union(*decided))
+        update.run(changed, gone, decided)
         for document in (*changed, *gone):
             old = list(self.staged.rows("graph_chunks", "t.document_id = ?", [document]))
             chunks = self.read(document)[0] if document in changed else ()
@@ -198,8 +198,9 @@ class _Build:
         if ledger.settings(db).get("described") != self.described:
             every = [[key for (key,) in self.staged.rows(table, columns="t.id")] for table in ("entities", "relationships")]
             return every[0], every[1]
-        entities = self.entities | {key[0] for key in self.staged.changed("mentions")}
-        shown = {key[0] for key in self.staged.changed("evidence")}
+        failed = {f.subject for f in ledger.failures(db) if f.stage == "description"}
+        entities = self.entities | {key[0] for key in self.staged.changed("mentions")} | failed
+        shown = {key[0] for key in self.staged.changed("evidence")} | failed
         said = {key[0] for key, before, now in self.staged.changes("relationships", "descriptions") if before != now}
         return sorted(entities), sorted(shown | said)
 
@@ -226,12 +227,15 @@ def _with_model(decisions: Decisions, said: "Collection[tuple[str, ...]]") -> De
     return replace(decisions, same=(*decisions.same, *pairs), by_model=frozenset(pairs))
 
 
-def _pairs(decisions: Decisions) -> set[frozenset[str]]:
-    return {frozenset(pair) for pair in decisions.same} | set(decisions.different)
+Decided = set[tuple[str, tuple[str, ...]]]  # same or different, and the names
 
 
-def _decided(kept: Mapping[str, Any]) -> set[frozenset[str]]:
-    return {frozenset(pair) for name in ("same", "different") for pair in kept.get(name, ())}
+def _pairs(decisions: Decisions) -> Decided:
+    return {("same", pair) for pair in decisions.same} | {("different", tuple(sorted(pair))) for pair in decisions.different}
+
+
+def _decided(kept: Mapping[str, Any]) -> Decided:
+    return {(name, tuple(pair)) for name in ("same", "different") for pair in kept.get(name, ())}
 
 
 def _clustered(project: Project, graph: Graph, brought: Brought | None) -> tuple[list[Community], frozenset[str]]:

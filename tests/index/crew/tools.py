@@ -139,7 +139,7 @@ def tables(index):
     with closing(open_index(index)) as db:
         found = {}
         for name in db.table_names():
-            if name.startswith(("chunk_search", "_", "runs", "vector_states", "settings")):
+            if name.startswith(("chunk_search", "_", "runs", "vector_states", "settings", "seen")):
                 continue
             columns = ", ".join(f'"{c.name}"' for c in db[name].columns if c.name not in OF_A_RUN)
             found[name] = sorted(map(repr, db.query(f'SELECT {columns} FROM "{name}"')))
