@@ -1,5 +1,6 @@
 """`build_index`: the stages in order, each doing only what is missing. It and its parts (update, reports, erase, plan) touch the store."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -223,6 +224,7 @@ async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, report
         states |= {"layout": laid_out.state} if laid_out else {}
         states |= {"graph_vectors": embedded} if embedded != ledger.settings(db).get("graph_vectors") else {}
         valid = written.reports.keys() if written else None
+        await asyncio.sleep(0)  # an interrupt that came while nothing waited is heard here, before anything is published
         generations.publish(db, graph, layout=layout, reports=valid, embedder=new_embedder(project), settings=states)
     finally:
         if made:
