@@ -18,10 +18,10 @@ from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
 from localrag.store.schema import back_up
 from localrag.store.search import add_to_search
-from localrag.store.staged import TABLES
+from localrag.store.staged import PUBLIC, TABLES
 
 REDONE = frozenset({"read again", "unreadable", "graph", "layout", "report", "vector", "waiting"})  # by the next `localrag index`
-_OF_GRAPH = frozenset({"entities", "entity_aliases", "mentions", "relationships", "evidence", "claims", "communities", "members"})
+_OF_GRAPH = PUBLIC - {"merges"}
 _MADE_ANEW = tuple(t for t in TABLES if t not in _OF_GRAPH)
 _OF_LAYOUT = frozenset({"places", "community_places", "community_links"})
 

@@ -25,6 +25,7 @@ def best_extractions(db: Database, recipes: Sequence[str], varying: Collection[s
         )
         with db.atomic():
             db.execute(f"INSERT INTO sources SELECT id, document_id, recipe, recipe FROM ({best})", [json.dumps(recipes)])
+            db.execute("CREATE INDEX temp.sources_by_document ON sources (document_id)")
         changing = "SELECT s.chunk_id, x.result FROM sources s JOIN extractions x ON x.chunk_id = s.chunk_id AND x.recipe = s.recipe"
         rows = db.execute(f"{changing} WHERE s.recipe IN (SELECT value FROM json_each(?))", [json.dumps(sorted(varying))])
         hashed = [(content_id(result), key) for key, result in rows]
@@ -66,7 +67,6 @@ def places_of_chunks(db: Database, ids: Iterable[str]) -> dict[str, tuple[str, i
     return {key: (path, ordinal) for key, path, ordinal in rows}
 
 
-def made_from(db: Database, document_id: str, chunk_ids: Collection[str]) -> list[Row]:
-    """The rows that say what the graph has of a document."""
-    wanted = "SELECT chunk_id, document_id, made_from FROM sources WHERE chunk_id IN (SELECT value FROM json_each(?)) AND document_id = ?"
-    return list(db.execute(wanted, [json.dumps(list(chunk_ids)), document_id]))
+def made_from(db: Database, document_id: str) -> list[Row]:
+    """The rows that say what the graph has of a document; none of one that is gone."""
+    return list(db.execute("SELECT chunk_id, document_id, made_from FROM sources WHERE document_id = ?", [document_id]))

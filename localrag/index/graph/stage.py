@@ -150,9 +150,8 @@ class _Build:
         update, db = Update(self.staged, self.read, decisions), self.project.db
         update.run(changed, gone, decided)
         for document in (*changed, *gone):
-            old = list(self.staged.rows("graph_chunks", "t.document_id = ?", [document]))
-            chunks = self.read(document)[0] if document in changed else ()
-            self.staged.replace("graph_chunks", old, sources.made_from(db, document, chunks))
+            old = self.staged.rows("graph_chunks", "t.document_id = ?", [document])
+            self.staged.replace("graph_chunks", old, sources.made_from(db, document))
         spelt_alike(self.staged, update.blocks)
         self.entities |= {entity_id(key) for key in update.entities}
 

@@ -55,9 +55,9 @@ class Update:
             self._give(document, Contribution(), {})
         concerned = {d for key in elsewhere | set(decided) for (d,) in self.staged.rows("names", "t.key = ?", [key], "t.document_id")}
         again = [d for d in concerned.difference(changed) if self._belong(d)]
-        for document in [*changed, *again]:
-            if document in changed:
-                self._belong(document)
+        for document in changed:
+            self._belong(document)
+        for document in (*changed, *again):
             self._derive(document)
         self.nodes.store()
         for document in self.homonyms.update(self.entities):
@@ -115,20 +115,18 @@ class Update:
     def _derive(self, document: str) -> None:
         """Take a document's part in the graph out, and put in what it is now."""
         chunks, extractions = self.read(document)
-        entity_of: dict[str, str] = dict(self.staged.rows("names", "t.document_id = ?", [document], "t.key, t.entity"))
-        bases = {entity: base for entity, base in self.staged.rows("names", "t.document_id = ?", [document], "t.entity, t.base")}
-        for entity, base in bases.items():
+        names = list(self.staged.rows("names", "t.document_id = ?", [document], "t.key, t.entity, t.base"))
+        for _, entity, base in names:
             self.nodes.of(entity, base)
-        self._give(document, contribution(extractions, chunks, entity_of), chunks)
-        self.entities |= bases.keys()
+        self._give(document, contribution(extractions, chunks, {key: entity for key, entity, _ in names}), chunks)
+        self.entities |= {entity for _, entity, _ in names}
 
     def _give(self, document: str, made: Contribution, chunks: Mapping[str, Chunk]) -> None:
-        staged, known = self.staged, [*chunks]
+        staged = self.staged
         before = [c for (c,) in staged.rows("graph_chunks", "t.document_id = ?", [document], "t.chunk_id")]
-        listed = json.dumps(sorted({*before, *known}))
+        listed = json.dumps(sorted({*before, *chunks}))
         inside = "t.chunk_id IN (SELECT value FROM json_each(?))"
-        mentions = list(staged.rows("mentions", inside, [listed]))
-        staged.replace("mentions", mentions, _last_of_key(made.mentions, 4))
+        staged.replace("mentions", staged.rows("mentions", inside, [listed]), made.mentions)
         claims = [tuple(getattr(c, n) for n in c.__slots__) for c in made.claims]
         staged.replace("claims", staged.rows("claims", inside, [listed]), claims)
         self.sums.give(document, made, staged.rows("statements", inside, [listed]))
@@ -178,7 +176,3 @@ def _sorted(votes: Mapping[str, int]) -> dict[str, int]:
 
 def _summed(votes: Iterable[str]) -> Counter[str]:
     return sum((Counter(json.loads(v)) for v in votes), Counter[str]())
-
-
-def _last_of_key(rows: Iterable[Row], keys: int) -> list[Row]:
-    return list({row[:keys]: row for row in rows}.values())
