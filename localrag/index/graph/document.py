@@ -30,6 +30,13 @@ def first(votes: Mapping[str, int]) -> str:
     return min((v for v in votes if votes[v]), key=lambda v: (-votes[v], v), default="")
 
 
+def named(key: str, uses: Sequence[tuple[str, Votes]]) -> tuple[str, str, list[str]]:
+    """An entity's name, its type and what is said of it, from the names it goes by (keys) with their votes: the fullest names it."""
+    own = [v for name, v in uses if name == key or key.startswith(f"{name} (")] or [v for _, v in uses]
+    texts, types = sum((v.texts for v in own), Counter[str]()), sum((v.types for _, v in uses), Counter[str]())
+    return first(texts), first(types), sorted({d for _, v in uses for d in v.descriptions})
+
+
 def votes_of(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk]) -> tuple[dict[str, Votes], dict[str, tuple[str, str]]]:
     """What a document says of every name, by key, and the names that it says mean the same."""
     votes: defaultdict[str, Votes] = defaultdict(Votes)

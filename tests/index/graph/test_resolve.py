@@ -15,7 +15,8 @@ from localrag.index.extraction.names.case import Case
 from localrag.index.extraction.names.spans import find_name, nearby_pairs, sentence_numbers
 from localrag.index.extraction.passage import Passage
 from localrag.index.graph.communities import communities
-from localrag.index.graph.resolve import normalise, resolve
+from localrag.index.graph.resolve import resolve
+from localrag.index.graph.spelling import normalise
 from localrag.index.reports.context import Sources, report_context
 from localrag.records import (
     Chunk,

@@ -7,10 +7,10 @@ which names ask for which, so that an edit looks only at those that it concerns.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from localrag.index.graph.document import Contribution, contribution, entity_id, first, targets_of, votes_of
+from localrag.index.graph.document import Contribution, Votes, contribution, entity_id, first, named, targets_of, votes_of
 from localrag.index.graph.merging.corpus_names import CorpusNames, block_of
 from localrag.index.graph.merging.homonyms import Homonyms
 from localrag.index.graph.merging.nodes import Nodes
@@ -164,15 +164,11 @@ class Update:
 
 def _entity(key: str, uses: Sequence[Row], known: Row | None) -> Row:
     """The row of an entity, from what documents say of its names; description and degree as they are."""
-    own = [r for r in uses if r[0] == key or key.startswith(f"{r[0]} (")] or uses
-    name, kind = first(_summed(r[1] for r in own)), first(_summed(r[2] for r in uses))
-    said = json.dumps(sorted({d for r in uses for d in json.loads(r[3])}), ensure_ascii=False)
+    votes = [(r[0], Votes(Counter(json.loads(r[1])), Counter(json.loads(r[2])), dict.fromkeys(json.loads(r[3])))) for r in uses]
+    name, kind, descriptions = named(key, votes)
+    said = json.dumps(descriptions, ensure_ascii=False)
     return (entity_id(key), name, kind, known[3] if known else "", known[4] if known else 0, said)
 
 
 def _sorted(votes: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(votes.items()))
-
-
-def _summed(votes: Iterable[str]) -> Counter[str]:
-    return sum((Counter(json.loads(v)) for v in votes), Counter[str]())
