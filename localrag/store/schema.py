@@ -14,6 +14,7 @@ from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
 from localrag.system.files import check_system, private_file, private_folder
 
+CHECKPOINT = 8192  # pages of the log, 32 MB: keys of answers are hashes, and SQLite's own 1000 are full after 32 chunks of a large index
 CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relationships is stored in 41 s, with SQLite's own 2 MB in 67
 _ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
 
@@ -40,6 +41,7 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False) -> Da
             db.enable_wal()
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
         _check_version(db, path)
         if create:
             _migrate(db, path)
