@@ -1,7 +1,7 @@
 """Vectors of chunks, entities and reports, for those that have none of the text they have now. Part of the pipeline."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 from localrag.index.graph.stage import Made
 from localrag.index.jobs import EMBED_BATCH, Crew, Embed, in_order
@@ -9,7 +9,8 @@ from localrag.index.progress import Tell
 from localrag.index.reports.stage import Written
 from localrag.project import Project
 from localrag.records import content_id
-from localrag.store import generations, ledger, states, vectors
+from localrag.store import generations, ledger, levels, states, vectors
+from localrag.store.staged import Staged
 
 
 async def _embed(
@@ -82,8 +83,16 @@ async def embed_graph(project: Project, crew: Crew, tell: Tell, made: Made | Non
     known_to_be = made is None and written is None and state is not None and state == known.get("graph_vectors")
     if known_to_be and not any(states.without_vector(db, kind, fingerprint) for kind in kinds):
         return state
-    entities = {e.id: vectors.entity_text(e) for e in made.graph.entities} if made else vectors.texts(db, "entity")
+    entities = new_texts(made.staged, states.without_vector(db, "entity", fingerprint)) if made else vectors.texts(db, "entity")
     await _embed(project, crew, "entity", "entities", tell, _without_vector(project, "entity", entities))
-    reports = {key: r.markdown for key, r in written.reports.items()} if written else vectors.texts(db, "report")
+    reports = vectors.texts(db, "report", states.without_vector(db, "report", fingerprint)) | levels.next_texts(db)
     await _embed(project, crew, "report", "report vectors", tell, _without_vector(project, "report", reports))
     return state
+
+
+def new_texts(staged: Staged, lacking: Sequence[str]) -> dict[str, str]:
+    """Entity id → the text of its vector, of those whose text is another than before or that lack a vector."""
+    columns = "name || ': ' || description"
+    changed = {key[0]: now[0] for key, before, now in staged.changes("entities", columns) if now and now != before}
+    rows = (row for key in lacking if key not in changed and (row := staged.row("entities", key)))
+    return changed | {row[0]: f"{row[1]}: {row[3]}" for row in rows}

@@ -213,6 +213,7 @@ async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, report
     try:
         laid_out = lay_out_graph(project, tell, made)
         layout, graph = laid_out.layout if laid_out else None, made.staged if made else None
+        in_part = laid_out is not None and laid_out.in_part
         if made and not store.counts(db)["entities"]:  # nothing to keep apart: something to ask while reports are written
             first = {**made.settings, "layout": laid_out and laid_out.state}
             generations.publish(db, graph, layout=layout, kinds=["chunk"], embedder=new_embedder(project), settings=first)
@@ -223,9 +224,11 @@ async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, report
         states |= {**written.settings, "coverage": None} if written else {}
         states |= {"layout": laid_out.state} if laid_out else {}
         states |= {"graph_vectors": embedded} if embedded != ledger.settings(db).get("graph_vectors") else {}
-        valid = written.reports.keys() if written else None
+        failed = written.failed if written else None
         await asyncio.sleep(0)  # an interrupt that came while nothing waited is heard here, before anything is published
-        generations.publish(db, graph, layout=layout, reports=valid, embedder=new_embedder(project), settings=states)
+        generations.publish(
+            db, graph, layout=layout, in_part=in_part, without_report=failed, embedder=new_embedder(project), settings=states
+        )
     finally:
         if made:
             made.staged.close()

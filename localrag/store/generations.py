@@ -77,26 +77,27 @@ def publish(
     graph: Staged | None = None,
     *,
     layout: Layout | None = None,
-    reports: Collection[str] | None = None,
+    in_part: bool = False,
+    without_report: Collection[str] | None = None,
     kinds: Iterable[str] = KINDS,
     embedder: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Make what waits the published generation, in one transaction.
 
-    What waits for the `graph` and its communities, and its `layout`, take the place of what is published. `reports`: the communities
-    whose report, published or waiting, is of this generation; where it is not known, published reports stay that quote nothing that went.
-    `kinds`: of which vectors are put in place as well; `embedder`: the one that the index is bound to from here on, whose vectors alone
-    stay. `settings` are saved with all this.
+    What waits for the `graph` and its communities, and its `layout`, all or `in_part`, take the place of what is published.
+    `without_report`: the communities of this generation that have none; where it is not known, published reports stay that quote nothing
+    that went. `kinds`: of which vectors are put in place as well; `embedder`: the one that the index is bound to from here on, whose
+    vectors alone stay. `settings` are saved with all this.
     """
     with db.atomic():
         _publish_documents(db)
         if graph is not None:
             graph.publish()
         if layout is not None:
-            places.put(db, layout)
-        if reports is not None:
-            _publish_reports(db, reports)
+            (places.change if in_part else places.put)(db, layout)
+        if without_report is not None:
+            _publish_reports(db, without_report)
         elif graph is not None:
             _drop_stale_reports(db)
         if embedder:
@@ -134,10 +135,11 @@ def _publish_documents(db: Database) -> None:
     corpus.forget_parts(db, gone)
 
 
-def _publish_reports(db: Database, valid: Collection[str]) -> None:
-    ids = [json.dumps(sorted(valid))]
-    db.execute("DELETE FROM reports WHERE community_id NOT IN (SELECT value FROM json_each(?))", ids)
-    db.execute("INSERT OR REPLACE INTO reports SELECT * FROM next_reports WHERE community_id IN (SELECT value FROM json_each(?))", ids)
+def _publish_reports(db: Database, without: Collection[str]) -> None:
+    ids = [json.dumps(sorted(without))]
+    gone = "community_id NOT IN (SELECT id FROM communities) OR community_id IN (SELECT value FROM json_each(?))"
+    db.execute(f"DELETE FROM reports WHERE {gone}", ids)
+    db.execute(f"INSERT OR REPLACE INTO reports SELECT * FROM next_reports WHERE NOT ({gone})", ids)
     db.execute("DELETE FROM next_reports")
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -268,6 +268,16 @@ def members(db: Database, community_ids: Iterable[str]) -> dict[str, list[str]]:
     )
     for community, entity in rows:
         found.setdefault(community, []).append(entity)
+    return found
+
+
+def communities_of(db: Database, entity_ids: Collection[str]) -> dict[str, list[str]]:
+    """Entity id → its published communities, level by level; none of one that is not published."""
+    found: dict[str, list[str]] = {key: [] for key in entity_ids}
+    levels = "SELECT m.entity_id, m.community_id FROM main.members m JOIN main.communities c ON c.id = m.community_id"
+    ids = [json.dumps(list(found))]
+    for entity, community in db.execute(f"{levels} WHERE m.entity_id IN (SELECT value FROM json_each(?)) ORDER BY c.level", ids):
+        found[entity].append(community)
     return found
 
 

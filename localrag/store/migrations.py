@@ -173,6 +173,21 @@ def m022_what_the_graph_is_made_of(db: Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m023_communities_move(db: Database) -> None:
+    """What communities weigh, and which entity one without relationships goes with, so that a change moves only what it reaches."""
+    for statement in _MOVING.strip().split(";\n"):
+        db.execute(statement)
+
+
+_MOVING = """
+CREATE INDEX communities_by_parent ON communities(parent_id);
+CREATE TABLE community_weights (community_id TEXT PRIMARY KEY, strength REAL NOT NULL, inside REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE attached (entity_id TEXT PRIMARY KEY, to_id TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX attached_to ON attached(to_id);
+CREATE TABLE title_words (word INTEGER PRIMARY KEY, sentences INTEGER NOT NULL)
+"""
+
 _MERGING = """
 ALTER TABLE mentions ADD COLUMN telling REAL NOT NULL DEFAULT 0;
 DROP TABLE merges;

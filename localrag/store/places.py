@@ -26,6 +26,31 @@ def load_links(db: Database) -> tuple[CommunityLink, ...]:
     return tuple(CommunityLink(*row) for row in db.execute("SELECT level, a, b, weight FROM community_links ORDER BY level, a, b"))
 
 
+def points(db: Database, entities: Iterable[str]) -> dict[str, tuple[float, float, float]]:
+    """Entity id → centre and radius, of those that have a place."""
+    return _some(db, "places", "entity_id", entities)
+
+
+def circles(db: Database, communities: Iterable[str]) -> dict[str, tuple[float, float, float]]:
+    """Community id → centre and radius, of those that have a place."""
+    return _some(db, "community_places", "community_id", communities)
+
+
+def _some(db: Database, table: str, key: str, ids: Iterable[str]) -> dict[str, tuple[float, float, float]]:
+    rows = db.execute(f"SELECT {key}, x, y, r FROM main.{table} WHERE {key} IN (SELECT value FROM json_each(?))", [json.dumps(sorted(ids))])
+    return {i: (x, y, r) for i, x, y, r in rows}
+
+
+def change(db: Database, layout: Layout) -> None:
+    """Put places and links of a part of the graph in place of those it had, in the caller's transaction; what is gone took its own."""
+    for table, key, some in (("places", "entity_id", layout.entities), ("community_places", "community_id", layout.communities)):
+        known = _some(db, table, key, (p.id for p in some))
+        _put(db, table, key, (Place(i, *circle) for i, circle in known.items()), some)
+    rows = ((link.level, link.a, link.b, link.weight) for link in layout.links)
+    put = "INSERT INTO community_links (level, a, b, weight) VALUES (?, ?, ?, ?) ON CONFLICT (a, b) DO UPDATE SET weight = excluded.weight"
+    db.conn.executemany(put, rows)
+
+
 def put(db: Database, layout: Layout) -> None:
     """Make a layout the stored one, in the caller's transaction: rows that are as they should be are not written."""
     known = load(db)
@@ -71,6 +96,14 @@ def without_place(db: Database) -> list[str]:
     missing = "SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM places)"
     missing += " UNION ALL SELECT id FROM communities WHERE id NOT IN (SELECT community_id FROM community_places)"
     return [key for (key,) in db.execute(missing)]
+
+
+def complete(db: Database) -> bool:
+    """Whether every published entity and community has a place."""
+    return not db.execute(
+        "SELECT EXISTS (SELECT id FROM main.entities EXCEPT SELECT entity_id FROM main.places)"
+        " OR EXISTS (SELECT id FROM main.communities EXCEPT SELECT community_id FROM main.community_places)"
+    ).fetchone()[0]
 
 
 def counts(db: Database) -> dict[str, Any]:

@@ -41,8 +41,10 @@ TABLES = {  # those that others refer to first
     "mentions": _table("entity_id chunk_id start end name telling", 4, "chunk_id"),
     "evidence": _table("relationship_id chunk_id start end", 4, "chunk_id"),
     "claims": _table("id chunk_id subject_id object_id type status since until description start end", 1, "chunk_id", "subject_id"),
-    "communities": _table("id level ordinal parent_id", 1),
+    "communities": _table("id level ordinal parent_id", 1, "parent_id"),
     "members": _table("community_id entity_id", 2, "entity_id"),
+    "community_weights": _table("community_id strength inside", 1),
+    "attached": _table("entity_id to_id", 1, "to_id"),
     "merges": _table("name_key key done reason score", 3),
     "graph_chunks": _table("chunk_id document_id made_from", 1, "document_id"),
     "names": _table("document_id key texts types descriptions text type count target reason score base entity", 2, "key", "base, type"),
@@ -69,6 +71,7 @@ class Staged:
         """`anew`: nothing of what is published is read; where it is the same in the end, it is not written again."""
         self.db, self._anew = db, anew
         db.execute(f"PRAGMA temp.cache_size = -{CACHE_KIB}")  # SQLite's own is 2 MB
+        self._ended = False
         self._fresh: dict[str, bool] = {}  # tables that hold nothing: half of the work
         for name, table in TABLES.items():
             listed = ", ".join(f'"{c}"' for c in table.columns)
@@ -78,6 +81,13 @@ class Staged:
                 db.execute(f"CREATE INDEX temp.next_{name}_{n} ON next_{name} ({columns})")
             db.execute(f"CREATE TEMP TABLE gone_{name} ({key}, PRIMARY KEY ({key})) WITHOUT ROWID")
             self._fresh[name] = anew or not _holds_any(db, name)
+
+    @classmethod
+    def published(cls, db: Database) -> "Staged":
+        """The tables as they are published, to read."""
+        found = cls.__new__(cls)
+        found.db, found._ended = db, True
+        return found
 
     def put(self, name: str, rows: Iterable[Row]) -> None:
         """Rows that are new or other than before."""
@@ -131,6 +141,9 @@ class Staged:
         `first`: an order and a limit; those that come first are among the rows that are given.
         """
         table = TABLES[name]
+        if self._ended:
+            listed = columns or ", ".join(f't."{c}"' for c in table.columns)
+            return self.db.conn.execute(f"SELECT {listed} FROM main.{name} t WHERE {where} {first}", values)
         listed = columns or ", ".join(f't."{c}"' for c in table.columns)
         waiting = f"SELECT {listed} FROM temp.next_{name} t WHERE {where} {first}"
         if self._fresh[name]:
@@ -145,8 +158,14 @@ class Staged:
         where = " AND ".join(f't."{c}" = ?' for c in TABLES[name].key)
         return next(iter(self.rows(name, where, key)), None)
 
+    def count(self, name: str) -> int:
+        """How many rows a table will have."""
+        return sum(n for (n,) in self.rows(name, columns="count(*)"))
+
     def changed(self, name: str) -> list[Row]:
-        """The keys of rows that are new, other than before or go."""
+        """The keys of rows that are new, other than before or go; none once they are published."""
+        if self._ended:
+            return []
         key = ", ".join(f'"{c}"' for c in TABLES[name].key)
         return list(self.db.execute(f"SELECT {key} FROM temp.next_{name} UNION SELECT {key} FROM temp.gone_{name}"))
 
@@ -181,7 +200,8 @@ class Staged:
         self.close()
 
     def close(self) -> None:
-        """Forget what was not published; nothing can be read or put any more."""
+        """Forget what was not published. From here on what is published is read, and nothing can be put."""
+        self._ended = True
         for name in TABLES:
             self.db.execute(f"DROP TABLE IF EXISTS temp.next_{name}")
             self.db.execute(f"DROP TABLE IF EXISTS temp.gone_{name}")

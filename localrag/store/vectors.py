@@ -57,7 +57,10 @@ def missing(db: Database, kind: str, hashes: Mapping[str, str], embedder: str) -
         db.execute(
             "DELETE FROM next_embeddings WHERE kind = ? AND subject_id IN (SELECT value FROM json_each(?))", [kind, json.dumps(stale)]
         )
-    rows = db.query("SELECT subject_id, content_hash FROM embeddings WHERE kind = ? AND embedder = ?", [kind, embedder])
+    known = (
+        "SELECT subject_id, content_hash FROM embeddings WHERE kind = ? AND embedder = ? AND subject_id IN (SELECT value FROM json_each(?))"
+    )
+    rows = db.query(known, [kind, embedder, json.dumps(list(hashes))])
     have = {row["subject_id"]: row["content_hash"] for row in rows} | {s: waiting[s][0] for s in waiting.keys() - set(stale)}
     return [subject for subject, content_hash in hashes.items() if have.get(subject) != content_hash]
 

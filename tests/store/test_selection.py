@@ -244,7 +244,7 @@ def test_what_a_model_wrote_of_several_documents_is_not_shown(tmp_path):
          Finding("Mine", "Ada owns a mine.", (bought,))),
     )  # fmt: skip
     graph.save_report(db, written)
-    generations.publish(db, reports=["k"], kinds=[])
+    generations.publish(db, without_report=[], kinds=[])
     db.close()
 
     with snapshot(tmp_path) as whole:

@@ -316,7 +316,7 @@ def reported(db):
     for key in ("both", "one"):
         quotes = (Quote("a.txt-0", 0, 13, "Ann met Bert."),)
         graph.save_report(db, Report(key, "h", key, "so it is", None, "", (Finding("s", "e", quotes),)))
-    generations.publish(db, reports=["both", "one"])
+    generations.publish(db, without_report=[])
     return db
 
 

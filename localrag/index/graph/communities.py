@@ -13,6 +13,7 @@ from typing import Any
 from localrag.records import Community, Graph, content_id
 
 ITERATIONS = 10
+ATTACHED = 0.1  # the weight between an entity without relationships and the one that it goes with
 
 
 def communities(graph: Graph, *, max_size: int, seed: int, before: Sequence[Community] = ()) -> list[Community]:
@@ -23,7 +24,16 @@ def communities(graph: Graph, *, max_size: int, seed: int, before: Sequence[Comm
     Where there were communities `before`, Leiden starts from them, and one that lives on keeps its id (see `_named_as_before`).
     """
     ids = sorted(e.id for e in graph.entities)
-    network = _network(graph, ids)
+    edges = [(r.source_id, r.target_id, r.weight) for r in graph.relationships]
+    edges += [(a, b, ATTACHED) for a, b in _attachments(graph)]
+    return hierarchy(ids, edges, max_size=max_size, seed=seed, before=before)
+
+
+def hierarchy(
+    ids: Sequence[str], edges: Sequence[tuple[str, str, float]], *, max_size: int, seed: int, before: Sequence[Community] = ()
+) -> list[Community]:
+    """As `communities`, for entities in order and what joins them, with weights."""
+    network = _network(ids, edges)
     home = [{e: n for n, c in enumerate(before) if c.level == level for e in c.entity_ids} for level in range(_depth(before))]
     starts = [[found.get(i, -1) for i in ids] for found in home]
     groups = _split(network, seed, starts[0] if starts else None)
@@ -97,15 +107,16 @@ def _split(network: Any, seed: int, start: list[int] | None = None) -> list[list
     import igraph  # takes a second to load, which a run with nothing to do has no use for
 
     igraph.set_random_number_generator(Random(seed))
-    partition = network.community_leiden("modularity", weights="weight", n_iterations=ITERATIONS, initial_membership=first)
-    return sorted((sorted(part) for part in partition if part), key=lambda part: (-len(part), part))
+    found = network.community_leiden("modularity", weights="weight", n_iterations=ITERATIONS, initial_membership=first)
+    # From a partition that there was, igraph may leave parts that do not hang together: their pieces are communities of their own.
+    inside = [e.index for e, apart in zip(network.es, found.crossing(), strict=True) if not apart]
+    partition = network.subgraph_edges(inside, delete_vertices=False).connected_components()
+    return sorted((sorted(part) for part in partition), key=lambda part: (-len(part), part))
 
 
-def _network(graph: Graph, ids: Sequence[str]) -> Any:
+def _network(ids: Sequence[str], joined: Sequence[tuple[str, str, float]]) -> Any:
     number = {entity: n for n, entity in enumerate(ids)}
-    edges = [(number[r.source_id], number[r.target_id], r.weight) for r in graph.relationships]
-    edges += [(number[a], number[b], 0.1) for a, b in _attachments(graph)]
-    edges.sort()
+    edges = sorted((number[a], number[b], weight) for a, b, weight in joined)
     import igraph
 
     network = igraph.Graph(n=len(ids), edges=[(a, b) for a, b, _ in edges])

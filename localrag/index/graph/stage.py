@@ -8,13 +8,16 @@ from typing import Any
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.extraction.stage import in_part, recipe_of
 from localrag.index.graph.aliases import read_aliases
+from localrag.index.graph.clustering.attached import attach
+from localrag.index.graph.clustering.cluster import Clustered, cluster, network, put_all
+from localrag.index.graph.clustering.redraw import redraw
 from localrag.index.graph.communities import communities
 from localrag.index.graph.describe import describe
 from localrag.index.graph.document import entity_id
 from localrag.index.graph.held import beside, renamed, still_held
 from localrag.index.graph.layout import VERSION, lay_out
 from localrag.index.graph.merging.quoted import Quoted
-from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row, whole_graph
+from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row, whole_communities, whole_graph
 from localrag.index.graph.merging.similar import alike_in_meaning, ask_whether_same, open_pairs, spelt_alike
 from localrag.index.graph.merging.update import Update
 from localrag.index.graph.picture import HIERARCHICAL, with_structure
@@ -36,19 +39,17 @@ DESCRIBED = 500  # entities and relationships that are described together
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A graph with its communities, what of it waits for publication, and the settings that say what it was made from.
+    """A graph with its communities, which waits for publication, and the settings that say what it was made from.
 
-    `held` are the communities that another program found and that keep its reports. `worth`: how much the sentences of mentions tell, by
-    chunk and start. `touched` are the entities that anything is new of, None where that may be all.
+    `changed` are the communities that are others than before, `touched` the entities that anything is new of; None where that may be all.
+    `held` are the communities that another program found and that keep its reports.
     """
 
-    graph: Graph
-    communities: Sequence[Community]
     staged: Staged
     settings: Mapping[str, Any]
-    worth: Mapping[tuple[str, int], float]
-    held: frozenset[str] = frozenset()
+    changed: frozenset[str] | None = None
     touched: frozenset[str] | None = None
+    held: frozenset[str] = frozenset()
 
     @property
     def state(self) -> str:
@@ -82,11 +83,8 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
             made = await build.merge(decisions)
             failed = [*build.failed, *await build.describe()]
             tell("communities", 0, 1)
-            graph = whole_graph(staged)
-            tell.resolved(len(graph.entities))
-            levels, held = _clustered(project, graph, brought)
-            staged.replace("communities", staged.rows("communities"), ((c.id, c.level, c.ordinal, c.parent_id) for c in levels))
-            staged.replace("members", staged.rows("members"), ((c.id, e) for c in levels for e in c.entity_ids))
+            tell.resolved(staged.count("entities"))
+            clustered, held = _clustered(project, staged, brought, anew=anew)
             ledger.replace_failures(db, ("same entity", "description"), failed)
             tell("communities", 1, 1)
         except BaseException:
@@ -94,8 +92,8 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
             raise
     # A graph that something failed of is not yet what its input makes: the next run asks again.
     made |= {"graph": content_id(state, *failed) if failed else state, "merging": MERGING, "described": build.described}
-    worth = {(chunk, start): telling for chunk, start, telling in staged.rows("mentions", columns="t.chunk_id, t.start, t.telling")}
-    return Made(graph, levels, staged, made, worth, held, None if anew else build.touched())
+    made |= {"clustered": clustered.state}
+    return Made(staged, made, clustered.changed, None if anew else build.touched(), held)
 
 
 @dataclass
@@ -237,19 +235,34 @@ def _decided(kept: Mapping[str, Any]) -> Decided:
     return {(name, tuple(pair)) for name in ("same", "different") for pair in kept.get(name, ())}
 
 
-def _clustered(project: Project, graph: Graph, brought: Brought | None) -> tuple[list[Community], frozenset[str]]:
-    """The communities of a graph, and which of them another program found."""
+def _clustered(project: Project, staged: Staged, brought: Brought | None, *, anew: bool) -> tuple[Clustered, frozenset[str]]:
+    """Bring the communities up to date; which of them another program found."""
     db, settings = project.db, project.settings
+    theirs = store.imported_reports(db)
+
+    def before() -> list[Community]:  # read only where all are found
+        return [c for c in store.communities(db) if c.id not in theirs]
+
+    sized = {"max_size": settings.max_cluster_size, "seed": settings.seed}
+    known = ledger.settings(db).get("clustered", {})
+    turn = ledger.settings(db).get("reclustered", 0)
+    again = turn != known.get("turn", 0)
+    if not theirs and brought is None:
+        if anew or any(known.get(key) != value for key, value in sized.items()):
+            known = {}
+        done = cluster(staged, known, before, **sized, anew=again)
+        return replace(done, state={**done.state, **sized, "turn": turn}), frozenset()
+    graph = whole_graph(staged)
     held = _held(project, graph)
     if brought:
         new, reports = brought(graph, {c.id: c for c in corpus.all_chunks(db)}, held)
         held += new
         for report in reports:
             store.save_report(db, report)
-    theirs = store.imported_reports(db)
-    before = [c for c in store.communities(db) if c.id not in theirs]
-    levels = beside(held, graph, lambda rest: communities(rest, max_size=settings.max_cluster_size, seed=settings.seed, before=before))
-    return levels, frozenset(c.id for c in held)
+    levels = beside(held, graph, lambda rest: communities(rest, **sized, before=before()))
+    attach(staged, anew=True)
+    put_all(staged, levels, network(staged)[1])
+    return Clustered(None, {"turn": turn}), frozenset(c.id for c in held)
 
 
 def _held(project: Project, graph: Graph) -> list[Community]:
@@ -265,10 +278,14 @@ def _held(project: Project, graph: Graph) -> list[Community]:
 
 @dataclass(frozen=True, slots=True)
 class LaidOut:
-    """The places of a graph, and the hash of what they were made from; not published yet."""
+    """The places of a graph, or of the part of it that others come to lie in (`in_part`), and the hash of what they were made from.
+
+    Not published yet.
+    """
 
     layout: Layout
     state: str
+    in_part: bool = False
 
 
 def lay_out_graph(project: Project, tell: Tell, made: Made | None) -> LaidOut | None:
@@ -284,8 +301,10 @@ def lay_out_graph(project: Project, tell: Tell, made: Made | None) -> LaidOut | 
     if graph_state is None or (made is None and known.get("layout") == state):
         return None
     tell("layout", 0, 1)
-    graph = made.graph if made else Graph(tuple(store.entities(db)), tuple(store.relationships(db)))
-    levels = made.communities if made else store.communities(db)
+    if made and made.changed is not None and not picture and places.complete(db):
+        return LaidOut(redraw(made.staged, made.changed), state, in_part=True)
+    graph = whole_graph(made.staged) if made else Graph(tuple(store.entities(db)), tuple(store.relationships(db)))
+    levels = whole_communities(made.staged) if made else store.communities(db)
     before = Layout() if picture.get("method", HIERARCHICAL) != HIERARCHICAL else places.load(db)
     layout = lay_out(graph, levels, before)
     if picture:
@@ -309,5 +328,8 @@ def _state(project: Project, style: str, budgets: Budgets, decisions: Decisions)
     settings, recipes = project.settings, _recipes(project, style)
     made = extraction_state(project.db, recipes, _varying(recipes))
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
+    turn = ledger.settings(project.db).get("reclustered")
     own = own_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
-    return content_id(MERGING, *recipes, settings.max_cluster_size, settings.seed, style, decisions, made, *sized, *own)
+    return content_id(
+        MERGING, *recipes, settings.max_cluster_size, settings.seed, style, decisions, made, *sized, *own, *[turn] * bool(turn)
+    )

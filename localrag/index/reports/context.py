@@ -1,13 +1,14 @@
 """Community → the context of its report: what it is written from, within a budget of tokens (paper, section 3.1.5)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from functools import partial
 
-from localrag.records import Claim, Community, Entity, Finding, Graph, Quote, Relationship, Report
-from localrag.text.plain import squeeze
+from localrag.records import Claim, Community, Entity, Finding, Quote, Relationship, Report
 from localrag.text.quotes import claim_line
+
+LEAST_TOKENS = 12  # of an entity and what relates it
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,39 +23,38 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The graph by id, with the passages of its relationships, entities and claims: what contexts are built from."""
+    """A part of the graph by id, with the passages of its relationships, entities and claims: what contexts are built from."""
 
     entities: Mapping[str, Entity]
     relationships: Sequence[Relationship]
-    of_relationship: Mapping[str, Sequence[Quote]]
-    of_entity: Mapping[str, Sequence[Quote]]
-    of_claim: Mapping[str, Quote]
     claims_on: Mapping[str, Sequence[Claim]]  # entity → the claims it is the subject of
     leaving: Mapping[str, Sequence[int]]  # entity → the places in `relationships` of those it is the source of
-    named_in: Mapping[str, Sequence[str]]  # squeezed sentence → the entities it mentions
+    of_entity: Callable[[str], Sequence[Quote]]
+    of_relationship: Callable[[str], Sequence[Quote]]
+    of_claim: Callable[[Claim], Sequence[Quote]]
+    named_in: Callable[[Quote], Collection[str]]  # a sentence → the entities it mentions
 
     @classmethod
     def of(
         cls,
-        graph: Graph,
-        of_relationship: Mapping[str, list[Quote]],
-        of_entity: Mapping[str, list[Quote]],
-        of_claim: Mapping[str, Quote] = MappingProxyType({}),
+        entities: Mapping[str, Entity],
+        relationships: Iterable[Relationship],
+        claims: Iterable[Claim] = (),
+        *,
+        of_entity: Callable[[str], Sequence[Quote]] = lambda _: (),
+        of_relationship: Callable[[str], Sequence[Quote]] = lambda _: (),
+        of_claim: Callable[[Claim], Sequence[Quote]] = lambda _: (),
+        named_in: Callable[[Quote], Collection[str]] = lambda _: (),
     ) -> "Sources":
         """Relationships ordered by the combined degree of their ends, then by id (paper, section 3.1.5)."""
-        entities = {e.id: e for e in graph.entities}
-        ordered = sorted(graph.relationships, key=lambda r: (-entities[r.source_id].degree - entities[r.target_id].degree, r.id))
+        ordered = sorted(relationships, key=lambda r: (-entities[r.source_id].degree - entities[r.target_id].degree, r.id))
         leaving: defaultdict[str, list[int]] = defaultdict(list)
         for place, r in enumerate(ordered):
             leaving[r.source_id].append(place)
-        named_in: defaultdict[str, list[str]] = defaultdict(list)
-        for entity, quotes in of_entity.items():
-            for text in {squeeze(q.text) for q in quotes}:
-                named_in[text].append(entity)
         claims_on: defaultdict[str, list[Claim]] = defaultdict(list)
-        for claim in graph.claims:
+        for claim in claims:
             claims_on[claim.subject_id].append(claim)
-        return cls(entities, ordered, of_relationship, of_entity, of_claim, claims_on, leaving, named_in)
+        return cls(entities, ordered, claims_on, leaving, of_entity, of_relationship, of_claim, named_in)
 
     def among(self, members: Set[str]) -> list[Relationship]:
         """The relationships between these entities, in their order."""
@@ -72,14 +72,17 @@ def report_context(
     are as many as do, largest sub-community first. Without sub-communities the list is cut.
     """
     elements = _elements(community, sources, count)
+    passages = {id(element): quotes for element, _, quotes in elements}
     home = {entity: n for n, (sub, _) in enumerate(below) for entity in sub.entity_ids}
     inside: defaultdict[int, list[Element]] = defaultdict(list)
-    for element, ends in elements:
+    for element, ends, _ in elements:
         homes = {home.get(end, -1) for end in ends}
         inside[homes.pop() if len(homes) == 1 else -1].append(element)
     replaced: dict[int, Element] = {}
     gone: set[int] = set()
     tokens = {n: sum(e.tokens for e in some) for n, some in inside.items()}
+    if len(sources.entities) < len(community.entity_ids):  # of what is not read the least that it would take
+        tokens |= {n: max(tokens.get(n, 0), LEAST_TOKENS * len(sub.entity_ids)) for n, (sub, _) in enumerate(below)}
     total = sum(tokens.values())
     for n in sorted(range(len(below)), key=lambda n: (-tokens.get(n, 0), n)):
         if total <= budget:
@@ -91,7 +94,8 @@ def report_context(
         replaced[n] = element
         total += element.tokens - tokens[n]
     _add_findings(replaced, {n: below[n][1] for n in replaced}, tokens, budget - total, count)
-    return _cut([*replaced.values(), *(e for e, _ in elements if id(e) not in gone)], budget)
+    taken = _cut([*replaced.values(), *(e for e, *_ in elements if id(e) not in gone)], budget)
+    return [replace(e, quotes=tuple(passages[id(e)]())) if id(e) in passages else e for e in taken]
 
 
 def _add_findings(
@@ -128,32 +132,34 @@ def _cut(elements: Sequence[Element], budget: int) -> list[Element]:
     return taken
 
 
-def _elements(community: Community, sources: Sources, count: Callable[[str], int]) -> list[tuple[Element, tuple[str, ...]]]:
-    """Every element of a community once, each with the entities it is about."""
+Passages = Callable[[], Sequence[Quote]]  # they are looked up for what has room
+
+
+def _elements(community: Community, sources: Sources, count: Callable[[str], int]) -> list[tuple[Element, tuple[str, ...], Passages]]:
+    """Every element of a community once, each with the entities it is about and the passages behind it."""
     members = set(community.entity_ids)
-    found: list[tuple[Element, tuple[str, ...]]] = []
+    found: list[tuple[Element, tuple[str, ...], Passages]] = []
     seen: set[str] = set()
     new: list[str] = []  # entities whose claims come next
     numbers: Counter[str] = Counter()
 
-    def add(kind: str, text: str, quotes: Sequence[Quote], *ends: str) -> None:
+    def add(kind: str, text: str, quotes: Passages, *ends: str) -> None:
         numbers[kind] += 1
         key = f"{kind[0].upper() if kind != 'claim' else 'K'}{numbers[kind]}"
         line = f"{kind} {key}: {text}"
-        found.append((Element(key, line, count(line), tuple(quotes)), ends))
+        found.append((Element(key, line, count(line), ()), ends, quotes))
 
     def add_entity(entity_id: str) -> None:
         if entity_id not in seen:
             seen.add(entity_id)
             e = sources.entities[entity_id]
-            add("entity", f"{e.name} ({e.type}): {e.description}", sources.of_entity.get(entity_id, ())[:2], entity_id)
+            add("entity", f"{e.name} ({e.type}): {e.description}", lambda: sources.of_entity(entity_id)[:2], entity_id)
             new.append(entity_id)
 
     def add_claims() -> None:
         for entity_id in new:
             for claim in sources.claims_on.get(entity_id, ()):
-                quotes = [sources.of_claim[claim.id]] if claim.id in sources.of_claim else []
-                add("claim", claim_line(claim, sources.entities), quotes, entity_id)
+                add("claim", claim_line(claim, sources.entities), partial(sources.of_claim, claim), entity_id)
         new.clear()
 
     for r in sources.among(members):
@@ -161,8 +167,8 @@ def _elements(community: Community, sources: Sources, count: Callable[[str], int
         add_entity(r.target_id)
         add_claims()
         ends = f"{sources.entities[r.source_id].name} – {sources.entities[r.target_id].name}"
-        add("relationship", f"{ends}: {r.description}", sources.of_relationship.get(r.id, ()), r.source_id, r.target_id)
-    for entity_id in community.entity_ids:
+        add("relationship", f"{ends}: {r.description}", partial(sources.of_relationship, r.id), r.source_id, r.target_id)
+    for entity_id in (e for e in community.entity_ids if e in sources.entities):
         add_entity(entity_id)
         add_claims()
     return found

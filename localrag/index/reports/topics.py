@@ -5,11 +5,11 @@ six shown for the demo corpus.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-
-import numpy as np
+from math import log
 
 from localrag.index.extraction.names.noise import is_noise
 from localrag.text.plain import CJK, FUNCTION_WORDS, Span, cjk_bigrams, enumeration, is_cjk
@@ -39,39 +39,40 @@ _ARTICLE = re.compile(r"an? ", re.IGNORECASE)
 class Topics:
     """The vocabulary of a corpus, against which a group of sentences stands out."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        """Weigh every word of all sentences, Chinese by character pairs; those in one sentence alone say nothing."""
-        from sklearn.feature_extraction.text import TfidfVectorizer  # 0.7 s, which commands that only look at an index need not wait
+    def __init__(self, counts: Callable[[Collection[str]], Mapping[str, int]], total: int) -> None:
+        """`counts`: words → in how many of the `total` sentences each is, of those in more than one."""
+        self._counts, self._total = counts, total
 
-        self._rows = {text: n for n, text in enumerate(texts)}
-        self._columns: dict[str, int] = {}
-        vectorizer = TfidfVectorizer(analyzer=words_of, min_df=2, binary=True, norm=None)
-        try:
-            self._matrix = vectorizer.fit_transform(texts)
-        except ValueError:  # no word occurs twice
-            return
-        self._columns = vectorizer.vocabulary_
-        self._everywhere = np.asarray(self._matrix.mean(axis=0)).ravel()
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Topics":
+        """Of all sentences, Chinese by character pairs."""
+        every = [set(words_of(text)) for text in dict.fromkeys(texts)]
+        counts = Counter(word for words in every for word in words)
+        return cls(lambda words: {w: counts[w] for w in words if counts[w] > 1}, len(every))
 
     def phrase(self, texts: Sequence[str], names: Collection[str]) -> str:
         """The stretch of one of `texts` that has most of what stands out in them all, fit to be a title; empty where none is."""
-        same = [t for t in dict.fromkeys(texts) if is_cjk(t) == (2 * sum(map(is_cjk, texts)) > len(texts)) and t in self._rows]
-        if not self._columns or not same:
-            return ""
-        part = self._matrix[[self._rows[t] for t in same]]
-        columns = np.unique(part.indices)  # the others do not stand out
-        part = part[:, columns]
-        has = part > 0
-        often = np.asarray(has.sum(axis=0)).ravel() >= min(2, len(same))
-        gain = np.maximum(np.asarray(part.mean(axis=0)).ravel() - self._everywhere[columns], 0) * np.where(often, 1, ONCE)
-        worth = dict(zip(columns.tolist(), gain.tolist(), strict=True))
-        looked_at = np.argsort(-(has @ gain), kind="stable")[:LOOKED_AT]
+        same = [t for t in dict.fromkeys(texts) if is_cjk(t) == (2 * sum(map(is_cjk, texts)) > len(texts))]
+        said = [set(words_of(t)) for t in same]
+        here = Counter(word for words in said for word in words)
+        everywhere = self._counts(here)
+        worth = {word: self._stands_out(n, len(same), everywhere.get(word, 0)) for word, n in here.items()}
+        weight = [sum(sorted(worth[word] for word in words)) for words in said]
+        looked_at = sorted(range(len(same)), key=lambda n: -weight[n])[:LOOKED_AT]
         found = {p: self._worth(p, worth) * _form(p, names) for n in looked_at for p in phrases(same[n])}
         best = max(found, key=lambda phrase: found[phrase], default="")
         return best if best and found[best] > 0 else ""
 
-    def _worth(self, phrase: str, worth: Mapping[int, float]) -> float:
-        return sum(worth.get(self._columns.get(word, -1), 0.0) for word in set(words_of(phrase)))
+    def _stands_out(self, here: int, of: int, everywhere: int) -> float:
+        """How much more often a word is in the sentences of a group than in all, by its rarity (tf-idf); one that is new counts as here."""
+        known = max(everywhere, here)
+        if known < 2:  # what one sentence alone has says nothing
+            return 0.0
+        rarity = log((1 + self._total) / (1 + known)) + 1
+        return rarity * max(here / of - known / max(1, self._total), 0.0) * (1 if here >= min(2, of) else ONCE)
+
+    def _worth(self, phrase: str, worth: Mapping[str, float]) -> float:
+        return sum(sorted(worth.get(word, 0.0) for word in set(words_of(phrase))))
 
 
 def words_of(text: str) -> list[str]:

@@ -47,7 +47,7 @@ def named_anew(report: Report, community: Community, elements: Sequence[Element]
     They depend on the rest of the corpus: on which words stand out against all others, and which names are connected most.
     """
     members = _members(community, sources)
-    findings = tuple(replace(f, summary=_heading(f.explanation, members, sources)) for f in report.findings)
+    findings = tuple(replace(f, summary=_heading(f, members, sources)) for f in report.findings)
     pool = list(dict.fromkeys(squeeze(q.text) for e in elements for q in e.quotes))
     names = [e.name for e in members]
     return replace(report, title=title(names, topics.phrase(pool, names[:NAMES])), findings=findings)
@@ -55,7 +55,7 @@ def named_anew(report: Report, community: Community, elements: Sequence[Element]
 
 def _members(community: Community, sources: Sources) -> list[Entity]:
     """The entities of a community, the most connected first; people and places before things."""
-    found = (sources.entities[i] for i in community.entity_ids)
+    found = (sources.entities[i] for i in community.entity_ids if i in sources.entities)
     return sorted(found, key=lambda e: (e.type == THING, -e.degree, e.name))
 
 
@@ -77,15 +77,15 @@ def extractive_report(
 ) -> Report:
     """A report of verbatim sentences, the most central and varied, under a title of names and words that stand out; no model."""
     pool = {squeeze(q.text): q for e in elements for q in e.quotes}
-    chosen = most_central(list(pool.values()), vectors, [sources.entities[i].name for i in community.entity_ids], FINDINGS)
+    chosen = most_central(list(pool.values()), vectors, [e.name for e in _members(community, sources)], FINDINGS)
     texts = [squeeze(q.text) for q in chosen]
     findings = tuple(Finding("", t, (q,)) for t, q in zip(texts, chosen, strict=True))
     return named_anew(Report(community.id, key, "", " ".join(texts[:2]), None, "", findings), community, elements, sources, topics)
 
 
-def _heading(text: str, members: Sequence[Entity], sources: Sources) -> str:
-    """The most connected members that a sentence mentions, by whichever of their names."""
-    mentioned = set(sources.named_in.get(text, ()))
+def _heading(finding: Finding, members: Sequence[Entity], sources: Sources) -> str:
+    """The most connected members that its sentence mentions, by whichever of their names."""
+    mentioned = {entity for quote in finding.quotes[:1] for entity in sources.named_in(quote)}
     named = list(islice((e.name for e in members if e.id in mentioned), 3))
     return enumeration(named) or members[0].name
 

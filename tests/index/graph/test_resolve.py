@@ -178,13 +178,18 @@ def test_partitions_are_as_good_as_the_best_known(name, best):
 
 def context(below, budget, edges=(("a", "b"), ("b", "c"), ("d", "e"))):
     graph = graph_of(list(edges))
-    sources = Sources.of(graph, {}, {})
+    sources = sources_of(graph)
     whole = Community("w", 0, 0, None, tuple(e.id for e in graph.entities))
     return [e.text for e in report_context(whole, below, sources, lambda text: 10, budget)]
 
 
 def sub(ident, members, title):
     return Community(ident, 1, 0, "w", members), Report(ident, "", title, "summary", 1, "")
+
+
+def sources_of(graph, **passages):
+    """All of a graph, to write reports from."""
+    return Sources.of({e.id: e for e in graph.entities}, graph.relationships, graph.claims, **passages)
 
 
 def test_a_report_reads_relationships_by_combined_degree_with_their_ends_first():
@@ -223,7 +228,7 @@ def test_a_report_no_shorter_than_what_it_stands_for_is_not_taken():
     whole = Community("w", 0, 0, None, tuple(e.id for e in graph.entities))
 
     def lines(budget):
-        found = report_context(whole, [long, sub("s2", ("d", "e"), "Small")], Sources.of(graph, {}, {}), lambda t: len(t.split()), budget)
+        found = report_context(whole, [long, sub("s2", ("d", "e"), "Small")], sources_of(graph), lambda t: len(t.split()), budget)
         return [e.text for e in found]
 
     everything = lines(1000)
@@ -241,12 +246,12 @@ def test_findings_come_along_where_they_fit():
     below = [(Community("s", 1, 0, "w", members[:15]), Report("s", "", "Title", "summary", None, "", findings))]
 
     def report(budget):
-        found = report_context(whole, below, Sources.of(graph, {}, {}), lambda text: len(text.split()), budget)
+        found = report_context(whole, below, sources_of(graph), lambda text: len(text.split()), budget)
         assert sum(e.tokens for e in found) <= budget
         assert all(e.tokens == len(e.text.split()) for e in found)
         return found[0].text
 
-    everything = sum(e.tokens for e in report_context(whole, below, Sources.of(graph, {}, {}), lambda text: len(text.split()), 9999))
+    everything = sum(e.tokens for e in report_context(whole, below, sources_of(graph), lambda text: len(text.split()), 9999))
     given = [report(budget).count("Finding") for budget in (60, 80, 100, everything - 1)]
 
     assert given == sorted(given)
@@ -262,7 +267,7 @@ def test_claims_stand_behind_the_ends_of_the_relationship_and_before_it():
         Claim("k2", "c1", "c", None, "illness", "TRUE", "", "", "c was ill", 30, 39),
     )
     quotes = {"k1": Quote("c1", 5, 20, "b cheated a, so"), "k2": Quote("c1", 30, 39, "c was ill")}
-    sources = Sources.of(replace(base, claims=claims), {}, {}, quotes)
+    sources = sources_of(replace(base, claims=claims), of_claim=lambda c: [quotes[c.id]] if c.id in quotes else [])
     found = report_context(Community("w", 0, 0, None, ("a", "b", "c")), [], sources, lambda text: 10, 1000)
 
     assert [e.text for e in found if e.id[0] == "K"] == [

@@ -18,7 +18,7 @@ QUOTA = [
 
 def test_a_title_is_a_stretch_of_the_text_that_tells_a_group_from_the_others():
     """Three to eight words, as they stand in a sentence of the group; the name it is about is in it."""
-    topics = Topics([*WRECK, *QUOTA])
+    topics = Topics.of([*WRECK, *QUOTA])
 
     assert topics.phrase(WRECK, ["Marian Dace"]) == "The wreck of the Marian Dace"
     assert topics.phrase(QUOTA, []) == "quota on herring landings"
@@ -33,7 +33,7 @@ def test_names_are_the_title_where_no_sentence_has_a_fitting_stretch():
     """Sentences without such a stretch, and languages nothing is known of, leave the names that are connected most."""
     names = ["Magnus Ostler", "Hugh Dunmore", "Ruth Anstey", "Nora Wexley"]
 
-    assert Topics(["He went.", "She came."]).phrase(["He went."], names) == ""
+    assert Topics.of(["He went.", "She came."]).phrase(["He went."], names) == ""
     assert title(names, "") == "Magnus Ostler, Hugh Dunmore and Ruth Anstey"
 
 
@@ -44,7 +44,7 @@ def test_a_chinese_title_is_a_stretch_of_four_to_sixteen_characters():
         "濠州的城门在夜里关着，郭子兴的亲兵不让人进去。",
         "The gate was shut by the guards of the town.",
     ]
-    found = Topics(said).phrase(said, ["郭子兴"])
+    found = Topics.of(said).phrase(said, ["郭子兴"])
 
     assert found in "".join(said[:2])
     assert 4 <= len(found) <= 16

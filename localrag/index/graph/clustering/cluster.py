@@ -1,0 +1,104 @@
+"""The communities of a graph that is being changed: what the change reaches moves, or all of them are found anew."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from localrag.index.graph.clustering.attached import attach
+from localrag.index.graph.clustering.frontier import Frontier, MakeAnew
+from localrag.index.graph.clustering.reach import changed_pairs
+from localrag.index.graph.communities import ATTACHED, hierarchy
+from localrag.records import Community
+from localrag.store.staged import Staged
+
+DRIFT = 0.003  # of modularity that may be lost before all communities are found anew
+SHARE = 0.05  # of the graph's weight that may have changed before that
+
+
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """Which communities are others than before (None: any may be), and how good they were when all were found, and since then."""
+
+    changed: frozenset[str] | None
+    state: dict[str, float]
+
+
+def cluster(
+    staged: Staged, known: Mapping[str, float], before: Callable[[], list[Community]], *, max_size: int, seed: int, anew: bool = False
+) -> Clustered:
+    """Bring the staged communities up to date. `known`: the state that was kept with those there were, `anew`: find all from scratch.
+
+    All are found, from those there were `before` (read only then), where more than SHARE of the weight has changed since that was done
+    last, or modularity is DRIFT less than it was then.
+    """
+    attach(staged, anew=not known.get("weight"))
+    if known.get("weight") and not anew:
+        changes = changed_pairs(staged)
+        moved = known["moved"] + sum(abs(now - then) for then, now in changes.values())
+        if moved <= SHARE * known["weight"]:
+            new, gone = _new_and_gone(staged)
+            frontier = Frontier(staged, changes, new, gone, max_size=max_size, seed=seed)
+            try:
+                frontier.run()
+            except MakeAnew:
+                pass
+            else:
+                if modularity(staged) >= known["modularity"] - DRIFT:
+                    return Clustered(frozenset(frontier.changed), {**known, "moved": moved})
+    return find_all(staged, [] if anew else before(), max_size=max_size, seed=seed)
+
+
+def find_all(staged: Staged, before: Sequence[Community], *, max_size: int, seed: int) -> Clustered:
+    """Find all communities, starting from those there were."""
+    ids, edges = network(staged)
+    levels = hierarchy(ids, edges, max_size=max_size, seed=seed, before=before)
+    weight = sum(w for *_, w in edges)
+    put_all(staged, levels, edges)
+    return Clustered(None, {"modularity": modularity(staged), "weight": weight, "moved": 0.0})
+
+
+def put_all(staged: Staged, levels: Sequence[Community], edges: Sequence[tuple[str, str, float]] = ()) -> None:
+    """Make these the staged communities, with what they weigh."""
+    staged.replace("communities", staged.rows("communities"), ((c.id, c.level, c.ordinal, c.parent_id) for c in levels))
+    staged.replace("members", staged.rows("members"), ((c.id, e) for c in levels for e in c.entity_ids))
+    staged.replace("community_weights", staged.rows("community_weights"), _weights(levels, edges))
+
+
+def network(staged: Staged) -> tuple[list[str], list[tuple[str, str, float]]]:
+    """All entities in order, and what joins them, with weights."""
+    ids = sorted(key for (key,) in staged.rows("entities", columns="t.id"))
+    edges = list(staged.rows("relationships", columns="t.source_id, t.target_id, t.weight"))
+    return ids, edges + [(a, b, ATTACHED) for a, b in staged.rows("attached")]
+
+
+def modularity(staged: Staged) -> float:
+    """That of the communities of level 0 (Newman 2004); 0 where nothing is joined."""
+    tops = {key for (key,) in staged.rows("communities", "t.level = 0", columns="t.id")}
+    rows = [(strength, inside) for key, strength, inside in staged.rows("community_weights") if key in tops]
+    total = sum(strength for strength, _ in rows)
+    return sum(inside / total - (strength / total) ** 2 for strength, inside in rows) if total > 0 else 0.0
+
+
+def _weights(levels: Sequence[Community], edges: Sequence[tuple[str, str, float]]) -> Iterator[tuple[str, float, float]]:
+    """Of each community what joins its entities to all of the community above it, and to each other, both counted from both ends."""
+    number = {e: n for n, e in enumerate(sorted({e for c in levels if c.level == 0 for e in c.entity_ids}))}
+    ends = np.array([(number[a], number[b]) for a, b, _ in edges], np.int64).reshape(-1, 2)
+    weight = np.array([w for *_, w in edges], np.float64)
+    above = np.zeros(len(number), np.int64)
+    for level in range(1 + max((c.level for c in levels), default=-1)):
+        some = [c for c in levels if c.level == level]
+        home = np.full(len(number), -1, np.int64)
+        for n, c in enumerate(some):
+            home[[number[e] for e in c.entity_ids]] = n
+        together = above[ends[:, 0]] == above[ends[:, 1]]
+        a, b, w = home[ends[together, 0]], home[ends[together, 1]], weight[together]
+        strength = np.bincount(a, w, len(some)) + np.bincount(b, w, len(some))
+        inside = 2 * np.bincount(a[a == b], w[a == b], len(some))
+        yield from ((c.id, *row) for c, row in zip(some, np.stack([strength, inside], axis=1).tolist(), strict=True))
+        above = home
+
+
+def _new_and_gone(staged: Staged) -> tuple[list[str], list[str]]:
+    rows = list(staged.changes("entities", "id"))
+    return [key[0] for key, before, now in rows if now and not before], [key[0] for key, before, now in rows if before and not now]

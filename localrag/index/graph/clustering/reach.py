@@ -1,0 +1,94 @@
+"""What a change reaches in the graph: its nodes, their neighbours, and the communities of both before it."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+
+from localrag.index.graph.communities import ATTACHED
+from localrag.store.graph import communities_of
+from localrag.store.staged import Staged
+
+Pair = tuple[str, str]
+Changes = dict[Pair, tuple[float, float]]  # two nodes in order → the weight between them before and now, 0 for none
+
+_AMONG = "IN (SELECT value FROM json_each(?))"
+_EDGES = (("relationships", "source_id", "target_id", "t.weight"), ("attached", "entity_id", "to_id", str(ATTACHED)))
+
+
+def changed_pairs(staged: Staged) -> Changes:
+    """All pairs of entities between which the weight is another than in the published graph."""
+    found: dict[Pair, list[float]] = {}
+    for table, one, other, weight in _EDGES:
+        columns = f"{one}, {other}" if table == "attached" else f"{one}, {other}, weight"
+        for _, *rows in staged.changes(table, columns):
+            for n, row in enumerate(rows):
+                if row:
+                    w = found.setdefault((min(row[:2]), max(row[:2])), [0.0, 0.0])
+                    w[n] += row[2] if weight == "t.weight" else ATTACHED
+    return {pair: (before, now) for pair, (before, now) in found.items() if before != now}
+
+
+class Reach:
+    """The nodes that are looked at, and what lies around them. It grows; nothing else of the graph is read."""
+
+    def __init__(self, staged: Staged, changes: Changes, new: Collection[str], gone: Collection[str], depth: int) -> None:
+        self._staged, self.changes, self.gone, self._depth = staged, changes, frozenset(gone), depth
+        self._near: dict[str, dict[str, float]] = {}
+        self._paths: dict[str, list[str]] = {}
+        self.nodes: dict[str, list[str | None]] = {}  # each one's community now, level by level, None where that is not decided
+        self._load_paths(gone)
+        self.look_at({*(end for pair in changes for end in pair), *new} - self.gone, 0)
+
+    def look_at(self, nodes: Iterable[str], level: int) -> None:
+        """Take more nodes in; above `level` these are where they were."""
+        more = sorted({n for n in nodes if n not in self.nodes})
+        self.near(more)
+        for node in more:
+            path = self._paths[node]
+            self.nodes[node] = [path[n] if n < level and path else None for n in range(self._depth)]
+
+    def near(self, nodes: Iterable[str]) -> dict[str, dict[str, float]]:
+        """The neighbours of nodes with the weights between, as they are now."""
+        asked = list(nodes)
+        self._load_near([n for n in asked if n not in self._near])
+        return {n: self._near[n] for n in asked}
+
+    def before(self, node: str, level: int) -> str | None:
+        """The community of a node in the published graph; None of a new one."""
+        path = self._paths[node]
+        return path[level] if path else None
+
+    def at(self, node: str, level: int) -> str | None:
+        """The community of a node now."""
+        return self.nodes[node][level] if node in self.nodes else None if node in self.gone else self.before(node, level)
+
+    def edges(self) -> Iterator[tuple[str, str, float, float]]:
+        """Every pair with a node that is looked at, or that is gone, once: both ends, the weights before and now."""
+        done = set()
+        for a in self.nodes:
+            for b, weight in self._near[a].items():
+                pair = (a, b) if a < b else (b, a)
+                if pair not in self.changes and pair not in done:
+                    done.add(pair)
+                    yield *pair, weight, weight
+        for pair, weights in self.changes.items():
+            yield *pair, *weights
+
+    def members(self, community: str) -> list[str]:
+        """Who is in a community, as far as that was written."""
+        return [e for (e,) in self._staged.rows("members", "t.community_id = ?", [community], "t.entity_id")]
+
+    def _load_near(self, nodes: list[str]) -> None:
+        near: dict[str, dict[str, float]] = {n: {} for n in nodes}
+        keys = [json.dumps(nodes)]
+        for table, one, other, weight in _EDGES:
+            for mine, theirs in ((one, other), (other, one)):
+                columns = f"t.{mine}, t.{theirs}, {weight}"
+                for node, neighbour, w in self._staged.rows(table, f"t.{mine} {_AMONG}", keys, columns):
+                    if node != neighbour:
+                        near[node][neighbour] = near[node].get(neighbour, 0.0) + w
+        self._near |= near
+        self._load_paths({n for some in near.values() for n in some} | set(nodes))
+
+    def _load_paths(self, nodes: Collection[str]) -> None:
+        left = [n for n in nodes if n not in self._paths]
+        self._paths |= communities_of(self._staged.db, left)

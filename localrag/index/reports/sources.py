@@ -1,0 +1,101 @@
+"""What the report on a community is made from, read from the graph's tables for that community alone."""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from localrag.index.graph.merging.quoted import Quoted
+from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row
+from localrag.index.reports.context import Sources
+from localrag.records import Claim, Community, Entity, Quote, Relationship
+from localrag.store import corpus
+from localrag.store.staged import Staged
+from localrag.text.quotes import claim_quotes
+
+LARGE = 1500  # entities of a community of which only what leads is read: no context has room for more
+LEADING = 2000  # relationships of such a one, those of the most connected entities
+TOGETHER = 50  # entities whose relationships are read together there
+KEPT = 50_000  # entities, and relationships, whose sentences are not looked up again
+_AMONG = "IN (SELECT value FROM json_each(?))"
+
+
+class Reader:
+    """Reads what there is of communities, from a graph that waits or is published."""
+
+    def __init__(self, staged: Staged) -> None:
+        self._staged = staged
+        quoted = Quoted(staged)
+        self._of_entity = lru_cache(KEPT)(quoted.of_entity)
+        self._of_relationship = lru_cache(KEPT)(quoted.of_relationship)
+        self._named_in = lru_cache(KEPT)(self._mentioned)
+
+    def sources(self, community: Community) -> Sources:
+        """The entities, relationships and claims of a community; of a large one those that lead."""
+        rows = self._staged.rows("entities", f"t.id {_AMONG}", [json.dumps(community.entity_ids)])
+        entities = {e.id: e for e in map(entity_of_row, rows)}
+        if len(entities) > LARGE:
+            relationships = list(self._leading(entities))
+            most = sorted(entities.values(), key=lambda e: (-e.degree, e.id))[:LARGE]
+            ends = [entities[end] for r in relationships for end in (r.source_id, r.target_id)]
+            entities = {e.id: e for e in (*most, *ends)}
+        else:
+            related = self._staged.rows("relationships", f"t.source_id {_AMONG}", [json.dumps(list(entities))])
+            relationships = [relationship_of_row(row) for row in related if row[2] in entities]
+        claims = [Claim(*row) for row in self._staged.rows("claims", f"t.subject_id {_AMONG}", [json.dumps(list(entities))])]
+        return Sources.of(
+            entities,
+            relationships,
+            sorted(claims, key=lambda c: (c.chunk_id, c.start, c.id)),
+            of_entity=self._of_entity,
+            of_relationship=self._of_relationship,
+            of_claim=self._of_claim,
+            named_in=self._named_in,
+        )
+
+    def community(self, key: str) -> Community:
+        """The community with this id."""
+        row = self._staged.row("communities", key)
+        assert row is not None, key
+        members = self._staged.rows("members", "t.community_id = ?", [key], "t.entity_id")
+        _, level, ordinal, above = row
+        return Community(key, level, ordinal, above, tuple(sorted(e for (e,) in members)))
+
+    def below(self, key: str) -> list[Community]:
+        """The communities that one is divided into, in their order."""
+        rows = self._staged.rows("communities", "t.parent_id = ?", [key], "t.ordinal, t.id")
+        return [self.community(below) for _, below in sorted(rows)]
+
+    def name(self, key: str | None) -> str | None:
+        """The name of an entity, as claims have it."""
+        row = self._staged.row("entities", key) if key else None
+        return str(row[1]) if row else None
+
+    def _leading(self, entities: dict[str, Entity]) -> Iterator[Relationship]:
+        """The relationships among entities that come first by the degrees of both ends.
+
+        Those of the most connected are read first; any that is not read has two ends with no more than the next one's degree each.
+        """
+        order = sorted(entities.values(), key=lambda e: (-e.degree, e.id))
+        found: dict[str, Relationship] = {}
+
+        def weight(r: Relationship) -> int:
+            return entities[r.source_id].degree + entities[r.target_id].degree
+
+        for at in range(0, len(order), TOGETHER):
+            if sum(weight(r) >= 2 * order[at].degree for r in found.values()) >= LEADING:
+                break
+            keys = [json.dumps([e.id for e in order[at : at + TOGETHER]])]
+            for end in ("source_id", "target_id"):
+                for row in self._staged.rows("relationships", f"t.{end} {_AMONG}", keys):
+                    if row[1] in entities and row[2] in entities:
+                        found[row[0]] = relationship_of_row(row)
+        yield from sorted(found.values(), key=lambda r: (-weight(r), r.id))[:LEADING]
+
+    def _of_claim(self, claim: Claim) -> Sequence[Quote]:
+        chunks = {c.id: c for c in corpus.chunks_by_id(self._staged.db, [claim.chunk_id])}
+        return list(claim_quotes([claim], chunks).values())
+
+    def _mentioned(self, quote: Quote) -> frozenset[str]:
+        inside = "t.chunk_id = ? AND t.start >= ? AND t.start < ?"
+        rows = self._staged.rows("mentions", inside, [quote.chunk_id, quote.start, quote.end], "t.entity_id")
+        return frozenset(e for (e,) in rows)
