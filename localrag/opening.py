@@ -57,12 +57,14 @@ def open_for_writing(
     model: str | None = None,
     embedder: str | None = None,
     rebuild: bool = False,
+    recluster: bool = False,
     engine: EngineOptions | None = None,
     **changes: Any,
 ) -> Iterator[Project]:
     """The project to index into, made where it is missing, locked against a second writer; `changes` are new values of settings.
 
     Raises IndexMismatch where the index was made with other models and `rebuild` is not set; IndexBusy, ModelError, UsageError.
+    With `recluster` the next run finds all communities anew.
     """
     folder = index_folder(chosen)
     fresh = not (folder / FILE_NAME).exists()
@@ -75,6 +77,8 @@ def open_for_writing(
         _bind(folder, bound, chat, vectors, rebuild=rebuild or empty)  # a first run that found nothing leaves the choice of models open
         if rebuild:
             ledger.save_settings(db, window_of={})
+        if recluster:
+            ledger.save_settings(db, reclustered=bound.get("reclustered", 0) + 1)
         if not empty and bound.get("embedder", models["embedder"])["fingerprint"] != vectors.fingerprint:
             del models["embedder"]  # questions need the one that the published vectors are of: it changes when they do
         settings = replace(Settings.from_json(bound.get("settings", {})), **changes)

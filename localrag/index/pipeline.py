@@ -220,8 +220,8 @@ async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, report
             graph, layout = None, None
         written = await write_reports(project, style, crew, tell, made) if reports else None
         embedded = await embed_graph(project, crew, tell, made, written) if reports else None
-        states: dict[str, Any] = {**made.settings, "reports": None, "coverage": None} if made else {}
-        states |= {**written.settings, "coverage": None} if written else {}
+        states: dict[str, Any] = {**made.settings, "reports": None} if made else {}
+        states |= {**written.settings} if written else {}
         states |= {"layout": laid_out.state} if laid_out else {}
         states |= {"graph_vectors": embedded} if embedded != ledger.settings(db).get("graph_vectors") else {}
         failed = written.failed if written else None
@@ -232,5 +232,3 @@ async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, report
     finally:
         if made:
             made.staged.close()
-    if written and written.state:
-        ledger.save_settings(db, coverage=store.coverage(db))

@@ -162,14 +162,14 @@ class Index(Holdings):
     # Changes
 
     @contextmanager
-    def writing(self, *, embedder: str | None = None, rebuild: bool = False, **settings: Any) -> Iterator["Index"]:
+    def writing(self, *, embedder: str | None = None, rebuild: bool = False, recluster: bool = False, **settings: Any) -> Iterator["Index"]:
         """Hold the index for several changes: they share one opening of it, and no other process writes in between.
 
         `settings` are fields of `localrag.config.Settings`; the index keeps them, and the next `add` redoes what follows from them. With
-        `rebuild` the index may take another `model` or `embedder` than it was made with. Raises UsageError for a setting that there is
-        not, IndexMismatch for another model without `rebuild`, IndexBusy while another process writes, ModelError.
+        `rebuild` the index may take another `model` or `embedder` than it was made with; with `recluster` the next `add` finds all
+        communities anew. Raises UsageError for a setting that there is not, IndexMismatch for another model without `rebuild`, IndexBusy while another process writes, ModelError.
         """
-        with self._writer(model=self._model, embedder=embedder, rebuild=rebuild, **_known(settings)):
+        with self._writer(model=self._model, embedder=embedder, rebuild=rebuild, recluster=recluster, **_known(settings)):
             yield self
 
     def add(self, paths: Paths, **how: Unpack[Adding]) -> "Outcome":
@@ -344,17 +344,15 @@ class Index(Holdings):
     # What is open
 
     @contextmanager
-    def _writer(
-        self, *, model: str | None = None, embedder: str | None = None, rebuild: bool = False, **settings: Any
-    ) -> Iterator[Project]:
-        """The index to change; within `writing` the one that it holds."""
+    def _writer(self, *, embedder: str | None = None, **how: Any) -> Iterator[Project]:
+        """The index to change, with settings; within `writing` the one that it holds."""
         self.close()
         if self._written is not None:
-            if embedder or settings:
+            if embedder or how.keys() - {"model"}:
                 raise UsageError("Settings and the embedder are chosen where the writing begins.", "Give them to `writing`.")
             yield self._written
             return
-        opened = open_for_writing(self.folder, model=model, embedder=embedder, rebuild=rebuild, engine=self._engine, **settings)
+        opened = open_for_writing(self.folder, embedder=embedder, engine=self._engine, **how)
         with opened as project:
             self._written = project
             try:

@@ -134,7 +134,6 @@ def remove_document(db: Database, path: str, *, edited: bool = False) -> None:
             gone += [key for (key,) in db.execute(mine, [path])]
             remove_chunks(db, gone)
             db.execute("DELETE FROM main.documents WHERE path = ?", [path])
-            db.execute("DELETE FROM settings WHERE key = 'coverage'")  # it was that of the documents there were
         forget_parts(db, gone)
 
 

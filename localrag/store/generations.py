@@ -128,8 +128,6 @@ def _publish_documents(db: Database) -> None:
     add_to_search(db, new)
     collections.tidy(db)
     tidy_seen(db)
-    if gone or new:
-        db.execute("DELETE FROM settings WHERE key = 'coverage'")  # it was that of the documents there were
     for table in ("next_chunks", "next_documents", "next_gone"):
         db.execute(f"DELETE FROM {table}")
     corpus.forget_parts(db, gone)
@@ -140,6 +138,9 @@ def _publish_reports(db: Database, without: Collection[str]) -> None:
     gone = "community_id NOT IN (SELECT id FROM communities) OR community_id IN (SELECT value FROM json_each(?))"
     db.execute(f"DELETE FROM reports WHERE {gone}", ids)
     db.execute(f"INSERT OR REPLACE INTO reports SELECT * FROM next_reports WHERE NOT ({gone})", ids)
+    quotes = "next_reports r, json_each(r.findings) f, json_each(f.value, '$.quotes') q"
+    found = f"{quotes} JOIN main.chunks c ON c.id = json_extract(q.value, '$.chunk_id') WHERE json_valid(r.findings) AND NOT ({gone})"
+    db.execute(f"INSERT OR IGNORE INTO quoted SELECT c.document_id, r.community_id FROM {found}", ids)
     db.execute("DELETE FROM next_reports")
 
 

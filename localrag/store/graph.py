@@ -323,15 +323,8 @@ def communities_per_level(db: Database) -> dict[int, int]:
 
 def coverage(db: Database) -> dict[str, Any]:
     """What all reports cover: how many documents are quoted in one, and the paths of those that no report's entities are mentioned in."""
-    quoted = next(
-        db.query(
-            "SELECT count(DISTINCT c.document_id) AS n FROM reports r, json_each(r.findings) f, json_each(f.value, '$.quotes') q"
-            " JOIN chunks c ON c.id = json_extract(q.value, '$.chunk_id')"
-        )
-    )["n"]
-    mentioned = (
-        "SELECT c.document_id FROM mentions m JOIN chunks c ON c.id = m.chunk_id"
-        " JOIN members e ON e.entity_id = m.entity_id JOIN reports r ON r.community_id = e.community_id"
-    )
-    missing = db.query(f"SELECT path FROM documents WHERE id NOT IN ({mentioned}) ORDER BY path")
-    return {"quoted": quoted, "in_no_report": [row["path"] for row in missing]}
+    quoted = db.execute("SELECT count(*) FROM documents WHERE id IN (SELECT document_id FROM quoted)").fetchone()[0]
+    reported = "SELECT 1 FROM members e JOIN reports r ON r.community_id = e.community_id WHERE e.entity_id = m.entity_id"
+    mentioned = f"SELECT 1 FROM chunks c JOIN mentions m ON m.chunk_id = c.id WHERE c.document_id = d.id AND EXISTS ({reported})"
+    missing = db.execute(f"SELECT path FROM documents d WHERE NOT EXISTS ({mentioned}) ORDER BY path")
+    return {"quoted": quoted, "in_no_report": [path for (path,) in missing]}

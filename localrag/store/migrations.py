@@ -185,7 +185,14 @@ CREATE INDEX communities_by_parent ON communities(parent_id);
 CREATE TABLE community_weights (community_id TEXT PRIMARY KEY, strength REAL NOT NULL, inside REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE attached (entity_id TEXT PRIMARY KEY, to_id TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX attached_to ON attached(to_id);
-CREATE TABLE title_words (word INTEGER PRIMARY KEY, sentences INTEGER NOT NULL)
+CREATE TABLE title_words (word INTEGER PRIMARY KEY, sentences INTEGER NOT NULL);
+CREATE TABLE quoted (
+    document_id TEXT NOT NULL, community_id TEXT NOT NULL REFERENCES reports(community_id) ON DELETE CASCADE,
+    PRIMARY KEY (document_id, community_id)) WITHOUT ROWID;
+CREATE INDEX quoted_by_community ON quoted(community_id);
+INSERT OR IGNORE INTO quoted SELECT c.document_id, r.community_id FROM reports r, json_each(r.findings) f,
+    json_each(f.value, '$.quotes') q JOIN chunks c ON c.id = json_extract(q.value, '$.chunk_id') WHERE json_valid(r.findings);
+DELETE FROM settings WHERE key = 'coverage'
 """
 
 _MERGING = """

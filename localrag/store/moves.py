@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from sqlite_utils import Database
 
 from localrag.records import content_id
-from localrag.store import ledger
 
 _AWAY = "\0"  # before a path that another document is about to have: no file has such a name
 
@@ -50,7 +49,6 @@ def move_documents(db: Database, moves: Mapping[str, Moved]) -> None:
         db.conn.executemany("UPDATE OR REPLACE main.next_gone SET path = ? WHERE path = ?", pairs)
         db.conn.executemany("INSERT OR IGNORE INTO departed (path, edited) VALUES (?, 0)", ((old,) for old in moves))
         _move_in_collections(db, moves)
-        _move_in_coverage(db, moves)
 
 
 def _values(old: str, new: Moved) -> dict[str, str]:
@@ -62,14 +60,6 @@ def _move_in_collections(db: Database, moves: Mapping[str, Moved]) -> None:
     rows = mine.fetchall()
     db.conn.executemany("DELETE FROM collections WHERE name = ? AND path = ?", rows)
     db.conn.executemany("INSERT OR IGNORE INTO collections (name, path) VALUES (?, ?)", ((name, moves[path].path) for name, path in rows))
-
-
-def _move_in_coverage(db: Database, moves: Mapping[str, Moved]) -> None:
-    known = ledger.settings(db).get("coverage") or {}
-    named = known.get("in_no_report", [])
-    if any(path in moves for path in named):
-        now = sorted(moves[path].path if path in moves else path for path in named)
-        ledger.save_settings(db, coverage=known | {"in_no_report": now})
 
 
 def is_id_of(document_id: str, path: str, first_path: str, text: str) -> bool:

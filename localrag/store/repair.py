@@ -122,7 +122,7 @@ def _full_text(db: Database, _: list[Any]) -> None:
 def _graph(db: Database, _: list[Any]) -> None:
     """Without these two the next run builds the graph from what was extracted, and writes the reports that changed with it."""
     with db.atomic():
-        db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports', 'coverage')")
+        db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports')")
 
 
 def _layout(db: Database, _: list[Any]) -> None:

@@ -158,9 +158,13 @@ class Staged:
         where = " AND ".join(f't."{c}" = ?' for c in TABLES[name].key)
         return next(iter(self.rows(name, where, key)), None)
 
-    def count(self, name: str) -> int:
-        """How many rows a table will have."""
-        return sum(n for (n,) in self.rows(name, columns="count(*)"))
+    def count(self, name: str, where: str = "true", values: Sequence[Any] = ()) -> int:
+        """How many rows a table will have, all or some."""
+        return sum(n for (n,) in self.rows(name, where, values, "count(*)"))
+
+    def most(self, name: str, column: str, where: str = "true", values: Sequence[Any] = ()) -> int:
+        """The largest number in a column, -1 where there are no rows."""
+        return max((n for (n,) in self.rows(name, where, values, f"max(t.{column})") if n is not None), default=-1)
 
     def changed(self, name: str) -> list[Row]:
         """The keys of rows that are new, other than before or go; none once they are published."""

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SWITCHES = set(
     """ablate about add all check chunks collection condition config context_only continue delete dimensions documents dynamic
     force format head json judge k kind level limit markdown max_tokens method mixed models n name open out passages plan prefix
-    progress prune questions quick quiet ray rebuild remeasure repair repeat repeats resume samples save schema seed selection
+    progress prune questions quick quiet ray rebuild recluster remeasure repair repeat repeats resume samples save schema seed selection
     similar skipped speed test text undo use user users verify watch where words yes""".split()
 )
 

@@ -320,6 +320,17 @@ def reported(db):
     return db
 
 
+def test_documents_that_reports_quote_are_counted_and_those_in_none_are_named(reported):
+    """A document that went is not counted any more; one without an entity of a report is in none."""
+    add(reported, "b.txt", "Nobody came. ")
+
+    assert graph.coverage(reported) == {"quoted": 1, "in_no_report": ["b.txt"]}
+
+    corpus.remove_document(reported, "a.txt")
+    generations.publish(reported, without_report=[])
+    assert graph.coverage(reported) == {"quoted": 0, "in_no_report": ["b.txt"]}
+
+
 def test_coverage_is_the_share_of_passages_today(reported):
     """A passage counts once however often it names them; with every new passage the share is another."""
     assert graph.coverage_of(reported, ["both", "one", "none"]) == {"both": 0.75, "one": 0.5}

@@ -58,6 +58,7 @@ def index_command(
     index: IndexOption = None,
     model: ModelOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Redo everything the model did, after a change of model or window.")] = False,
+    recluster: Annotated[bool, typer.Option("--recluster", help="Find all communities anew, not from those there are.")] = False,
     embedder: EmbedderOption = None,
     extractor: ExtractorOption = None,
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types. Default: person,organization,place,event.")] = "",
@@ -108,7 +109,7 @@ def index_command(
     def run(first: bool = True) -> "Outcome":  # who watches has looked at what there was at the beginning
         opened = Index.open(index, model=model, engine=options if first else replace(options, remeasure=False), missing_ok=True)
         once = {"prune": prune and first, "verify": verify and first}
-        with opened.writing(embedder=embedder, rebuild=rebuild and first, **changes):
+        with opened.writing(embedder=embedder, rebuild=rebuild and first, recluster=recluster and first, **changes):
             return run_index(paths, opened, shown, may_ask=not watch, collections=collections, workers=who, **once)
 
     _run(paths, run, watch=watch)

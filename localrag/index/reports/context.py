@@ -33,6 +33,7 @@ class Sources:
     of_relationship: Callable[[str], Sequence[Quote]]
     of_claim: Callable[[Claim], Sequence[Quote]]
     named_in: Callable[[Quote], Collection[str]]  # a sentence → the entities it mentions
+    whole: bool = True  # whether it is all of its community, or what leads in it
 
     @classmethod
     def of(
@@ -45,6 +46,7 @@ class Sources:
         of_relationship: Callable[[str], Sequence[Quote]] = lambda _: (),
         of_claim: Callable[[Claim], Sequence[Quote]] = lambda _: (),
         named_in: Callable[[Quote], Collection[str]] = lambda _: (),
+        whole: bool = True,
     ) -> "Sources":
         """Relationships ordered by the combined degree of their ends, then by id (paper, section 3.1.5)."""
         ordered = sorted(relationships, key=lambda r: (-entities[r.source_id].degree - entities[r.target_id].degree, r.id))
@@ -54,7 +56,7 @@ class Sources:
         claims_on: defaultdict[str, list[Claim]] = defaultdict(list)
         for claim in claims:
             claims_on[claim.subject_id].append(claim)
-        return cls(entities, ordered, claims_on, leaving, of_entity, of_relationship, of_claim, named_in)
+        return cls(entities, ordered, claims_on, leaving, of_entity, of_relationship, of_claim, named_in, whole)
 
     def among(self, members: Set[str]) -> list[Relationship]:
         """The relationships between these entities, in their order."""
@@ -81,7 +83,7 @@ def report_context(
     replaced: dict[int, Element] = {}
     gone: set[int] = set()
     tokens = {n: sum(e.tokens for e in some) for n, some in inside.items()}
-    if len(sources.entities) < len(community.entity_ids):  # of what is not read the least that it would take
+    if not sources.whole:  # of what is not read the least that it would take
         tokens |= {n: max(tokens.get(n, 0), LEAST_TOKENS * len(sub.entity_ids)) for n, (sub, _) in enumerate(below)}
     total = sum(tokens.values())
     for n in sorted(range(len(below)), key=lambda n: (-tokens.get(n, 0), n)):

@@ -1,13 +1,13 @@
 """What the report on a community is made from, read from the graph's tables for that community alone."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from localrag.index.graph.merging.quoted import Quoted
 from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row
 from localrag.index.reports.context import Sources
-from localrag.records import Claim, Community, Entity, Quote, Relationship
+from localrag.records import Claim, Community, Quote, Relationship
 from localrag.store import corpus
 from localrag.store.staged import Staged
 from localrag.text.quotes import claim_quotes
@@ -31,25 +31,29 @@ class Reader:
 
     def sources(self, community: Community) -> Sources:
         """The entities, relationships and claims of a community; of a large one those that lead."""
-        rows = self._staged.rows("entities", f"t.id {_AMONG}", [json.dumps(community.entity_ids)])
-        entities = {e.id: e for e in map(entity_of_row, rows)}
-        if len(entities) > LARGE:
-            relationships = list(self._leading(entities))
-            most = sorted(entities.values(), key=lambda e: (-e.degree, e.id))[:LARGE]
-            ends = [entities[end] for r in relationships for end in (r.source_id, r.target_id)]
-            entities = {e.id: e for e in (*most, *ends)}
-        else:
+        keys: Sequence[str] = community.entity_ids
+        relationships = []
+        if len(keys) > LARGE:
+            degrees: dict[str, int] = dict(self._staged.rows("entities", f"t.id {_AMONG}", [json.dumps(keys)], "t.id, t.degree"))
+            relationships = list(self._leading(degrees))
+            most = sorted(degrees, key=lambda e: (-degrees[e], e))[:LARGE]
+            keys = list(dict.fromkeys([*most, *(end for r in relationships for end in (r.source_id, r.target_id))]))
+        entities = {e.id: e for e in map(entity_of_row, self._staged.rows("entities", f"t.id {_AMONG}", [json.dumps(keys)]))}
+        if not relationships:
             related = self._staged.rows("relationships", f"t.source_id {_AMONG}", [json.dumps(list(entities))])
             relationships = [relationship_of_row(row) for row in related if row[2] in entities]
         claims = [Claim(*row) for row in self._staged.rows("claims", f"t.subject_id {_AMONG}", [json.dumps(list(entities))])]
+        others = json.dumps([c.object_id for c in claims if c.object_id and c.object_id not in entities])
+        named = {e.id: e for e in map(entity_of_row, self._staged.rows("entities", f"t.id {_AMONG}", [others]))}
         return Sources.of(
-            entities,
+            {**entities, **named},
             relationships,
             sorted(claims, key=lambda c: (c.chunk_id, c.start, c.id)),
             of_entity=self._of_entity,
             of_relationship=self._of_relationship,
             of_claim=self._of_claim,
             named_in=self._named_in,
+            whole=len(entities) >= len(community.entity_ids),
         )
 
     def community(self, key: str) -> Community:
@@ -65,29 +69,24 @@ class Reader:
         rows = self._staged.rows("communities", "t.parent_id = ?", [key], "t.ordinal, t.id")
         return [self.community(below) for _, below in sorted(rows)]
 
-    def name(self, key: str | None) -> str | None:
-        """The name of an entity, as claims have it."""
-        row = self._staged.row("entities", key) if key else None
-        return str(row[1]) if row else None
-
-    def _leading(self, entities: dict[str, Entity]) -> Iterator[Relationship]:
+    def _leading(self, degrees: Mapping[str, int]) -> Iterator[Relationship]:
         """The relationships among entities that come first by the degrees of both ends.
 
         Those of the most connected are read first; any that is not read has two ends with no more than the next one's degree each.
         """
-        order = sorted(entities.values(), key=lambda e: (-e.degree, e.id))
+        order = sorted(degrees, key=lambda e: (-degrees[e], e))
         found: dict[str, Relationship] = {}
 
         def weight(r: Relationship) -> int:
-            return entities[r.source_id].degree + entities[r.target_id].degree
+            return degrees[r.source_id] + degrees[r.target_id]
 
         for at in range(0, len(order), TOGETHER):
-            if sum(weight(r) >= 2 * order[at].degree for r in found.values()) >= LEADING:
+            if sum(weight(r) >= 2 * degrees[order[at]] for r in found.values()) >= LEADING:
                 break
-            keys = [json.dumps([e.id for e in order[at : at + TOGETHER]])]
+            keys = [json.dumps(order[at : at + TOGETHER])]
             for end in ("source_id", "target_id"):
                 for row in self._staged.rows("relationships", f"t.{end} {_AMONG}", keys):
-                    if row[1] in entities and row[2] in entities:
+                    if row[1] in degrees and row[2] in degrees:
                         found[row[0]] = relationship_of_row(row)
         yield from sorted(found.values(), key=lambda r: (-weight(r), r.id))[:LEADING]
 

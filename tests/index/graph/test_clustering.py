@@ -9,7 +9,6 @@ from sqlite_utils import Database
 
 from localrag.index.graph.clustering.cluster import cluster, modularity, network
 from localrag.index.graph.communities import hierarchy
-from localrag.records import Community
 from localrag.store import graph as store
 from localrag.store.migrations import migrations
 from localrag.store.staged import Staged

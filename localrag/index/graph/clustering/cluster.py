@@ -1,5 +1,6 @@
 """The communities of a graph that is being changed: what the change reaches moves, or all of them are found anew."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -74,8 +75,9 @@ def network(staged: Staged) -> tuple[list[str], list[tuple[str, str, float]]]:
 
 def modularity(staged: Staged) -> float:
     """That of the communities of level 0 (Newman 2004); 0 where nothing is joined."""
-    tops = {key for (key,) in staged.rows("communities", "t.level = 0", columns="t.id")}
-    rows = [(strength, inside) for key, strength, inside in staged.rows("community_weights") if key in tops]
+    tops = json.dumps([key for (key,) in staged.rows("communities", "t.level = 0", columns="t.id")])
+    listed = "t.strength, t.inside"
+    rows = list(staged.rows("community_weights", "t.community_id IN (SELECT value FROM json_each(?))", [tops], listed))
     total = sum(strength for strength, _ in rows)
     return sum(inside / total - (strength / total) ** 2 for strength, inside in rows) if total > 0 else 0.0
 

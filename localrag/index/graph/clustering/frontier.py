@@ -41,7 +41,7 @@ class Frontier:
     """Moves what a change reaches, and writes the communities that are others after it to the staged tables."""
 
     def __init__(self, staged: Staged, changes: Changes, new: Collection[str], gone: Collection[str], *, max_size: int, seed: int) -> None:
-        depth = 1 + max((n for (n,) in staged.rows("communities", columns="t.level")), default=-1)
+        depth = 1 + staged.most("communities", "level")
         self._staged, self._max_size, self._seed, self._depth = staged, max_size, seed, depth
         self._reach = Reach(staged, changes, new, gone, depth)
         self._weights: dict[str, list[float]] = {}  # community → strength and inner weight (both ways) now
@@ -60,7 +60,7 @@ class Frontier:
             self._write(level)
         for community in self.changed:
             row = self._staged.row("communities", community)
-            if row and row[1] == self._depth - 1 and len(self._reach.members(community)) > self._max_size:
+            if row and row[1] == self._depth - 1 and self._reach.size(community) > self._max_size:
                 raise MakeAnew
 
     def _homes(self, level: int) -> Iterable[tuple[str, str | None]]:
@@ -121,11 +121,14 @@ class Frontier:
     def _open(self, level: _Level, above: str) -> None:
         """Look at all of a community that is to be split anew, or is within the limit: that has one community below it."""
         n, reach = level.number, self._reach
-        members = reach.members(above)
+        if above in level.opened:
+            return
+        size = reach.size(above)
         below = [key for (key,) in self._staged.rows("communities", "t.parent_id = ?", [above], "t.id")]
-        if above in level.opened or not members or (len(members) > self._max_size and len(below) > 1):
+        if not size or (size > self._max_size and len(below) > 1):
             return
         level.opened.add(above)
+        members = reach.members(above)
         reach.look_at(members, n)
         if len(members) <= self._max_size:
             known = Counter(home for m in members if (home := reach.before(m, n)) in below)
@@ -196,7 +199,7 @@ class Frontier:
         was = Counter(home for node in nodes if self._above(node, n, before=True) == above and (home := reach.before(node, n)))
         for home, _ in was.most_common():
             looked_at = sum(reach.before(node, n) == home for node in (*reach.nodes, *reach.gone))
-            if looked_at == len(reach.members(home)) and not any(path[n] == home for path in reach.nodes.values()):
+            if looked_at == reach.size(home) and not any(path[n] == home for path in reach.nodes.values()):
                 return home
         return self._new(level, nodes, above)
 
@@ -264,12 +267,12 @@ class Frontier:
         moves = [(node, was, now) for node, was, now in moves if was != now]
         staged.drop("members", [(was, node) for node, was, _ in moves if was])
         staged.put("members", [(now, node) for node, _, now in moves if now])
-        ordinal = 1 + max(o for (o,) in staged.rows("communities", "t.level = ?", [n], "t.ordinal"))
+        ordinal = 1 + staged.most("communities", "ordinal", "t.level = ?", [n])
         living = {home for _, home in self._homes(n)}
         made = [(key, n, above) for key, above in level.made.items() if key in living]
         staged.put("communities", [(key, n, ordinal + i, above or None) for i, (key, _, above) in enumerate(made)])
         left = {was for _, was, _ in moves if was}
-        gone = [key for key in sorted(left) if key not in living and not reach.members(key)]
+        gone = [key for key in sorted(left) if key not in living and not reach.size(key)]
         self.changed |= {home for _, *homes in moves for home in homes if home}
         self.changed |= {row[3] for key in gone if (row := staged.row("communities", key)) and row[3]} | {a for *_, a in made if a}
         weights = self._account(level, whole=True)

@@ -77,6 +77,10 @@ class Reach:
         """Who is in a community, as far as that was written."""
         return [e for (e,) in self._staged.rows("members", "t.community_id = ?", [community], "t.entity_id")]
 
+    def size(self, community: str) -> int:
+        """How many are in a community, as far as that was written."""
+        return self._staged.count("members", "t.community_id = ?", [community])
+
     def _load_near(self, nodes: list[str]) -> None:
         near: dict[str, dict[str, float]] = {n: {} for n in nodes}
         keys = [json.dumps(nodes)]

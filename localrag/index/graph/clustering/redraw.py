@@ -43,7 +43,7 @@ def redraw(staged: Staged, changed: Collection[str]) -> Layout:
 
 def _roots(staged: Staged, rows: dict[str, tuple[object, ...]], circles: dict[str, Circle]) -> tuple[set[str], dict[str, Circle]]:
     """The communities whose content is laid out again, none inside another; and the circles of those that are new."""
-    deepest = max((n for (n,) in staged.rows("communities", columns="max(t.level)") if n is not None), default=0)
+    deepest = staged.most("communities", "level")
     roots: set[str] = set()
     inserted: dict[str, Circle] = {}
     for key, (_, level, _, above) in sorted(rows.items(), key=lambda item: (item[1][1], item[0])):
@@ -94,8 +94,11 @@ def _members(staged: Staged, community: str) -> list[str]:
 
 
 def _sizes(staged: Staged, communities: Sequence[str]) -> Counter[str]:
-    rows = staged.rows("members", f"t.community_id {_AMONG}", [json.dumps(list(communities))], "t.community_id")
-    return Counter(key for (key,) in rows)
+    keys, counted = [json.dumps(list(communities))], "t.community_id, count(*)"
+    found = Counter[str]()
+    for key, n in staged.rows("members", f"t.community_id {_AMONG}", keys, counted, "GROUP BY t.community_id"):
+        found[key] += n
+    return found
 
 
 def _subtree(staged: Staged, root: str) -> list[Community]:
