@@ -139,6 +139,7 @@ STAGES = (
     "traces.py",
     "progress.py",
     "embed.py",
+    "reports/sources.py",
     "documents/update.py",
     "crew/hire.py",
     "crew/on_ray.py",

@@ -188,7 +188,7 @@ CREATE INDEX attached_to ON attached(to_id);
 CREATE TABLE title_words (word INTEGER PRIMARY KEY, sentences INTEGER NOT NULL);
 CREATE TABLE quoted (
     document_id TEXT NOT NULL, community_id TEXT NOT NULL REFERENCES reports(community_id) ON DELETE CASCADE,
-    PRIMARY KEY (document_id, community_id)) WITHOUT ROWID;
+    PRIMARY KEY (document_id, community_id));
 CREATE INDEX quoted_by_community ON quoted(community_id);
 INSERT OR IGNORE INTO quoted SELECT c.document_id, r.community_id FROM reports r, json_each(r.findings) f,
     json_each(f.value, '$.quotes') q JOIN chunks c ON c.id = json_extract(q.value, '$.chunk_id') WHERE json_valid(r.findings);

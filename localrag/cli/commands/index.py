@@ -100,16 +100,15 @@ def index_command(
     collections = collection_names(collection or "")
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
-        print_plan(begun.plan(paths, **changes), as_json=as_json)
-        return
+        return print_plan(begun.plan(paths, **changes), as_json=as_json)
     _name_better_model(paths, index, unasked=begun.exists or quiet or progress == "json" or model is not None)
     shown = Shown(quiet=quiet, progress=progress, as_json=as_json)
     who = _on_ray(ray, mixed=mixed) if ray else workers
 
     def run(first: bool = True) -> "Outcome":  # who watches has looked at what there was at the beginning
         opened = Index.open(index, model=model, engine=options if first else replace(options, remeasure=False), missing_ok=True)
-        once = {"prune": prune and first, "verify": verify and first}
         with opened.writing(embedder=embedder, rebuild=rebuild and first, recluster=recluster and first, **changes):
+            once = {"prune": prune and first, "verify": verify and first}
             return run_index(paths, opened, shown, may_ask=not watch, collections=collections, workers=who, **once)
 
     _run(paths, run, watch=watch)

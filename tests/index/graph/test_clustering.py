@@ -134,6 +134,7 @@ def wrong(db):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_after_any_edits_communities_are_a_hierarchy_that_hangs_together_and_are_as_good_as_found_anew(db, seed):
+    """Every level is a partition inside the one above it, and what is kept of its weights is what they add up to."""
     rng = random.Random(seed)
     living = Living(db, rng, rng.choice([120, 240, 400]))
     living.update()
@@ -151,6 +152,7 @@ def test_after_any_edits_communities_are_a_hierarchy_that_hangs_together_and_are
 
 
 def test_a_change_in_one_place_leaves_the_communities_elsewhere_as_they_are(db):
+    """Those that are others are among those that are said to have changed, and these are few."""
     living = Living(db, random.Random(1), 400)
     living.update()
     before = {c.id: c for c in store.communities(db)}
@@ -166,6 +168,7 @@ def test_a_change_in_one_place_leaves_the_communities_elsewhere_as_they_are(db):
 
 
 def test_much_change_finds_all_communities_anew(db):
+    """Where every weight is another, nothing says which communities stay."""
     living = Living(db, random.Random(1), 240)
     living.update()
     for pair in living.edges:
@@ -177,6 +180,7 @@ def test_much_change_finds_all_communities_anew(db):
 
 
 def test_all_are_found_anew_where_that_is_asked_for(db):
+    """Though nothing has changed."""
     living = Living(db, random.Random(1), 240)
     living.update()
 

@@ -17,7 +17,7 @@ from localrag.query.answer import Options
 from localrag.query.cost import bearing
 from localrag.query.question import Question
 from localrag.records import ExtractedClaim
-from localrag.store import corpus, generations, graph, ledger
+from localrag.store import corpus, graph, ledger
 from localrag.text import plain as text
 from localrag.text.plain import chunk_sentences, sentences
 

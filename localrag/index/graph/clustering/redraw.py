@@ -27,6 +27,8 @@ def redraw(staged: Staged, changed: Collection[str]) -> Layout:
     rows = {key: row for key in sorted(changed) if (row := staged.row("communities", key))}
     circles = places.circles(staged.db, {*rows, *(row[3] for row in rows.values() if row[3])})
     roots, inserted = _roots(staged, rows, circles)
+    if not roots:
+        return Layout((), (), _links(staged, rows))
     levels = [c for root in sorted(roots) for c in _subtree(staged, root)]
     entities = sorted({e for c in levels if c.id in roots for e in c.entity_ids})
     before = _before(staged, entities, [c.id for c in levels])

@@ -1,0 +1,147 @@
+"""Documents that are added, edited, renamed and deleted at random: the index stays what a fresh one of the same files would be."""
+
+import random
+from contextlib import closing
+
+import pytest
+
+from localrag.config import Settings
+from localrag.index.graph.clustering.cluster import modularity, network
+from localrag.index.graph.communities import hierarchy
+from localrag.index.graph.layout import overlapping
+from localrag.library import Index
+from localrag.store import graph as store
+from localrag.store import places
+from localrag.store.check import check_index
+from localrag.store.schema import open_index
+from localrag.store.staged import Staged
+from tests.index.graph.test_clustering import as_igraph
+
+GIVEN = "Ingrid Lars Anna Magnus Hugh Adela Tobias Agnes Colin Julian".split()
+SURNAMES = "Holm Dunmore Strang Ostler Lisle Thorburn Farrant Quill Penrose Ashby".split()
+PLACES = "Brannock Pellworth Tarvik Carrow Gannet Castlemere".split()
+DEEDS = (
+    "{a} sold the old ferry of {p} to {b} after the winter storms.",
+    "The council of {p} asked {a} about the quota on herring landings.",
+    "In {p} the engineer {a} repaired the light with {b} before the regatta.",
+    "{a} wrote to {b} that the bank in {p} would not pay for the wreck.",
+    "Nobody but {a} knew why {b} had left {p} in the spring.",
+)
+
+
+def paragraph(rng, circle):
+    """A few sentences about the people of one circle and their place."""
+    people = [f"{GIVEN[(circle * 3 + n) % 10]} {SURNAMES[(circle + n) % 10]}" for n in range(4)]
+    sentences = []
+    for _ in range(rng.randrange(3, 7)):
+        a, b = rng.sample(people, 2)
+        sentences.append(rng.choice(DEEDS).format(a=a, b=b, p=PLACES[circle % 6]))
+    return " ".join(sentences)
+
+
+def write(path, rng):
+    """A new document."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    circle = rng.randrange(12)
+    path.write_text("\n\n".join(paragraph(rng, circle if rng.random() < 0.8 else rng.randrange(12)) for _ in range(3)), encoding="utf-8")
+
+
+def edit(folder, rng, turn):
+    """One of the things that people do to a folder between two runs."""
+    files = sorted(folder.rglob("*.txt"))
+    what, path = rng.choice(["add", "edit", "edit", "rename", "delete", "exchange"]), rng.choice(files)
+    if what == "add" or len(files) < 8:
+        write(folder / f"new{turn}" / f"{turn}.txt", rng)
+    elif what == "edit":
+        text = path.read_text(encoding="utf-8").split("\n\n")
+        text[rng.randrange(len(text))] = paragraph(rng, rng.randrange(12))
+        path.write_text("\n\n".join(text), encoding="utf-8")
+    elif what == "rename":
+        path.rename(path.with_name(f"renamed{turn}.txt"))
+    elif what == "delete":
+        path.unlink()
+    else:  # two documents exchanged by name
+        other = rng.choice([f for f in files if f != path])
+        one, two = path.read_bytes(), other.read_bytes()
+        path.write_bytes(two)
+        other.write_bytes(one)
+
+
+def update(folder, index):
+    """Index the folder without a chat model."""
+    with index.writing(extractor="phrases"):
+        outcome = index.add([folder])
+    assert outcome.complete
+
+
+def facts(db):
+    """What follows from the files alone, by names: ids are made of the paths that documents had first."""
+    names = dict(db.execute("SELECT id, name FROM entities"))
+    return {
+        "documents": set(db.execute("SELECT path, text FROM documents")),
+        "chunks": set(db.execute("SELECT d.path, c.start, c.end, c.text FROM chunks c JOIN documents d ON d.id = c.document_id")),
+        "entities": set(db.execute("SELECT name, type, degree FROM entities")),
+        "aliases": {(alias, names[e]) for alias, e in db.execute("SELECT alias, entity_id FROM entity_aliases")},
+        "relationships": {
+            (*sorted((names[a], names[b])), w) for a, b, w in db.execute("SELECT source_id, target_id, weight FROM relationships")
+        },
+        "mentions": {
+            (names[e], path, start)
+            for e, path, start in db.execute(
+                "SELECT m.entity_id, d.path, m.start FROM mentions m JOIN chunks c ON c.id = m.chunk_id"
+                " JOIN documents d ON d.id = c.document_id"
+            )
+        },
+    }
+
+
+def wrong(db):
+    """What is not as it should be about communities, picture, reports and vectors."""
+    found, levels, staged = [], store.communities(db), Staged.published(db)
+    ids, edges = network(staged)
+    whole, number = as_igraph(ids, edges), {e: n for n, e in enumerate(ids)}
+    for level in range(1 + max(c.level for c in levels)):
+        here = [c for c in levels if c.level == level]
+        if sorted(e for c in here for e in c.entity_ids) != ids:
+            found.append(f"level {level} is no partition")
+        found += [f"{c.id} falls apart" for c in here if not whole.induced_subgraph([number[e] for e in c.entity_ids]).is_connected()]
+        circles = {p.id: p for p in places.load(db).communities}
+        found += [f"{pair} overlap" for pair in overlapping([circles[c.id] for c in here])]
+    if places.without_place(db):
+        found.append("something has no place")
+    home = {e: n for n, c in enumerate(levels) if c.level == 0 for e in c.entity_ids}
+    anew = {
+        e: n
+        for n, c in enumerate(hierarchy(ids, edges, max_size=Settings().max_cluster_size, seed=0))
+        if c.level == 0
+        for e in c.entity_ids
+    }
+    kept, best = (whole.modularity([of[e] for e in ids], weights="weight") for of in (home, anew))
+    if kept < best - 0.005 or abs(kept - modularity(staged)) > 1e-6:
+        found.append(f"modularity {kept}, {modularity(staged)} by what is kept, {best} where found anew")
+    if {key for key, *_ in store.reported(db)} != {c.id for c in levels}:
+        found.append("a community without a report")
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_random_edits_the_index_is_that_of_the_files(tmp_path, seed):
+    """Documents, chunks, entities, relationships and weights equal those of a fresh index; communities are as good; nothing is damaged."""
+    rng, folder = random.Random(seed), tmp_path / "docs"
+    for n in range(16):
+        write(folder / f"{n}.txt", rng)
+    index = Index.open(tmp_path / "index", missing_ok=True)
+    update(folder, index)
+    for turn in range(6):
+        for _ in range(rng.choice([1, 1, 3])):
+            edit(folder, rng, turn)
+        update(folder, index)
+
+        with closing(open_index(tmp_path / "index")) as db:
+            assert not wrong(db)
+
+    fresh = Index.open(tmp_path / "fresh", missing_ok=True)
+    update(folder, fresh)
+    with closing(open_index(tmp_path / "index")) as db, closing(open_index(tmp_path / "fresh")) as other:
+        assert facts(db) == facts(other)
+        assert not [w for part in check_index(db, tmp_path / "index") for w in part.wrong]
