@@ -379,8 +379,10 @@ UNSURE = "unsure"  # an answer about several chunks, since documents were erased
 class Call:
     """One model answer with what produced it; `tokens` are its exact output tokens.
 
-    `about` is the `content_id` of the text of the chunk it is about; empty where it is about several, OF_A_QUESTION where somebody asked.
-    `arithmetic` is the class of that of the machine that answered, where machines of several classes worked.
+    `about` is the `content_id` of the text of the chunk it is about, or what `about.py` makes of what is asked; OF_A_QUESTION where
+    somebody asked; empty where it is not known. `recipe`: what a chunk is read by (`extract.recipe`); empty of others, or not known.
+    `arithmetic` is the class of that of the machine that answered, where machines of several classes worked. `unused_since`: the day since
+    which nothing that is stored would ask for it.
     """
 
     key: str
@@ -396,3 +398,5 @@ class Call:
     seconds: float
     about: str = ""
     arithmetic: str = ""
+    recipe: str = ""
+    unused_since: str | None = None

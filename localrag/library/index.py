@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what makes an index or answers is loaded when it is used: n
     from localrag.index.plan import Plan
     from localrag.index.progress import Progress
     from localrag.query.question import Watch
+    from localrag.store.growth import Freed
 
     Tell = Callable[[Progress], None]
 
@@ -247,6 +248,17 @@ class Index(Holdings):
 
         with self._writer(embedder=embedder, rebuild=True) as project:
             asyncio.run(reembed(project, on_progress or _ignored))
+
+    def collect(self, *, only_say: bool = False) -> "list[Freed]":
+        """Delete what nothing needs any more: unused answers and extractions, old copies, caches; what that freed, by kind.
+
+        Whatever its age; a run by itself (`add`) deletes what is over the limits that `status` says. `only_say`: nothing is deleted.
+        Raises IndexBusy.
+        """
+        from localrag.index.collect import collect_all
+
+        with self._writer() as project:
+            return asyncio.run(collect_all(project, only_say=only_say))
 
     # Questions
 
