@@ -3,14 +3,17 @@
 import asyncio
 import json
 import os
+import random
+import sys
 import time
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from localrag.cli import main  # noqa: F401 — loads what the commands need
 from localrag.index.collect import collect_all
+from localrag.index.documents.update import Deletion
+from localrag.library import Index
 from localrag.query.answer import Options, answer
 from localrag.store import growth, ledger
 from localrag.store.schema import back_up, open_index
@@ -222,3 +225,48 @@ def test_beyond_the_limit_of_size_the_oldest_go(town, monkeypatch):
     index(town)
 
     assert growth.kept(open_index(town / ".localrag"), town / ".localrag")["unused_answer_bytes"] <= 1500
+
+
+def letter(chance):
+    """A short document of names that come again and of words that do not."""
+    people = ["Ingrid Holm", "Lars Holm", "Ruth Sand", "Agnes Thorburn", "Walter Muir", "Peter Quist", "Anna Dahl", "Olaf Berg"]
+    said = ("{} wrote to {} about the {}.", "{} met {} at the {}.", "{} owes {} a {}.")
+    words = ["".join(chance.choices("abdeiklmnorstu", k=8)) for _ in range(40)]
+    return " ".join(chance.choice(said).format(*chance.sample(people, 2), chance.choice(words)) for _ in range(8))
+
+
+def size(folder):
+    return sum(f.stat().st_size for f in folder.iterdir())
+
+
+@pytest.mark.slow
+def test_a_month_of_edits_leaves_an_index_as_small_as_a_new_one(tmp_path):
+    """Thirty days of documents added, edited, renamed and deleted, with a search on each: the folder is about that of a fresh index."""
+    chance, docs = random.Random(3), tmp_path / "docs"
+    docs.mkdir()
+    for n in range(8):
+        (docs / f"{n}.txt").write_text(letter(chance))
+    index_of = Index.create(tmp_path, extractor="phrases")
+    index_of.add(docs)
+    sizes, written = [size(tmp_path / ".localrag")], []
+    for day in range(30):
+        there = sorted(docs.iterdir())
+        chance.shuffle(there)
+        there[0].write_text(letter(chance))
+        there[1].write_text(there[1].read_text() + " Ruth Sand signed it.")
+        there[2].rename(docs / f"moved-{day}.txt")
+        there[3].unlink()
+        (docs / f"new-{day}.txt").write_text(letter(chance))
+        written.append(index_of.add(docs, deletion=Deletion(prune=True)).log_bytes)
+        index_of.search("Who owes Ruth Sand?")
+        sizes.append(size(tmp_path / ".localrag"))
+    index_of.close()
+    with Index.create(tmp_path / "again", extractor="phrases") as fresh:
+        (tmp_path / "again" / "docs").symlink_to(docs)
+        first = fresh.add(tmp_path / "again" / "docs").log_bytes
+        fresh.search("Who owes Ruth Sand?")
+    new = size(tmp_path / "again" / ".localrag")
+    sys.stdout.write(f"first day {sizes[0]}, last {sizes[-1]}, fresh {new}; written a day {sum(written) // 30}, by the fresh one {first}")
+
+    assert size(tmp_path / ".localrag") < 1.5 * new
+    assert max(sizes) < 2 * new
