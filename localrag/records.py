@@ -377,12 +377,10 @@ UNSURE = "unsure"  # an answer about several chunks, since documents were erased
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One model answer with what produced it; `tokens` are its exact output tokens.
+    """One model answer with what produced it; `tokens` are its exact output tokens. `unused_since`: see `store/growth.py`.
 
-    `about` is the `content_id` of the text of the chunk it is about, or what `about.py` makes of what is asked; OF_A_QUESTION where
-    somebody asked; empty where it is not known. `recipe`: what a chunk is read by (`extract.recipe`); empty of others, or not known.
-    `arithmetic` is the class of that of the machine that answered, where machines of several classes worked. `unused_since`: the day since
-    which nothing that is stored would ask for it.
+    `about` is the `content_id` of its chunk's text, or what `about.py` makes of what is asked; OF_A_QUESTION where somebody asked.
+    `recipe` is what a chunk is read by. `arithmetic` is the class of what answered, where machines of several classes worked.
     """
 
     key: str

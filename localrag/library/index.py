@@ -228,10 +228,7 @@ class Index(Holdings):
         return self._erase(lambda project: documents_at(_listed(paths), project), on_progress)
 
     def clear(self, *, on_progress: "Tell | None" = None) -> list[str]:
-        """Remove every document, and all reports, answers and conversations; the documents' paths as stored. The files stay.
-
-        Raises IndexBusy.
-        """
+        """Remove every document, all reports, answers and conversations; the paths of the documents. The files stay. Raises IndexBusy."""
         return self._erase(lambda _: self.paths(), on_progress)
 
     def _erase(self, chosen: Callable[[Project], list[str]], on_progress: "Tell | None") -> list[str]:
@@ -250,11 +247,7 @@ class Index(Holdings):
             asyncio.run(reembed(project, on_progress or _ignored))
 
     def collect(self, *, only_say: bool = False) -> "list[Freed]":
-        """Delete what nothing needs any more: unused answers and extractions, old copies, caches; what that freed, by kind.
-
-        Whatever its age; a run by itself (`add`) deletes what is over the limits that `status` says. `only_say`: nothing is deleted.
-        Raises IndexBusy.
-        """
+        """Delete what nothing needs any more, or `only_say` so; what that frees, by kind. `add` deletes what is over the limits of `status`."""
         from localrag.index.collect import collect_all
 
         with self._writer() as project:

@@ -241,32 +241,30 @@ def size(folder):
 
 @pytest.mark.slow
 def test_a_month_of_edits_leaves_an_index_as_small_as_a_new_one(tmp_path):
-    """Thirty days of documents added, edited, renamed and deleted, with a search on each: the folder is about that of a fresh index."""
+    """Thirty days of documents added, edited, renamed and deleted, each with a run: the folder is about that of a fresh index."""
     chance, docs = random.Random(3), tmp_path / "docs"
     docs.mkdir()
     for n in range(8):
         (docs / f"{n}.txt").write_text(letter(chance))
-    index_of = Index.create(tmp_path, extractor="phrases")
-    index_of.add(docs)
-    sizes, written = [size(tmp_path / ".localrag")], []
-    for day in range(30):
-        there = sorted(docs.iterdir())
-        chance.shuffle(there)
-        there[0].write_text(letter(chance))
-        there[1].write_text(there[1].read_text() + " Ruth Sand signed it.")
-        there[2].rename(docs / f"moved-{day}.txt")
-        there[3].unlink()
-        (docs / f"new-{day}.txt").write_text(letter(chance))
-        written.append(index_of.add(docs, deletion=Deletion(prune=True)).log_bytes)
-        index_of.search("Who owes Ruth Sand?")
-        sizes.append(size(tmp_path / ".localrag"))
-    index_of.close()
-    with Index.create(tmp_path / "again", extractor="phrases") as fresh:
+    sizes, written = [], []
+    with Index.create(tmp_path, extractor="phrases") as month, month.writing():
+        for day in range(31):
+            there = sorted(docs.iterdir())
+            chance.shuffle(there)
+            there[0].write_text(letter(chance))
+            there[1].write_text(there[1].read_text() + " Ruth Sand signed it.")
+            there[2].rename(docs / f"moved-{day}.txt")
+            there[3].unlink()
+            (docs / f"new-{day}.txt").write_text(letter(chance))
+            written.append(month.add(docs, deletion=Deletion(prune=True)).log_bytes)
+            sizes.append(size(tmp_path / ".localrag"))
+    with Index.create(tmp_path / "again", extractor="phrases") as fresh, fresh.writing():
         (tmp_path / "again" / "docs").symlink_to(docs)
         first = fresh.add(tmp_path / "again" / "docs").log_bytes
-        fresh.search("Who owes Ruth Sand?")
-    new = size(tmp_path / "again" / ".localrag")
-    sys.stdout.write(f"first day {sizes[0]}, last {sizes[-1]}, fresh {new}; written a day {sum(written) // 30}, by the fresh one {first}")
+        new = size(tmp_path / "again" / ".localrag")
+    sys.stdout.write(
+        f"first day {sizes[0]}, last {sizes[-1]}, fresh {new}; written a day {sum(written[1:]) // 30}, by the fresh one {first}"
+    )
 
-    assert size(tmp_path / ".localrag") < 1.5 * new
+    assert sizes[-1] < 1.5 * new
     assert max(sizes) < 2 * new

@@ -24,9 +24,9 @@ def say_outcome(outcome: "Outcome", index: "Index", seconds: float) -> None:
         names = ("documents", "chunks", "entities", "relationships", "reports")
         say(f"{' · '.join(f'{counts[name]} {name}' for name in names)} in {duration(seconds)}")
         say(" · ".join(_figures(outcome, len(index.merges()))))
-    if outcome.collected:
-        said = ", ".join(f"{one.n} {one.kind}" for one in outcome.collected)
-        say(f"Deleted what nothing needs any more: {said} ({sum(one.bytes for one in outcome.collected) / 1e6:.1f} MB).")
+    if collected := [one for one in outcome.collected if one.kind != "caches"]:  # those follow every change
+        said = ", ".join(f"{one.n} {one.kind}" for one in collected)
+        say(f"Deleted what nothing needs any more: {said} ({sum(one.bytes for one in collected) / 1e6:.1f} MB).")
     if loaded.skipped:
         first = ", ".join(f"{in_line(s.path)} ({s.reason})" for s in loaded.skipped[:3])
         say(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
