@@ -247,7 +247,7 @@ class Index(Holdings):
             asyncio.run(reembed(project, on_progress or _ignored))
 
     def collect(self, *, only_say: bool = False) -> "list[Freed]":
-        """Delete what nothing needs any more, or `only_say` so; what that frees, by kind. `add` deletes what is over the limits of `status`."""
+        """Delete what nothing needs any more, or `only_say` so; what that frees, by kind. `add` deletes what is over its limit."""
         from localrag.index.collect import collect_all
 
         with self._writer() as project:
