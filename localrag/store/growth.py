@@ -124,7 +124,14 @@ def _mark_all(db: Database, today: Today) -> None:
     texts = _texts(db) if today.recipe else ()
     several = _several(db) if today.prose else ()
     with _needed(db, chain(texts, several)):
-        _mark(db, today, f"about NOT IN ('', '{UNSURE}', '{OF_A_QUESTION}')")
+        which = f"about NOT IN ('', '{UNSURE}', '{OF_A_QUESTION}')"
+        _mark(db, today, f"{which} AND NOT ({_SEVERAL})" if _is_unfinished(db) else which)
+
+
+def _is_unfinished(db: Database) -> bool:
+    """Whether the last run did not come to its end: what it asked for a graph that is not published is asked for again by the next."""
+    run = ledger.last_run(db)
+    return not ledger.settings(db).get("graph") or (run is not None and run["state"] not in ("complete", "partly"))
 
 
 def _mark_left(db: Database, today: Today) -> None:

@@ -149,6 +149,20 @@ def test_gc_says_first_and_then_does(town):
     assert json.loads(now.stdout)["spent"] == json.loads(spent.stdout)["spent"]
 
 
+def test_what_a_stopped_run_asked_stays(town, monkeypatch):
+    """A run that ended before its graph was published asked for descriptions that no stored entity has: a collection leaves them to it."""
+    (town / "docs" / "new.txt").write_text("Lars Holm sold the Skua to Agnes Thorburn. Mayor Ruth Sand met Lars Holm.")
+    with monkeypatch.context() as patch:
+        patch.setattr("localrag.index.pipeline.generations.publish", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            index(town)
+    before = set(rows(town, CALLS))
+    collected(town)
+
+    assert set(rows(town, CALLS)) == before
+    assert index(town) == []
+
+
 def test_what_users_made_stays(town):
     """Conversations, decisions about names, collections, settings and the domain are not touched."""
     with opened(town) as project:
