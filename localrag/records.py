@@ -377,10 +377,10 @@ UNSURE = "unsure"  # an answer about several chunks, since documents were erased
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One model answer with what produced it; `tokens` are its exact output tokens.
+    """One model answer with what produced it; `tokens` are its exact output tokens. `unused_since`: see `store/growth.py`.
 
-    `about` is the `content_id` of the text of the chunk it is about; empty where it is about several, OF_A_QUESTION where somebody asked.
-    `arithmetic` is the class of that of the machine that answered, where machines of several classes worked.
+    `about` is the `content_id` of its chunk's text, or what `about.py` makes of what is asked; OF_A_QUESTION where somebody asked.
+    `recipe` is what a chunk is read by. `arithmetic` is the class of what answered, where machines of several classes worked.
     """
 
     key: str
@@ -396,3 +396,5 @@ class Call:
     seconds: float
     about: str = ""
     arithmetic: str = ""
+    recipe: str = ""
+    unused_since: str | None = None

@@ -33,6 +33,7 @@ from localrag.models import find_chat_model, find_embedder
 from localrag.records import Chunk, Document, Extraction, content_id
 from localrag.store import corpus, generations, ledger
 from localrag.store import graph as store
+from localrag.store.connect import meter_of
 from localrag.store.schema import open_index
 from localrag.text.plain import sentence_bounds
 
@@ -94,7 +95,7 @@ def edited(made: Made, version: int) -> Made:
 def run(project: Any, change: Callable[[], None]) -> dict[str, Any]:
     """Make a change and bring the index up to date; what that took."""
     reset_peak()
-    begun, cpu = time.perf_counter(), time.process_time()
+    begun, cpu, written = time.perf_counter(), time.process_time(), meter_of(project.db)
     stages = Stages()
 
     async def build() -> None:
@@ -108,7 +109,8 @@ def run(project: Any, change: Callable[[], None]) -> dict[str, Any]:
         stages("end")
 
     asyncio.run(build())
-    return {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu, "mib": peak_mib(), "stages": stages.seconds}
+    took = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu, "log_mib": written() / (1 << 20)}
+    return {**took, "mib": peak_mib(), "stages": stages.seconds}
 
 
 def measure(share: float, folder: Path, *, fresh: bool) -> None:
@@ -171,12 +173,13 @@ def main() -> None:
             for line in process.stdout or ():
                 rows.append(json.loads(line))
                 print(line, end="", file=sys.stderr, flush=True)
-    print("| chunks | change | seconds | CPU s | MiB | " + "most of it |")
-    print("|---|---|---|---|---|---|")
+    print("| chunks | change | seconds | CPU s | log MiB | MiB | " + "most of it |")
+    print("|---|---|---|---|---|---|---|")
     for row in rows:
         most = sorted(row["stages"].items(), key=lambda s: -s[1])[:4]
         listed = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in most)
-        print(f"| {row['chunks']:,} | {row['what']} | {row['seconds']:.1f} | {row['cpu']:.1f} | {row['mib']} | {listed} |")
+        figures = f"{row['seconds']:.1f} | {row['cpu']:.1f} | {row['log_mib']:.1f} | {row['mib']}"
+        print(f"| {row['chunks']:,} | {row['what']} | {figures} | {listed} |")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # From the bottom up; a module imports only from rows below its own, or from its own row's package.
 ROWS = [
     {"errors", "records"},
-    {"system"},
+    {"system", "about"},
     {"text"},
     {"config", "gguf_header", "pagerank", "where"},
     {"model_table"},
@@ -52,7 +52,7 @@ ROOMS = {
         {"graph"},
         {"reports"},
         {"crew"},
-        {"embed", "traces"},
+        {"embed", "traces", "collect"},
         {"pipeline"},
         {"erase", "plan"},
     ],
@@ -137,6 +137,7 @@ STAGES = (
     "plan.py",
     "erase.py",
     "traces.py",
+    "collect.py",
     "progress.py",
     "embed.py",
     "reports/sources.py",

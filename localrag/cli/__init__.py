@@ -20,6 +20,7 @@ from localrag.cli.commands import (
     demo,
     doctor,
     evaluate,
+    gc,
     help,
     imports,
     index,
@@ -101,6 +102,7 @@ app.command("files")(look.files_command)
 app.command("check")(check.check_command)
 app.command("doctor")(doctor.doctor_command)
 app.command("rm")(rm.rm_command)
+app.command("gc")(gc.gc_command)
 app.command("reembed")(index.reembed_command)
 app.command("export")(exports.export_command)
 app.command("demo")(demo.demo_command)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from localrag.index.collect import collect
 from localrag.index.crew.here import Here
 from localrag.index.crew.hire import Hire, alone, tools_of
 from localrag.index.documents.load import is_there, stored_path
@@ -25,6 +26,8 @@ from localrag.project import Project, choose_style
 from localrag.records import Failure, Layout
 from localrag.store import corpus, generations, ledger, places
 from localrag.store import graph as store
+from localrag.store.connect import meter_of
+from localrag.store.growth import Freed
 
 FIRST_PASS = 200  # chunks, some five minutes of the bundled model; from here on there is a graph without it first
 
@@ -34,6 +37,7 @@ class Outcome:
     """What a run did: what became of the files it found, what failed, how many seconds each stage took, and what the model was asked.
 
     `computed_tokens` are those read or written by the model, without what a cache held; `tokens_per_s` of those it wrote, None where none.
+    `collected` is what was deleted because nothing needs it; `log_bytes` were written to the database's log.
     """
 
     loaded: Loaded
@@ -44,6 +48,8 @@ class Outcome:
     output_tokens: int = 0
     computed_tokens: int = 0
     tokens_per_s: float | None = None
+    collected: tuple[Freed, ...] = ()
+    log_bytes: int = 0
 
     @property
     def complete(self) -> bool:
@@ -84,7 +90,7 @@ async def _run(
 ) -> Outcome:
     db = project.db
     run = ledger.start_run(db, os.getpid())
-    state, before = "failed", _spent(project.model)
+    state, before, written = "failed", _spent(project.model), meter_of(db)
     by_model = project.settings.extractor == "model"
     tell = Tell(project, run, progress, stages=(*READING, *["extraction"] * by_model, *GRAPH, *REPORTS * reports), workers=crew.status)
     try:
@@ -94,17 +100,19 @@ async def _run(
         ledger.clear_stale_failures(db)
         if not erase_traces(project):
             project.model.say("Another process reads what was removed by localrag rm; the log is emptied by the next run.")
+        collected = await collect(project, changed=loaded.touched > 0 or _spent(project.model) != before)
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
         tell.end()
-        calls, read, written, computed = (now - then for now, then in zip(_spent(project.model), before, strict=True))
-        return Outcome(loaded, failures, tell.took, calls, read, written, computed, project.model.report().get("decode_tokens_per_s"))
+        calls, read, wrote, computed = (now - then for now, then in zip(_spent(project.model), before, strict=True))
+        speed = project.model.report().get("decode_tokens_per_s")
+        return Outcome(loaded, failures, tell.took, calls, read, wrote, computed, speed, tuple(collected), written())
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         raise
     finally:
         keep_speed(project.model.file, project.model.report())
-        ledger.end_run(db, run, state, project.model.report())
+        ledger.end_run(db, run, state, project.model.report() | {"log_bytes": written()})
 
 
 def _spent(model: Model) -> tuple[int, int, int, int]:

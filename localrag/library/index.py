@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what makes an index or answers is loaded when it is used: n
     from localrag.index.plan import Plan
     from localrag.index.progress import Progress
     from localrag.query.question import Watch
+    from localrag.store.growth import Freed
 
     Tell = Callable[[Progress], None]
 
@@ -227,10 +228,7 @@ class Index(Holdings):
         return self._erase(lambda project: documents_at(_listed(paths), project), on_progress)
 
     def clear(self, *, on_progress: "Tell | None" = None) -> list[str]:
-        """Remove every document, and all reports, answers and conversations; the documents' paths as stored. The files stay.
-
-        Raises IndexBusy.
-        """
+        """Remove every document, all reports, answers and conversations; the paths of the documents. The files stay. Raises IndexBusy."""
         return self._erase(lambda _: self.paths(), on_progress)
 
     def _erase(self, chosen: Callable[[Project], list[str]], on_progress: "Tell | None") -> list[str]:
@@ -247,6 +245,13 @@ class Index(Holdings):
 
         with self._writer(embedder=embedder, rebuild=True) as project:
             asyncio.run(reembed(project, on_progress or _ignored))
+
+    def collect(self, *, only_say: bool = False) -> "list[Freed]":
+        """Delete what nothing needs any more, or `only_say` so; what that frees, by kind. `add` deletes what is over its limit."""
+        from localrag.index.collect import collect_all
+
+        with self._writer() as project:
+            return asyncio.run(collect_all(project, only_say=only_say))
 
     # Questions
 

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from localrag.about import Use
 from localrag.records import Call
 
 
@@ -14,5 +15,5 @@ class Ledger(Protocol):
     def save(self, call: Call, *, needed: bool) -> None:
         """Commit an answer; the first one stays. Where that fails and it is not `needed`, the answer is used uncommitted."""
 
-    def confirm(self, key: str) -> None:
-        """Say of an answer in doubt that what is stored now asks for it."""
+    def confirm(self, use: Use) -> None:
+        """Say of an answer that what is stored now asks for it."""

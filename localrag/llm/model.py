@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
+from localrag.about import Use
 from localrag.engine.engine import Engine
 from localrag.engine.prefixes import Prefixes
 from localrag.engine.request import Generation, Request
@@ -28,7 +29,8 @@ if TYPE_CHECKING:  # a client for the network is loaded only where a model is be
     from localrag.engine.remote.remote import Remote
 
 SMALL_MODEL = 1_000_000_000  # parameters; below, free prose is unreliable and answers select sentences instead
-ABOUT: ContextVar[str] = ContextVar("ABOUT", default="")  # the content id of the text that the calls made here are about
+ABOUT: ContextVar[str] = ContextVar("ABOUT", default="")  # what the calls made here are about, as `Call` has it
+RECIPE: ContextVar[str] = ContextVar("RECIPE", default="")  # what the chunk that they are about is read by
 CALL_FAILED = (AnswerTruncated, ContextTooSmall, EngineFailed)  # one call's failure, which others survive
 PERSON, INDEXING = 0, 1  # priorities: someone who waits for an answer overtakes indexing
 
@@ -117,8 +119,8 @@ class Model:
             if call := self._ledger.find(key):
                 if on_text:
                     on_text(call.text)
-                if call.about == UNSURE and priority == INDEXING:
-                    self._ledger.confirm(key)
+                if priority == INDEXING and _is_new(use := Use(key, ABOUT.get(), RECIPE.get()), call):
+                    self._ledger.confirm(use)
                 return _reply(call, conversation, None)
             request = Request((), max_tokens, grammar, sampling, stop, priority, on_text, task, conversation)
             try:
@@ -139,6 +141,7 @@ class Model:
                 generation.output_tokens,
                 generation.seconds,
                 ABOUT.get() if priority == INDEXING else OF_A_QUESTION,
+                recipe=RECIPE.get() if priority == INDEXING else "",
             )
             self._ledger.save(call, needed=priority == INDEXING)
         self.calls += 1
@@ -240,6 +243,13 @@ class Model:
 def _reply(call: Call, conversation: tuple[Message, ...], prompt: tuple[int, ...] | None) -> Reply:
     answered = (*conversation, {"role": "assistant", "content": call.text})
     return Reply(call.text, answered, prompt, call.tokens, call.prompt_tokens, call.output_tokens, call.seconds)
+
+
+def _is_new(use: Use, call: Call) -> bool:
+    """Whether the ledger does not say yet that an answer is used for this."""
+    if call.about == UNSURE or (use.about and call.unused_since is not None):
+        return True
+    return bool(use.about) and (use.about, use.recipe) != (call.about, call.recipe)
 
 
 def started(work: Callable[[], T]) -> Future[T]:

@@ -1,7 +1,7 @@
 """Connections to `index.db`: how long they wait for each other, what one question reads from, and a log that stays short."""
 
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from sqlite_utils import Database
 
 from localrag.errors import NoIndex
 from localrag.store.names import FILE_NAME
+from localrag.store.written import LogMeter
 from localrag.system.files import private_file, private_folder
 
 CACHES = ("*.faiss*", "*.npz", "*.part")  # files beside the database that can be made from it again
@@ -23,6 +24,8 @@ class Patient(Database):
 
     One that begins with a read and then writes would fail at once where another process wrote in between, however long it may wait.
     """
+
+    meter: LogMeter | None = None  # of the one who holds the writer's lock
 
     @contextmanager
     def atomic(self) -> Generator[Database, None, None]:
@@ -39,6 +42,8 @@ class Patient(Database):
             except BaseException:
                 self.rollback()
                 raise
+            if self.meter:
+                self.meter.note()
             return
         with super().atomic():
             yield self
@@ -95,15 +100,39 @@ def cut_log(db: Database) -> None:
 
     SQLite by itself begins its write-ahead log anew only at a moment without readers, which may never come.
     """
-    (path,) = [file for _, name, file in db.execute("PRAGMA database_list") if name == "main"]
-    log = Path(f"{path}-wal")
-    if not log.exists() or log.stat().st_size <= LOG_LIMIT:
-        return
+    log = Path(f"{_file_of(db)}-wal")
+    if log.exists() and log.stat().st_size > LOG_LIMIT:
+        empty_log(db)
+
+
+def meter_of(db: Database) -> Callable[[], int]:
+    """A function that says how many bytes were added to the log since now; only for the one who holds the writer's lock."""
+    meter = db.meter if isinstance(db, Patient) else None
+    before = meter.bytes if meter else 0
+
+    def added() -> int:
+        if meter:
+            meter.note()
+        return meter.bytes - before if meter else 0
+
+    return added
+
+
+def empty_log(db: Database) -> bool:
+    """Write the log back into the database and cut it to nothing; False where a reader holds it longer than it is waited for."""
+    if isinstance(db, Patient) and db.meter:
+        db.meter.note()
     db.execute(f"PRAGMA busy_timeout = {LOG_WAITS * 1000:.0f}")
     try:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        ((busy, *_),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         db.execute(f"PRAGMA busy_timeout = {WRITER_WAITS * 1000:.0f}")
+    return not busy
+
+
+def _file_of(db: Database) -> Path:
+    (path,) = [file for _, name, file in db.execute("PRAGMA database_list") if name == "main"]
+    return Path(path)
 
 
 def cache_files(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
+from localrag.records import content_id
 from localrag.text.plain import FUNCTION_WORDS, cjk_bigrams
 
 _EDITS = "SELECT coalesce(max(edited), 0) FROM departed WHERE path NOT IN (SELECT path FROM documents)"  # 1: they count
@@ -26,11 +27,19 @@ def note_departure(db: Database, path: str, *, edited: bool) -> None:
         title = row["title"] if row["title"] != Path(path).stem else ""
         said = [title, row["text"], *(value for _, value in json.loads(row["metadata"])), *(p[0] for p in json.loads(row["parts"]))]
         numbers = {_number(word) for text in said for word in words_of(text)}
+        _note_leaving(db, path, {word for text in said for word in words_of(text)})
         put = "INSERT INTO departed VALUES (?, ?) ON CONFLICT DO UPDATE SET edited = max(edited, excluded.edited)"
         db.execute(put, [path, edited])
         put = "INSERT INTO departed_words SELECT value, ? FROM json_each(?) WHERE true"
         put += " ON CONFLICT DO UPDATE SET edited = min(edited, excluded.edited)"
         db.execute(put, [edited, json.dumps(sorted(numbers))])
+
+
+def _note_leaving(db: Database, path: str, words: set[str]) -> None:
+    """Remember the words, and the texts of the chunks, until the end of the run: `growth.tidy` looks what of them is stored nowhere."""
+    texts = db.execute("SELECT c.text FROM documents d JOIN chunks c ON c.document_id = d.id WHERE d.path = ?", [path])
+    rows = [("text", content_id(text)) for (text,) in texts] + [("word", word) for word in words]
+    db.conn.executemany("INSERT OR IGNORE INTO leaving VALUES (?, ?)", rows)
 
 
 def departed_paths(db: Database) -> set[str]:
@@ -67,6 +76,11 @@ def words_of(text: str) -> set[str]:
 
 def _number(word: str) -> int:
     return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
+
+
+def gone_words(db: Database) -> set[str]:
+    """The words that left the documents since `growth.tidy` last looked, and that no stored document has."""
+    return {word for (word,) in db.execute("SELECT value FROM leaving WHERE kind = 'word'").fetchall() if not _is_stored(db, word)}
 
 
 def _is_stored(db: Database, word: str) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Answer, Call, Citation, Failure
+from localrag.about import Use
+from localrag.records import OF_A_QUESTION, UNSURE, Answer, Call, Citation, Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +32,42 @@ class CallLedger:
             if needed:
                 raise
 
-    def confirm(self, key: str) -> None:
-        """Say of an answer in doubt that what is stored now asks for it."""
+    def confirm(self, use: Use) -> None:
+        """Say of an answer that what is stored now asks for it."""
         with self.db.atomic():
-            self.db.execute("UPDATE llm_calls SET about = '' WHERE key = ?", [key])
+            _confirm(self.db, [use])
 
 
 def _call(row: dict[str, Any]) -> Call:
     return Call(**{k: v for k, v in row.items() if k != "created_at"} | {"tokens": tuple(json.loads(row["tokens"]))})
 
 
+def _confirm(db: Database, uses: Iterable[Use]) -> None:
+    """Where an answer is about one text and is used for another as well, both are kept: it goes when neither is stored."""
+    for use in uses:
+        rows = db.execute("SELECT about FROM llm_calls WHERE key = ?", [use.key]).fetchall()
+        if use.about and rows and rows[0][0] not in ("", UNSURE, OF_A_QUESTION, use.about):
+            db.execute("INSERT OR IGNORE INTO also_about (key, about) VALUES (?, ?)", [use.key, rows[0][0]])
+        db.execute("UPDATE llm_calls SET about = ?, recipe = ?, unused_since = NULL WHERE key = ?", [use.about, use.recipe, use.key])
+
+
 def calls_about(db: Database, about: Sequence[str]) -> list[Call]:
     """The committed answers about texts with these content ids."""
-    return list(map(_call, db.query("SELECT * FROM llm_calls WHERE about IN (SELECT value FROM json_each(?))", [json.dumps(about)])))
+    values = "(SELECT value FROM json_each(:about))"
+    which = f"about IN {values} OR key IN (SELECT key FROM also_about WHERE about IN {values})"
+    return list(map(_call, db.query(f"SELECT * FROM llm_calls WHERE {which}", {"about": json.dumps(about)})))
 
 
 _CALL = tuple(f.name for f in fields(Call))
 _SAVE = f"INSERT OR IGNORE INTO llm_calls ({', '.join(_CALL)}) VALUES (?{', ?' * (len(_CALL) - 1)})"
 
 
-def save_calls(db: Database, calls: Iterable[Call], sure: Iterable[str] = ()) -> None:
-    """Commit answers that came together, of each request the first one; and which in doubt (keys) are asked for by what is stored now."""
+def save_calls(db: Database, calls: Iterable[Call], uses: Iterable[Use] = ()) -> None:
+    """Commit answers that came together, of each request the first one; and what else committed ones are asked for."""
     rows = [[json.dumps(c.tokens) if name == "tokens" else getattr(c, name) for name in _CALL] for c in calls]
     with db.atomic():
         db.conn.executemany(_SAVE, rows)
-        db.conn.executemany("UPDATE llm_calls SET about = '' WHERE key = ?", [[key] for key in sure])
+        _confirm(db, uses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +85,20 @@ class Unlogged:
         """Remember an answer."""
         self.here.setdefault(call.key, call)
 
-    def confirm(self, key: str) -> None:
+    def confirm(self, use: Use) -> None:
         """A no-op: what is stored asks for nothing here."""
 
 
 def spent(db: Database) -> dict[str, Any]:
-    """Calls, prompt tokens, output tokens and seconds over the life of the index."""
-    return next(
-        db.query(
-            "SELECT count(*) AS calls, coalesce(sum(prompt_tokens), 0) AS prompt_tokens, coalesce(sum(output_tokens), 0) AS output_tokens,"
-            " round(coalesce(sum(seconds), 0), 1) AS seconds FROM llm_calls"
-        )
-    )
+    """Calls, prompt tokens, output tokens and seconds over the life of the index, also of answers that were collected."""
+    now, before = spent_on(db, "true", []), settings(db).get("spent", {})
+    return {name: round(value + before.get(name, 0), 1) for name, value in now.items()}
+
+
+def spent_on(db: Database, where: str, values: list[Any]) -> dict[str, Any]:
+    """The same of some of the answers that there are."""
+    sums = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in ("prompt_tokens", "output_tokens", "seconds"))
+    return next(db.query(f"SELECT count(*) AS calls, {sums} FROM llm_calls WHERE {where}", values))
 
 
 def arithmetic(db: Database) -> dict[str, int]:

@@ -195,6 +195,23 @@ INSERT OR IGNORE INTO quoted SELECT c.document_id, r.community_id FROM reports r
 DELETE FROM settings WHERE key = 'coverage'
 """
 
+
+@migrations()
+def m024_what_is_collected(db: Database) -> None:
+    """Answers say what asks for them, and since when nothing does; what left the documents is known until it is collected."""
+    for statement in _GROWTH.strip().split(";\n"):
+        db.execute(statement)
+
+
+_GROWTH = """
+ALTER TABLE llm_calls ADD COLUMN recipe TEXT NOT NULL DEFAULT '';
+ALTER TABLE llm_calls ADD COLUMN unused_since TEXT;
+CREATE INDEX llm_calls_unused ON llm_calls(unused_since) WHERE unused_since IS NOT NULL;
+CREATE TABLE also_about (key TEXT NOT NULL, about TEXT NOT NULL, PRIMARY KEY (key, about)) WITHOUT ROWID;
+CREATE INDEX also_about_by_text ON also_about(about);
+CREATE TABLE leaving (kind TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, value)) WITHOUT ROWID
+"""
+
 _MERGING = """
 ALTER TABLE mentions ADD COLUMN telling REAL NOT NULL DEFAULT 0;
 DROP TABLE merges;

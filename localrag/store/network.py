@@ -44,6 +44,11 @@ def same(db: Database, folder: Path) -> bool | None:
     return all(a.shape == b.shape and (a != b).nnz == 0 for a, b in pairs)
 
 
+def files(db: Database, folder: Path) -> list[Path]:
+    """Where the network of the present graph is kept."""
+    return list(_files(db, folder)[1].values())
+
+
 def _files(db: Database, folder: Path) -> tuple[str, dict[str, Path]]:
     """Which graph there is, and where its network is kept."""
     state = content_id("network 2", ledger.settings(db).get("graph"), state_of(db, "chunk"))

@@ -15,12 +15,14 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from localrag.about import OF_SEVERAL
 from localrag.errors import IndexBusy, LocalragError
 from localrag.records import OF_A_QUESTION, UNSURE, content_id
 from localrag.store import corpus, ledger, scans
 from localrag.store.connect import cache_files
 from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
 from localrag.store.schema import open_index
+from localrag.store.search import clear_search
 from localrag.store.seen import forget_seen
 from localrag.store.staged import TABLES
 from localrag.system.files import cache_dir
@@ -40,7 +42,8 @@ def forget(db: Database, paths: Sequence[str]) -> None:
         for path in paths:
             corpus.remove_document(db, path)
         _note_studies(db, texts)
-        db.execute("UPDATE llm_calls SET about = ? WHERE about = ''", [UNSURE])  # those that the graph is built from are asked for again
+        several = f"about = '' OR about LIKE '{OF_SEVERAL}%'"
+        db.execute(f"UPDATE llm_calls SET about = ? WHERE {several}", [UNSURE])  # those that the graph is built from are asked for again
         forget_seen(db, paths)
         db.execute("DELETE FROM failures")
         below = "d.value = skipped.path OR substr(d.value, 1, length(skipped.path) + 1) = skipped.path || '/'"
@@ -52,7 +55,7 @@ def forget(db: Database, paths: Sequence[str]) -> None:
 def forget_graph(db: Database) -> None:
     """Delete the graph and what models said of it: no document is left."""
     with db.atomic():
-        for table in (*reversed(TABLES), "name_vectors", "llm_calls", "answers"):
+        for table in (*reversed(TABLES), "name_vectors", "llm_calls", "also_about", "leaving", "answers"):
             db.execute(f"DELETE FROM {table}")
         db.execute("DELETE FROM embeddings")
 
@@ -91,7 +94,7 @@ def _forget_decisions(db: Database, is_left_over: Callable[[str], bool]) -> None
 
 def _forget_calls(db: Database, own: set[str]) -> None:
     chunks = {content_id(text) for text in corpus.chunk_texts(db)}
-    rows = db.execute("SELECT rowid, about, text FROM llm_calls WHERE about <> ''").fetchall()
+    rows = db.execute(f"SELECT rowid, about, text FROM llm_calls WHERE about <> '' AND about NOT LIKE '{OF_SEVERAL}%'").fetchall()
     kept_for_now = (UNSURE, OF_A_QUESTION)
     gone = [n for n, about, text in rows if about in kept_for_now or (about not in chunks and not _is_all_stored(db, text, own))]
     db.execute("DELETE FROM llm_calls WHERE rowid IN (SELECT value FROM json_each(?))", [json.dumps(gone)])
@@ -164,7 +167,10 @@ def finish(db: Database, folder: Path) -> bool:
     """
     forget_departures(db)
     scans.forget_unused(db, unfinished=True)
-    db.execute("INSERT INTO chunk_search(chunk_search) VALUES ('optimize')")  # or deleted words stay in its segments
+    with db.atomic():
+        db.execute("DELETE FROM leaving")
+        db.execute("DELETE FROM also_about WHERE key NOT IN (SELECT key FROM llm_calls)")
+    clear_search(db)
     done = _write_anew(db, folder, cache_files(folder))
     if done:
         ledger.save_settings(db, erasing=False)

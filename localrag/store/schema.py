@@ -12,6 +12,7 @@ from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 from localrag.store.connect import LOG_LIMIT, Patient, connect, connect_existing, hold_still
 from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
+from localrag.store.written import LogMeter
 from localrag.system.files import check_system, private_file, private_folder
 
 CHECKPOINT = 8192  # pages of the log, 32 MB: keys of answers are hashes, and SQLite's own 1000 are full after 32 chunks of a large index
@@ -42,6 +43,7 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False) -> Da
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
+            db.meter = LogMeter(path)
         _check_version(db, path)
         if create:
             _migrate(db, path)

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from sqlite_utils import Database
 
+from localrag.store import ledger
 from localrag.store.bm25 import best_passages, passages_with
 from localrag.store.selection import Selected
 from localrag.text.plain import FUNCTION_WORDS, cjk_bigrams
 
 MOST_WORDS = 8  # of a query that are searched for
 TOKENIZER = "porter unicode61 remove_diacritics 2"  # of `chunk_search`; a migration goes with another
+AT_ONCE = 20_000  # chunks whose full-text index is written anew at once
+STEP = 4_000  # pages of it that are merged at a time
 LONGEST = 400  # words of a query that are looked at
 _WORD = re.compile(r"[^\W_]+")
 
@@ -64,6 +67,34 @@ def remove_from_search(db: Database, ids: Sequence[str]) -> None:
     with db.atomic():
         db.execute(f"DELETE FROM chunk_search WHERE rowid IN {mine}", gone)
         db.execute(f"DELETE FROM chunk_rows WHERE row IN {mine}", gone)
+
+
+def clear_search(db: Database) -> None:
+    """Write the full-text index anew: what was deleted stays in its segments until they are merged."""
+    with db.atomic():
+        db.execute("INSERT INTO chunk_search(chunk_search) VALUES ('optimize')")
+        ledger.save_settings(db, search_passes=0)
+
+
+def clear_search_stepwise(db: Database, *, due: bool) -> None:
+    """Take words that were deleted out of the segments of the full-text index: all at once where it is small, else a part at a time.
+
+    `due`: words were deleted since the last call. In a large index the segments are merged STEP pages at a call; such words are out of
+    them at the end of a pass that began later, a pass for each STEP pages that the index has.
+    """
+    passes, begun = ledger.settings(db).get("search_passes") or (0, False)
+    if due:
+        passes = 1 + begun
+    if not passes:
+        return
+    if db.execute("SELECT count(*) FROM (SELECT 1 FROM chunk_rows LIMIT ?)", [AT_ONCE + 1]).fetchone()[0] <= AT_ONCE:
+        clear_search(db)
+        return
+    with db.atomic():
+        before = db.conn.total_changes
+        db.execute("INSERT INTO chunk_search(chunk_search, rank) VALUES ('merge', ?)", [STEP if begun else -STEP])
+        ended = db.conn.total_changes - before < 2  # as SQLite's documentation has it
+        ledger.save_settings(db, search_passes=[passes - ended, not ended])
 
 
 def sqlite_version() -> tuple[str, bool]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.store import corpus, graph, ledger
+from localrag.store import corpus, graph, growth, ledger
 from localrag.store.collections import collections
 from localrag.system.processes import is_alive
 
@@ -15,7 +15,7 @@ from localrag.system.processes import is_alive
 def status(db: Database, folder: Path) -> dict[str, Any]:
     """Counts of documents, chunks, entities, relationships, communities, reports and failures; then levels, collections with their numbers
     of documents, skipped files, failures, documents that no report rests on, the last run, tokens spent, calls by class of arithmetic, the
-    models the index is bound to.
+    models the index is bound to, what is kept for a while though nothing needs it.
     """
     bound = ledger.settings(db)
     run = ledger.last_run(db)
@@ -34,6 +34,7 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
         "models": {kind: bound[kind] for kind in ("chat_model", "embedder") if kind in bound},
         "settings": bound.get("settings", {}),
         "index": str(folder),
+        "kept": growth.kept(db, folder),
         "bytes": sum(f.stat().st_size for f in folder.iterdir() if f.is_file()),
     }
 

@@ -154,7 +154,7 @@ def _faiss_index(db: Database, folder: Path, kind: str, state: str, size: int) -
     import faiss
 
     index: Any = None
-    path = folder / f"{kind}.{state}.faiss"
+    path = _file(folder, kind, state)
     if path.exists():
         with contextlib.suppress(RuntimeError):
             index = faiss.read_index(str(path))
@@ -177,13 +177,22 @@ def _faiss_index(db: Database, folder: Path, kind: str, state: str, size: int) -
     return index
 
 
+def _file(folder: Path, kind: str, state: str) -> Path:
+    return folder / f"{kind}.{state}.faiss"
+
+
+def files(db: Database, folder: Path) -> list[Path]:
+    """Where the FAISS indexes of the present vectors are kept."""
+    return [_file(folder, kind, state_of(db, kind)) for kind in KINDS]
+
+
 def same(db: Database, folder: Path, kind: str) -> bool:
     """Whether the kept FAISS index of the present vectors of a kind holds just these."""
     import faiss
 
     ids, stored = load(db, kind)
     try:
-        index = faiss.read_index(str(folder / f"{kind}.{state_of(db, kind)}.faiss"))
+        index = faiss.read_index(str(_file(folder, kind, state_of(db, kind))))
     except RuntimeError:
         return False
     return index.ntotal == len(ids) and np.array_equal(index.reconstruct_n(0, len(ids)), stored)

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -95,9 +96,20 @@ def remove_dead_parts(folder: Path) -> None:
     """Remove the files that `new_file` began in a folder and whose process is gone."""
     with suppress(OSError):
         for part in folder.glob("*.localrag-*.part"):
-            pid = re.search(r"\.localrag-(\d+)-[0-9a-f]+\.part$", part.name)
-            if pid and not psutil.pid_exists(int(pid[1])) and not _is_held(part):
+            if is_dead_part(part):
                 part.unlink(missing_ok=True)
+
+
+def is_dead_part(part: Path) -> bool:
+    """Whether `new_file` began the file, in a process that is gone."""
+    pid = re.search(r"\.localrag-(\d+)-[0-9a-f]+\.part$", part.name)
+    return pid is not None and not psutil.pid_exists(int(pid[1])) and not _is_held(part)
+
+
+def was_used(path: Path) -> None:
+    """Note in the file's time of access that it is in use, also where the system keeps no such time; its time of change stays."""
+    with suppress(OSError):
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
 @contextmanager

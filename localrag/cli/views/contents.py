@@ -15,6 +15,7 @@ from localrag.cli.views.usage import engine_line
 from localrag.errors import LocalragError
 from localrag.index.progress import aged
 from localrag.records import Answer
+from localrag.store.growth import Freed
 from localrag.text.plain import squeeze
 
 MOST = 15  # relationships and places shown of an entity
@@ -156,8 +157,9 @@ def print_status(found: dict[str, Any]) -> None:
     for kind, model in found["models"].items():
         table.add_row(kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})")
     table.add_row("index", f"{found['index']} ({found['bytes'] / 1e6:.1f} MB)")
+    table.add_row("kept for now", _kept_line(found["kept"]))
     if run := found["run"]:
-        table.add_row("last run", _run_line(run))
+        table.add_row("last run", _run_line(run) + _log_part(run))
         if line := engine_line(run["figures"]):
             table.add_row("its engine", line)
     out.print(table)
@@ -170,6 +172,27 @@ def print_status(found: dict[str, Any]) -> None:
         out.print(f"{'failed' if row['failed'] else 'left out'}: {in_line(row['path'])}: {row['reason']}")
     for row in found["failed"]:
         out.print(f"failed: {row['stage']} {in_line(row['subject'])}: {row['reason']}")
+
+
+def freed_line(one: Freed) -> str:
+    """What was collected of a kind."""
+    return f"{one.n:>8} {one.kind:<20} {one.bytes / 1e6:>10.1f} MB"
+
+
+def _kept_line(kept: dict[str, Any]) -> str:
+    """What waits to be collected, and how long."""
+    days, most = kept["kept_days"], kept["kept_bytes"] / 1e6
+    said = []
+    if n := kept["unused_answers"]:
+        said.append(f"{n} unused answers, {kept['unused_answer_bytes'] / 1e6:.1f} MB (at most {days} days, {most:.0f} MB)")
+    if n := kept["backups"]:
+        said.append(f"{n} cop{'ies' if n > 1 else 'y'} of the database, {kept['backup_bytes'] / 1e6:.1f} MB (the last one, {days} days)")
+    return "; ".join(said) + "; now: localrag gc" if said else "nothing that is not needed"
+
+
+def _log_part(run: dict[str, Any]) -> str:
+    written = run["figures"].get("log_bytes")
+    return f", {written / 1e6:.1f} MB written" if written else ""
 
 
 def _run_line(run: dict[str, Any]) -> str:

@@ -24,6 +24,9 @@ def say_outcome(outcome: "Outcome", index: "Index", seconds: float) -> None:
         names = ("documents", "chunks", "entities", "relationships", "reports")
         say(f"{' · '.join(f'{counts[name]} {name}' for name in names)} in {duration(seconds)}")
         say(" · ".join(_figures(outcome, len(index.merges()))))
+    if collected := [one for one in outcome.collected if one.kind != "caches"]:  # those follow every change
+        said = ", ".join(f"{one.n} {one.kind}" for one in collected)
+        say(f"Deleted what nothing needs any more: {said} ({sum(one.bytes for one in collected) / 1e6:.1f} MB).")
     if loaded.skipped:
         first = ", ".join(f"{in_line(s.path)} ({s.reason})" for s in loaded.skipped[:3])
         say(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
@@ -79,6 +82,8 @@ def outcome_json(outcome: "Outcome", index: "Index", seconds: float) -> dict[str
         "failures": [{"stage": f.stage, "subject": f.subject, "reason": f.reason, "kind": f.kind} for f in outcome.failures],
         "seconds": round(seconds, 1),
         "spent": outcome.seconds,
+        "collected": {one.kind: {"n": one.n, "bytes": one.bytes} for one in outcome.collected},
+        "log_bytes": outcome.log_bytes,
         **{name: getattr(outcome, name) for name in ("calls", "prompt_tokens", "output_tokens", "computed_tokens")},
         "models": index.models(),
         "index": str(index.folder),

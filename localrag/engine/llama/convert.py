@@ -11,7 +11,7 @@ from localrag.engine.adapter import Adapter
 from localrag.engine.llama.pooled import LONGEST
 from localrag.gguf_header import is_whole
 from localrag.models import ModelFile
-from localrag.system.files import cache_dir, new_file, private_folder
+from localrag.system.files import cache_dir, new_file, private_folder, was_used
 
 _MADE_OF = {"Transformer", "Pooling", "Normalize"}
 
@@ -37,6 +37,7 @@ def as_gguf(file: ModelFile, adapter: Adapter | None = None) -> ModelFile | None
                 _write(file.path, part, adapter)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError):  # no place to write to, or not laid out as expected: torch loads it
         return None
+    was_used(target)
     return replace(file, path=target)
 
 

@@ -12,7 +12,7 @@ from localrag.engine.shape import file_type, shape_of
 from localrag.errors import ModelError
 from localrag.gguf_header import is_whole
 from localrag.models import ModelFile, whole_header
-from localrag.system.files import cache_dir, new_file, private_folder
+from localrag.system.files import cache_dir, new_file, private_folder, was_used
 
 SLOW_TYPES = {3: "Q4_1", 8: "Q5_0", 9: "Q5_1"}  # llama_ftype without repacked CPU kernels
 PLAIN_TYPES = {0: "F32", 1: "F16", 32: "BF16"}
@@ -53,6 +53,7 @@ def weights_file(file: ModelFile, weights: str, threads: int) -> Path:
                 f"The {weights} copy of {file.path.name} cannot be written to {target.parent}: {error.strerror or error}.",
                 "Make room there, or do without: --engine weights=own",
             ) from error
+    was_used(target)
     return target
 
 

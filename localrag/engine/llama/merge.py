@@ -11,7 +11,7 @@ from localrag.engine.adapter import Adapter, fingerprint_of, read_adapter
 from localrag.errors import ModelError
 from localrag.gguf_header import is_whole
 from localrag.models import ModelFile
-from localrag.system.files import cache_dir, new_file, private_folder
+from localrag.system.files import cache_dir, new_file, private_folder, was_used
 
 Q8_0 = 7  # llama_ftype
 
@@ -33,6 +33,7 @@ def merged(file: ModelFile, adapter: Path, say: Callable[[str], None]) -> ModelF
                 f"{file.path.name} cannot be merged with its adapter in {target.parent}: {error.strerror or error}.",
                 "Make room there.",
             ) from error
+    was_used(target)
     return replace(file, path=target)
 
 

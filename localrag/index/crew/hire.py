@@ -150,7 +150,7 @@ def scheduled(project: Project) -> tuple[Project, Scheduler]:
     resumed = ledger.last_run(db) is not None
     model = CrewsModel(committed, file, options, lambda: crew)
     project = replace(project, model=model)
-    committing = Committing(lambda about: ledger.calls_about(db, about), lambda calls, sure: ledger.save_calls(db, calls, sure), resumed)
+    committing = Committing(lambda about: ledger.calls_about(db, about), lambda calls, uses: ledger.save_calls(db, calls, uses), resumed)
     crew = Scheduler(tools_of(project), committing)
     return project, crew
 

@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from localrag.about import Use
 from localrag.engine.request import Generation, Request
 from localrag.errors import EngineFailed, LocalragError
 from localrag.index.jobs import Job
@@ -37,7 +38,7 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What came of a job: its result or its error, the answers it took from the model, and which it found that were in doubt.
+    """What came of a job: its result or its error, the answers it took from the model, and what else it found is asked for.
 
     `needs` says what was missing: "engine" or "text". `figures` are tokens read, their seconds, tokens written, their seconds, and tokens
     computed in all by the worker so far.
@@ -47,7 +48,7 @@ class Bundle:
     error: LocalragError | None = None
     needs: str = ""
     calls: tuple[Call, ...] = ()
-    confirmed: tuple[str, ...] = ()
+    confirmed: tuple[Use, ...] = ()
     seconds: float = 0.0
     figures: tuple[int, float, int, float, int] = (0, 0.0, 0, 0.0, 0)
 
@@ -58,7 +59,7 @@ class Carried:
 
     known: dict[str, Call]
     calls: dict[str, Call] = field(default_factory=dict)
-    confirmed: list[str] = field(default_factory=list)
+    confirmed: list[Use] = field(default_factory=list)
 
 
 CARRIED: ContextVar[Carried] = ContextVar("CARRIED")
@@ -81,9 +82,9 @@ class Recalling:
         """Commit an answer."""
         self.committed.save(call, needed=needed)
 
-    def confirm(self, key: str) -> None:
-        """Say of an answer in doubt that what is stored now asks for it."""
-        self.committed.confirm(key)
+    def confirm(self, use: Use) -> None:
+        """Say of an answer that what is stored now asks for it."""
+        self.committed.confirm(use)
 
 
 class CarriedLedger:
@@ -106,9 +107,9 @@ class CarriedLedger:
         while len(self._last) > KEPT:
             self._last.popitem(last=False)
 
-    def confirm(self, key: str) -> None:
-        """Say of an answer in doubt that what is stored now asks for it."""
-        CARRIED.get().confirmed.append(key)
+    def confirm(self, use: Use) -> None:
+        """Say of an answer that what is stored now asks for it."""
+        CARRIED.get().confirmed.append(use)
 
 
 class Committed(Model):
@@ -123,5 +124,5 @@ class Committing:
     """How the one who hands out jobs looks into the ledger, and writes to it."""
 
     about: Callable[[Sequence[str]], list[Call]]  # the answers about texts with these content ids
-    save: Callable[[Iterable[Call], Iterable[str]], None]  # commits answers; and those that are asked for after all
+    save: Callable[[Iterable[Call], Iterable[Use]], None]  # commits answers; and what else committed ones are asked for
     resumed: bool  # whether an earlier run may have left answers

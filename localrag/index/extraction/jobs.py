@@ -6,11 +6,11 @@ from itertools import chain, groupby
 from typing import Any, Generic, TypeVar
 
 from localrag.errors import LocalragError
-from localrag.index.extraction.extract import extract
+from localrag.index.extraction.extract import extract, recipe
 from localrag.index.extraction.names.case import Case
 from localrag.index.extraction.phrases import extract_phrases
 from localrag.index.jobs import Tools
-from localrag.llm.model import ABOUT, CALL_FAILED, in_window
+from localrag.llm.model import ABOUT, CALL_FAILED, RECIPE, in_window
 from localrag.records import Chunk, Extraction, content_id
 from localrag.text.plain import remember_sentences, sentence_bounds
 
@@ -126,6 +126,7 @@ class Extract(OfChunks[Attempt]):
         by_tagger = tools.tagger is not None and self.style == "extractive"
         size = TAGGED_AT_ONCE if by_tagger else await tools.model.at_once()
         size = size if self.style == "abstractive" else max(TAGGED_AT_ONCE, size)
+        RECIPE.set(recipe(tools.settings, tools.model.file.fingerprint, self.style, tools.tagger))
         return tuple(await in_window((self._one(c, tools) for c in self.chunks), size=size))
 
     async def _one(self, chunk: Chunk, tools: Tools) -> Attempt:

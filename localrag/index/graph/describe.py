@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
 
+from localrag import about
 from localrag.config import OwnPrompts
 from localrag.errors import ContextTooSmall
 from localrag.index.jobs import Alone, Crew, Tools
 from localrag.llm.budgets import LEAST, Budgets, Script
 from localrag.llm.grammar import line
-from localrag.llm.model import CALL_FAILED, Model, in_window
+from localrag.llm.model import ABOUT, CALL_FAILED, Model, in_window
 from localrag.llm.prompts import load_prompt
 from localrag.records import Entity, Failure, Graph, Quote, Relationship
 from localrag.text.plain import squeeze
@@ -30,6 +31,7 @@ class Summarise(Alone[str]):
 
     async def work(self, tools: Tools) -> str:
         """The summary."""
+        ABOUT.set(about.described(self.subject, self.descriptions))
         return await summarise(self.subject, self.descriptions, tools.model, self.budgets, tools.settings.prompts)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from localrag.about import reported
 from localrag.config import Settings
 from localrag.errors import AnswerTruncated
 from localrag.index.jobs import Alone, Tools
@@ -14,7 +15,7 @@ from localrag.index.reports.topics import NAMES, Topics, title
 from localrag.llm.budgets import LEAST, Budgets, Script, room
 from localrag.llm.domain import with_domain
 from localrag.llm.grammar import THING, json_object, object_schema
-from localrag.llm.model import Model
+from localrag.llm.model import ABOUT, Model
 from localrag.llm.prompts import Message, Prompt, load_prompt
 from localrag.records import Community, Entity, Finding, Quote, Report, content_id
 from localrag.text.plain import enumeration, squeeze
@@ -102,6 +103,7 @@ class WriteReport(Alone[Report]):
 
     async def work(self, tools: Tools) -> Report:
         """The report."""
+        ABOUT.set(reported(self.key))
         return await abstractive_report(self.community, self.elements, self.key, tools.model, tools.settings, self.budgets)
 
 

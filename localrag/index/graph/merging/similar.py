@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from rapidfuzz import fuzz, process
 from sqlite_utils import Database
 
+from localrag.about import compared
 from localrag.index.graph.spelling import digits, normalise
 from localrag.index.graph.variants import BLOCK, MOST, SIMILAR, Decisions
 from localrag.index.jobs import Alone, Crew, Tools, embed
 from localrag.llm.grammar import choice
-from localrag.llm.model import CALL_FAILED, in_window
+from localrag.llm.model import ABOUT, CALL_FAILED, in_window
 from localrag.llm.prompts import load_prompt
 from localrag.records import Failure, content_id
 from localrag.store import vectors
@@ -94,6 +95,7 @@ class SameEntity(Alone[bool]):
 
     async def work(self, tools: Tools) -> bool:
         """What the model says."""
+        ABOUT.set(compared(self.first, self.second))
         prompt = load_prompt("abstractive/same", tools.settings.prompts)
         messages = prompt.fill(first=self.first, first_quote=self.first_quote, second=self.second, second_quote=self.second_quote)
         reply = await tools.model.ask("same", messages, max_tokens=4, grammar=choice(["yes", "no"]))

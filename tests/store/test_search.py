@@ -1,0 +1,40 @@
+"""Words that were deleted leave the full-text index's own files."""
+
+import random
+from contextlib import closing
+
+import pytest
+
+from localrag.store import search
+from localrag.store.connect import empty_log
+from localrag.store.schema import open_index
+
+
+@pytest.mark.parametrize("at_once", [10_000, 100])
+def test_deleted_words_leave_the_segments(tmp_path, monkeypatch, at_once):
+    """Of a small index at the first call; of a large one after some calls, each of which merges a part. Then nothing more is written."""
+    monkeypatch.setattr(search, "AT_ONCE", at_once)
+    monkeypatch.setattr(search, "STEP", 50)
+    chance, words = random.Random(1), [f"w{n:05d}" for n in range(20_000)]
+    with closing(open_index(tmp_path, create=True)) as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        for at in range(0, 2000, 50):
+            texts = [(f"c{n}", " ".join(chance.choices(words, k=200)) + " xanthorpe" * (at == 500)) for n in range(at, at + 50)]
+            search.add_to_search(db, texts)
+        search.remove_from_search(db, [f"c{n}" for n in range(500, 550)])
+        empty_log(db)
+        held, calls = [b"xanthorp" in (tmp_path / "index.db").read_bytes()], 0
+        while held[-1] and calls < 40:
+            search.clear_search_stepwise(db, due=calls == 0)
+            empty_log(db)
+            held.append(b"xanthorp" in (tmp_path / "index.db").read_bytes())
+            calls += 1
+        for _ in range(40):
+            search.clear_search_stepwise(db, due=False)
+        before = db.conn.total_changes
+        search.clear_search_stepwise(db, due=False)
+
+        assert held[0] and not held[-1]
+        assert (calls == 1) == (at_once == 10_000)
+        assert db.conn.total_changes == before
+        assert len(search.search_chunks(db, "w00001", 50)) > 5
