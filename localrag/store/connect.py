@@ -106,6 +106,11 @@ def cut_log(db: Database) -> None:
         db.execute(f"PRAGMA busy_timeout = {WRITER_WAITS * 1000:.0f}")
 
 
+def folder_of(db: Database) -> Path:
+    """The index folder that a database is in."""
+    return next(Path(file).parent for _, name, file in db.execute("PRAGMA database_list") if name == "main")
+
+
 def cache_files(folder: Path) -> list[Path]:
     """The files of an index folder that can be made from its database again, and what killed processes left of them."""
     return [path for pattern in CACHES for path in folder.glob(pattern)]

@@ -173,6 +173,43 @@ def m022_what_the_graph_is_made_of(db: Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m023_numbers_of_vectors(db: Database) -> None:
+    """Each vector has a number, which is never given again: what index files know it by; which index files there are."""
+    for statement in _NUMBERS.strip().split(";\n\n"):
+        db.execute(statement)
+
+
+_NUMBERS = """
+CREATE TABLE numbered (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL,
+    embedder TEXT NOT NULL, vector BLOB NOT NULL, UNIQUE (kind, subject_id));
+
+INSERT INTO numbered (kind, subject_id, content_hash, embedder, vector)
+    SELECT kind, subject_id, content_hash, embedder, vector FROM embeddings ORDER BY rowid;
+
+DROP TABLE embeddings;
+
+ALTER TABLE numbered RENAME TO embeddings;
+
+CREATE INDEX embeddings_by_content ON embeddings(kind, content_hash);
+
+CREATE INDEX embeddings_by_embedder ON embeddings(kind, embedder, subject_id);
+
+CREATE INDEX embeddings_by_kind ON embeddings(kind);
+
+CREATE TRIGGER embedding_added AFTER INSERT ON embeddings BEGIN
+    INSERT OR REPLACE INTO vector_states VALUES (new.kind, hex(randomblob(8)));
+END;
+
+CREATE TRIGGER embedding_removed AFTER DELETE ON embeddings BEGIN
+    INSERT OR REPLACE INTO vector_states VALUES (old.kind, hex(randomblob(8)));
+END;
+
+CREATE TABLE vector_files (
+    kind TEXT PRIMARY KEY, file TEXT NOT NULL, last INTEGER NOT NULL, vectors INTEGER NOT NULL, size INTEGER NOT NULL)
+"""
+
 _MERGING = """
 ALTER TABLE mentions ADD COLUMN telling REAL NOT NULL DEFAULT 0;
 DROP TABLE merges;

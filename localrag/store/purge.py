@@ -23,6 +23,7 @@ from localrag.store.departed import departed_paths, forget_departures, holds_tex
 from localrag.store.schema import open_index
 from localrag.store.seen import forget_seen
 from localrag.store.staged import TABLES
+from localrag.store.vector_index import bring_up_to_date
 from localrag.system.files import cache_dir
 
 STUDY = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "study.json", "report.html")
@@ -166,6 +167,7 @@ def finish(db: Database, folder: Path) -> bool:
     scans.forget_unused(db, unfinished=True)
     db.execute("INSERT INTO chunk_search(chunk_search) VALUES ('optimize')")  # or deleted words stay in its segments
     done = _write_anew(db, folder, cache_files(folder))
+    bring_up_to_date(db)  # an index file had a trace of every vector that went
     if done:
         ledger.save_settings(db, erasing=False)
     return done

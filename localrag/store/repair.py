@@ -19,6 +19,7 @@ from localrag.store.names import FILE_NAME
 from localrag.store.schema import back_up
 from localrag.store.search import add_to_search
 from localrag.store.staged import PUBLIC, TABLES
+from localrag.store.vector_index import bring_up_to_date
 
 REDONE = frozenset({"read again", "unreadable", "graph", "layout", "report", "vector", "waiting"})  # by the next `localrag index`
 _OF_GRAPH = PUBLIC - {"merges"}
@@ -42,6 +43,7 @@ def repair_index(db: Database, folder: Path) -> Path | None:
             redone = redone or any(_is_redone(w) for w in some)
             found = list(wrongs(check_index(db, folder)))
     _drop_caches(folder)
+    bring_up_to_date(db)
     if redone:  # status and check see that a run is due
         ledger.end_run(db, ledger.start_run(db, os.getpid()), "interrupted", {})
     return copy

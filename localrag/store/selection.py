@@ -50,6 +50,7 @@ _VIEWS = {
     " ON c.id = json_extract(q.value, '$.chunk_id'))",
 }
 _SUBJECTS = {  # of vectors
+    "chunk": "SELECT id FROM chunks",
     "entity": "SELECT DISTINCT m.entity_id FROM chunks c JOIN main.mentions m ON m.chunk_id = c.id",
     "report": "SELECT community_id FROM reports",
 }
@@ -83,6 +84,14 @@ class Selected(Database):
             rows = ((i,) for i in self.passages[0]) if kind == "chunk" else self.execute(_SUBJECTS[kind])
             self.kept[kind] = {key for (key,) in rows}
         found: set[str] = self.kept[kind]
+        return found
+
+    def vectors(self, kind: str) -> NDArray[np.int64]:
+        """The numbers of the vectors of what there is of a kind, in order."""
+        if ("vectors", kind) not in self.kept:
+            rows = self.execute(f"SELECT number FROM embeddings WHERE kind = ? AND subject_id IN ({_SUBJECTS[kind]})", [kind])
+            self.kept["vectors", kind] = np.sort(np.fromiter((n for (n,) in rows), np.int64))
+        found: NDArray[np.int64] = self.kept["vectors", kind]
         return found
 
 
