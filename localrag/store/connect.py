@@ -11,7 +11,7 @@ from localrag.errors import NoIndex
 from localrag.store.names import FILE_NAME
 from localrag.system.files import private_file, private_folder
 
-CACHES = ("*.faiss*", "*.npz", "*.part")  # files beside the database that can be made from it again
+CACHES = ("*.faiss*", "network.*", "*.part")  # files beside the database that can be made from it again
 WRITER_WAITS = 600.0  # seconds for another process that writes: what indexing has made must be kept
 ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,000 chunks
 LOG_LIMIT = 64 << 20  # bytes of the write-ahead log

@@ -11,7 +11,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import IMPORTED, TO_IMPORT
-from localrag.store import generations, ledger
+from localrag.store import generations, ledger, network, vector_index
 from localrag.store.check import Wrong, check_index, wrongs
 from localrag.store.connect import cache_files
 from localrag.store.migrations import migrations
@@ -19,7 +19,6 @@ from localrag.store.names import FILE_NAME
 from localrag.store.schema import back_up
 from localrag.store.search import add_to_search
 from localrag.store.staged import PUBLIC, TABLES
-from localrag.store.vector_index import bring_up_to_date
 
 REDONE = frozenset({"read again", "unreadable", "graph", "layout", "report", "vector", "waiting"})  # by the next `localrag index`
 _OF_GRAPH = PUBLIC - {"merges"}
@@ -43,7 +42,8 @@ def repair_index(db: Database, folder: Path) -> Path | None:
             redone = redone or any(_is_redone(w) for w in some)
             found = list(wrongs(check_index(db, folder)))
     _drop_caches(folder)
-    bring_up_to_date(db)
+    vector_index.bring_up_to_date(db)
+    network.bring_up_to_date(db)
     if redone:  # status and check see that a run is due
         ledger.end_run(db, ledger.start_run(db, os.getpid()), "interrupted", {})
     return copy

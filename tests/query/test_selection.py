@@ -210,7 +210,7 @@ def test_a_name_from_outside_is_not_known_inside(demo):
 
 def test_a_cache_is_of_the_whole_index(demo):
     """Asked first with a selection, the files beside the database are those of every document."""
-    for path in demo.folder.glob("*.npz"):
+    for path in demo.folder.glob("network.*"):
         path.unlink()
     from localrag.store import network
 
