@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -50,9 +51,10 @@ def enlarged(real, n, rng):
     """The real vectors, and others near them, `n` together, in a random order; batch by batch."""
     near = np.concatenate([np.argsort(-(real[at : at + 500] @ real.T), axis=1)[:, :33] for at in range(0, len(real), 500)])
     spread = np.linalg.cholesky(np.cov(real.T) + 1e-6 * np.eye(real.shape[1])).astype(np.float32)
+    kept = min(len(real), n // 2)
     for at in range(0, n, AT_ONCE):
         m = min(AT_ONCE, n - at)
-        own = real[at * len(real) // n : (at + m) * len(real) // n]
+        own = real[at * kept // n : (at + m) * kept // n]
         m -= len(own)
         first, third = rng.integers(len(real), size=(2, m))
         second = near[first, rng.integers(near.shape[1], size=m)]
@@ -132,12 +134,23 @@ def edits(db, n, real, rng):
     return rows
 
 
+def alone(questions, real):
+    """As `asking`, of real vectors only, so few that an index file has to be asked for."""
+    with tempfile.TemporaryDirectory() as place, mock.patch.object(vector_index, "LEAST", 1000):
+        db = open_index(Path(place), create=True)
+        ids = [f"c{k:08}" for k in range(len(real))]
+        vectors.save(db, "chunk", "m", ids, dict.fromkeys(ids, "h"), real)
+        vector_index.bring_up_to_date(db)
+        return asked(Path(place), questions, exact(db, questions))
+
+
 def main():
     """Fill an index, measure, print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("texts", nargs="*", type=Path)
     parser.add_argument("--vectors", type=int, default=1_000_000)
     parser.add_argument("--real", type=int, default=10_000)
+    parser.add_argument("--saved", type=Path, help="real vectors (.npy) to use, or to keep, since embedding takes minutes")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--ask", action="store_true")
     args = parser.parse_args()
@@ -145,7 +158,12 @@ def main():
         print(json.dumps(asking(args.folder)))
         return
     rng = np.random.default_rng(0)
-    real = real_vectors([t.read_text(encoding="utf-8", errors="ignore") for t in args.texts], args.real + QUESTIONS, rng)
+    if args.saved and args.saved.exists():
+        real = np.load(args.saved)
+    else:
+        real = real_vectors([t.read_text(encoding="utf-8", errors="ignore") for t in args.texts], args.real + QUESTIONS, rng)
+    if args.saved:
+        np.save(args.saved, real)
     questions, real = real[:QUESTIONS], real[QUESTIONS:]
     with tempfile.TemporaryDirectory(dir=args.folder) as place:
         folder = Path(place)
@@ -162,6 +180,7 @@ def main():
         rows["selected"] = {s: asked(folder, questions[:20], share=p) for s, p in (("1 %", "00"), ("10 %", "0"), ("50 %", "[02468]"))}
         rows["up_to_date_s"] = edits(db, args.vectors, real, rng)
         rows["asking_after_edits"] = asked(folder, questions, exact(db, questions))
+    rows["real_alone"] = alone(questions, real)
     print(json.dumps(rows))
 
 

@@ -20,8 +20,9 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import Layout
-from localrag.store import collections, corpus, ledger, network, places, vector_index
+from localrag.store import collections, corpus, ledger, places
 from localrag.store.connect import cut_log
+from localrag.store.network import bring_files_up_to_date
 from localrag.store.search import add_to_search, remove_from_search
 from localrag.store.seen import tidy_seen
 from localrag.store.staged import Staged
@@ -108,8 +109,7 @@ def publish(
             db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({rows})", [kind])
         ledger.save_settings(db, **settings)
     cut_log(db)
-    vector_index.bring_up_to_date(db)
-    network.bring_up_to_date(db)
+    bring_files_up_to_date(db)
 
 
 def _publish_documents(db: Database) -> None:

@@ -180,7 +180,15 @@ def m023_numbers_of_vectors(db: Database) -> None:
         db.execute(statement)
 
 
-_NUMBERS = """
+_TRIGGERS = """CREATE TRIGGER embedding_added AFTER INSERT ON embeddings BEGIN
+    INSERT OR REPLACE INTO vector_states VALUES (new.kind, hex(randomblob(8)));
+END;
+
+CREATE TRIGGER embedding_removed AFTER DELETE ON embeddings BEGIN
+    INSERT OR REPLACE INTO vector_states VALUES (old.kind, hex(randomblob(8)));
+END;"""
+
+_NUMBERS = f"""
 CREATE TABLE numbered (
     number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL,
     embedder TEXT NOT NULL, vector BLOB NOT NULL, UNIQUE (kind, subject_id));
@@ -198,13 +206,7 @@ CREATE INDEX embeddings_by_embedder ON embeddings(kind, embedder, subject_id);
 
 CREATE INDEX embeddings_by_kind ON embeddings(kind);
 
-CREATE TRIGGER embedding_added AFTER INSERT ON embeddings BEGIN
-    INSERT OR REPLACE INTO vector_states VALUES (new.kind, hex(randomblob(8)));
-END;
-
-CREATE TRIGGER embedding_removed AFTER DELETE ON embeddings BEGIN
-    INSERT OR REPLACE INTO vector_states VALUES (old.kind, hex(randomblob(8)));
-END;
+{_TRIGGERS}
 
 CREATE TABLE vector_files (
     kind TEXT PRIMARY KEY, file TEXT NOT NULL, last INTEGER NOT NULL, vectors INTEGER NOT NULL, size INTEGER NOT NULL)
@@ -305,7 +307,7 @@ CREATE INDEX IF NOT EXISTS claims_by_chunk ON claims(chunk_id);
 CREATE INDEX IF NOT EXISTS claims_by_object ON claims(object_id)
 """
 
-_QUESTIONS = """
+_QUESTIONS = f"""
 CREATE VIRTUAL TABLE chunk_terms USING fts5vocab(chunk_search, row);
 
 CREATE INDEX aliases_in_any_case ON entity_aliases(alias COLLATE NOCASE);
@@ -314,13 +316,7 @@ CREATE TABLE vector_states (kind TEXT PRIMARY KEY, state TEXT NOT NULL);
 
 INSERT INTO vector_states SELECT kind, hex(randomblob(8)) FROM embeddings GROUP BY kind;
 
-CREATE TRIGGER embedding_added AFTER INSERT ON embeddings BEGIN
-    INSERT OR REPLACE INTO vector_states VALUES (new.kind, hex(randomblob(8)));
-END;
-
-CREATE TRIGGER embedding_removed AFTER DELETE ON embeddings BEGIN
-    INSERT OR REPLACE INTO vector_states VALUES (old.kind, hex(randomblob(8)));
-END;
+{_TRIGGERS}
 
 ALTER TABLE answers ADD COLUMN conversation INTEGER NOT NULL DEFAULT 0
 """

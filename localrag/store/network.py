@@ -13,7 +13,7 @@ from sqlite_utils import Database
 
 from localrag.pagerank import Ids, Network, make_network
 from localrag.records import content_id
-from localrag.store import ledger
+from localrag.store import ledger, vector_index
 from localrag.store.connect import folder_of
 from localrag.store.vectors import state_of
 from localrag.system.files import new_file
@@ -37,8 +37,12 @@ def load_network(db: Database, folder: Path) -> Network:
     return net
 
 
-def bring_up_to_date(db: Database) -> None:
-    """See to it that questions find the network of many chunks in a file; for the one who holds the writer's lock."""
+def bring_files_up_to_date(db: Database) -> None:
+    """See to it that questions find in files what would take them long to make: the index of many vectors, the network of many chunks.
+
+    For the one who holds the writer's lock.
+    """
+    vector_index.bring_up_to_date(db)
     _, file = _file(db, folder_of(db))
     if db.execute("SELECT count(*) FROM main.chunks").fetchone()[0] > LEAST and _read(file) is None:
         _write(_build(db), file)

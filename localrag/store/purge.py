@@ -17,9 +17,10 @@ from sqlite_utils import Database
 
 from localrag.errors import IndexBusy, LocalragError
 from localrag.records import OF_A_QUESTION, UNSURE, content_id
-from localrag.store import corpus, ledger, network, scans, vector_index
+from localrag.store import corpus, ledger, scans
 from localrag.store.connect import cache_files
 from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
+from localrag.store.network import bring_files_up_to_date
 from localrag.store.schema import open_index
 from localrag.store.seen import forget_seen
 from localrag.store.staged import TABLES
@@ -166,8 +167,7 @@ def finish(db: Database, folder: Path) -> bool:
     scans.forget_unused(db, unfinished=True)
     db.execute("INSERT INTO chunk_search(chunk_search) VALUES ('optimize')")  # or deleted words stay in its segments
     done = _write_anew(db, folder, cache_files(folder))
-    vector_index.bring_up_to_date(db)  # made anew: the file before had a trace of every vector that went
-    network.bring_up_to_date(db)
+    bring_files_up_to_date(db)  # made anew: the index file before had a trace of every vector that went
     if done:
         ledger.save_settings(db, erasing=False)
     return done

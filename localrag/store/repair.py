@@ -11,11 +11,12 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import IMPORTED, TO_IMPORT
-from localrag.store import generations, ledger, network, vector_index
+from localrag.store import generations, ledger
 from localrag.store.check import Wrong, check_index, wrongs
 from localrag.store.connect import cache_files
 from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
+from localrag.store.network import bring_files_up_to_date
 from localrag.store.schema import back_up
 from localrag.store.search import add_to_search
 from localrag.store.staged import PUBLIC, TABLES
@@ -42,8 +43,7 @@ def repair_index(db: Database, folder: Path) -> Path | None:
             redone = redone or any(_is_redone(w) for w in some)
             found = list(wrongs(check_index(db, folder)))
     _drop_caches(folder)
-    vector_index.bring_up_to_date(db)
-    network.bring_up_to_date(db)
+    bring_files_up_to_date(db)
     if redone:  # status and check see that a run is due
         ledger.end_run(db, ledger.start_run(db, os.getpid()), "interrupted", {})
     return copy

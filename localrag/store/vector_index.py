@@ -23,7 +23,7 @@ from localrag.store.connect import folder_of
 from localrag.system.files import new_file
 
 KINDS = {"chunk": "chunks", "entity": "entities", "report": "reports"}  # what has a vector
-LEAST = 250_000  # vectors of a kind; fewer are compared one by one: 61 ms a question at 250k x 384
+LEAST = 100_000  # vectors of a kind; fewer are compared one by one, from memory: 24 ms a question, and 0.4 s to read them
 BEHIND = 0.05  # the share of vectors that a file may lack, or have too many, before it is brought up to date
 PROBED = 1 / 8  # the share of the lists that a search looks through
 SAMPLE = 64  # vectors a list that the lists are chosen by

@@ -133,7 +133,7 @@ class Best:
         """The `k` best as (id, cosine), equal ones by their ids."""
         found = "SELECT number, subject_id FROM embeddings WHERE number IN (SELECT value FROM json_each(?))"
         names = dict(db.execute(found, [json.dumps(self.numbers.tolist())]))
-        rows = zip((names[n] for n in self.numbers.tolist()), self.cosines.tolist(), strict=True)
+        rows = [(names[n], s) for n, s in zip(self.numbers.tolist(), self.cosines.tolist(), strict=True) if n in names]
         return sorted(rows, key=lambda row: (-row[1], row[0]))[: self.k]
 
 
