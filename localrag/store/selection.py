@@ -51,8 +51,8 @@ _VIEWS = {
 }
 _SUBJECTS = {  # of vectors
     "chunk": "SELECT id FROM chunks",
-    "entity": "SELECT DISTINCT m.entity_id FROM chunks c JOIN main.mentions m ON m.chunk_id = c.id",
-    "report": "SELECT community_id FROM reports",
+    "entity": "SELECT DISTINCT m.entity_id AS id FROM chunks c JOIN main.mentions m ON m.chunk_id = c.id",
+    "report": "SELECT community_id AS id FROM reports",
 }
 
 
@@ -89,7 +89,8 @@ class Selected(Database):
     def vectors(self, kind: str) -> NDArray[np.int64]:
         """The numbers of the vectors of what there is of a kind, in order."""
         if ("vectors", kind) not in self.kept:
-            rows = self.execute(f"SELECT number FROM embeddings WHERE kind = ? AND subject_id IN ({_SUBJECTS[kind]})", [kind])
+            found_by = f"({_SUBJECTS[kind]}) s CROSS JOIN embeddings e ON e.kind = ? AND e.subject_id = s.id"
+            rows = self.execute(f"SELECT e.number FROM {found_by}", [kind])
             self.kept["vectors", kind] = np.sort(np.fromiter((n for (n,) in rows), np.int64))
         found: NDArray[np.int64] = self.kept["vectors", kind]
         return found

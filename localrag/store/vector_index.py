@@ -25,7 +25,7 @@ from localrag.system.files import new_file
 KINDS = {"chunk": "chunks", "entity": "entities", "report": "reports"}  # what has a vector
 LEAST = 100_000  # vectors of a kind; fewer are compared one by one, from memory: 24 ms a question, and 0.4 s to read them
 BEHIND = 0.05  # the share of vectors that a file may lack, or have too many, before it is brought up to date
-PROBED = 1 / 8  # the share of the lists that a search looks through
+PROBED = 1 / 4  # the share of the lists that a search looks through
 SAMPLE = 64  # vectors a list that the lists are chosen by
 AT_ONCE = 16_384  # vectors read from the database
 
