@@ -25,7 +25,7 @@ from localrag.system.files import new_file
 KINDS = {"chunk": "chunks", "entity": "entities", "report": "reports"}  # what has a vector
 LEAST = 100_000  # vectors of a kind; fewer are compared one by one, from memory: 24 ms a question, and 0.4 s to read them
 BEHIND = 0.05  # the share of vectors that a file may lack, or have too many, before it is brought up to date
-PROBED = 1 / 4  # the share of the lists that a search looks through
+LOOKED_AT = 500_000  # vectors in the lists that a search looks through, some 25 ms; questions unlike the documents need many
 SAMPLE = 64  # vectors a list that the lists are chosen by
 AT_ONCE = 16_384  # vectors read from the database
 
@@ -120,13 +120,13 @@ def candidates(index: Any, query: Vectors, n: int, wider: int, inside: Numbers |
     import faiss as untyped  # whose types know neither selectors nor the parameters of a search
 
     faiss: Any = untyped
-    share, selector = 1.0, None
+    share, selector = min(1.0, LOOKED_AT * wider / max(1, index.ntotal)), None
     if inside is not None:
         bits = np.zeros(int(inside[-1]) + 1 if len(inside) else 1, bool)
         bits[inside] = True
-        share = max(1, len(inside)) / max(1, index.ntotal)
+        share *= index.ntotal / max(1, len(inside))
         selector = faiss.IDSelectorBitmap(np.packbits(bits, bitorder="little"))
-    probed = min(index.nlist, round(index.nlist * PROBED * wider / share) + 1)
+    probed = min(index.nlist, round(index.nlist * share) + 1)
     params = faiss.SearchParametersIVF(nprobe=probed, **({"sel": selector} if selector else {}))
     _, found = index.search(query[None, :], min(n, index.ntotal), params=params)
     kept: Numbers = found[0][found[0] >= 0]

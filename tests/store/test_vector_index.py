@@ -45,6 +45,7 @@ def remove(db, names):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(vector_index, "LEAST", LEAST)
+    monkeypatch.setattr(vector_index, "LOOKED_AT", MANY // 8)
     return tmp_path
 
 
