@@ -249,12 +249,12 @@ def passages(query: str, vector: "NDArray[np.float32]", found: "Sequence[tuple[C
 def path_between(first: str, last: str, opened: "Opened") -> Row:
     """The entities and relationships on a shortest way from one entity to another. Raises Unknown where there is none."""
     network = load_network(opened.db, opened.folder)
-    place = network.entity_number
-    if first not in place or last not in place:
-        raise Unknown(f"There is no entity {first if first not in place else last}.")
-    _, before = csgraph.breadth_first_order(network.to_related, place[first], directed=False)
-    at, way = place[last], [last]
-    while network.entities[at] != first:
+    begin, end = network.entities.number(first), network.entities.number(last)
+    if begin is None or end is None:
+        raise Unknown(f"There is no entity {first if begin is None else last}.")
+    _, before = csgraph.breadth_first_order(network.to_related, begin, directed=False)
+    at, way = end, [last]
+    while at != begin:
         at = int(before[at])
         if at < 0:
             raise Unknown("No relationships lead from one of these entities to the other.")

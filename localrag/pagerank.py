@@ -5,49 +5,70 @@ entity to the chunks that mention it, and along relationships. Where it stays lo
 Chosen on two sets of 2WikiMultihopQA, HotpotQA and MuSiQue each, where every constant may be changed by half without much loss.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_matrix, csr_matrix, diags
+from scipy.sparse import csc_matrix, diags
 
 STEPS = 10
 DAMPING = 0.8  # how likely a walk goes on instead of starting anew
 TITLE = 10.0  # how much more a chunk counts for an entity that its document is named after
 RELATED = 0.05  # how likely a walk at an entity goes to a related one instead of to a chunk
 CHUNK_STARTS = 0.85  # the share of walks that start at chunks; the others start at the entities named
+FEW = 1e-7  # walks: fewer are not followed along each way from a place, a ten-thousandth of what the fiftieth passage has
 
 Weights = Mapping[int, float]
+
+
+class Ids:
+    """Ids in the order of their bytes, each the name of its place: found by bisection, without a string in memory for each of millions."""
+
+    def __init__(self, ids: Sequence[str] | NDArray[np.bytes_]) -> None:
+        self.data = ids if isinstance(ids, np.ndarray) else np.array([i.encode() for i in ids], np.bytes_)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, n: int) -> str:
+        return bytes(self.data[n]).decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return (i.decode() for i in self.data.tolist())
+
+    def number(self, key: str) -> int | None:
+        """The place of an id; None where there is no such id."""
+        n = int(np.searchsorted(self.data, key.encode()))
+        return n if n < len(self.data) and self[n] == key else None
+
+    def numbers(self, keys: Collection[str]) -> NDArray[np.int64]:
+        """The places of ids, in their order, all of which there must be. Raises KeyError."""
+        if not keys:
+            return np.empty(0, np.int64)
+        wanted = np.array([k.encode() for k in keys], np.bytes_)
+        found: NDArray[np.int64] = np.searchsorted(self.data, wanted)
+        if found.max() >= len(self.data) or (self.data[found] != wanted).any():
+            raise KeyError("an id that there is not")
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
     """Entities and chunks with the matrices of one step; columns sum to 1 or 0. `rarity` is each entity's inverse document frequency."""
 
-    entities: tuple[str, ...]
-    chunks: tuple[str, ...]
-    to_chunks: Any  # csr_matrix (chunks, entities) float32
+    entities: Ids
+    chunks: Ids
+    to_chunks: Any  # csc_matrix (chunks, entities) float32
     to_entities: Any  # csc_matrix (entities, chunks) float32
-    to_related: Any  # csr_matrix (entities, entities) float32
+    to_related: Any  # csc_matrix (entities, entities) float32
     rarity: NDArray[np.float32]
-
-    @cached_property
-    def entity_number(self) -> Mapping[str, int]:
-        """Entity id → number."""
-        return {key: n for n, key in enumerate(self.entities)}
-
-    @cached_property
-    def chunk_number(self) -> Mapping[str, int]:
-        """Chunk id → number."""
-        return {key: n for n, key in enumerate(self.chunks)}
 
 
 def make_network(
-    entities: Sequence[str],
-    chunks: Sequence[str],
+    entities: Ids | Sequence[str],
+    chunks: Ids | Sequence[str],
     mentions: NDArray[np.int64],
     counts: NDArray[np.float32],
     titled: NDArray[np.float32],
@@ -56,7 +77,7 @@ def make_network(
 ) -> Network:
     """The network of `mentions`, (n, 2) rows of (entity, chunk) numbers, each `counts` times, and of `related`, (m, 2) entity numbers.
 
-    `titled`: the share of the document's title that the entity's name makes up, 0 to 1.
+    Ids are in the order of their bytes. `titled`: the share of the document's title that the entity's name makes up, 0 to 1.
     """
     m, n = len(entities), len(chunks)
     who, where = mentions.reshape(-1, 2).T
@@ -65,11 +86,11 @@ def make_network(
     a, b = related.reshape(-1, 2).T
     edge = weights * np.sqrt(rarity[a] * rarity[b])
     return Network(
-        tuple(entities),
-        tuple(chunks),
-        _columns(csr_matrix((often * (1 + TITLE * titled), (where, who)), (n, m))),
-        csc_matrix(_columns(csr_matrix((often * rarity[who], (who, where)), (m, n)))),
-        _columns(csr_matrix((np.r_[edge, edge], (np.r_[a, b], np.r_[b, a])), (m, m))),
+        entities if isinstance(entities, Ids) else Ids(entities),
+        chunks if isinstance(chunks, Ids) else Ids(chunks),
+        _columns(csc_matrix((often * (1 + TITLE * titled), (where, who)), (n, m))),
+        _columns(csc_matrix((often * rarity[who], (who, where)), (m, n))),
+        _columns(csc_matrix((np.r_[edge, edge], (np.r_[a, b], np.r_[b, a])), (m, m))),
         rarity,
     )
 
@@ -78,7 +99,7 @@ def _columns(matrix: Any) -> Any:
     """`matrix` with every column scaled to sum to 1; empty ones stay empty."""
     total = np.asarray(matrix.sum(axis=0)).ravel()
     total[total == 0] = 1
-    return csr_matrix(matrix @ diags(1 / total), dtype=np.float32)
+    return csc_matrix(matrix @ diags(1 / total), dtype=np.float32)
 
 
 def walk(
@@ -98,17 +119,25 @@ def walk(
     share = 1.0 if not entities else 0.0 if not chunks else CHUNK_STARTS
     at_entities = (1 - share) * _starts(entities, len(net.entities))
     at_chunks = share * _starts(chunks, len(net.chunks))
-    steered = _steered(net, favoured)
-    unsteered = np.ones(len(net.chunks), np.float32)
-    unsteered[list(favoured)] = 0
+    numbers, steered = _steered(net, favoured)
+    few = [FEW * np.diff(matrix.indptr).astype(np.float32) for matrix in (net.to_entities, net.to_chunks, net.to_related)]
     e, c = at_entities, at_chunks
     for _ in range(STEPS):
-        from_chunks = net.to_entities @ (c * unsteered) + steered @ c
-        from_entities = (1 - RELATED) * (net.to_chunks @ (e * to_chunk)) * to_entity
-        related = (net.to_related @ (e * to_related)) * (to_chunk > 0)
+        unsteered = c.copy()
+        unsteered[numbers] = 0
+        from_chunks = _stepped(net.to_entities, unsteered, few[0]) + steered @ c[numbers]
+        from_entities = (1 - RELATED) * _stepped(net.to_chunks, e * to_chunk, few[1]) * to_entity
+        related = _stepped(net.to_related, e * to_related, few[2]) * (to_chunk > 0)
         e = DAMPING * (from_chunks + RELATED * related) + (1 - DAMPING) * at_entities
         c = DAMPING * from_entities + (1 - DAMPING) * at_chunks
     return np.asarray(c, np.float32)
+
+
+def _stepped(matrix: Any, walks: NDArray[np.float32], few: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Where walks are after a step; those of places that are left by no more than `few` are not followed (as Andersen et al. 2006)."""
+    followed = np.flatnonzero(walks > few)
+    many = 4 * len(followed) > len(walks)
+    return np.asarray(matrix @ walks if many else matrix[:, followed] @ walks[followed], np.float32)
 
 
 def _inverse(share: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -124,17 +153,12 @@ def _starts(weights: Weights, size: int) -> NDArray[np.float32]:
     return starts
 
 
-def _steered(net: Network, favoured: Mapping[int, Weights]) -> Any:
-    """The columns of `to_entities` of the favoured chunks, with more of their weight at the favoured entities."""
-    shape = (len(net.entities), len(net.chunks))
-    if not favoured:
-        return csr_matrix(shape, dtype=np.float32)
+def _steered(net: Network, favoured: Mapping[int, Weights]) -> tuple[list[int], Any]:
+    """The numbers of the favoured chunks, and their columns of `to_entities` with more of their weight at the favoured entities."""
     numbers = sorted(favoured)
     own = net.to_entities[:, numbers]
     boost = np.array(
         [favoured[numbers[j]].get(int(i), 0.0) for j in range(len(numbers)) for i in own.indices[own.indptr[j] : own.indptr[j + 1]]]
     )
     own.data = own.data * (1 + boost).astype(np.float32)
-    scaled = csc_matrix(_columns(own))
-    columns = np.repeat(np.array(numbers), np.diff(scaled.indptr))
-    return csr_matrix((scaled.data, (scaled.indices, columns)), shape, dtype=np.float32)
+    return numbers, _columns(own)

@@ -6,7 +6,7 @@
 The full size is 100,000 chunks in 5,000 documents, 1 million mentions and 1 million stated relationships of 200,000 entities. The corpus
 is made up: names of syllables, surnames and words drawn by Zipf's law, two thirds of a chunk's names from its document's own circle and
 the others from everybody; a person stands in full, with Mr., by surname or by initial; companies with and without their form. Vectors
-are random (neither FAISS nor the choice of sentences depends on what they mean). Each share runs in a process of its own. The growth is
+are random (nothing here depends on what they mean). Each share runs in a process of its own. The growth is
 that of the last share against the first: 1.0 is linear, n log n is up to 1.1 here. `ask` answers with verbatim sentences; most of its time
 is the start of the embedder.
 """
@@ -308,8 +308,11 @@ def run_questions(db: Any, folder: Path, meter: Meter) -> None:
 
     meter("vectors stored", lambda: [save(kind) for kind in ("chunk", "entity", "report")])
     query = unit_vectors(1, 3)[0]
-    meter("FAISS index built", lambda: [vectors.nearest(db, folder, kind, query, 50) for kind in ("chunk", "entity", "report")])
-    meter("FAISS search", lambda: vectors.nearest(db, folder, "chunk", query, 50), 5)
+    meter(
+        "first vector search",
+        lambda: [vectors.nearest(db, folder, kind, query, 50) for kind in ("chunk", "entity", "report")],
+    )
+    meter("vector search", lambda: vectors.nearest(db, folder, "chunk", query, 50), 5)
     question = "Who met about the " + " ".join(re.findall(r"\w+", next(db.query("SELECT text FROM chunks LIMIT 1 OFFSET 77"))["text"])[:12])
     meter("full-text search", lambda: search_chunks(db, question, 50), 5)
     meter("network built", lambda: load_network(db, folder))

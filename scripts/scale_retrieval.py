@@ -4,9 +4,9 @@
 
 Then the same of 1, 10, 50 and 100 % of the documents, chosen anew for every question.
 
-Chunks are windows of consecutive sentences of the given texts, drawn at random. Vectors are those of 2,000 of them with noise added (what
-FAISS computes does not depend on them). Each chunk mentions 10 of as many entities as there are chunks, drawn by Zipf's law; each entity
-has 5 relationships. Questions are sentences of the texts that name two entities.
+Chunks are windows of consecutive sentences of the given texts, drawn at random. Vectors are those of 2,000 of them with noise added (it
+is not measured what is found). Each chunk mentions 10 of as many entities as there are chunks, drawn by Zipf's law; each entity has 5
+relationships. Questions are sentences of the texts that name two entities.
 """
 
 import argparse

@@ -37,6 +37,7 @@ from localrag.model_table import known_models, shipped_models
 from localrag.models import bundled_chat_model, find_chat_model, find_embedder, fingerprint
 from localrag.store import corpus, ledger
 from localrag.store.names import FILE_NAME
+from localrag.store.network import bring_files_up_to_date
 from localrag.store.schema import open_index
 from localrag.system.files import data_dir, new_file, private_file, private_folder, remove_dead_folders, working_folder
 
@@ -247,6 +248,7 @@ def _bound(place: Path, manifest: dict[str, Any]) -> tuple[Model, ...]:
             if model.path and model.path != bound["path"]:
                 ledger.save_settings(db, **{kind: bound | {"path": model.path}})
             models.append(model)
+        bring_files_up_to_date(db)
     finally:
         db.close()
     return tuple(models)

@@ -168,7 +168,8 @@ class Index(Holdings):
 
         `settings` are fields of `localrag.config.Settings`; the index keeps them, and the next `add` redoes what follows from them. With
         `rebuild` the index may take another `model` or `embedder` than it was made with; with `recluster` the next `add` finds all
-        communities anew. Raises UsageError for a setting that there is not, IndexMismatch for another model without `rebuild`, IndexBusy while another process writes, ModelError.
+        communities anew. Raises UsageError for a setting that there is not, IndexMismatch for another model without `rebuild`, IndexBusy
+        while another process writes, ModelError.
         """
         with self._writer(model=self._model, embedder=embedder, rebuild=rebuild, recluster=recluster, **_known(settings)):
             yield self

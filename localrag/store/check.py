@@ -12,7 +12,7 @@ import numpy as np
 from sqlite_utils import Database
 
 from localrag.records import TO_IMPORT, content_id
-from localrag.store import generations, ledger, network, places, vectors
+from localrag.store import generations, ledger, network, places, vector_index, vectors
 from localrag.store.connect import cache_files
 from localrag.store.moves import is_id_of
 from localrag.text.plain import cjk_bigrams, squeeze
@@ -298,7 +298,7 @@ def _vectors(db: Database) -> tuple[str, list[Wrong]]:
     lengths = Counter(n for (n,) in _rows(db, "SELECT length(vector) FROM embeddings"))
     size = lengths.most_common(1)[0][0] if lengths else 0
     counts, wrong = [], []
-    for kind, name in vectors.KINDS.items():
+    for kind, name in vector_index.KINDS.items():
         left = {key: content_id(text) for key, text in vectors.texts(db, kind).items()}
         bad: dict[str, list[tuple[str, str]]] = {}
         rows = _rows(db, f"SELECT subject_id, content_hash, embedder, vector FROM embeddings WHERE kind = '{kind}'")
@@ -340,12 +340,13 @@ def _finished(db: Database) -> bool:
 def _caches(db: Database, folder: Path) -> tuple[str, list[Wrong]]:
     """The files beside the database hold what the database says; one of an earlier state is of no use and does no harm."""
     files = cache_files(folder)
-    current = [kind for kind in vectors.KINDS if (folder / f"{kind}.{vectors.state_of(db, kind)}.faiss").exists()]
-    wrong = [
-        Wrong(f"the FAISS index of {vectors.KINDS[k]} has other vectors than the database", "cache")
-        for k in current
-        if not vectors.same(db, folder, k)
-    ]
+    wrong = []
+    for kind, name in vector_index.KINDS.items():
+        same = vector_index.same(db, folder, kind)
+        if same is False:
+            wrong.append(Wrong(f"the FAISS index of {name} has other vectors than the database", "cache"))
+        elif same is None and vector_index.count(db, kind) > vector_index.LEAST:
+            wrong.append(Wrong(f"{name} have no FAISS index: each question compares the vectors of all", due=True))
     if network.same(db, folder) is False:
         wrong.append(Wrong("the file of the network has another graph than the database", "cache"))
     return f"{len(files)} files", wrong

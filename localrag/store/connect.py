@@ -12,7 +12,7 @@ from localrag.store.names import FILE_NAME
 from localrag.store.written import LogMeter
 from localrag.system.files import private_file, private_folder
 
-CACHES = ("*.faiss*", "*.npz", "*.part")  # files beside the database that can be made from it again
+CACHES = ("*.faiss*", "network.*", "*.part")  # files beside the database that can be made from it again
 WRITER_WAITS = 600.0  # seconds for another process that writes: what indexing has made must be kept
 ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,000 chunks
 LOG_LIMIT = 64 << 20  # bytes of the write-ahead log
@@ -133,6 +133,11 @@ def empty_log(db: Database) -> bool:
 def _file_of(db: Database) -> Path:
     (path,) = [file for _, name, file in db.execute("PRAGMA database_list") if name == "main"]
     return Path(path)
+
+
+def folder_of(db: Database) -> Path:
+    """The index folder that a database is in."""
+    return next(Path(file).parent for _, name, file in db.execute("PRAGMA database_list") if name == "main")
 
 
 def cache_files(folder: Path) -> list[Path]:

@@ -22,10 +22,11 @@ from sqlite_utils import Database
 from localrag.records import Layout
 from localrag.store import collections, corpus, ledger, places
 from localrag.store.connect import cut_log
+from localrag.store.network import bring_files_up_to_date
 from localrag.store.search import add_to_search, remove_from_search
 from localrag.store.seen import tidy_seen
 from localrag.store.staged import Staged
-from localrag.store.vectors import KINDS
+from localrag.store.vector_index import KINDS
 
 _ENDING = "SELECT id FROM main.documents WHERE path IN (SELECT path FROM next_gone)"
 _NEXT = {
@@ -109,6 +110,7 @@ def publish(
             db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({rows})", [kind])
         ledger.save_settings(db, **settings)
     cut_log(db)
+    bring_files_up_to_date(db)
 
 
 def _publish_documents(db: Database) -> None:
@@ -154,6 +156,8 @@ def _drop_stale_reports(db: Database) -> None:
 def _publish_vectors(db: Database, kind: str) -> None:
     subjects = {"chunk": "SELECT id FROM main.chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id FROM reports"}
     db.execute(
-        f"INSERT OR REPLACE INTO embeddings SELECT * FROM next_embeddings WHERE kind = ? AND subject_id IN ({subjects[kind]})", [kind]
+        "INSERT OR REPLACE INTO embeddings (kind, subject_id, content_hash, embedder, vector)"
+        f" SELECT * FROM next_embeddings WHERE kind = ? AND subject_id IN ({subjects[kind]})",
+        [kind],
     )
     db.execute("DELETE FROM next_embeddings WHERE kind = ?", [kind])

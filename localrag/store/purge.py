@@ -21,6 +21,7 @@ from localrag.records import OF_A_QUESTION, UNSURE, content_id
 from localrag.store import corpus, ledger, scans
 from localrag.store.connect import cache_files
 from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
+from localrag.store.network import bring_files_up_to_date
 from localrag.store.schema import open_index
 from localrag.store.search import clear_search
 from localrag.store.seen import forget_seen
@@ -172,6 +173,7 @@ def finish(db: Database, folder: Path) -> bool:
         db.execute("DELETE FROM also_about WHERE key NOT IN (SELECT key FROM llm_calls)")
     clear_search(db)
     done = _write_anew(db, folder, cache_files(folder))
+    bring_files_up_to_date(db)  # made anew: the index file before had a trace of every vector that went
     if done:
         ledger.save_settings(db, erasing=False)
     return done

@@ -16,6 +16,7 @@ from localrag.store.check import Wrong, check_index, wrongs
 from localrag.store.connect import cache_files
 from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
+from localrag.store.network import bring_files_up_to_date
 from localrag.store.schema import back_up
 from localrag.store.search import add_to_search
 from localrag.store.staged import PUBLIC, TABLES
@@ -42,6 +43,7 @@ def repair_index(db: Database, folder: Path) -> Path | None:
             redone = redone or any(_is_redone(w) for w in some)
             found = list(wrongs(check_index(db, folder)))
     _drop_caches(folder)
+    bring_files_up_to_date(db)
     if redone:  # status and check see that a run is due
         ledger.end_run(db, ledger.start_run(db, os.getpid()), "interrupted", {})
     return copy

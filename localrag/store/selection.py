@@ -50,8 +50,9 @@ _VIEWS = {
     " ON c.id = json_extract(q.value, '$.chunk_id'))",
 }
 _SUBJECTS = {  # of vectors
-    "entity": "SELECT DISTINCT m.entity_id FROM chunks c JOIN main.mentions m ON m.chunk_id = c.id",
-    "report": "SELECT community_id FROM reports",
+    "chunk": "SELECT id FROM chunks",
+    "entity": "SELECT DISTINCT m.entity_id AS id FROM chunks c JOIN main.mentions m ON m.chunk_id = c.id",
+    "report": "SELECT community_id AS id FROM reports",
 }
 
 
@@ -83,6 +84,15 @@ class Selected(Database):
             rows = ((i,) for i in self.passages[0]) if kind == "chunk" else self.execute(_SUBJECTS[kind])
             self.kept[kind] = {key for (key,) in rows}
         found: set[str] = self.kept[kind]
+        return found
+
+    def vectors(self, kind: str) -> NDArray[np.int64]:
+        """The numbers of the vectors of what there is of a kind, in order."""
+        if ("vectors", kind) not in self.kept:
+            found_by = f"({_SUBJECTS[kind]}) s CROSS JOIN embeddings e ON e.kind = ? AND e.subject_id = s.id"
+            rows = self.execute(f"SELECT e.number FROM {found_by}", [kind])
+            self.kept["vectors", kind] = np.sort(np.fromiter((n for (n,) in rows), np.int64))
+        found: NDArray[np.int64] = self.kept["vectors", kind]
         return found
 
 

@@ -1,6 +1,5 @@
-"""Vectors as float32 blobs in SQLite; FAISS indexes built from them and kept beside the database as a cache."""
+"""Vectors as float32 blobs in SQLite, and the search for those nearest a question's."""
 
-import contextlib
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,14 +10,12 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from localrag.records import Entity
-from localrag.store import corpus, ledger
+from localrag.store import corpus, ledger, vector_index
 from localrag.store.selection import Selected
-from localrag.system.files import new_file
+from localrag.store.vector_index import Numbers, Vectors
 
-FLAT_LIMIT = 250_000  # exact search up to here, HNSW above: 61 ms a query at 250k x 384
+CANDIDATES = 4  # times as many vectors as are wanted are looked at, of those that an index file has near a question
 
-
-KINDS = {"chunk": "chunks", "entity": "entities", "report": "reports"}  # what has a vector
 _TEXTS = {  # the text that it is the vector of
     "chunk": "SELECT id, text FROM chunks",
     "entity": "SELECT id, name || ': ' || description AS text FROM entities ORDER BY degree DESC, name",  # as entity_text
@@ -102,100 +99,94 @@ def state_of(db: Database, kind: str) -> str:
 
 
 def nearest(db: Database, folder: Path, kind: str, query: NDArray[np.float32], k: int) -> list[tuple[str, float]]:
-    """The `k` subjects of a kind closest to `query` ((d,) float32, L2-normalised), best first, as (id, cosine); fewer if fewer exist."""
-    ids, index = _loaded(db, folder, kind)
-    if not ids:
-        return []
-    asked = query[None, :].astype(np.float32)
-    if isinstance(db, Selected):
-        searched, params, k = _among(db, kind, ids, index, k)
-        scores, rows = searched.search(asked, max(1, k), params=params)
-    else:
-        scores, rows = index.search(asked, min(k, len(ids)))
-    return [(ids[row], float(score)) for row, score in zip(rows[0], scores[0], strict=True) if row >= 0]
+    """The `k` subjects of a kind closest to `query` ((d,) float32, L2-normalised), best first, as (id, cosine); fewer if fewer exist.
 
-
-def _among(db: Selected, kind: str, ids: Sequence[str], index: Any, k: int) -> tuple[Any, Any, int]:
-    """What to search, and how, so that only selected subjects are found; and how many of `k` there can be.
-
-    It is exact where the selected are few enough for it: a network of neighbours (HNSW) may lead past them, so its vectors are compared.
+    Many vectors are looked up in an index file (`vector_index`), and what is not in one is compared with the query vector by vector.
     """
-    import faiss as untyped  # whose types know neither selectors nor the parameters of a search
-
-    faiss: Any = untyped
-
-    if ("bitmap", kind) not in db.kept:
-        inside = db.subjects(kind)
-        db.kept["bitmap", kind] = np.fromiter((i in inside for i in ids), bool, len(ids))
-    bitmap = db.kept["bitmap", kind]
-    chosen, selector = int(bitmap.sum()), faiss.IDSelectorBitmap(np.packbits(bitmap, bitorder="little"))
-    k = min(k, chosen)
-    if not isinstance(index, faiss.IndexHNSW):
-        return index, faiss.SearchParameters(sel=selector), k
-    if chosen <= FLAT_LIMIT:
-        return faiss.downcast_index(index.storage), faiss.SearchParameters(sel=selector), k
-    return index, faiss.SearchParametersHNSW(sel=selector, efSearch=max(64, k)), k
+    if k < 1:
+        return []
+    asked = np.ascontiguousarray(query, np.float32)
+    inside = db.vectors(kind) if isinstance(db, Selected) else None
+    index, last = vector_index.opened(db, folder, kind, len(asked))
+    best = Best(k)
+    for numbers, matrix in _compared(db, folder, kind, last):
+        chosen = slice(None) if inside is None else np.isin(numbers, inside, assume_unique=True)
+        best.add(numbers[chosen], (matrix @ asked)[chosen])
+    if index is not None:
+        best.add(*_looked_up(db, index, asked, k, inside))
+    return best.subjects(db)
 
 
-_kept: dict[tuple[Path, str], tuple[str, list[str], Any]] = {}  # of this process, which may ask many questions
+class Best:
+    """The best of what was compared so far: numbers of vectors, and their cosines."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+        self.numbers, self.cosines = np.empty(0, np.int64), np.empty(0, np.float32)
+
+    def add(self, numbers: Numbers, cosines: NDArray[np.float32]) -> None:
+        """Keep the `k` best of these and those before, with what is as good as the last of them."""
+        numbers, cosines = np.concatenate([self.numbers, numbers]), np.concatenate([self.cosines, cosines])
+        if self.k < len(cosines):
+            kept = cosines >= np.partition(cosines, -self.k)[-self.k]
+            numbers, cosines = numbers[kept], cosines[kept]
+        self.numbers, self.cosines = numbers, cosines
+
+    def subjects(self, db: Database) -> list[tuple[str, float]]:
+        """The `k` best as (id, cosine), equal ones by their ids."""
+        found = "SELECT number, subject_id FROM embeddings WHERE number IN (SELECT value FROM json_each(?))"
+        names = dict(db.execute(found, [json.dumps(self.numbers.tolist())]))
+        rows = [(names[n], s) for n, s in zip(self.numbers.tolist(), self.cosines.tolist(), strict=True) if n in names]
+        return sorted(rows, key=lambda row: (-row[1], row[0]))[: self.k]
 
 
-def _loaded(db: Database, folder: Path, kind: str) -> tuple[list[str], Any]:
-    """The subjects of a kind and their FAISS index, from memory while the vectors are the same."""
-    state = state_of(db, kind)
-    if _kept.get((folder, kind), ("", [], None))[0] != state or not state:
-        ids = [r["subject_id"] for r in db.query("SELECT subject_id FROM embeddings WHERE kind = ? ORDER BY subject_id", [kind])]
-        _kept[folder, kind] = (state, ids, _faiss_index(db, folder, kind, state, len(ids)) if ids else None)
-    return _kept[folder, kind][1:]
+def _looked_up(db: Database, index: Any, asked: NDArray[np.float32], k: int, inside: Numbers | None) -> tuple[Numbers, NDArray[np.float32]]:
+    """The numbers of the vectors that an index file has near a query, and their cosines; more are looked at where many of them are gone."""
+    enough, wider = min(2 * k, index.ntotal if inside is None else len(inside)), 1
+    while True:
+        tried = vector_index.candidates(index, asked, CANDIDATES * k * wider, wider, inside)
+        numbers, matrix = vector_index.some_vectors(db, tried)
+        if len(numbers) >= enough or wider >= index.ntotal:
+            return numbers, matrix @ asked if len(numbers) else np.empty(0, np.float32)
+        wider *= 4
 
 
-def _faiss_index(db: Database, folder: Path, kind: str, state: str, size: int) -> Any:
-    """The FAISS index of a kind, from its file where that was built from exactly the vectors in the database, else built anew."""
-    import faiss
-
-    index: Any = None
-    path = _file(folder, kind, state)
-    if path.exists():
-        with contextlib.suppress(RuntimeError):
-            index = faiss.read_index(str(path))
-        if index is not None and index.ntotal == size:
-            return index
-        path.unlink(missing_ok=True)  # torn: the vectors themselves are in the database
-    _, vectors = load(db, kind)
-    if len(vectors) <= FLAT_LIMIT:
-        index = faiss.IndexFlatIP(vectors.shape[1])
-    else:
-        index = faiss.IndexHNSWFlat(vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
-    index.add(vectors)
-    try:
-        for old in folder.glob(f"{kind}.*.faiss"):
-            old.unlink(missing_ok=True)
-        with new_file(path) as part:
-            faiss.write_index(index, str(part))
-    except (OSError, RuntimeError):  # a folder that cannot be written to: the index in memory serves as well
-        return index
-    return index
+_kept: dict[tuple[Path, str], tuple[str, Numbers, Vectors]] = {}  # of this process, which may ask many questions
 
 
-def _file(folder: Path, kind: str, state: str) -> Path:
-    return folder / f"{kind}.{state}.faiss"
+def _compared(db: Database, folder: Path, kind: str, above: int) -> Iterable[tuple[Numbers, Vectors]]:
+    """The vectors of a kind whose numbers are greater than `above`: from memory, or as they are read where they are too many for it."""
+    state = f"{state_of(db, kind)} {above}"
+    before = _kept.get((folder, kind), ("", np.empty(0, np.int64), np.empty((0, 0), np.float32)))
+    if before[0] != state:
+        if vector_index.count(db, kind, above) > vector_index.LEAST:
+            return vector_index.batches(db, kind, above)
+        before = _kept[folder, kind] = (state, *_brought_up_to_date(db, kind, vector_index.numbers(db, kind, above), *before[1:]))
+    return [before[1:]] if len(before[1]) else []
+
+
+def _brought_up_to_date(db: Database, kind: str, wanted: Numbers, numbers: Numbers, matrix: Vectors) -> tuple[Numbers, Vectors]:
+    """The `wanted` vectors of a kind: those of them that are in memory, and the others read."""
+    there = np.isin(numbers, wanted, assume_unique=True)
+    new = np.setdiff1d(wanted, numbers, assume_unique=True)
+    if not len(new):
+        return numbers[there], matrix[there]
+    at, known, made = int(there.sum()), np.empty(len(wanted), np.int64), np.empty((0, 0), np.float32)
+    known[:at] = numbers[there]
+    for some, vectors in vector_index.batches(db, kind, int(new.min()) - 1):
+        if not made.size:
+            made = np.empty((len(wanted), vectors.shape[1]), np.float32)
+            made[:at] = matrix[there] if at else 0  # where none is in memory its width is not known
+        mine = np.isin(some, new, assume_unique=True)
+        end = at + int(mine.sum())
+        known[at:end], made[at:end] = some[mine], vectors[mine]
+        at = end
+    return known, made
 
 
 def files(db: Database, folder: Path) -> list[Path]:
-    """Where the FAISS indexes of the present vectors are kept."""
-    return [_file(folder, kind, state_of(db, kind)) for kind in KINDS]
-
-
-def same(db: Database, folder: Path, kind: str) -> bool:
-    """Whether the kept FAISS index of the present vectors of a kind holds just these."""
-    import faiss
-
-    ids, stored = load(db, kind)
-    try:
-        index = faiss.read_index(str(_file(folder, kind, state_of(db, kind))))
-    except RuntimeError:
-        return False
-    return index.ntotal == len(ids) and np.array_equal(index.reconstruct_n(0, len(ids)), stored)
+    """Where the index files of the present vectors are kept."""
+    return [folder / file.name for kind in vector_index.KINDS if (file := vector_index.file_of(db, kind))]
 
 
 def of_names(db: Database, embedder: str) -> dict[str, NDArray[np.float32]]:

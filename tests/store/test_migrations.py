@@ -1,12 +1,14 @@
 """Bringing an older index up to date: with a copy of what was, under the writer's lock, or not at all."""
 
 import sqlite3
+from contextlib import closing
 
+import numpy as np
 import pytest
 from sqlite_utils import Database
 
 from localrag.errors import IndexBusy
-from localrag.store import corpus
+from localrag.store import corpus, vectors
 from localrag.store.migrations import migrations
 from localrag.store.schema import open_index, writer_lock
 
@@ -119,3 +121,20 @@ def test_a_migration_that_fails_leaves_the_old_index(tmp_path):
 
     assert names(folder / "index.db") == EVERY[: EVERY.index("m004_questions")]
     assert (folder / "index.db.before-m004_questions").exists()
+
+
+def test_vectors_get_numbers(tmp_path):
+    """Those of an index from before keep what they are of; each has a number, and every change still gives the kind another state."""
+    folder = old_index(tmp_path / "index", "m023_numbers_of_vectors")
+    blob = np.eye(1, 4, dtype="<f4").tobytes()
+    with closing(sqlite3.connect(folder / "index.db")) as old, old:
+        old.executemany(
+            "INSERT INTO embeddings VALUES (?, ?, 'h', 'e', ?)", [("chunk", "b", blob), ("entity", "a", blob), ("chunk", "a", blob)]
+        )
+    db = open_index(folder, create=True)
+
+    rows = db.execute("SELECT number, kind, subject_id, content_hash, embedder, vector FROM embeddings ORDER BY number").fetchall()
+    assert rows == [(1, "chunk", "b", "h", "e", blob), (2, "entity", "a", "h", "e", blob), (3, "chunk", "a", "h", "e", blob)]
+    before = vectors.state_of(db, "chunk")
+    db.execute("DELETE FROM embeddings WHERE subject_id = 'b'")
+    assert before not in ("", vectors.state_of(db, "chunk"))

@@ -121,7 +121,7 @@ def test_full_text_finds_inflected_and_chinese_words(db):
 
 
 def test_the_nearest_vectors_are_those_of_brute_force(db, tmp_path):
-    """FAISS gives the order and the cosines of a matrix product, also from its file and after that file is torn."""
+    """The order and the cosines of a matrix product, read or from memory; nothing is written beside the database."""
     random = np.random.default_rng(0)
     matrix = random.normal(size=(300, 16)).astype(np.float32)
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -131,12 +131,11 @@ def test_the_nearest_vectors_are_those_of_brute_force(db, tmp_path):
     expected = [ids[n] for n in np.argsort(-(matrix @ query), kind="stable")[:5]]
     folder = tmp_path / "index"
 
-    for _ in range(3):
+    for _ in range(2):
         found = vectors.nearest(db, folder, "chunk", query, 5)
         assert [i for i, _ in found] == expected
         assert found[0][1] == pytest.approx(1.0, abs=1e-5)
-        (file,) = folder.glob("*.faiss")
-        file.write_bytes(file.read_bytes()[:100])
+    assert list(folder.glob("*.faiss")) == []
 
 
 def test_only_changed_texts_need_a_vector(db):

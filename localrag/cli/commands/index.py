@@ -111,7 +111,7 @@ def index_command(
             once = {"prune": prune and first, "verify": verify and first}
             return run_index(paths, opened, shown, may_ask=not watch, collections=collections, workers=who, **once)
 
-    _run(paths, run, watch=watch)
+    return _run(paths, run, watch=watch)
 
 
 def _check(paths: list[Path], begun: "Index") -> None:

@@ -6,6 +6,7 @@ that shares no word with the question, but is about somebody whom a near passage
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -93,7 +94,7 @@ def search(question: str, vector: NDArray[np.float32], project: Project, k: int)
     scores = dict(starts)
     net = load_network(project.db, project.folder)
     if net.entities:
-        begun = {net.chunk_number[c]: w for c, w in starts.items() if c in net.chunk_number}
+        begun = {n: w for c, w in starts.items() if (n := net.chunks.number(c)) is not None}
         entities = _starting_entities(question, net, project)
         stay = walk(net, entities, begun, _favoured(question, list(starts)[:STEERED], net, project), _inside(net, project))
         wanted = max(k, RERANKED) if project.rerank else k
@@ -111,8 +112,8 @@ def _inside(net: "Network", project: Project) -> NDArray[np.float32] | None:
     if not isinstance(project.db, Selected):
         return None
     if "inside" not in project.db.kept:
-        chosen = project.db.subjects("chunk")
-        project.db.kept["inside"] = np.fromiter((c in chosen for c in net.chunks), np.float32, len(net.chunks))
+        project.db.kept["inside"] = np.zeros(len(net.chunks), np.float32)
+        project.db.kept["inside"][net.chunks.numbers(project.db.subjects("chunk"))] = 1
     inside: NDArray[np.float32] = project.db.kept["inside"]
     return inside
 
@@ -152,10 +153,9 @@ def _starting_passages(question: str, vector: NDArray[np.float32], project: Proj
 
 def _starting_entities(question: str, net: "Network", project: Project) -> "Weights":
     """The entities the question names, rarer ones weighing more; those that share a name share its weight."""
-    place = net.entity_number
-    named = [n for n in named_entities(question, project) if n.entity_id in place]
-    sharing = {n.text: sum(o.text == n.text for o in named) for n in named}
-    return {place[n.entity_id]: float(net.rarity[place[n.entity_id]]) / sharing[n.text] for n in named}
+    named = [(n.text, place) for n in named_entities(question, project) if (place := net.entities.number(n.entity_id)) is not None]
+    sharing = Counter(text for text, _ in named)
+    return {place: float(net.rarity[place]) / sharing[text] for text, place in named}
 
 
 def _favoured(question: str, chunk_ids: Sequence[str], net: "Network", project: Project) -> "dict[int, Weights]":
@@ -163,13 +163,14 @@ def _favoured(question: str, chunk_ids: Sequence[str], net: "Network", project: 
     asked = stems(re.sub(r"\b[A-Z]\w+", " ", question))
     if not asked:
         return {}
-    number, entity = net.chunk_number, net.entity_number
-    chunks = {c.id: c for c in corpus.chunks_by_id(project.db, chunk_ids) if c.id in number}
+    chunks = {c.id: (c, n) for c in corpus.chunks_by_id(project.db, chunk_ids) if (n := net.chunks.number(c.id)) is not None}
     pull: dict[int, dict[int, float]] = {}
     for m in graph.mentions_in(project.db, list(chunks)):
-        if m.entity_id in entity and (drawn := PULL * len(asked & stems(_beside(m, chunks[m.chunk_id]))) / len(asked)):
-            of_chunk = pull.setdefault(number[m.chunk_id], {})
-            of_chunk[entity[m.entity_id]] = max(drawn, of_chunk.get(entity[m.entity_id], 0.0))
+        chunk, number = chunks[m.chunk_id]
+        entity, drawn = net.entities.number(m.entity_id), PULL * len(asked & stems(_beside(m, chunk))) / len(asked)
+        if entity is not None and drawn:
+            of_chunk = pull.setdefault(number, {})
+            of_chunk[entity] = max(drawn, of_chunk.get(entity, 0.0))
     return dict(pull)
 
 

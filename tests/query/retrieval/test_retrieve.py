@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from localrag.index.pipeline import build_index
 from localrag.opening import open_for_writing
-from localrag.pagerank import make_network, walk
+from localrag.pagerank import Ids, make_network, walk
 from localrag.query.answer import Options, answer
 from localrag.query.retrieval.retrieve import named_entities, nearest_chunks, search
 from localrag.query.route import route
-from localrag.store import corpus
+from localrag.store import corpus, generations
 from localrag.store import network as networks
 
 FACTS = {
@@ -107,14 +107,14 @@ def test_the_network_on_disk_is_the_one_of_the_tables(project):
     networks._kept.clear()
     built = networks._build(project.db)
     networks.load_network(project.db, project.folder)
-    for damage in (False, True):
+    for damage in (None, 100, -4):
         networks._kept.clear()
-        (nodes,) = project.folder.glob("network.*.nodes.npz")
-        if damage:
-            nodes.write_bytes(b"torn")
+        (file,) = project.folder.glob("network.*")
+        if damage is not None:
+            file.write_bytes(file.read_bytes()[:damage])
         read = networks.load_network(project.db, project.folder)
-        assert read.entities == built.entities
-        assert read.chunks == built.chunks
+        assert list(read.entities) == list(built.entities)
+        assert list(read.chunks) == list(built.chunks)
         for name in ("to_chunks", "to_entities", "to_related"):
             assert abs(getattr(read, name) - getattr(built, name)).sum() == 0
 
@@ -160,6 +160,62 @@ def test_the_walk_is_personalised_pagerank(seed):
     start[m + next(iter(chunks))] = w.CHUNK_STARTS
 
     assert np.allclose(walk(net, entities, chunks, {}), pagerank(whole, start, w.DAMPING, w.STEPS)[m:], atol=1e-5)
+
+
+def test_ways_that_hardly_anybody_goes_change_hardly_anything(monkeypatch):
+    """In a large network most places are reached by next to nobody: not followed from there, the walk stays at the best chunks as long."""
+    from localrag import pagerank as w
+
+    rng = np.random.default_rng(2)
+    n = 40_000
+    entities, chunks = ([f"{kind}{i:06}" for i in range(n)] for kind in "ec")
+    mentions = np.column_stack([(n ** rng.random(5 * n)).astype(int) - 1, rng.integers(n, size=5 * n)])
+    related = (n ** rng.random((2 * n, 2))).astype(int) - 1
+    mentions = np.unique(mentions, axis=0)
+    counts = np.ones(len(mentions), np.float32)
+    net = make_network(entities, chunks, mentions, counts, 0 * counts, related, np.ones(2 * n, np.float32))
+    begun = ({3: 1.0, 700: 1.0}, {int(c): 1 / (k + 3) for k, c in enumerate(rng.integers(n, size=60))})
+    followed = []
+
+    def counted(matrix, walks, few):
+        followed.append(np.count_nonzero(walks > few) / len(walks))
+        return stepped(matrix, walks, few)
+
+    stepped = w._stepped
+    monkeypatch.setattr(w, "_stepped", counted)
+    monkeypatch.setattr(w, "FEW", 25 * w.FEW)  # the network has a 25th of a million chunks
+    quick = walk(net, *begun, {})  # 30 steps are counted
+    monkeypatch.setattr(w, "FEW", 0)
+    full = walk(net, *begun, {})
+    assert sum(followed[:30]) < sum(followed[30:]) / 2
+    best = np.argsort(-full)[:50]
+    assert len(set(np.argsort(-quick)[:50]) & set(best)) >= 49
+    assert quick[best] == pytest.approx(full[best], rel=0.01)
+
+
+@given(st.sets(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)), st.text())
+def test_ids_have_their_places(keys, other):
+    """In the order of SQLite; what is not there has none."""
+    ids = Ids(sorted(keys, key=str.encode))
+    assert list(ids) == sorted(keys, key=str.encode)
+    assert [ids.number(i) for i in ids] == list(range(len(keys)))
+    assert (ids.number(other) is None) == (other not in keys)
+    some = list(keys)[:3]
+    assert [ids[n] for n in ids.numbers(some)] == some
+    if other not in keys and other:
+        with pytest.raises(KeyError):
+            ids.numbers([*some, other])
+
+
+def test_the_network_of_many_chunks_is_made_while_indexing(project, monkeypatch):
+    """With a publication, in a file that questions map into memory; of few chunks whoever asks first makes it."""
+    for file in project.folder.glob("network.*"):
+        file.unlink()
+    generations.publish(project.db)
+    assert list(project.folder.glob("network.*")) == []
+    monkeypatch.setattr(networks, "LEAST", 2)
+    generations.publish(project.db)
+    assert networks.same(project.db, project.folder)
 
 
 def test_a_favoured_entity_draws_the_walk():
