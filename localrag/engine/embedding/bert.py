@@ -1,8 +1,8 @@
 """A BERT computed by torch on the CPU: tokens of many texts in full batches, each batch by one thread.
 
-Threads that share a batch wait for each other at its every step: here each core has a batch of its own. A batch is always of the same
-number of rows, so that a text's states are bit for bit the same in any company and on any number of cores: an index that is continued or
-updated must be equal to one made at once.
+Threads that share a batch wait for each other at its every step: here each core has a batch of its own. Where vectors are wanted a batch is
+always of the same number of rows, so that a text's is bit for bit the same in any company and on any number of cores: an index that is
+continued or updated must be equal to one made at once. States are wanted of one text's windows, which always come together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +21,7 @@ from localrag.errors import EngineFailed
 from localrag.system.cores import own_cores
 
 ROWS = 512  # tokens of a batch: enough for full speed, and one question takes 70 ms
+PART = 128  # of states: rows of a batch are a multiple of it
 STEP = 16  # what a text takes rows in multiples of: the first text of a new length costs milliseconds more
 
 
@@ -45,7 +46,8 @@ class Bert:
         self._dtype = torch.bfloat16 if native else torch.float32
         config = read(folder / "config.json")
         self.window, self._mean = window(folder, of_states=adapter is not None), pooling(folder) == "MEAN"
-        self._rows = max(ROWS, -(-self.window // STEP) * STEP)
+        self._rows = max(ROWS, _up(self.window, STEP))
+        self._multiple = PART if adapter else self._rows
         self._heads, self._eps = int(config["num_attention_heads"]), float(config["layer_norm_eps"])
         loaded = {name: torch.from_numpy(np.array(weights, np.float32)) for name, weights in tensors(folder, adapter)}
         self._of: dict[str, Any] = {}
@@ -92,7 +94,7 @@ class Bert:
         made: list[Batch] = []
         first = 0  # those before it are full
         for n in sorted(range(len(texts)), key=lambda n: -len(texts[n])):
-            rows = -(-len(texts[n]) // STEP) * STEP
+            rows = _up(len(texts[n]), STEP)
             batch = next((b for b in made[first:] if b.left >= rows), None)
             if batch is None:
                 made.append(batch := Batch(self._rows))
@@ -107,8 +109,8 @@ class Bert:
         import torch
         from torch.nn.functional import gelu
 
-        tokens, places = torch.zeros(self._rows, dtype=torch.int64), torch.zeros(self._rows, dtype=torch.int64)
         starts = np.cumsum([0, *(rows for _, rows in texts)]).tolist()
+        tokens, places = torch.zeros((2, _up(starts[-1], self._multiple)), dtype=torch.int64)
         for start, (text, _) in zip(starts, texts, strict=False):
             tokens[start : start + len(text)] = torch.tensor(text)
             places[start : start + len(text)] = torch.arange(len(text))
@@ -156,3 +158,7 @@ class Bert:
         from torch.nn.functional import layer_norm
 
         return layer_norm(x, (self.width,), self._of[f"{name}.weight"], self._of[f"{name}.bias"], self._eps)
+
+
+def _up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
