@@ -24,7 +24,7 @@ class Embeds(Protocol):
 def open_embedder(file: ModelFile, *, quick: bool = False) -> Embeds:
     """The embedder for a sentence-transformers folder or a GGUF file; it is loaded on first use.
 
-    A `quick` one is for questions: it loads at once where the folder's model is one that llama.cpp computes too, and takes several times
+    A `quick` one is for questions: it loads at once where the folder's model is one that llama.cpp computes too, and takes twice
     as long for many texts. Its vectors are those of the other but for their rounding; an index has vectors of one rounding only.
     """
     if file.path.is_file():

@@ -21,7 +21,7 @@ Compute = Callable[[Sequence[list[int]]], list[NDArray[np.float32]]]
 class States:
     """Computes the states of tokens with the model in `file` merged with `adapter`; it is loaded on first use.
 
-    Torch takes half of llama.cpp's time on a CPU; only llama.cpp is sure to reach the GPU that it was built for.
+    Torch takes two thirds of llama.cpp's time on a CPU; only llama.cpp is sure to reach the GPU that it was built for.
     """
 
     def __init__(self, file: ModelFile, adapter: Adapter) -> None:
