@@ -35,6 +35,7 @@ ROWS = [
 ROOMS = {
     "engine": [
         {"settings", "adapter", "draft", "kv", "usage"},
+        {"bert_folder"},
         {"sampler", "shape"},
         {"request"},
         {"llama"},

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.engine.embedding.windows import embed_windows
 from localrag.engine.hardware.pooling import open_pooled
 from localrag.engine.llama.pooled import Pooled
 from localrag.engine.llama.vocabulary import tokenize
@@ -32,15 +33,7 @@ class GgufEmbedder:
 
         Raises ModelError where the model cannot be loaded, EngineFailed where it cannot compute.
         """
-        return in_a_thread_that_ends(lambda: self._embed(list(texts)))
-
-    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
-        parts = [(n, tokens) for n, text in enumerate(texts) for tokens in self._windows(text)]
-        vectors = self._pooled.compute([tokens for _, tokens in parts])
-        weights = np.array([len(tokens) for _, tokens in parts], np.float32) / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
-        summed = np.zeros((len(texts), self._pooled.width), np.float32)
-        np.add.at(summed, [n for n, _ in parts], vectors * weights[:, None])
-        return np.asarray(summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12), np.float32)
+        return in_a_thread_that_ends(lambda: embed_windows(texts, self._windows, self._pooled.compute))
 
     def _own_windows(self, text: str) -> list[list[int]]:
         """The tokens of the text, or of its halves where they do not fit the window."""

@@ -8,6 +8,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.engine.bert_folder import LONGEST
 from localrag.engine.llama.devices import model_params
 from localrag.engine.llama.library import last_log, load, meta
 from localrag.engine.llama.rows import Rows
@@ -18,7 +19,6 @@ from localrag.system.cores import own_cores
 
 AT_ONCE = 64  # texts of one call
 FASTEST = 512  # tokens of one call, on 2 cores: 256 take a tenth longer, 2048 nearly twice as long
-LONGEST = 2048  # tokens of one call: a model whose texts may be longer gets them in windows of that
 
 
 Gives = Literal["vectors", "scores", "states"]  # a vector or a score of each text, or a vector of each of its tokens

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from localrag.engine.embedding.embedder import Embedder, open_embedder
+from localrag.engine.embedding.sentence_embedder import SentenceEmbedder
 from localrag.errors import ModelError
 from localrag.models import ModelFile, find_embedder
 from tests.conftest import TOWN, run_localrag, write_town
@@ -80,7 +81,7 @@ def file(tmp_path_factory):
 
 def test_both_ways_of_embedding_agree(file):
     """llama.cpp gives the vectors sentence-transformers gives, whatever is embedded beside a text."""
-    ours, theirs = open_embedder(file).embed(TEXTS), Embedder(find_embedder()).embed(TEXTS)
+    ours, theirs = open_embedder(file).embed(TEXTS), SentenceEmbedder(find_embedder()).embed(TEXTS)
     short = [n for n, text in enumerate(TEXTS) if 0 < len(text) < 600]
 
     assert ours.shape == theirs.shape == (len(TEXTS), 384)
@@ -89,10 +90,15 @@ def test_both_ways_of_embedding_agree(file):
     assert np.allclose(ours[0], open_embedder(file).embed(TEXTS[:1])[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("way", ["sentence-transformers", "llama.cpp"])
+@pytest.mark.parametrize("way", ["torch", "sentence-transformers", "llama.cpp"])
 def test_the_end_of_a_long_text_counts(file, way):
     """Two texts that differ only beyond the model's window have different vectors: nothing is cut."""
-    embedder = Embedder(find_embedder()) if way == "sentence-transformers" else open_embedder(file)
+    ways = {
+        "torch": Embedder(find_embedder()),
+        "sentence-transformers": SentenceEmbedder(find_embedder()),
+        "llama.cpp": open_embedder(file),
+    }
+    embedder = ways[way]
     one, other = embedder.embed(["ferry " * 700, "ferry " * 500 + "harbour master " * 100])
 
     assert one @ other < 0.99
@@ -114,9 +120,10 @@ def test_an_index_remembers_its_embedder(tmp_path, file):
     assert "Lars Holm" in asked.stdout, asked.stderr
 
 
-def test_a_vector_does_not_depend_on_its_company():
+@pytest.mark.parametrize("kind", [Embedder, SentenceEmbedder])
+def test_a_vector_does_not_depend_on_its_company(kind):
     """Embedded alone, together, or in another order, a text has bit for bit the same vector."""
-    embedder = Embedder(find_embedder())
+    embedder = kind(find_embedder())
     texts = [f"{'The ferry leaks. ' * (n % 23)}{n}" for n in range(60)]
 
     together = embedder.embed(texts)

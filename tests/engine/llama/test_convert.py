@@ -8,8 +8,10 @@ import sys
 import numpy as np
 import pytest
 
+from localrag.engine.bert_folder import pooling, windows_of
 from localrag.engine.embedding.embedder import Embedder, QuickEmbedder, open_embedder
-from localrag.engine.llama.convert import _pooling, as_gguf, windows_of
+from localrag.engine.embedding.sentence_embedder import SentenceEmbedder
+from localrag.engine.llama.convert import as_gguf
 from localrag.models import ModelFile, find_embedder
 from tests.conftest import TOWN
 
@@ -43,7 +45,7 @@ def test_a_question_has_the_vector_the_index_would_give_it():
 
 def test_the_tokens_are_the_same_ones():
     """A text of any writing becomes the tokens that sentence-transformers would give the model; a long one loses none."""
-    tokenizer, windows = Embedder(find_embedder())._load().tokenizer, windows_of(find_embedder().path)
+    tokenizer, windows = SentenceEmbedder(find_embedder())._load().tokenizer, windows_of(find_embedder().path)
 
     for text in TEXTS:
         assert windows(text) == [tokenizer(text)["input_ids"]], text
@@ -74,7 +76,7 @@ def test_the_names_of_poolings_are_read_as_old_and_new_models_write_them(tmp_pat
         ({"pooling_mode": "lasttoken"}, None),
     ):
         place.write_text(json.dumps(written))
-        assert _pooling(file.path) == known
+        assert pooling(file.path) == known
 
 
 @pytest.mark.parametrize(
