@@ -34,8 +34,7 @@ import numpy as np
 from localrag.config import Settings
 from localrag.index.crew.here import Here
 from localrag.index.extraction.phrases import PHRASES
-from localrag.index.graph.communities import communities
-from localrag.index.graph.merging.rows import whole_graph
+from localrag.index.graph.clustering.cluster import cluster
 from localrag.index.graph.merging.update import Update
 from localrag.index.graph.variants import Decisions
 from localrag.index.jobs import Tools
@@ -45,7 +44,7 @@ from localrag.query.retrieval.retrieve import nearest_chunks
 from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction
 from localrag.store import corpus, generations, ledger, vectors
 from localrag.store import graph as store
-from localrag.store.network import load_network
+from localrag.store.network import bring_files_up_to_date, load_network
 from localrag.store.schema import open_index
 from localrag.store.search import search_chunks
 from localrag.store.staged import Staged
@@ -252,7 +251,7 @@ def run_share(share: float, folder: Path) -> None:
     run_graph(db, meter)
     run_reports(db, meter)
     run_questions(db, folder, meter)
-    print(json.dumps({"share": share, "counts": store.counts(db) | {"mentions": len(store.mentions(db))}}), flush=True)
+    print(json.dumps({"share": share, "counts": store.counts(db) | {"mentions": db["mentions"].count}}), flush=True)
 
 
 def run_graph(db: Any, meter: Meter) -> None:
@@ -266,9 +265,7 @@ def run_graph(db: Any, meter: Meter) -> None:
     meter("names, entities, relationships and weights", lambda: merge(staged, made))
     entities = list(staged.rows("entities"))
     staged.put("entities", ((*row[:3], f"{row[1]} is a {row[2]}.", *row[4:]) for row in entities))
-    levels = meter("communities", lambda: communities(whole_graph(staged), max_size=10, seed=0))
-    staged.put("communities", ((c.id, c.level, c.ordinal, c.parent_id) for c in levels))
-    staged.put("members", ((c.id, e) for c in levels for e in c.entity_ids))
+    meter("communities", lambda: cluster(staged, {}, list, max_size=10, seed=0))
     meter("graph published", lambda: generations.publish(db, staged, settings={"graph": "first"}))
 
 
@@ -294,7 +291,7 @@ def run_reports(db: Any, meter: Meter) -> None:
     written = meter(
         "report contexts and extractive reports", lambda: asyncio.run(write_reports(project, "extractive", crew, lambda *_: None))
     )
-    meter("reports published", lambda: generations.publish(db, reports=written.reports.keys()))
+    meter("reports published", lambda: generations.publish(db, without_report=written.failed))
 
 
 def run_questions(db: Any, folder: Path, meter: Meter) -> None:
@@ -307,6 +304,7 @@ def run_questions(db: Any, folder: Path, meter: Meter) -> None:
         vectors.save(db, kind, fingerprint, ids, dict.fromkeys(ids, "h"), unit_vectors(len(ids), 2))
 
     meter("vectors stored", lambda: [save(kind) for kind in ("chunk", "entity", "report")])
+    meter("index files of vectors and network", lambda: bring_files_up_to_date(db))
     query = unit_vectors(1, 3)[0]
     meter(
         "first vector search",
