@@ -198,21 +198,21 @@ class _Writer:
         return await self.crew.run(WriteReport(draft.community, tuple(less), draft.key, LEAST))
 
     def theirs(self, key: str) -> bool:
-        """Keep a held community's report that another program wrote; whether there is one."""
-        at: str | None = key if key in self.held else None
-        report = self.stored(key) if at else None
-        while at and (report is None or not report.input_hash.startswith(f"{IMPORTED} ")):  # carried down
-            here = self.reader.community(at)
-            at = here.parent_id
-            if at is None or len(self.reader.community(at).entity_ids) != len(here.entity_ids):
-                return False
-            report = self.stored(at)
+        """Keep a held community's report that another program wrote, also where it is carried down; whether there is one."""
+        report = self._imported(self.reader.community(key)) if self.held else None
         if report is None:
             return False
         community = self.reader.community(key)
         elements = self.elements(community, self.reader.sources(community), self.budgets)
         self.save(self.placed(replace(report, community_id=key), elements))
         return True
+
+    def _imported(self, community: Community) -> Report | None:
+        report = self.stored(community.id) if community.id in self.held else None
+        if report is not None and report.input_hash.startswith(f"{IMPORTED} "):
+            return report
+        above = self.reader.community(community.parent_id) if community.parent_id else None
+        return self._imported(above) if above and len(above.entity_ids) == len(community.entity_ids) else None
 
     def stored(self, key: str) -> Report | None:
         """The report of a community that there is, of whatever it is."""
