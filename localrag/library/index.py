@@ -354,7 +354,7 @@ class Index(Holdings):
         """The index to change, with settings; within `writing` the one that it holds."""
         self.close()
         if self._written is not None:
-            if embedder or how.keys() - {"model"}:
+            if embedder or how.keys() - {"model", "rebuild", "recluster"}:
                 raise UsageError("Settings and the embedder are chosen where the writing begins.", "Give them to `writing`.")
             yield self._written
             return

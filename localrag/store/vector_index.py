@@ -144,13 +144,13 @@ def bring_up_to_date(db: Database) -> None:
 
 
 def _bring_up_to_date(db: Database, folder: Path, kind: str) -> None:
-    import faiss
-
     file, size = file_of(db, kind), count(db, kind)
     if size <= LEAST:
         if file:
             _forget(db, folder, kind)
         return
+    import faiss  # which a run with nothing to do has no use for
+
     mapped = _mapped(folder, file) if file else None
     if file and mapped is not None and mapped.d == _dimensions(db, kind) and mapped.nlist >= lists(size):
         newer = count(db, kind, file.last)

@@ -81,7 +81,7 @@ def test_running_again_does_nothing(town):
     assert done.returncode == 0
     assert "Nothing new" in done.stderr
     assert rows(town, "SELECT count(*) FROM llm_calls") == before
-    assert (run["state"], run["figures"]) == ("complete", {})  # no engine was opened
+    assert (run["state"], run["figures"].keys()) == ("complete", {"log_bytes"})  # no engine was opened
 
 
 @pytest.mark.parametrize("mode", ["mix", "local", "global", "drift", "basic", "ts", "ss"])

@@ -17,7 +17,7 @@ from tests.conftest import run_localrag, write_town
 ROOT = Path(__file__).parents[2]
 # Options that are about one run and not about how somebody works: no setting stands behind them.
 SWITCHES = set(
-    """ablate about add all check chunks collection condition config context_only continue delete dimensions documents dynamic
+    """ablate about add all check chunks collection condition config context_only continue delete dimensions documents dry_run dynamic
     force format head json judge k kind level limit markdown max_tokens method mixed models n name open out passages plan prefix
     progress prune questions quick quiet ray rebuild recluster remeasure repair repeat repeats resume samples save schema seed selection
     similar skipped speed test text undo use user users verify watch where words yes""".split()

@@ -83,7 +83,7 @@ def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool 
     corpus.add_document(db, other, [Chunk(content_id("chunk b"), other.id, 0, 0, 22, other.text, 5)])
     for c in levels if reports else ():
         graph.save_report(db, _report(c.id, text, chunks[0]))
-    published = {"reports": [c.id for c in levels]} if reports else {}
+    published = {"without_report": []} if reports else {}
     placed = lay_out(made, levels, Layout()) if layout else None
     generations.publish(db, staged_graph(db, made, levels), layout=placed, settings={"graph": "one", "layout": "one"}, **published)
     db.close()

@@ -125,7 +125,7 @@ def test_a_migration_that_fails_leaves_the_old_index(tmp_path):
 
 def test_vectors_get_numbers(tmp_path):
     """Those of an index from before keep what they are of; each has a number, and every change still gives the kind another state."""
-    folder = old_index(tmp_path / "index", "m023_numbers_of_vectors")
+    folder = old_index(tmp_path / "index", "m025_numbers_of_vectors")
     blob = np.eye(1, 4, dtype="<f4").tobytes()
     with closing(sqlite3.connect(folder / "index.db")) as old, old:
         old.executemany(

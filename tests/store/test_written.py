@@ -1,7 +1,9 @@
 """What is written to the log is counted, and the log stays short."""
 
 import sqlite3
-from contextlib import closing
+import subprocess
+import sys
+from contextlib import closing, suppress
 
 import pytest
 
@@ -85,3 +87,26 @@ def test_a_reader_holds_the_log_and_no_longer(db, tmp_path, monkeypatch):
     assert not held
     assert grown == pytest.approx(added(), rel=0.05)
     assert log.stat().st_size == 0
+
+
+def test_others_may_come_and_go_while_it_is_counted(tmp_path):
+    """To count must not drop the locks of SQLite: a reader that ends would remove the files beside the database, and the writer with them."""
+    code = f"""
+from pathlib import Path
+from localrag.store.connect import meter_of
+from localrag.store.schema import open_index
+db = open_index(Path({str(tmp_path)!r}), create=True)
+added = meter_of(db)
+for key in range(300):
+    with db.atomic():
+        db.execute({ROW!r}, [f"k{{key}}", "x" * 20_000])
+print(added())
+"""
+    writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    while writer.poll() is None:
+        if (tmp_path / "index.db").exists():
+            with closing(sqlite3.connect(tmp_path / "index.db")) as reader, suppress(sqlite3.OperationalError):
+                reader.execute("SELECT count(*) FROM settings").fetchone()
+
+    assert writer.returncode == 0
+    assert int(writer.stdout.read()) > 300 * 20_000
