@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from localrag.config import Domain
 from localrag.errors import kind_and_place
 from localrag.index.graph.aliases import add_alias
 from localrag.llm.domain import write_domain
+from localrag.store.network import load_network
 from localrag.store.schema import open_index
 from tests.conftest import run_process
 
@@ -84,6 +86,8 @@ def test_what_localrag_writes_is_for_its_owner_alone(lived, home):
     folder, _ = lived
     add_alias(folder / ".localrag", "Skua != Northern Line")
     write_domain(folder / ".localrag", Domain(about="A town"))
+    with closing(open_index(folder / ".localrag")) as db:
+        load_network(db, folder / ".localrag")  # of what was indexed last: a run removes the caches of what was there before
     made = {p.name for p in (folder / ".localrag").iterdir()}
 
     assert {"index.db", "writer.lock", "aliases.txt", "domain.toml"} <= made

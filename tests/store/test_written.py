@@ -90,7 +90,7 @@ def test_a_reader_holds_the_log_and_no_longer(db, tmp_path, monkeypatch):
 
 
 def test_others_may_come_and_go_while_it_is_counted(tmp_path):
-    """To count must not drop the locks of SQLite: a reader that ends would remove the files beside the database, and the writer with them."""
+    """To count must not drop the locks of SQLite: a reader that ends would remove the log and its index, and end the writer."""
     code = f"""
 from pathlib import Path
 from localrag.store.connect import meter_of
