@@ -19,6 +19,7 @@ from localrag.store.staged import Staged
 
 ROUNDS = 4  # of neighbours that become free where a node moved
 MOST = 2000  # nodes that one round may free
+OVERFULL = 2  # times its limit that a community of the deepest level may have before there is a level more, for which all are found anew
 WHOLE = ""  # what the communities of level 0 lie in
 
 
@@ -60,7 +61,7 @@ class Frontier:
             self._write(level)
         for community in self.changed:
             row = self._staged.row("communities", community)
-            if row and row[1] == self._depth - 1 and self._reach.size(community) > self._max_size:
+            if row and row[1] == self._depth - 1 and self._reach.size(community) > OVERFULL * self._max_size:
                 raise MakeAnew
 
     def _homes(self, level: int) -> Iterable[tuple[str, str | None]]:
