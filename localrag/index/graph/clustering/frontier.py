@@ -19,7 +19,7 @@ from localrag.store.staged import Staged
 
 ROUNDS = 4  # of neighbours that become free where a node moved
 MOST = 2000  # nodes that one round may free
-OVERFULL = 2  # times its limit that a community of the deepest level may have before there is a level more, for which all are found anew
+OVERFULL = 2  # times its limit to which one of the deepest level may grow: then it needs a level more, and all are found anew
 WHOLE = ""  # what the communities of level 0 lie in
 
 
@@ -59,10 +59,18 @@ class Frontier:
                     break
             self._divide(level)
             self._write(level)
-        for community in self.changed:
-            row = self._staged.row("communities", community)
-            if row and row[1] == self._depth - 1 and self._reach.size(community) > OVERFULL * self._max_size:
-                raise MakeAnew
+        most = OVERFULL * self._max_size
+        if any(self._reach.size(home) > most >= self._reach.size(home) - more for home, more in self._growth().items()):
+            raise MakeAnew
+
+    def _growth(self) -> Counter[str]:
+        """By how many nodes each community of the deepest level has grown."""
+        grown, level = Counter[str](), self._depth - 1
+        for node in (*self._reach.nodes, *self._reach.gone):
+            for home, n in ((self._reach.at(node, level), 1), (self._reach.before(node, level), -1)):
+                if home is not None:
+                    grown[home] += n
+        return grown
 
     def _homes(self, level: int) -> Iterable[tuple[str, str | None]]:
         return ((node, path[level]) for node, path in self._reach.nodes.items())
