@@ -9,7 +9,7 @@ from localrag.store.staged import Row, Staged
 from localrag.text.plain import squeeze
 from localrag.text.quotes import sentence_quotes
 
-KEPT = 2000  # chunks that are not read again
+KEPT = 20_000  # chunks that are not read again, some 60 MB
 
 
 class Quoted:
