@@ -165,12 +165,6 @@ def save_report(db: Database, report: Report) -> None:
         db.table("next_reports").insert(row, replace=True)
 
 
-def known_reports(db: Database) -> dict[str, Report]:
-    """Community id → its report: of the next generation where one waits, else the published one."""
-    rows = [*db.query("SELECT * FROM reports"), *db.query("SELECT * FROM next_reports")]
-    return {row["community_id"]: report_of(row) for row in rows}
-
-
 def waiting_reports(db: Database) -> list[str]:
     """The communities whose report waits for the next generation."""
     return [key for (key,) in db.execute("SELECT community_id FROM next_reports")]

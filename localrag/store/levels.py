@@ -8,14 +8,12 @@ from sqlite_utils import Database
 
 from localrag.records import Report
 from localrag.store.graph import report_of
-from localrag.store.staged import Staged
-
-_AMONG = "IN (SELECT value FROM json_each(?))"
+from localrag.store.staged import AMONG, Staged
 
 
 def levels(staged: Staged, keys: Collection[str] | None = None) -> dict[int, list[str]]:
     """Level → the ids of its communities, all or some, in their order."""
-    where: tuple[str, list[Any]] = ("true", []) if keys is None else (f"t.id {_AMONG}", [json.dumps(sorted(keys))])
+    where: tuple[str, list[Any]] = ("true", []) if keys is None else (f"t.id {AMONG}", [json.dumps(sorted(keys))])
     found: dict[int, list[str]] = {}
     for level, _, key in sorted(staged.rows("communities", *where, columns="t.level, t.ordinal, t.id")):
         found.setdefault(level, []).append(key)
@@ -29,7 +27,7 @@ def changed(staged: Staged) -> set[str]:
 
 def around(staged: Staged, entities: Collection[str]) -> set[str]:
     """The communities, of all levels, that have one of these entities."""
-    rows = staged.rows("members", f"t.entity_id {_AMONG}", [json.dumps(sorted(entities))], "t.community_id")
+    rows = staged.rows("members", f"t.entity_id {AMONG}", [json.dumps(sorted(entities))], "t.community_id")
     return {key for (key,) in rows}
 
 

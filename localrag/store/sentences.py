@@ -13,11 +13,10 @@ from sqlite_utils import Database
 
 from localrag.records import Chunk
 from localrag.store import corpus
-from localrag.store.staged import Staged
+from localrag.store.staged import AMONG, Staged
 from localrag.text.plain import chunk_sentences, squeeze
 
 _ALL = ""  # the word that stands for all sentences
-_AMONG = "IN (SELECT value FROM json_each(?))"
 
 
 def count_words(staged: Staged, words_of: Callable[[str], Set[str]]) -> None:
@@ -40,7 +39,7 @@ def words(db: Database) -> tuple[Callable[[Collection[str]], Mapping[str, int]],
 
     def counts(asked: Collection[str]) -> dict[str, int]:
         keys = {_key(word): word for word in asked}
-        rows = db.execute(f"SELECT word, sentences FROM title_words WHERE word {_AMONG}", [json.dumps(list(keys))])
+        rows = db.execute(f"SELECT word, sentences FROM title_words WHERE word {AMONG}", [json.dumps(list(keys))])
         return {keys[key]: n for key, n in rows}
 
     return counts, counts([_ALL]).get(_ALL, 0)
@@ -55,7 +54,7 @@ def _told(staged: Staged, chunks: Collection[Chunk]) -> Iterator[str]:
     starts: dict[str, set[tuple[int, int]]] = {}
     keys = [json.dumps([c.id for c in chunks])]
     for table, end in (("mentions", "t.start"), ("evidence", "t.end")):
-        for chunk, first, last in staged.rows(table, f"t.chunk_id {_AMONG}", keys, f"t.chunk_id, t.start, {end}"):
+        for chunk, first, last in staged.rows(table, f"t.chunk_id {AMONG}", keys, f"t.chunk_id, t.start, {end}"):
             starts.setdefault(chunk, set()).add((first, last))
     for chunk in chunks:
         spans = chunk_sentences(chunk.text)

@@ -13,6 +13,7 @@ from typing import Any
 from sqlite_utils import Database
 
 Row = tuple[Any, ...]
+AMONG = "IN (SELECT value FROM json_each(?))"  # a list of keys, as JSON
 CACHE_KIB = 131_072  # of the temporary tables
 
 

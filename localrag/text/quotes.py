@@ -4,7 +4,6 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -37,25 +36,16 @@ def relationship_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, 
     return {key: list(quotes.values()) for key, quotes in found.items() if quotes}
 
 
-def entity_quotes(
-    graph: Graph, chunks: Mapping[str, Chunk], worth: Mapping[tuple[str, int], float] = MappingProxyType({})
-) -> dict[str, list[Quote]]:
-    """For each entity, the sentences that mention it, each once, those that tell most first, equal ones in the order of `chunks`.
-
-    `worth`: how much the sentences of mentions tell, by chunk and start, as far as it is known.
-    """
+def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Quote]]:
+    """For each entity, the sentences that mention it, each once, those that tell most first, equal ones in the order of `chunks`."""
     found: dict[str, dict[str, Quote]] = {m.entity_id: {} for m in graph.mentions}
     names: defaultdict[str, set[str]] = defaultdict(set)
-    tells: dict[str, float] = {}
     for m in _in_order(graph.mentions, chunks):
         quote = sentence_quotes(chunks[m.chunk_id], m.start, m.end)[0]
         text = squeeze(quote.text)
         found[m.entity_id].setdefault(text, quote)
         names[text].add(m.entity_id)
-        if (m.chunk_id, m.start) in worth:
-            tells[text] = worth[m.chunk_id, m.start]
-    for text in names.keys() - tells.keys():
-        tells[text] = telling(text, len(names[text]))
+    tells = {text: telling(text, len(some)) for text, some in names.items()}
     return {key: [quotes[t] for t in sorted(quotes, key=lambda t: -tells[t])] for key, quotes in found.items()}
 
 

@@ -9,14 +9,13 @@ from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row
 from localrag.index.reports.context import Sources
 from localrag.records import Claim, Community, Quote, Relationship
 from localrag.store import corpus
-from localrag.store.staged import Staged
+from localrag.store.staged import AMONG, Staged
 from localrag.text.quotes import claim_quotes
 
 LARGE = 1500  # entities of a community of which only what leads is read: no context has room for more
 LEADING = 2000  # relationships of such a one, those of the most connected entities
 TOGETHER = 50  # entities whose relationships are read together there
 KEPT = 50_000  # entities, and relationships, whose sentences are not looked up again
-_AMONG = "IN (SELECT value FROM json_each(?))"
 
 
 class Reader:
@@ -34,17 +33,17 @@ class Reader:
         keys: Sequence[str] = community.entity_ids
         relationships = []
         if len(keys) > LARGE:
-            degrees: dict[str, int] = dict(self._staged.rows("entities", f"t.id {_AMONG}", [json.dumps(keys)], "t.id, t.degree"))
+            degrees: dict[str, int] = dict(self._staged.rows("entities", f"t.id {AMONG}", [json.dumps(keys)], "t.id, t.degree"))
             relationships = list(self._leading(degrees))
             most = sorted(degrees, key=lambda e: (-degrees[e], e))[:LARGE]
             keys = list(dict.fromkeys([*most, *(end for r in relationships for end in (r.source_id, r.target_id))]))
-        entities = {e.id: e for e in map(entity_of_row, self._staged.rows("entities", f"t.id {_AMONG}", [json.dumps(keys)]))}
+        entities = {e.id: e for e in map(entity_of_row, self._staged.rows("entities", f"t.id {AMONG}", [json.dumps(keys)]))}
         if not relationships:
-            related = self._staged.rows("relationships", f"t.source_id {_AMONG}", [json.dumps(list(entities))])
+            related = self._staged.rows("relationships", f"t.source_id {AMONG}", [json.dumps(list(entities))])
             relationships = [relationship_of_row(row) for row in related if row[2] in entities]
-        claims = [Claim(*row) for row in self._staged.rows("claims", f"t.subject_id {_AMONG}", [json.dumps(list(entities))])]
+        claims = [Claim(*row) for row in self._staged.rows("claims", f"t.subject_id {AMONG}", [json.dumps(list(entities))])]
         others = json.dumps([c.object_id for c in claims if c.object_id and c.object_id not in entities])
-        named = {e.id: e for e in map(entity_of_row, self._staged.rows("entities", f"t.id {_AMONG}", [others]))}
+        named = {e.id: e for e in map(entity_of_row, self._staged.rows("entities", f"t.id {AMONG}", [others]))}
         return Sources.of(
             {**entities, **named},
             relationships,
@@ -85,7 +84,7 @@ class Reader:
                 break
             keys = [json.dumps(order[at : at + TOGETHER])]
             for end in ("source_id", "target_id"):
-                for row in self._staged.rows("relationships", f"t.{end} {_AMONG}", keys):
+                for row in self._staged.rows("relationships", f"t.{end} {AMONG}", keys):
                     if row[1] in degrees and row[2] in degrees:
                         found[row[0]] = relationship_of_row(row)
         yield from sorted(found.values(), key=lambda r: (-weight(r), r.id))[:LEADING]

@@ -199,10 +199,12 @@ class _Writer:
 
     def theirs(self, key: str) -> bool:
         """Keep a held community's report that another program wrote, also where it is carried down; whether there is one."""
-        report = self._imported(self.reader.community(key)) if self.held else None
-        if report is None:
+        if not self.held:
             return False
         community = self.reader.community(key)
+        report = self._imported(community)
+        if report is None:
+            return False
         elements = self.elements(community, self.reader.sources(community), self.budgets)
         self.save(self.placed(replace(report, community_id=key), elements))
         return True

@@ -5,10 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
-from localrag.store.staged import Staged
+from localrag.store.staged import AMONG, Staged
 
 LOOKED_UP = 500  # entities whose neighbours are looked up together
-_AMONG = "IN (SELECT value FROM json_each(?))"
 
 
 def attach(staged: Staged, *, anew: bool) -> None:
@@ -21,24 +20,24 @@ def attach(staged: Staged, *, anew: bool) -> None:
     else:
         changed = staged.changed("mentions")
         chunks = {chunk for _, chunk, *_ in changed}
-        near = {e for (e,) in staged.rows("mentions", f"t.chunk_id {_AMONG}", [json.dumps(sorted(chunks))], "t.entity_id")}
+        near = {e for (e,) in staged.rows("mentions", f"t.chunk_id {AMONG}", [json.dumps(sorted(chunks))], "t.entity_id")}
         asked = near | {entity for entity, *_ in changed} | {key for (key,) in staged.changed("entities")}
     left = iter(sorted(asked))
     while some := list(islice(left, LOOKED_UP)):
-        known = list(staged.rows("attached", f"t.entity_id {_AMONG}", [json.dumps(some)]))
+        known = list(staged.rows("attached", f"t.entity_id {AMONG}", [json.dumps(some)]))
         staged.replace("attached", known, _attached(staged, some))
 
 
 def _attached(staged: Staged, some: Collection[str]) -> Iterator[tuple[str, str]]:
-    found = staged.rows("entities", f"t.degree = 0 AND t.id {_AMONG}", [json.dumps(sorted(some))], "t.id")
+    found = staged.rows("entities", f"t.degree = 0 AND t.id {AMONG}", [json.dumps(sorted(some))], "t.id")
     singles = sorted(key for (key,) in found)
-    own = set(staged.rows("mentions", f"t.entity_id {_AMONG}", [json.dumps(singles)], "t.entity_id, t.chunk_id"))
+    own = set(staged.rows("mentions", f"t.entity_id {AMONG}", [json.dumps(singles)], "t.entity_id, t.chunk_id"))
     chunks = json.dumps(sorted({chunk for _, chunk in own}))
     inside: defaultdict[str, set[str]] = defaultdict(set)
-    for entity, chunk in staged.rows("mentions", f"t.chunk_id {_AMONG}", [chunks], "t.entity_id, t.chunk_id"):
+    for entity, chunk in staged.rows("mentions", f"t.chunk_id {AMONG}", [chunks], "t.entity_id, t.chunk_id"):
         inside[chunk].add(entity)
     others = json.dumps(sorted({e for some in inside.values() for e in some}))
-    degree: dict[str, int] = dict(staged.rows("entities", f"t.id {_AMONG}", [others], "t.id, t.degree"))
+    degree: dict[str, int] = dict(staged.rows("entities", f"t.id {AMONG}", [others], "t.id, t.degree"))
     near: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for single, chunk in own:
         near[single].update(inside[chunk] - {single})

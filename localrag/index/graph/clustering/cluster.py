@@ -11,7 +11,7 @@ from localrag.index.graph.clustering.frontier import Frontier, MakeAnew
 from localrag.index.graph.clustering.reach import changed_pairs
 from localrag.index.graph.communities import ATTACHED, hierarchy
 from localrag.records import Community
-from localrag.store.staged import Staged
+from localrag.store.staged import AMONG, Staged
 
 DRIFT = 0.003  # of modularity that may be lost before all communities are found anew
 SHARE = 0.05  # of the graph's weight that may have changed before that
@@ -59,7 +59,7 @@ def find_all(staged: Staged, before: Sequence[Community], *, max_size: int, seed
     return Clustered(None, {"modularity": modularity(staged), "weight": weight, "moved": 0.0})
 
 
-def put_all(staged: Staged, levels: Sequence[Community], edges: Sequence[tuple[str, str, float]] = ()) -> None:
+def put_all(staged: Staged, levels: Sequence[Community], edges: Sequence[tuple[str, str, float]]) -> None:
     """Make these the staged communities, with what they weigh."""
     staged.replace("communities", staged.rows("communities"), ((c.id, c.level, c.ordinal, c.parent_id) for c in levels))
     staged.replace("members", staged.rows("members"), ((c.id, e) for c in levels for e in c.entity_ids))
@@ -77,7 +77,7 @@ def modularity(staged: Staged) -> float:
     """That of the communities of level 0 (Newman 2004); 0 where nothing is joined."""
     tops = json.dumps([key for (key,) in staged.rows("communities", "t.level = 0", columns="t.id")])
     listed = "t.strength, t.inside"
-    rows = list(staged.rows("community_weights", "t.community_id IN (SELECT value FROM json_each(?))", [tops], listed))
+    rows = list(staged.rows("community_weights", f"t.community_id {AMONG}", [tops], listed))
     total = sum(strength for strength, _ in rows)
     return sum(inside / total - (strength / total) ** 2 for strength, inside in rows) if total > 0 else 0.0
 

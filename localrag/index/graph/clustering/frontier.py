@@ -45,7 +45,6 @@ class Frontier:
         depth = 1 + staged.most("communities", "level")
         self._staged, self._max_size, self._seed, self._depth = staged, max_size, seed, depth
         self._reach = Reach(staged, changes, new, gone, depth)
-        self._weights: dict[str, list[float]] = {}  # community → strength and inner weight (both ways) now
         self.changed: set[str] = set()
 
     def run(self) -> None:
@@ -278,17 +277,17 @@ class Frontier:
         staged.put("members", [(now, node) for node, _, now in moves if now])
         ordinal = 1 + staged.most("communities", "ordinal", "t.level = ?", [n])
         living = {home for _, home in self._homes(n)}
-        made = [(key, n, above) for key, above in level.made.items() if key in living]
-        staged.put("communities", [(key, n, ordinal + i, above or None) for i, (key, _, above) in enumerate(made)])
+        made = {key: above for key, above in level.made.items() if key in living}
+        staged.put("communities", [(key, n, ordinal + i, above or None) for i, (key, above) in enumerate(made.items())])
         left = {was for _, was, _ in moves if was}
         gone = [key for key in sorted(left) if key not in living and not reach.size(key)]
         self.changed |= {home for _, *homes in moves for home in homes if home}
-        self.changed |= {row[3] for key in gone if (row := staged.row("communities", key)) and row[3]} | {a for *_, a in made if a}
+        self.changed |= {row[3] for key in gone if (row := staged.row("communities", key)) and row[3]} | set(filter(None, made.values()))
         weights = self._account(level, whole=True)
         for table in ("communities", "community_weights"):
             staged.drop(table, [(key,) for key in gone])
         staged.put("community_weights", [(key, *w) for key, w in weights.items() if key not in gone])
-        staged.put("community_weights", [(key, 0.0, 0.0) for key, *_ in made if key not in weights])
+        staged.put("community_weights", [(key, 0.0, 0.0) for key in made if key not in weights])
 
 
 def _clusters(found: list[int], nodes: list[str], around: list[str], links: Mapping[tuple[int, int], float]) -> list[tuple[list[str], str]]:

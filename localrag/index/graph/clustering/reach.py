@@ -5,25 +5,23 @@ from collections.abc import Collection, Iterable, Iterator
 
 from localrag.index.graph.communities import ATTACHED
 from localrag.store.graph import communities_of
-from localrag.store.staged import Staged
+from localrag.store.staged import AMONG, Staged
 
 Pair = tuple[str, str]
 Changes = dict[Pair, tuple[float, float]]  # two nodes in order → the weight between them before and now, 0 for none
 
-_AMONG = "IN (SELECT value FROM json_each(?))"
-_EDGES = (("relationships", "source_id", "target_id", "t.weight"), ("attached", "entity_id", "to_id", str(ATTACHED)))
+_EDGES = (("relationships", "source_id", "target_id", "weight"), ("attached", "entity_id", "to_id", str(ATTACHED)))
 
 
 def changed_pairs(staged: Staged) -> Changes:
     """All pairs of entities between which the weight is another than in the published graph."""
     found: dict[Pair, list[float]] = {}
     for table, one, other, weight in _EDGES:
-        columns = f"{one}, {other}" if table == "attached" else f"{one}, {other}, weight"
-        for _, *rows in staged.changes(table, columns):
+        for _, *rows in staged.changes(table, f"{one}, {other}, {weight}"):
             for n, row in enumerate(rows):
                 if row:
                     w = found.setdefault((min(row[:2]), max(row[:2])), [0.0, 0.0])
-                    w[n] += row[2] if weight == "t.weight" else ATTACHED
+                    w[n] += row[2]
     return {pair: (before, now) for pair, (before, now) in found.items() if before != now}
 
 
@@ -87,7 +85,7 @@ class Reach:
         for table, one, other, weight in _EDGES:
             for mine, theirs in ((one, other), (other, one)):
                 columns = f"t.{mine}, t.{theirs}, {weight}"
-                for node, neighbour, w in self._staged.rows(table, f"t.{mine} {_AMONG}", keys, columns):
+                for node, neighbour, w in self._staged.rows(table, f"t.{mine} {AMONG}", keys, columns):
                     if node != neighbour:
                         near[node][neighbour] = near[node].get(neighbour, 0.0) + w
         self._near |= near

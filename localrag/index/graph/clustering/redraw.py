@@ -14,11 +14,10 @@ from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row
 from localrag.index.graph.packing import free_place
 from localrag.records import Community, CommunityLink, Graph, Layout, Place
 from localrag.store import places
-from localrag.store.staged import Staged
+from localrag.store.staged import AMONG, Staged
 
 SMALLER = (1.0, 0.7, 0.5)  # of its size, at which a new community is tried to be placed
 LINKED = 500  # entities of a community whose links are counted again; those of larger ones stay as they are
-_AMONG = "IN (SELECT value FROM json_each(?))"
 Circle = tuple[float, float, float]
 
 
@@ -98,7 +97,7 @@ def _members(staged: Staged, community: str) -> list[str]:
 def _sizes(staged: Staged, communities: Sequence[str]) -> Counter[str]:
     keys, counted = [json.dumps(list(communities))], "t.community_id, count(*)"
     found = Counter[str]()
-    for key, n in staged.rows("members", f"t.community_id {_AMONG}", keys, counted, "GROUP BY t.community_id"):
+    for key, n in staged.rows("members", f"t.community_id {AMONG}", keys, counted, "GROUP BY t.community_id"):
         found[key] += n
     return found
 
@@ -121,9 +120,9 @@ def _before(staged: Staged, entities: Iterable[str], communities: Iterable[str])
 
 def _graph(staged: Staged, entities: Sequence[str]) -> Graph:
     keys, inside = json.dumps(entities), set(entities)
-    related = staged.rows("relationships", f"t.source_id {_AMONG}", [keys])
+    related = staged.rows("relationships", f"t.source_id {AMONG}", [keys])
     return Graph(
-        tuple(entity_of_row(row) for row in staged.rows("entities", f"t.id {_AMONG}", [keys])),
+        tuple(entity_of_row(row) for row in staged.rows("entities", f"t.id {AMONG}", [keys])),
         tuple(relationship_of_row(row) for row in related if row[2] in inside),
     )
 
@@ -153,14 +152,14 @@ def _links(staged: Staged, rows: dict[str, tuple[object, ...]]) -> tuple[Communi
         weights: Counter[str] = Counter()
         near: defaultdict[str, float] = defaultdict(float)
         for mine, theirs in (("source_id", "target_id"), ("target_id", "source_id")):
-            for other, weight in staged.rows("relationships", f"t.{mine} {_AMONG}", [json.dumps(members)], f"t.{theirs}, t.weight"):
+            for other, weight in staged.rows("relationships", f"t.{mine} {AMONG}", [json.dumps(members)], f"t.{theirs}, t.weight"):
                 near[other] += weight
         homes = staged.rows(
-            "members", f"t.entity_id {_AMONG}", [json.dumps(sorted(near.keys() - set(members)))], "t.community_id, t.entity_id"
+            "members", f"t.entity_id {AMONG}", [json.dumps(sorted(near.keys() - set(members)))], "t.community_id, t.entity_id"
         )
         for home, entity in homes:
             weights[home] += near[entity]  # type: ignore[assignment]
-        there = {k for (k,) in staged.rows("communities", f"t.level = ? AND t.id {_AMONG}", [level, json.dumps(list(weights))], "t.id")}
+        there = {k for (k,) in staged.rows("communities", f"t.level = ? AND t.id {AMONG}", [level, json.dumps(list(weights))], "t.id")}
         most = sorted((k for k in weights if k in there), key=lambda k, weights=weights: (-weights[k], k))[:LINKS]  # type: ignore[misc]
         found += [CommunityLink(int(str(level)), min(key, k), max(key, k), float(weights[k])) for k in most]
     return tuple({(link.a, link.b): link for link in found}.values())
