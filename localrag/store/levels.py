@@ -20,6 +20,16 @@ def levels(staged: Staged, keys: Collection[str] | None = None) -> dict[int, lis
     return found
 
 
+def members(staged: Staged, community: str) -> list[str]:
+    """The entities of a community, in the order of their ids."""
+    return sorted(e for (e,) in staged.rows("members", "t.community_id = ?", [community], "t.entity_id"))
+
+
+def below(staged: Staged, community: str) -> list[str]:
+    """The communities that one is divided into, in their order."""
+    return [key for _, key in sorted(staged.rows("communities", "t.parent_id = ?", [community], "t.ordinal, t.id"))]
+
+
 def changed(staged: Staged) -> set[str]:
     """The communities that are new, gone, or have other members than before."""
     return {key for key, *_ in (*staged.changed("communities"), *staged.changed("members"))}

@@ -9,6 +9,7 @@ from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row
 from localrag.index.reports.context import Sources
 from localrag.records import Claim, Community, Quote, Relationship
 from localrag.store import corpus
+from localrag.store.levels import below, members
 from localrag.store.staged import AMONG, Staged
 from localrag.text.quotes import claim_quotes
 
@@ -59,14 +60,12 @@ class Reader:
         """The community with this id."""
         row = self._staged.row("communities", key)
         assert row is not None, key
-        members = self._staged.rows("members", "t.community_id = ?", [key], "t.entity_id")
         _, level, ordinal, above = row
-        return Community(key, level, ordinal, above, tuple(sorted(e for (e,) in members)))
+        return Community(key, level, ordinal, above, tuple(members(self._staged, key)))
 
     def below(self, key: str) -> list[Community]:
         """The communities that one is divided into, in their order."""
-        rows = self._staged.rows("communities", "t.parent_id = ?", [key], "t.ordinal, t.id")
-        return [self.community(below) for _, below in sorted(rows)]
+        return [self.community(part) for part in below(self._staged, key)]
 
     def _leading(self, degrees: Mapping[str, int]) -> Iterator[Relationship]:
         """The relationships among entities that come first by the degrees of both ends.

@@ -15,6 +15,7 @@ from random import Random
 from localrag.index.graph.clustering.reach import Changes, Reach
 from localrag.index.graph.communities import ITERATIONS
 from localrag.records import content_id
+from localrag.store.levels import below
 from localrag.store.staged import Staged
 
 ROUNDS = 4  # of neighbours that become free where a node moved
@@ -132,14 +133,14 @@ class Frontier:
         if above in level.opened:
             return
         size = reach.size(above)
-        below = [key for (key,) in self._staged.rows("communities", "t.parent_id = ?", [above], "t.id")]
-        if not size or (size > self._max_size and len(below) > 1):
+        parts = below(self._staged, above)
+        if not size or (size > self._max_size and len(parts) > 1):
             return
         level.opened.add(above)
         members = reach.members(above)
         reach.look_at(members, n)
         if len(members) <= self._max_size:
-            known = Counter(home for m in members if (home := reach.before(m, n)) in below)
+            known = Counter(home for m in members if (home := reach.before(m, n)) in parts)
             only = known.most_common(1)[0][0] if known else self._new(level, members, above)
             for m in members:
                 reach.nodes[m][n] = only

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from localrag.index.graph.communities import ATTACHED
 from localrag.store.graph import communities_of
+from localrag.store.levels import members
 from localrag.store.staged import AMONG, Staged
 
 Pair = tuple[str, str]
@@ -73,7 +74,7 @@ class Reach:
 
     def members(self, community: str) -> list[str]:
         """Who is in a community, as far as that was written."""
-        return [e for (e,) in self._staged.rows("members", "t.community_id = ?", [community], "t.entity_id")]
+        return members(self._staged, community)
 
     def size(self, community: str) -> int:
         """How many are in a community, as far as that was written."""

@@ -14,6 +14,7 @@ from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row
 from localrag.index.graph.packing import free_place
 from localrag.records import Community, CommunityLink, Graph, Layout, Place
 from localrag.store import places
+from localrag.store.levels import below, members
 from localrag.store.staged import AMONG, Staged
 
 SMALLER = (1.0, 0.7, 0.5)  # of its size, at which a new community is tried to be placed
@@ -71,14 +72,14 @@ def _ancestors(staged: Staged, key: str) -> set[str]:
 
 def _free_circle(staged: Staged, key: str, above: object, circles: dict[str, Circle], inserted: dict[str, Circle]) -> Circle | None:
     """A place for a new community among those of the one above it, or of the world; None where nothing is free."""
-    where = ("t.parent_id = ?", [above]) if above else ("t.level = 0", [])
-    beside = [k for (k,) in staged.rows("communities", *where, columns="t.id") if k != key]
+    beside = below(staged, str(above)) if above else [k for (k,) in staged.rows("communities", "t.level = 0", columns="t.id")]
+    beside = [k for k in beside if k != key]
     known = list((places.circles(staged.db, beside) | {k: inserted[k] for k in beside if k in inserted}).items())
     sizes = _sizes(staged, [key, *(k for k, _ in known)])
     xyr = np.array([circle for _, circle in known], np.float64).reshape(-1, 3)
     unit = float(np.median(xyr[:, 2] / np.sqrt([sizes[k] for k, _ in known]))) if known else 1.0
     x, y, around = circles[str(above)] if above else (0.0, 0.0, np.inf)
-    own = np.array(list(places.points(staged.db, _members(staged, key)).values()), np.float64).reshape(-1, 3)[:, :2]
+    own = np.array(list(places.points(staged.db, members(staged, key)).values()), np.float64).reshape(-1, 3)[:, :2]
     own = own[np.hypot(own[:, 0] - x, own[:, 1] - y) < around]
     wanted = own.mean(axis=0) if len(own) else np.array([x, y])
     for smaller in SMALLER if above else SMALLER[:1]:
@@ -88,10 +89,6 @@ def _free_circle(staged: Staged, key: str, above: object, circles: dict[str, Cir
         if free and np.hypot(place[0] - x, place[1] - y) + r <= around * (1 - RIM / 4):
             return float(place[0]), float(place[1]), r
     return None if above else (float(xyr[:, 0].max(initial=0) + xyr[:, 2].max(initial=0) + unit * sizes[key]), 0.0, unit)
-
-
-def _members(staged: Staged, community: str) -> list[str]:
-    return sorted(e for (e,) in staged.rows("members", "t.community_id = ?", [community], "t.entity_id"))
 
 
 def _sizes(staged: Staged, communities: Sequence[str]) -> Counter[str]:
@@ -108,8 +105,8 @@ def _subtree(staged: Staged, root: str) -> list[Community]:
     left: list[tuple[str, int, str | None]] = [(root, 0, None)]
     while left:
         key, level, above = left.pop()
-        found.append(Community(key, level, 0, above, tuple(_members(staged, key))))
-        left += [(k, level + 1, key) for (k,) in staged.rows("communities", "t.parent_id = ?", [key], "t.id")]
+        found.append(Community(key, level, 0, above, tuple(members(staged, key))))
+        left += [(k, level + 1, key) for k in below(staged, key)]
     return found
 
 
@@ -148,15 +145,13 @@ def _links(staged: Staged, rows: dict[str, tuple[object, ...]]) -> tuple[Communi
     for key, (_, level, _, above) in rows.items():
         if sizes[key] > LINKED or (above and sizes[key] == sizes[str(above)]):
             continue
-        members = _members(staged, key)
+        own = members(staged, key)
         weights: Counter[str] = Counter()
         near: defaultdict[str, float] = defaultdict(float)
         for mine, theirs in (("source_id", "target_id"), ("target_id", "source_id")):
-            for other, weight in staged.rows("relationships", f"t.{mine} {AMONG}", [json.dumps(members)], f"t.{theirs}, t.weight"):
+            for other, weight in staged.rows("relationships", f"t.{mine} {AMONG}", [json.dumps(own)], f"t.{theirs}, t.weight"):
                 near[other] += weight
-        homes = staged.rows(
-            "members", f"t.entity_id {AMONG}", [json.dumps(sorted(near.keys() - set(members)))], "t.community_id, t.entity_id"
-        )
+        homes = staged.rows("members", f"t.entity_id {AMONG}", [json.dumps(sorted(near.keys() - set(own)))], "t.community_id, t.entity_id")
         for home, entity in homes:
             weights[home] += near[entity]  # type: ignore[assignment]
         there = {k for (k,) in staged.rows("communities", f"t.level = ? AND t.id {AMONG}", [level, json.dumps(list(weights))], "t.id")}
