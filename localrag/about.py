@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from localrag.records import content_id
+from localrag.records import OF_A_QUESTION, UNSURE, content_id
 
 OF_SEVERAL = "of "  # their beginning; of one chunk it is the content id of its text
 
@@ -30,3 +30,12 @@ def compared(first: str, second: str) -> str:
 def reported(input_hash: str) -> str:
     """What answers are about that a report is written with."""
     return f"{OF_SEVERAL}{content_id('report', input_hash)}"
+
+
+def side_by_side(key: str, about: str) -> str:
+    """The key of a request under which the answer is kept: those about one text begin alike, and are next to each other in an index.
+
+    A chunk takes some 17 answers. Under keys that are hashes alone each would change another page of the database.
+    """
+    of_text = about and about not in (OF_A_QUESTION, UNSURE) and not about.startswith(OF_SEVERAL)
+    return about[:8] + key if of_text else key

@@ -27,6 +27,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from localrag.about import side_by_side
 from localrag.config import Settings
 from localrag.index.crew.hire import scheduled
 from localrag.index.crew.parcel import Bundle, Committing, Parcel, WorkerLost
@@ -164,7 +165,7 @@ def made_calls(chunk: Chunk) -> Iterator[Call]:
     """Answers about a chunk."""
     about = content_id(chunk.text)
     for n in range(CALLS):
-        key = content_id(chunk.id, str(n))
+        key = side_by_side(content_id(chunk.id, str(n)), about)
         yield Call(
             key, "entities", "made-up", key, "grammar", "0", '[{"name": "Ingrid Holm", "type": "person"}]', (7,) * 24, 300, 24, 0.5, about
         )
@@ -184,9 +185,11 @@ def make_corpus(folder: Path, n: int) -> None:
             words = " ".join(f"word{(number * 7 + i) % 5000}" for i in range(320))
             text = "".join(f"{words} {k}. " for k in range(16))
             size = len(text) // 16
-            key = f"{number:08}"
-            chunks = [Chunk(f"{key}-{k}", key, k, k * size, (k + 1) * size, text[k * size : (k + 1) * size], 680) for k in range(16)]
-            corpus.add_document(project.db, Document(key, f"{key}.txt", key, text, key), chunks)
+            path = f"{number:08}.txt"
+            key = content_id(path)
+            bounds = [(k * size, (k + 1) * size) for k in range(16)]
+            chunks = [Chunk(content_id(key, *at), key, k, *at, text[slice(*at)], 680) for k, at in enumerate(bounds)]
+            corpus.add_document(project.db, Document(key, path, key, text, key), chunks)
             corpus.save_sentences(project.db, {c.id: struct.pack("<2I", 0, len(c.text)) for c in chunks})
 
 

@@ -169,6 +169,8 @@ class Machines:
         # Ray's folder has sockets in it, whose paths must be short.
         self.ray = Path("/tmp") / f"lr{secrets.token_hex(3)}"
         self.ray.mkdir(mode=0o700)
+        os.environ["RAY_TMPDIR"] = str(self.ray)  # where its own tool notes which cluster is the last; the folder must be there
+        (self.ray / "ray").mkdir()
         self.cluster = Cluster(shutdown_at_exit=False)
         self.cluster.add_node(
             num_cpus=0, object_store_memory=10**8, include_dashboard=False, temp_dir=str(self.ray / "r"), _system_config=QUICK | system
@@ -207,6 +209,7 @@ class Machines:
     def close(self):
         with contextlib.suppress(Exception):
             self.cluster.shutdown()
+        os.environ.pop("RAY_TMPDIR", None)
         time.sleep(0.2)
         shutil.rmtree(self.ray, ignore_errors=True)
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from localrag.about import Use
+from localrag.about import Use, side_by_side
 from localrag.engine.engine import Engine
 from localrag.engine.prefixes import Prefixes
 from localrag.engine.request import Generation, Request
@@ -113,13 +113,15 @@ class Model:
         conversation = (*after.messages, *messages) if after else tuple(messages)
         prompt_hash = content_id(*(part for m in conversation for part in (m["role"], m["content"])))
         drawn = f"{sampling.temperature} {sampling.top_p} {sampling.min_p} {sampling.seed} {max_tokens} {stop}"
-        key = content_id(self.file.fingerprint, prompt_hash, grammar.key if grammar else "", drawn)
+        request_key = content_id(self.file.fingerprint, prompt_hash, grammar.key if grammar else "", drawn)
+        about = ABOUT.get() if priority == INDEXING else OF_A_QUESTION
+        key = side_by_side(request_key, about)
         once = self._asked.setdefault(key, asyncio.Lock())  # asked twice at the same time, the model answers once
         async with once:
-            if call := self._ledger.find(key):
+            if call := self._committed(key, request_key):
                 if on_text:
                     on_text(call.text)
-                if priority == INDEXING and _is_new(use := Use(key, ABOUT.get(), RECIPE.get()), call):
+                if priority == INDEXING and _is_new(use := Use(call.key, about, RECIPE.get()), call):
                     self._ledger.confirm(use)
                 return _reply(call, conversation, None)
             request = Request((), max_tokens, grammar, sampling, stop, priority, on_text, task, conversation)
@@ -140,7 +142,7 @@ class Model:
                 generation.prompt_tokens,
                 generation.output_tokens,
                 generation.seconds,
-                ABOUT.get() if priority == INDEXING else OF_A_QUESTION,
+                about,
                 recipe=RECIPE.get() if priority == INDEXING else "",
             )
             self._ledger.save(call, needed=priority == INDEXING)
@@ -148,6 +150,10 @@ class Model:
         self.prompt_tokens += call.prompt_tokens
         self.output_tokens += call.output_tokens
         return _reply(call, conversation, prompt)
+
+    def _committed(self, *keys: str) -> Call | None:
+        """The committed answer; of an older localrag it is kept under the request's key alone."""
+        return next(filter(None, map(self._ledger.find, dict.fromkeys(keys))), None)
 
     async def _generate(self, request: Request, after: Reply | None) -> tuple[tuple[int, ...], Generation]:
         """The prompt of the request's conversation and what the engine makes of it. Raises AnswerTruncated."""

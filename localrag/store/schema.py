@@ -15,7 +15,7 @@ from localrag.store.names import FILE_NAME
 from localrag.store.written import LogMeter
 from localrag.system.files import check_system, private_file, private_folder
 
-CHECKPOINT = 8192  # pages of the log, 32 MB: keys of answers are hashes, and SQLite's own 1000 are full after 32 chunks of a large index
+CHECKPOINT = 8192  # pages of the log, 32 MB: ids are hashes, and SQLite's own 1000 are full after 32 chunks of a large index
 CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relationships is stored in 41 s, with SQLite's own 2 MB in 67
 _ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
 

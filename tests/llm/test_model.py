@@ -6,7 +6,8 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.llm.grammar import choice
-from localrag.llm.model import Model
+from localrag.llm.model import ABOUT, Model
+from localrag.records import content_id
 from localrag.store.ledger import CallLedger
 from localrag.store.schema import open_index
 
@@ -14,14 +15,19 @@ QUESTION = [{"role": "user", "content": "Does the ferry leak? " * 20}]
 
 
 @pytest.fixture
-def model(tiny, tmp_path):
-    opened = Model(CallLedger(open_index(tmp_path / "index", create=True)), tiny("llama"), EngineOptions("slots=2,context=512"))
+def db(tmp_path):
+    return open_index(tmp_path / "index", create=True)
+
+
+@pytest.fixture
+def model(tiny, db):
+    opened = Model(CallLedger(db), tiny("llama"), EngineOptions("slots=2,context=512"))
     yield opened
     opened.close()
 
 
-def ask(model):
-    return model.ask("t", QUESTION, max_tokens=30, grammar=choice(["yes, it certainly does", "no, it certainly does not"]))
+def ask(model, question=QUESTION):
+    return model.ask("t", question, max_tokens=30, grammar=choice(["yes, it certainly does", "no, it certainly does not"]))
 
 
 def test_the_same_question_asked_at_once_is_answered_once(model):
@@ -49,4 +55,37 @@ def test_who_gives_up_does_not_take_the_others_along(model):
         return await second
 
     assert asyncio.run(two()).text
+    assert model.calls == 1
+
+
+def test_the_answers_about_one_text_are_side_by_side_in_the_ledger(model, db):
+    """Of three texts with three answers each, those of one text follow each other by their keys."""
+
+    async def about(text, n):
+        ABOUT.set(content_id(text))
+        await ask(model, [{"role": "user", "content": f"{text} {n}?"}])
+
+    async def all_of_them():
+        for n in range(3):
+            await asyncio.gather(*(asyncio.create_task(about(text, n)) for text in ("Ferry", "Quota", "Harbour")))
+
+    asyncio.run(all_of_them())
+
+    texts = [about for (about,) in db.execute("SELECT about FROM llm_calls ORDER BY key")]
+    assert len(texts) == 9
+    assert [texts[n] for n in range(0, 9, 3)] == [texts[n] for n in range(2, 9, 3)]
+
+
+def test_an_answer_kept_by_its_request_alone_is_not_asked_for_again(model, db):
+    """As an older localrag wrote it, an answer about a text is found."""
+
+    async def asked():
+        ABOUT.set(content_id("Ferry"))
+        return await ask(model)
+
+    first = asyncio.run(asked())
+    db.execute("UPDATE llm_calls SET key = substr(key, 9)")
+    again = asyncio.run(asked())
+
+    assert again.text == first.text
     assert model.calls == 1
