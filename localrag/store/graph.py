@@ -157,12 +157,15 @@ def communities(db: Database, level: int | None = None) -> list[Community]:
     return [Community(r["id"], r["level"], r["ordinal"], r["parent_id"], tuple(members.get(r["id"], ()))) for r in rows]
 
 
-def save_report(db: Database, report: Report) -> None:
-    """Commit a report of the next generation; `reports` gives it once that is published."""
+def save_reports(db: Database, reports: Iterable[Report]) -> None:
+    """Commit reports of the next generation; `reports` gives them once that is published."""
     with db.atomic():
-        findings = json.dumps([asdict(f) for f in report.findings], ensure_ascii=False)
-        row = _flat(report) | {"rating": report.rating or 0.0, "findings": findings, "markdown": report.markdown}
-        db.table("next_reports").insert(row, replace=True)
+        db.table("next_reports").insert_all(map(_report_row, reports), replace=True)
+
+
+def _report_row(report: Report) -> dict[str, Any]:
+    findings = json.dumps([asdict(f) for f in report.findings], ensure_ascii=False)
+    return _flat(report) | {"rating": report.rating or 0.0, "findings": findings, "markdown": report.markdown}
 
 
 def waiting_reports(db: Database) -> list[str]:

@@ -82,7 +82,7 @@ def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool 
     other = Document(content_id("b"), "docs/sub/a.txt", "b", "Nothing is named here.", content_id("b"))
     corpus.add_document(db, other, [Chunk(content_id("chunk b"), other.id, 0, 0, 22, other.text, 5)])
     for c in levels if reports else ():
-        graph.save_report(db, _report(c.id, text, chunks[0]))
+        graph.save_reports(db, [_report(c.id, text, chunks[0])])
     published = {"without_report": []} if reports else {}
     placed = lay_out(made, levels, Layout()) if layout else None
     generations.publish(db, staged_graph(db, made, levels), layout=placed, settings={"graph": "one", "layout": "one"}, **published)

@@ -51,7 +51,7 @@ def index(tmp_path_factory):
     for n, c in enumerate(chunks):
         quotes = tuple(Quote(c.id, c.start, c.start + len(first), first) for first in [c.text[: c.text.index(".") + 1]])
         found = (Finding(f"Skua {n}", quotes[0].text, quotes), Finding("The council", c.text[-1200:], quotes))
-        graph.save_report(db, Report(f"k{n:05}", "h", f"Skua {n}", quotes[0].text, None, "", found))
+        graph.save_reports(db, [Report(f"k{n:05}", "h", f"Skua {n}", quotes[0].text, None, "", found)])
     generations.publish(db, without_report=[])
     about = embedder.embed([QUESTION, "Who mended the clock?"])
     near = np.stack([about[int(n % 10 != 0)] for n in range(MANY)]) + np.random.default_rng(0).normal(0, 0.01, (MANY, about.shape[1]))

@@ -240,7 +240,7 @@ def test_what_a_model_wrote_of_several_documents_is_not_shown(tmp_path):
         (Finding("Both", "Ada deals in piers and mines.", (sold, bought)), Finding("Pier", "Ada parted with it.", (sold,)),
          Finding("Mine", "Ada owns a mine.", (bought,))),
     )  # fmt: skip
-    graph.save_report(db, written)
+    graph.save_reports(db, [written])
     generations.publish(db, without_report=[], kinds=[])
     db.close()
 

@@ -314,7 +314,7 @@ def reported(db):
     graph.replace_graph(db, Graph(entities, mentions=mentions), communities, "made")
     for key in ("both", "one"):
         quotes = (Quote("a.txt-0", 0, 13, "Ann met Bert."),)
-        graph.save_report(db, Report(key, "h", key, "so it is", None, "", (Finding("s", "e", quotes),)))
+        graph.save_reports(db, [Report(key, "h", key, "so it is", None, "", (Finding("s", "e", quotes),))])
     generations.publish(db, without_report=[])
     return db
 

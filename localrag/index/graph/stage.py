@@ -257,8 +257,7 @@ def _clustered(project: Project, staged: Staged, brought: Brought | None, *, ane
     if brought:
         new, reports = brought(graph, {c.id: c for c in corpus.all_chunks(db)}, held)
         held += new
-        for report in reports:
-            store.save_report(db, report)
+        store.save_reports(db, reports)
     levels = beside(held, graph, lambda rest: communities(rest, **sized, before=before()))
     attach(staged, anew=True)
     put_all(staged, levels, network(staged)[1])

@@ -1,6 +1,6 @@
 """Communities → stored reports, the deepest level first; those whose input is what it was are kept. Part of the pipeline."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -130,6 +130,7 @@ class _Writer:
         self.reader = Reader(self.staged)
         self.count = Tokenizer(self.project.model.file).count
         self._reports: dict[str, Report | None] = {}
+        self._unsaved: dict[str, Report] = {}
 
     @cached_property
     def topics(self) -> Topics:
@@ -149,6 +150,7 @@ class _Writer:
 
         for level in sorted(levels, reverse=True):
             some = [key for key in levels[level] if not self.theirs(key)]
+            self.commit()
             if style == "abstractive":
                 await in_window(one(key) for key in some)
                 continue
@@ -169,11 +171,11 @@ class _Writer:
         self.vectors.update(zip(new, await embed(self.crew, new), strict=True))
         for d in left:
             self.save(writing.extractive_report(d.community, d.elements, d.key, d.sources, self.vectors, self.topics))
-            ledger.clear_failures(self.project.db, "report", [d.community.id])
         for d, report in stored:
             if report is not None:
                 again = writing.named_anew(report, d.community, d.elements, d.sources, self.topics) if self.retitles else report
                 self.save(again)
+        self.commit(d.community.id for d in left)
 
     async def abstractive(self, community: Community) -> None:
         """A report by the model; one that fails is a row, and those above it do without."""
@@ -182,7 +184,7 @@ class _Writer:
         try:
             if draft is not None:
                 self.save(self.kept(draft) or await self.asked(draft))
-            ledger.clear_failures(project.db, "report", [community.id])
+            self.commit([community.id])
         except CALL_FAILED as error:
             ledger.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
             self.failed.add(community.id)
@@ -218,6 +220,8 @@ class _Writer:
 
     def stored(self, key: str) -> Report | None:
         """The report of a community that there is, of whatever it is."""
+        if key in self._unsaved:
+            return self._unsaved[key]
         if key not in self._reports:
             if len(self._reports) >= KEPT:
                 self._reports.clear()
@@ -263,8 +267,19 @@ class _Writer:
         return report_context(community, below, sources, self.count, budgets.report_context)
 
     def save(self, written: Report) -> None:
-        """Commit a report, unless just this one is stored."""
+        """Take a report, unless just this one is stored; `commit` stores it."""
         if self.stored(written.community_id) != written:
-            store.save_report(self.project.db, written)
-            self._reports[written.community_id] = written
+            self._unsaved[written.community_id] = written
         self.written.add(written.community_id)
+
+    def commit(self, mended: Iterable[str] = ()) -> None:
+        """Store what was taken, and that these communities no longer fail.
+
+        Together: each transaction goes through all pages of the temporary tables that the graph waits in.
+        """
+        db = self.project.db
+        with db.atomic():
+            store.save_reports(db, self._unsaved.values())
+            ledger.clear_failures(db, "report", list(mended))
+        self._reports |= self._unsaved
+        self._unsaved.clear()
