@@ -97,7 +97,7 @@ class Staged:
         if not some:
             return
         marks = ", ".join("?" * len(table.columns))
-        with self._apart():
+        with self.together():
             self.db.conn.executemany(f"INSERT OR REPLACE INTO temp.next_{name} VALUES ({marks})", some)
             self._hide(name, [row[: table.keys] for row in some])
 
@@ -108,13 +108,16 @@ class Staged:
         if not some:
             return
         where = " AND ".join(f'"{c}" = ?' for c in table.key)
-        with self._apart():
+        with self.together():
             self.db.conn.executemany(f"DELETE FROM temp.next_{name} WHERE {where}", some)
             self._hide(name, some)
 
     @contextmanager
-    def _apart(self) -> Iterator[None]:
-        """A transaction of the temporary tables alone. Without it sqlite3 would begin one that locks out everybody else who writes."""
+    def together(self) -> Iterator[None]:
+        """One transaction of the temporary tables alone for all that is put and dropped inside: each goes through all changed pages.
+
+        Without it sqlite3 would begin one that locks out everybody else who writes. Nothing may be written to the index inside.
+        """
         self.db.conn.execute("SAVEPOINT staged")
         try:
             yield

@@ -7,8 +7,9 @@ which names ask for which, so that an edit looks only at those that it concerns.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from localrag.index.graph.document import Contribution, Votes, contribution, entity_id, first, named, targets_of, votes_of
 from localrag.index.graph.merging.corpus_names import CorpusNames, block_of
@@ -19,6 +20,8 @@ from localrag.index.graph.variants import Decisions, Target, decided_targets, fo
 from localrag.records import Chunk, Extraction
 from localrag.store.staged import Row, Staged
 
+T = TypeVar("T")
+U = TypeVar("U")
 Read = Callable[[str], tuple[Mapping[str, Chunk], Sequence[Extraction]]]  # the chunks of a document and what was found in them
 
 
@@ -46,29 +49,32 @@ class Update:
 
     def run(self, changed: Collection[str], gone: Collection[str], decided: Collection[str] = ()) -> None:
         """Bring the graph up to date with documents that are new, changed or gone, and names that something was decided of."""
-        keys = set().union(*map(self._take_out_names, gone), *map(self._take_names, changed))
+        keys = set().union(*self._one_by_one(self._take_out_names, gone), *self._one_by_one(self._take_names, changed))
         blocks, elsewhere = self.corpus.update(keys)
         self.blocks |= blocks
         self.keys |= keys | elsewhere | set(decided)
         self.entities |= {key for key in decided if self.nodes.find(key) is not None}
-        for document in gone:
-            self._give(document, Contribution(), {})
+        self._one_by_one(lambda document: self._give(document, Contribution(), {}), gone)
         concerned = {d for key in elsewhere | set(decided) for (d,) in self.staged.rows("names", "t.key = ?", [key], "t.document_id")}
         again = [d for d in concerned.difference(changed) if self._belong(d)]
-        for document in changed:
-            self._belong(document)
-        for document in (*changed, *again):
-            self._derive(document)
+        self._one_by_one(self._belong, changed)
+        self._one_by_one(self._derive, (*changed, *again))
         self.nodes.store()
         for document in self.homonyms.update(self.entities):
             self._belong(document)
             self._derive(document)
-        for some in batched(sorted(self.entities), BATCH):
-            self._store_entities(some)
+        self._one_by_one(self._store_entities, batched(sorted(self.entities), BATCH))
         self.blocks |= {block_of(self.corpus.names[key]) for key in self.entities if key in self.corpus.names}
-        for key in sorted(self.keys):
-            self._log(key)
+        self._one_by_one(self._log, batched(sorted(self.keys), BATCH))
         self.sums.apply()
+
+    def _one_by_one(self, work: Callable[[T], U], subjects: Iterable[T]) -> list[U]:
+        """Do it for each; what it changes is committed together."""
+        found = []
+        for subject in subjects:
+            with self.staged.together():
+                found.append(work(subject))
+        return found
 
     def _take_out_names(self, document: str) -> set[str]:
         rows = list(self.staged.rows("names", "t.document_id = ?", [document], "t.key, t.entity"))
@@ -149,8 +155,15 @@ class Update:
         staged.replace("entities", before, now)
         staged.replace("entity_aliases", known, written)
 
-    def _log(self, key: str) -> None:
-        """Say of a name which entities it was made part of, and why."""
+    def _log(self, keys: Sequence[str]) -> None:
+        """Say of names which entities they were made part of, and why."""
+        old, new = list[Row](), list[Row]()
+        for key in keys:
+            old += self.staged.rows("merges", "t.name_key = ? AND t.done = 1", [key])
+            new += ((key, entity, 1, *why) for entity, why in self._merged(key).items())
+        self.staged.replace("merges", old, new)
+
+    def _merged(self, key: str) -> dict[str, tuple[str, float]]:
         where = "t.key = ? AND t.key <> t.entity"
         rows = set(self.staged.rows("names", where, [key], "t.key, t.base, t.entity, t.target, t.reason, t.score"))
         found: dict[str, tuple[str, float]] = {}
@@ -158,8 +171,7 @@ class Update:
             step = self._decided.get(key) or ((target, reason, score) if target else self.corpus.names.target(key))
             if entity != base or step:
                 found.setdefault(entity, ("homonym: kept apart", 0.9) if entity != base or not step else step[1:])
-        old = list(self.staged.rows("merges", "t.name_key = ? AND t.done = 1", [key]))
-        self.staged.replace("merges", old, [(key, entity, 1, *why) for entity, why in found.items()])
+        return found
 
 
 def _entity(key: str, uses: Sequence[Row], known: Row | None) -> Row:
