@@ -195,6 +195,12 @@ def m025_numbers_of_vectors(db: Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m026_other_names_by_entity(db: Database) -> None:
+    """The other names of one entity are found without a look at all."""
+    db.execute("CREATE INDEX aliases_by_entity ON entity_aliases(entity_id)")
+
+
 _SCANS = """
 CREATE TABLE scanned_pages (
     scan TEXT NOT NULL, page INTEGER NOT NULL, looks TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan, page));

@@ -152,7 +152,7 @@ class Staged:
         waiting = f"SELECT {listed} FROM temp.next_{name} t WHERE {where} {first}"
         if self._fresh[name]:
             return self.db.conn.execute(waiting, values)
-        same = " AND ".join(f'g."{c}" = t."{c}"' for c in table.key)
+        same = " AND ".join(f'g."{c}" = +t."{c}"' for c in table.key)  # +: as it is; a number's type would keep SQLite from its index
         stays = f"NOT EXISTS (SELECT 1 FROM temp.gone_{name} g WHERE {same})"
         published = f"SELECT {listed} FROM main.{name} t WHERE ({where}) AND {stays} {first}"
         return self.db.conn.execute(f"SELECT * FROM ({published}) UNION ALL SELECT * FROM ({waiting})", [*values, *values])

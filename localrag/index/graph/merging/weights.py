@@ -150,7 +150,9 @@ class Sums:
         if not row[1]:
             return set()
         best: list[tuple[str, int, Ends]] = []
-        top = max((w for end in "ab" for (w,) in self._staged.rows("pairs", f"t.{end} = ?", [node], "max(t.weight)") if w), default=None)
+        heaviest = "ORDER BY t.weight DESC LIMIT 1"
+        first = (row for end in "ab" for row in self._staged.rows("pairs", f"t.{end} = ?", [node], "t.weight", heaviest))
+        top = max((w for (w,) in first if w), default=None)
         for end in "ab" if top is not None else "":
             rows = self._staged.rows("pairs", f"t.{end} = ? AND t.weight = ?", [node, top], "t.relationship_id, t.a, t.b")
             best += [(key, b if a == node else a, (a, b)) for key, a, b in rows]
