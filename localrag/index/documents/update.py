@@ -26,8 +26,10 @@ from localrag.store import corpus, ledger, scans
 from localrag.store.graph import holds_any
 from localrag.store.moves import Moved, held_paths, id_of, move_documents
 from localrag.store.seen import save_seen, seen
+from localrag.system.cores import own_cores
 from localrag.text.dates import file_day
 
+READERS = 4  # processes that read files at the same time, each with up to 2 GB of memory
 MOST_DELETED = 1 / 3  # of the documents below the given paths: more are deleted only where the user says so
 
 
@@ -141,7 +143,8 @@ def _read(files: dict[str, Path], found: Look, gone: dict[str, str], digests: Di
     first = len(files) - len(left)
     tell("documents", first, len(files), stored_path(left[0], project.root) if left else "")
     reader = _scan_reader(options, project, tell)
-    for done, loaded in enumerate(load_all(left, project.root, options, USUAL, reader, digests), first + 1):
+    readers = max(1, min(own_cores(), READERS, len(left)))
+    for done, loaded in enumerate(load_all(left, project.root, options, USUAL, reader, digests, readers), first + 1):
         path = loaded.path
         if isinstance(loaded, Skipped):
             stays = path in known and (loaded.failed or _waits(loaded, options))

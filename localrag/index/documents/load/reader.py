@@ -1,4 +1,4 @@
-"""Files → Documents, through one worker process that can be stopped and replaced."""
+"""Files → Documents, through worker processes that can be stopped and replaced."""
 
 import json
 import os
@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from queue import LifoQueue
+from typing import IO, Any, NamedTuple, NoReturn, cast
 
 from localrag.index.documents.load.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, Options
 from localrag.index.documents.load.digests import Digests
@@ -39,6 +42,7 @@ class Limits:
     size: int = 200 * MEGABYTE
 
 
+AHEAD = 2  # files for each reader that are read or wait to be stored
 PLAIN = Options()
 USUAL = Limits()
 
@@ -50,16 +54,64 @@ def load_all(
     limits: Limits = USUAL,
     scans: ReadScans | None = None,
     digests: Digests | None = None,
+    readers: int = 1,
 ) -> Iterator[Document | Skipped]:
-    """Read files one after another, each into a Document or a reason why not; paths are stored relative to `root`. Raises LocalragError.
+    """Read files, each into a Document or a reason why not, in their order; paths are stored relative to `root`. Raises LocalragError.
 
-    `scans`: how pages without text are read, in the languages that `options` name. `digests`: what is known of the files' bytes.
+    `scans`: how pages without text are read, in the languages that `options` name. `digests`: what is known of the files' bytes. `readers`:
+    so many processes read at the same time, a few files ahead.
     """
     check_system()
     digests = digests or Digests({})
-    with closing(Confined(limits)) as worker:
-        for file in files:
-            yield _load(file, root, options, limits, worker, scans, digests)
+    if readers == 1:
+        with closing(Confined(limits)) as worker:
+            for file in files:
+                yield _load(file, root, options, limits, worker, scans, digests)
+        return
+    confined = [Confined(limits) for _ in range(readers)]
+    idle = LifoQueue[Confined]()  # whoever has read something has started
+    for worker in reversed(confined):
+        idle.put(worker)
+
+    def load(file: Path, read_scans: ReadScans | None) -> Document | Skipped:
+        worker = idle.get()
+        try:
+            return _load(file, root, options, limits, worker, read_scans, digests)
+        finally:
+            idle.put(worker)
+
+    pool = ThreadPoolExecutor(readers)
+    try:
+        ahead = scans and _later
+        for file, found in _in_order(files, lambda file: pool.submit(load, file, ahead), AHEAD * readers):
+            try:
+                yield found.result()
+            except _HasScans:  # their words are kept in the index, which belongs to this thread
+                yield load(file, scans)
+    finally:
+        for worker in confined:
+            worker.end()
+        pool.shutdown(cancel_futures=True)
+        for worker in confined:
+            worker.close()
+
+
+def _in_order(files: Iterable[Path], begin: Callable[[Path], Future[Any]], most: int) -> Iterator[tuple[Path, Future[Any]]]:
+    """Files with what is begun of them, in their order; no more than `most` at a time."""
+    waiting = deque[tuple[Path, Future[Any]]]()
+    for file in files:
+        waiting.append((file, begin(file)))
+        if len(waiting) >= most:
+            yield waiting.popleft()
+    yield from waiting
+
+
+class _HasScans(Exception):
+    """A file has pages to be read as pictures."""
+
+
+def _later(*_: Any) -> NoReturn:
+    raise _HasScans
 
 
 def content_hash_of(file: Path, digest: str, options: Options = PLAIN) -> str:
@@ -129,12 +181,13 @@ class Confined:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._running: _Running | None = None
+        self._ended = False
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """What the process makes of a file, or the reason why it makes nothing of it: see `worker` for what it can be asked."""
         fresh = self._running is None
         answer = self._asked(request)
-        if answer is None and not fresh:  # the fault may be that of a file before it
+        if answer is None and not fresh and not self._ended:  # the fault may be that of a file before it
             answer = self._asked(request)
         return answer or {"reason": "damaged: it crashed the program that reads it", "failed": True}
 
@@ -157,6 +210,12 @@ class Confined:
             self.close()
             answer["reason"] = f"needed more than {self._limits.memory / 2**30:g} GB of memory"
         return answer
+
+    def end(self) -> None:
+        """End the process, from whichever thread; what it is asked now has no answer, and no other one is started for it."""
+        self._ended = True
+        if running := self._running:
+            running.process.kill()
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
