@@ -1,7 +1,11 @@
 """Vectors of chunks, entities and reports, for those that have none of the text they have now. Part of the pipeline."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
 
 from localrag.index.graph.stage import Made
 from localrag.index.jobs import EMBED_BATCH, Crew, Embed, in_order
@@ -9,31 +13,50 @@ from localrag.index.progress import Tell
 from localrag.index.reports.stage import Written
 from localrag.project import Project
 from localrag.records import content_id
-from localrag.store import generations, ledger, levels, states, vectors
+from localrag.store import generations, lacking, ledger, levels, states, vectors
 from localrag.store.staged import Staged
+
+TOGETHER = 4096  # chunks whose texts are in memory together, and are embedded in order of their lengths
+
+
+def _heard(tell: Tell, stage: str, total: int, before: int = 0) -> Callable[[int], None]:
+    """Hears how many of some subjects have their vectors; `before` others of the stage have theirs."""
+    if total:
+        tell(stage, before, total)
+    return lambda done: tell(stage, before + done, total)
 
 
 async def _embed(
-    project: Project, crew: Crew, kind: str, stage: str, tell: Tell, texts: Mapping[str, str], lasting: Set[str] = frozenset()
+    project: Project, crew: Crew, kind: str, texts: Mapping[str, str], told: Callable[[int], None], lasting: Set[str] = frozenset()
 ) -> None:
-    """Give subjects of a kind (id → text) a vector; it waits but for those of `lasting`."""
+    """Give subjects of a kind (id → text) a vector; it waits but for those of `lasting`. Equal texts are embedded once, in all runs.
+
+    `told` hears how many subjects have theirs.
+    """
     fingerprint = project.embedder.file.fingerprint
     hashes = {key: content_id(text) for key, text in texts.items()}
     left: defaultdict[str, list[str]] = defaultdict(list)  # text → what it is the text of: a report carried down has one with others
     for key, text in texts.items():
         left[text].append(key)
-    distinct = sorted(left, key=len)  # similar lengths together: less padding
-    batches = [distinct[at : at + EMBED_BATCH] for at in range(0, len(distinct), EMBED_BATCH)]
     done = 0
-    if distinct:
-        tell(stage, 0, len(distinct))
+
+    def save(some: Sequence[str], found: NDArray[np.float32]) -> None:
+        nonlocal done
+        keys = [(key, n) for n, text in enumerate(some) for key in left[text]]
+        subjects = [key for key, _ in keys]
+        vectors.save(project.db, kind, fingerprint, subjects, hashes, found[[n for _, n in keys]], waits=set(subjects) - lasting)
+        done += len(subjects)
+        told(done)
+
+    known = vectors.of_contents(project.db, kind, fingerprint, set(hashes.values()))
+    stored = [text for text, keys in left.items() if hashes[keys[0]] in known]
+    if stored:
+        save(stored, np.stack([known[hashes[left[text][0]]] for text in stored]))
+    distinct = sorted(left.keys() - set(stored), key=lambda text: (len(text), text))  # similar lengths together: less padding
+    batches = [distinct[at : at + EMBED_BATCH] for at in range(0, len(distinct), EMBED_BATCH)]
     async for some in in_order(crew, (Embed(tuple(batch)) for batch in batches)):
         for job, found in some:
-            keys = [(key, n) for n, text in enumerate(job.texts) for key in left[text]]
-            subjects = [key for key, _ in keys]
-            vectors.save(project.db, kind, fingerprint, subjects, hashes, found[[n for _, n in keys]], waits=set(subjects) - lasting)
-            done += len(job.texts)
-        tell(stage, done, len(distinct))
+            save(job.texts, found)
 
 
 def _without_vector(project: Project, kind: str, texts: Mapping[str, str]) -> dict[str, str]:
@@ -42,22 +65,25 @@ def _without_vector(project: Project, kind: str, texts: Mapping[str, str]) -> di
     return {key: texts[key] for key in vectors.missing(project.db, kind, hashes, project.embedder.file.fingerprint)}
 
 
-async def embed_chunks(project: Project, crew: Crew, tell: Tell) -> None:
+async def embed_chunks(project: Project, crew: Crew, tell: Tell, most: int = lacking.ALL) -> None:
     """Vectors of published chunks are found at once, as long as they are of the embedder that questions are asked with.
 
     A chunk's text never changes, but the header of its document may: only where headers are, or were, put before texts are these compared.
+    Else no more than `most` chunks get a vector, the first ones by path.
     """
-    db, fingerprint = project.db, project.embedder.file.fingerprint
+    db, fingerprint, done = project.db, project.embedder.file.fingerprint, 0
     known = ledger.settings(db)
     if known.get("prepended") or known.get("chunk_vectors") != "bare":
-        left = _without_vector(project, "chunk", vectors.texts(db, "chunk"))
+        texts = _without_vector(project, "chunk", vectors.texts(db, "chunk"))
+        total, pairs = len(texts), iter(texts.items())
     else:
         states.drop_stray_vectors(db, "chunk", fingerprint)
-        missing = states.without_vector(db, "chunk", fingerprint)
-        left = vectors.texts(db, "chunk", missing) if missing else {}
-    if left:
-        lasting = set() if new_embedder(project) else generations.lasting_chunks(db)
-        await _embed(project, crew, "chunk", "search index", tell, left, lasting)
+        chunks = lacking.without_vector(db, fingerprint, most)
+        total, pairs = len(chunks), ((c.id, c.text) for c in chunks)
+    lasting = set[str]() if not total or new_embedder(project) else generations.lasting_chunks(db)
+    while some := dict(islice(pairs, TOGETHER)):
+        await _embed(project, crew, "chunk", some, _heard(tell, "search index", total, done), lasting)
+        done += len(some)
     made = "headed" if known.get("prepended") else "bare"
     if known.get("chunk_vectors") != made:
         ledger.save_settings(db, chunk_vectors=made)
@@ -84,9 +110,11 @@ async def embed_graph(project: Project, crew: Crew, tell: Tell, made: Made | Non
     if known_to_be and not any(states.without_vector(db, kind, fingerprint) for kind in kinds):
         return state
     entities = new_texts(made.staged, states.without_vector(db, "entity", fingerprint)) if made else vectors.texts(db, "entity")
-    await _embed(project, crew, "entity", "entities", tell, _without_vector(project, "entity", entities))
+    lacks = _without_vector(project, "entity", entities)
+    await _embed(project, crew, "entity", lacks, _heard(tell, "entities", len(lacks)))
     reports = vectors.texts(db, "report", states.without_vector(db, "report", fingerprint)) | levels.next_texts(db)
-    await _embed(project, crew, "report", "report vectors", tell, _without_vector(project, "report", reports))
+    lacks = _without_vector(project, "report", reports)
+    await _embed(project, crew, "report", lacks, _heard(tell, "report vectors", len(lacks)))
     return state
 
 

@@ -38,10 +38,14 @@ NEARLY = 0.999  # the share is 1 only once the run has ended
 
 @dataclass(slots=True)
 class Step:
-    """A stage of this run; `round` is 2 where a stage comes again. Times are seconds of the run."""
+    """A stage of this run; `round` is 2 where a stage comes again, `size` of how many chunks it is, None as others of its kind are.
+
+    Times are seconds of the run.
+    """
 
     stage: str
     round: int = 1
+    size: float | None = None
     began: float = 0.0
     first: int = 0
     done: int = 0
@@ -73,10 +77,11 @@ class Estimate:
     spent: list[tuple[Step, float, float]] = field(default_factory=list)  # what has ended: seconds it took and DEFAULTS said
     _share: float = 0.0
 
-    def expect(self, stages: Sequence[str]) -> None:
-        """The stages that come after the one under way, in order."""
+    def expect(self, stages: Sequence[str], sizes: Sequence[float | None] = ()) -> None:
+        """The stages that come after the one under way, in order; `sizes`: of how many chunks each is, where that is another number."""
         begun = [*(s.stage for s, *_ in self.spent), *([self.step.stage] if self.step else [])]
-        self.ahead = [Step(stage, 1 + [*begun, *stages[:n]].count(stage)) for n, stage in enumerate(stages)]
+        rounds = (1 + [*begun, *stages[:n]].count(stage) for n, stage in enumerate(stages))
+        self.ahead = list(map(Step, stages, rounds, sizes or [None] * len(stages)))
 
     def told(self, stage: str, done: int, total: int, now: float) -> bool:
         """Take in how far a stage is, at this second of the run; whether it has just begun. Stages before it have ended or are left out."""
@@ -85,19 +90,19 @@ class Estimate:
             step.done, step.total = max(done, step.done), max(total, step.total)
             return False
         if step:
-            self.spent.append((step, now - step.began, self._default(step.stage)))
+            self.spent.append((step, now - step.began, self._default(step)))
         at = next((n for n, s in enumerate(self.ahead) if s.stage == stage), None)
         again = sum(s.stage == stage for s, *_ in self.spent)
         self.step = self.ahead[at] if at is not None else Step(stage, 1 + again)
         self.ahead = self.ahead[at + 1 :] if at is not None else self.ahead
-        if stage in OF_CHUNKS:
+        if stage in OF_CHUNKS and self.step.size is None:
             self.sizes[stage] = total - done
         self.step.began, self.step.first, self.step.done, self.step.total = now, done, done, total
         return True
 
     def left(self, now: float) -> tuple[float, float, float]:
         """Seconds until the run ends: at least, probably, at most."""
-        parts = [(self._expected(s.stage), self._spread(s.stage)) for s in self.ahead]
+        parts = [(self._expected(s), self._spread(s.stage)) for s in self.ahead]
         if self.step:
             parts.append(self._rest(self.step, now))
         return sum(t / s for t, s in parts), sum(t for t, _ in parts), sum(t * s for t, s in parts)
@@ -119,10 +124,10 @@ class Estimate:
 
     def paces(self) -> dict[str, tuple[float, float]]:
         """Of each stage that has ended once in this run: chunks and seconds."""
-        return {s.stage: (self._size(s.stage), round(t, 2)) for s, t, _ in self.spent if s.round == 1}
+        return {s.stage: (self._size(s), round(t, 2)) for s, t, _ in self.spent if s.round == 1}
 
     def _rest(self, step: Step, now: float) -> tuple[float, float]:
-        expected, spread = self._expected(step.stage), self._spread(step.stage)
+        expected, spread = self._expected(step), self._spread(step.stage)
         fraction, took = step.fraction(now, expected), now - step.began
         if step.total and step.done >= step.total:
             return 0.0, 1.0
@@ -130,29 +135,31 @@ class Estimate:
         from_itself = took * (1 - fraction) / fraction if fraction > 0 else 0.0
         return (1 - trust) * expected * (1 - fraction) + trust * from_itself, 1 + (spread - 1) * (1 - trust * 0.8)
 
-    def _size(self, stage: str) -> float:
+    def _size(self, step: Step) -> float:
         new, whole = self.chunks or 0.0, self.whole or 0.0
-        if stage in self.sizes:
-            return self.sizes[stage]
-        return new if stage in OF_NEW else max(new, whole)
+        if step.size is not None:
+            return step.size
+        if step.stage in self.sizes:
+            return self.sizes[step.stage]
+        return new if step.stage in OF_NEW else max(new, whole)
 
-    def _default(self, stage: str, size: float | None = None) -> float:
-        fixed, each = self.pace.get(stage) or DEFAULTS.get(stage, (1.0, 0.0))
-        return fixed + each * (self._size(stage) if size is None else size)
+    def _default(self, step: Step, size: float | None = None) -> float:
+        fixed, each = self.pace.get(step.stage) or DEFAULTS.get(step.stage, (1.0, 0.0))
+        return fixed + each * (self._size(step) if size is None else size)
 
-    def _expected(self, stage: str) -> float:
+    def _expected(self, step: Step) -> float:
         """Seconds that a stage takes in all."""
-        size = self._size(stage)
+        stage, size = step.stage, self._size(step)
         if runs := self.runs.get(stage):
             chunks, _ = min(runs, key=lambda run: abs(math.log((run[0] + 1) / (size + 1))))
             took = sorted(seconds for others, seconds in runs if others == chunks)
-            then = self._default(stage, chunks)
-            return took[len(took) // 2] * (self._default(stage) / then if then else 1.0)
+            then = self._default(step, chunks)
+            return took[len(took) // 2] * (self._default(step) / then if then else 1.0)
         here, said = 5.0, 5.0  # how this machine compares with that of DEFAULTS, five seconds being worth nothing
-        for step, seconds, default in self.spent:
-            if step.stage not in self.pace:
+        for before, seconds, default in self.spent:
+            if before.stage not in self.pace:
                 here, said = here + seconds, said + default
-        return self._default(stage) * (1.0 if stage in self.pace else here / said)
+        return self._default(step) * (1.0 if stage in self.pace else here / said)
 
     def _spread(self, stage: str) -> float:
         return KNOWN if self.runs.get(stage) or stage in self.pace else GUESSED

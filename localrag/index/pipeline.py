@@ -24,11 +24,12 @@ from localrag.llm.model import Model
 from localrag.llm.speeds import keep_speed
 from localrag.project import Project, choose_style
 from localrag.records import Failure, Layout
-from localrag.store import corpus, generations, ledger, places
+from localrag.store import generations, lacking, ledger, places
 from localrag.store import graph as store
 from localrag.store.connect import meter_of
 from localrag.store.growth import Freed
 
+PORTION = 4096  # chunks, some five minutes: so many are read before there is a graph of them, while the rest is read
 FIRST_PASS = 200  # chunks, some five minutes of the bundled model; from here on there is a graph without it first
 
 
@@ -132,23 +133,55 @@ async def _stages(
     paths: Sequence[Path], project: Project, crew: Crew, tell: Tell, deletion: Deletion, collections: Sequence[str], *, reports: bool
 ) -> Loaded:
     loaded = update_documents(paths, project, tell, deletion, collections)
-    new = corpus.count_without_extraction(project.db, PHRASES)
-    tell.chunks(new, store.counts(project.db)["chunks"] if new or loaded.touched else 0)
-    await embed_chunks(project, crew, tell)
-    await split_sentences(project.db, crew, tell)
-    await find_phrases(project, crew, tell)
-    if project.settings.extractor == "phrases":
-        await _build(project, "extractive", crew, tell, reports=reports)
+    by_phrases, steps = project.settings.extractor == "phrases", (*GRAPH, *REPORTS * reports)
+    there = ledger.settings(project.db).get("graph")
+    new = lacking.count_without_extraction(project.db, PHRASES)
+    whole = store.counts(project.db)["chunks"] if new or loaded.touched else 0
+    tell.chunks(new, whole)
+    portions = _portions(new, whole) if by_phrases or not there else [lacking.ALL]
+    if len(portions) > 1:
+        tell.expect(*_in_portions(portions, whole - new, steps))
+    for n, portion in enumerate(portions, 1):
+        most = portion if n < len(portions) else lacking.ALL
+        await embed_chunks(project, crew, tell, most)
+        await split_sentences(project.db, crew, tell, most)
+        await find_phrases(project, crew, tell, most)
+        if n < len(portions) or by_phrases:
+            await _build(project, "extractive", crew, tell, reports=reports)
+    if by_phrases:
         return loaded
-    style, steps = await choose_style(project), (*GRAPH, *REPORTS * reports)
+    style = await choose_style(project)
     left = len(unread(project, style))
     tell.size("extraction", left)
-    if left >= FIRST_PASS and not ledger.settings(project.db).get("graph"):
+    if left >= FIRST_PASS and not there:
         tell.expect((*steps, "extraction", *steps))
         await _build(project, "extractive", crew, tell, reports=reports)  # something to ask while the model reads
     await extract_chunks(project, style, crew, tell)
     await _build(project, style, crew, tell, reports=reports)
     return loaded
+
+
+def _portions(new: int, whole: int) -> list[int]:
+    """How many chunks are read each time before the graph is brought up to date with them: no fewer than PORTION, and as many as were read
+    before, so that all of it costs at most twice as much.
+    """
+    portions, read = list[int](), whole - new
+    while sum(portions) < new:
+        portion = max(PORTION, read)
+        left = new - sum(portions)
+        portions.append(portion if portion + PORTION <= left else left)
+        read += portions[-1]
+    return portions or [0]
+
+
+def _in_portions(portions: Sequence[int], read: int, steps: Sequence[str]) -> tuple[list[str], list[float]]:
+    """The stages of a run that reads in portions, and of how many chunks each is."""
+    stages, sizes = list[str](), list[float]()
+    for portion in portions:
+        read += portion
+        stages += [*READING[1:], *steps]
+        sizes += [portion] * len(READING[1:]) + [read] * len(steps)
+    return stages, sizes
 
 
 async def publish_brought(project: Project, progress: Callable[[Progress], None], brought: Brought) -> None:

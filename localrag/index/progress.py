@@ -146,9 +146,9 @@ class Tell:
         """How many chunks a stage is about, where that is another number."""
         self.estimate.sizes[stage] = chunks
 
-    def expect(self, stages: Sequence[str]) -> None:
-        """Which stages come next, where that is decided on the way."""
-        self.estimate.expect(stages)
+    def expect(self, stages: Sequence[str], sizes: Sequence[float | None] = ()) -> None:
+        """Which stages come next, where that is decided on the way; `sizes`: of how many chunks each is, where that is another number."""
+        self.estimate.expect(stages, sizes)
 
     def found(self, names: Iterable[str]) -> None:
         """Names that were found in a chunk."""

@@ -1,13 +1,10 @@
 """Documents, chunks, their full-text index, and what was extracted from them."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain, count
-from sqlite3 import Error
+from itertools import chain
 from typing import Any
-from weakref import finalize
 
 from sqlite_utils import Database
 
@@ -27,7 +24,6 @@ from localrag.store.departed import note_departure
 from localrag.store.search import add_to_search, remove_from_search
 from localrag.text.plain import SPLITTER, remember_sentences
 
-_NUMBERS = count(1)
 _PLAIN = (
     "id",
     "path",
@@ -244,7 +240,7 @@ def skipped(db: Database) -> list[Skipped]:
 
 def all_chunks(db: Database) -> list[Chunk]:
     """Every chunk, in the order of paths and places."""
-    return _chunks(db, "ORDER BY d.path, c.ordinal", [])
+    return chunks_where(db, "ORDER BY d.path, c.ordinal", [])
 
 
 def chunk_ids(db: Database) -> list[str]:
@@ -264,13 +260,13 @@ def extracted_by_model(db: Database) -> int:
 
 def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
     """The chunks with these ids, in the order given."""
-    found = {c.id: c for c in _chunks(db, "WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])}
+    found = {c.id: c for c in chunks_where(db, "WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])}
     return [found[i] for i in ids if i in found]
 
 
 def chunks_of(db: Database, document_id: str) -> list[Chunk]:
     """The chunks of a document, in their order."""
-    return _chunks(db, "WHERE c.document_id = ? ORDER BY c.ordinal", [document_id])
+    return chunks_where(db, "WHERE c.document_id = ? ORDER BY c.ordinal", [document_id])
 
 
 def texts_beside(db: Database, first: Chunk, last: Chunk) -> list[str]:
@@ -279,65 +275,14 @@ def texts_beside(db: Database, first: Chunk, last: Chunk) -> list[str]:
     return [text for (text,) in db.execute("SELECT text FROM chunks WHERE document_id = ? AND ordinal IN (?, ?)", beside)]
 
 
-def chunks_without_extraction(db: Database, *recipes: str) -> "ChunkList":
-    """What none of these recipes (prompt, model and settings) has been used on."""
-    done = "SELECT chunk_id FROM extractions WHERE recipe IN (SELECT value FROM json_each(?))"
-    return ChunkList(db, f"SELECT id FROM chunks EXCEPT {done}", [json.dumps(recipes)])
-
-
-def count_without_extraction(db: Database, recipe: str) -> int:
-    """How many chunks are left to extract with this recipe."""
-    missing = "SELECT id FROM chunks EXCEPT SELECT chunk_id FROM extractions WHERE recipe = ?"
-    return int(next(db.query(f"SELECT count(*) AS n FROM ({missing})", [recipe]))["n"])
-
-
-def chunks_without_sentences(db: Database) -> "ChunkList":
-    """The chunks of which it is not kept where their sentences are."""
-    split = f"SELECT chunk_id FROM sentences WHERE splitter = {SPLITTER}"
-    return ChunkList(db, f"SELECT id FROM chunks EXCEPT {split}", [])
-
-
-_PAGE = 256  # chunks that are read together
-
-
-class ChunkList(Collection[Chunk]):
-    """Chunks that were chosen, in the order of paths and places. Their ids are kept in a table of this connection, they themselves are
-    read as they are needed, whatever is written meanwhile: a million of them are not in memory.
-    """
-
-    def __init__(self, db: Database, ids: str, values: list[Any]) -> None:
-        self._db, self._table = db, f"chosen_{next(_NUMBERS)}"
-        db.execute(f"CREATE TEMP TABLE {self._table} (n INTEGER PRIMARY KEY, id TEXT NOT NULL)")
-        joined = f"({ids}) k CROSS JOIN chunks c ON c.id = k.id JOIN documents d ON d.id = c.document_id"
-        chosen = f"SELECT c.id FROM {joined} ORDER BY d.path, c.ordinal"
-        with db.atomic():
-            self._count = db.execute(f"INSERT INTO {self._table} (id) {chosen}", values).rowcount
-        finalize(self, _drop, db, self._table)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Chunk]:
-        for first in range(1, self._count + 1, _PAGE):
-            page = f"SELECT id FROM {self._table} WHERE n BETWEEN ? AND ?"
-            yield from _chunks(self._db, f"WHERE c.id IN ({page}) ORDER BY d.path, c.ordinal", [first, first + _PAGE - 1])
-
-    def __contains__(self, chunk: object) -> bool:
-        return any(c == chunk for c in self)
-
-
-def _drop(db: Database, table: str) -> None:
-    with suppress(Error):  # closed already, and the table with it; or busy at the moment: then the table goes when it is closed
-        db.execute(f"DROP TABLE IF EXISTS temp.{table}")
-
-
 def save_sentences(db: Database, bounds: Mapping[str, bytes]) -> None:
     """Commit where the sentences of chunks are (chunk id → `sentence_bounds`), so that no later run or question has to split them."""
     with db.atomic():
         db.table("sentences").insert_all(({"chunk_id": c, "splitter": SPLITTER, "bounds": b} for c, b in bounds.items()), replace=True)
 
 
-def _chunks(db: Database, where: str, values: list[Any]) -> list[Chunk]:
+def chunks_where(db: Database, where: str, values: list[Any]) -> list[Chunk]:
+    """The chunks `c`, of documents `d`, that an SQL condition is true of, in the order that it gives."""
     joined = f"chunks c JOIN documents d ON d.id = c.document_id LEFT JOIN sentences s ON s.chunk_id = c.id AND s.splitter = {SPLITTER}"
     found = []
     for row in db.query(f"SELECT c.*, s.bounds FROM {joined} {where}", values):

@@ -82,6 +82,14 @@ def save(
         db.table("next_embeddings").insert_all(waiting, replace=True)
 
 
+def of_contents(db: Database, kind: str, embedder: str, hashes: Iterable[str]) -> dict[str, NDArray[np.float32]]:
+    """Content hash → the vector of this embedder, (d,) float32, published or waiting, of those that have one."""
+    known = "SELECT content_hash, vector FROM {} WHERE kind = ? AND embedder = ? AND content_hash IN (SELECT value FROM json_each(?))"
+    values = [kind, embedder, json.dumps(list(hashes))]
+    rows = (row for table in ("embeddings", "next_embeddings") for row in db.execute(known.format(table), values))
+    return {key: np.frombuffer(vector, "<f4") for key, vector in rows}
+
+
 def load(db: Database, kind: str, ids: Sequence[str] | None = None) -> tuple[list[str], NDArray[np.float32]]:
     """All subjects of a kind with their vectors, (n, d) float32, or those of the given ones that have a vector; sorted by id."""
     where, values = ("", []) if ids is None else ("AND subject_id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])

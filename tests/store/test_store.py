@@ -26,7 +26,7 @@ from localrag.records import (
     Quote,
     Report,
 )
-from localrag.store import corpus, generations, graph, ledger, vectors
+from localrag.store import corpus, generations, graph, lacking, ledger, vectors
 from localrag.store.schema import open_index, writer_lock
 from localrag.store.search import search_chunks
 
@@ -65,15 +65,15 @@ def test_a_new_content_of_a_path_replaces_the_old_one(db):
     assert search_chunks(db, "ancient", 5) == []
     assert [c for c, _ in search_chunks(db, "recent", 5)] == ["a.txt-0"]
     assert corpus.extractions(db, "r") == []
-    assert [c.id for c in corpus.chunks_without_extraction(db, "r")] == ["a.txt-0"]
+    assert [c.id for c in lacking.without_extraction(db, "r")] == ["a.txt-0"]
 
 
 def test_chosen_chunks_are_read_page_by_page(db, monkeypatch):
     """In the order of paths and places, those that were chosen when it was asked, whatever is written meanwhile."""
-    monkeypatch.setattr(corpus, "_PAGE", 3)
+    monkeypatch.setattr(lacking, "_PAGE", 3)
     for n in range(10):
         add(db, f"{n}.txt", f"Text {n}.")
-    left = corpus.chunks_without_extraction(db, "r")
+    left = lacking.without_extraction(db, "r")
     read = []
     for chunk in left:
         corpus.save_extraction(db, "r", Extraction(chunk.id, (), ()))
@@ -81,7 +81,7 @@ def test_chosen_chunks_are_read_page_by_page(db, monkeypatch):
 
     assert read == [f"{n}.txt" for n in range(10)]
     assert len(left) == 10
-    assert len(corpus.chunks_without_extraction(db, "r")) == 0
+    assert len(lacking.without_extraction(db, "r")) == 0
 
 
 def test_a_document_costs_the_same_however_many_there_are(db):

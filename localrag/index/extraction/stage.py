@@ -11,14 +11,14 @@ from localrag.index.jobs import Crew, in_order
 from localrag.index.progress import Tell
 from localrag.project import Project
 from localrag.records import IMPORTED, Chunk, Failure, content_id
-from localrag.store import corpus, ledger
+from localrag.store import corpus, lacking, ledger
 from localrag.store import graph as store
 from localrag.text.plain import sentence_bounds
 
 
-async def split_sentences(db: Database, crew: Crew, tell: Tell) -> None:
-    """Split every chunk that is new into sentences."""
-    left = corpus.chunks_without_sentences(db)
+async def split_sentences(db: Database, crew: Crew, tell: Tell, most: int = lacking.ALL) -> None:
+    """Split every chunk that is new into sentences, or no more than `most`, the first ones by path."""
+    left = lacking.without_sentences(db, most)
     done = 0
     if left:
         tell("sentences", 0, len(left))
@@ -29,9 +29,9 @@ async def split_sentences(db: Database, crew: Crew, tell: Tell) -> None:
         tell("sentences", done, len(left))
 
 
-async def find_phrases(project: Project, crew: Crew, tell: Tell) -> None:
-    """Find names and phrases in every chunk that is new, without a model."""
-    left = corpus.chunks_without_extraction(project.db, PHRASES)
+async def find_phrases(project: Project, crew: Crew, tell: Tell, most: int = lacking.ALL) -> None:
+    """Find names and phrases in every chunk that is new, or in no more than `most`, the first ones by path, without a model."""
+    left = lacking.without_extraction(project.db, PHRASES, most=most)
     done = 0
     if left:
         tell("phrases", 0, len(left))
@@ -48,9 +48,9 @@ def _bounds(chunks: tuple[Chunk, ...]) -> tuple[bytes, ...]:
     return tuple(sentence_bounds(c.text) for c in chunks)
 
 
-def unread(project: Project, style: str) -> corpus.ChunkList:
+def unread(project: Project, style: str) -> lacking.ChunkList:
     """The chunks the model has not extracted from, or not all that it was asked for, and no other program has."""
-    return corpus.chunks_without_extraction(project.db, recipe_of(project, style), IMPORTED)
+    return lacking.without_extraction(project.db, recipe_of(project, style), IMPORTED)
 
 
 def recipe_of(project: Project, style: str) -> str:

@@ -17,7 +17,7 @@ from localrag.query.answer import Options
 from localrag.query.cost import bearing
 from localrag.query.question import Question
 from localrag.records import ExtractedClaim
-from localrag.store import corpus, graph, ledger
+from localrag.store import corpus, graph, lacking, ledger
 from localrag.text import plain as text
 from localrag.text.plain import chunk_sentences, sentences
 
@@ -70,7 +70,7 @@ def test_sentences_are_split_once(town, monkeypatch):
     chunk_sentences.cache_clear()
     with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
         chunks = corpus.all_chunks(project.db)
-        assert list(corpus.chunks_without_sentences(project.db)) == []
+        assert list(lacking.without_sentences(project.db)) == []
     split = {c.text: sentences(c.text) for c in chunks}
     monkeypatch.setattr(text, "sentences", lambda _: pytest.fail("split again"))
 
@@ -82,7 +82,7 @@ def test_sentences_of_another_splitter_are_not_used(town):
     folder, *_ = town
     with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
         project.db.execute("UPDATE sentences SET splitter = 0")
-        assert list(corpus.chunks_without_sentences(project.db)) == corpus.all_chunks(project.db) != []
+        assert list(lacking.without_sentences(project.db)) == corpus.all_chunks(project.db) != []
 
 
 def made_vectors(texts):

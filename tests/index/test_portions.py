@@ -1,0 +1,69 @@
+"""Many new documents: the graph grows while the rest is read."""
+
+import itertools
+import random
+from contextlib import closing
+
+import pytest
+
+from localrag.engine.embedding.embedder import Embedder
+from localrag.index import pipeline
+from localrag.library import Index
+from localrag.store.schema import open_index
+from tests.index.test_edits import facts, update, write, wrong
+
+
+@pytest.mark.parametrize(
+    ("new", "whole", "portions"), [(0, 50, [0]), (9, 9, [9]), (40, 40, [5, 5, 10, 20]), (43, 43, [5, 5, 10, 23]), (12, 1000, [12])]
+)
+def test_as_much_is_read_each_time_as_there_was(monkeypatch, new, whole, portions):
+    """No portion is smaller than what a graph is worth; what would be left over is read with the last one."""
+    monkeypatch.setattr(pipeline, "PORTION", 5)
+
+    assert pipeline._portions(new, whole) == portions
+
+
+def test_documents_are_in_the_graph_while_others_are_read(tmp_path, monkeypatch):
+    """Entities and reports of the first ones can be asked, and in the end all is as if it had been read at once."""
+    monkeypatch.setattr(pipeline, "PORTION", 5)
+    rng, folder = random.Random(0), tmp_path / "docs"
+    for n in range(40):
+        write(folder / f"{n:02}.txt", rng)
+    seen, shares = [], []
+
+    def progress(now):
+        shares.append(now.share)
+        if now.stage == "phrases" and now.done == now.total:
+            with closing(open_index(tmp_path / "index")) as db:
+                seen.append((now.total, *(db[table].count for table in ("entities", "reports"))))
+
+    index = Index.open(tmp_path / "index", missing_ok=True)
+    with index.writing(extractor="phrases"):
+        assert index.add([folder], on_progress=progress).complete
+
+    assert [total for total, *_ in seen] == [5, 5, 10, 20]
+    assert seen[0][1:] == (0, 0)
+    assert all(before[1] < after[1] for before, after in itertools.pairwise(seen))
+    assert all(reports for *_, reports in seen[1:])
+    assert shares == sorted(shares)
+    update(folder, Index.open(tmp_path / "at_once", missing_ok=True))
+    with closing(open_index(tmp_path / "index")) as db, closing(open_index(tmp_path / "at_once")) as other:
+        assert facts(db) == facts(other)
+        assert not wrong(db)
+
+
+def test_equal_texts_are_embedded_once(tmp_path, monkeypatch):
+    """Also where the second stands in another portion than the first."""
+    monkeypatch.setattr(pipeline, "PORTION", 5)
+    rng, folder = random.Random(0), tmp_path / "docs"
+    for n in range(10):
+        write(folder / f"{n:02}.txt", rng)
+        (folder / f"{n:02} copy.txt").write_bytes((folder / f"{n:02}.txt").read_bytes())
+    (folder / "99.txt").write_bytes((folder / "00.txt").read_bytes())
+    embedded, embed = [], Embedder.embed
+    monkeypatch.setattr(Embedder, "embed", lambda self, texts: embedded.extend(texts) or embed(self, texts))
+    update(folder, Index.open(tmp_path / "index", missing_ok=True))
+
+    with closing(open_index(tmp_path / "index")) as db:
+        chunks = {text for (text,) in db.execute("SELECT text FROM chunks")}
+    assert sorted(text for text in embedded if text in chunks) == sorted(chunks)
