@@ -73,7 +73,7 @@ async def embed_chunks(project: Project, crew: Crew, tell: Tell, most: int = lac
     """
     db, fingerprint, done = project.db, project.embedder.file.fingerprint, 0
     known = ledger.settings(db)
-    if known.get("prepended") or known.get("chunk_vectors") != "bare":
+    if known.get("prepended") or (known.get("chunk_vectors") != "bare" and states.holds_vectors(db, "chunk")):
         texts = _without_vector(project, "chunk", vectors.texts(db, "chunk"))
         total, pairs = len(texts), iter(texts.items())
     else:

@@ -30,6 +30,12 @@ def without_vector(db: Database, kind: str, embedder: str) -> list[str]:
     return [key for (key,) in db.execute(f"{_SUBJECTS[kind]} {own}", {"kind": kind, "by": embedder})]
 
 
+def holds_vectors(db: Database, kind: str) -> bool:
+    """Whether any subject of a kind has a vector, of whatever embedder."""
+    own = (f"EXISTS (SELECT 1 FROM {table} WHERE kind = :kind)" for table in ("embeddings", "next_embeddings"))
+    return bool(db.execute(f"SELECT {' OR '.join(own)}", {"kind": kind}).fetchone()[0])
+
+
 def drop_stray_vectors(db: Database, kind: str, embedder: str) -> None:
     """Drop the vectors that wait and are of another embedder, or of what is no more."""
     stray = f"kind = ? AND (embedder <> ? OR subject_id NOT IN ({_SUBJECTS[kind]}))"

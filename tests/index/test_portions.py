@@ -35,15 +35,15 @@ def test_documents_are_in_the_graph_while_others_are_read(tmp_path, monkeypatch)
         shares.append(now.share)
         if now.stage == "phrases" and now.done == now.total:
             with closing(open_index(tmp_path / "index")) as db:
-                seen.append((now.total, *(db[table].count for table in ("entities", "reports"))))
+                seen.append((now.total, *(db[table].count for table in ("embeddings", "entities", "reports"))))
 
     index = Index.open(tmp_path / "index", missing_ok=True)
     with index.writing(extractor="phrases"):
         assert index.add([folder], on_progress=progress).complete
 
     assert [total for total, *_ in seen] == [5, 5, 10, 20]
-    assert seen[0][1:] == (0, 0)
-    assert all(before[1] < after[1] for before, after in itertools.pairwise(seen))
+    assert seen[0][1:] == (5, 0, 0)
+    assert all(before[2] < after[2] for before, after in itertools.pairwise(seen))
     assert all(reports for *_, reports in seen[1:])
     assert shares == sorted(shares)
     update(folder, Index.open(tmp_path / "at_once", missing_ok=True))
