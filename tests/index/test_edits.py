@@ -1,7 +1,10 @@
 """Documents that are added, edited, renamed and deleted at random: the index stays what a fresh one of the same files would be."""
 
 import random
-from contextlib import closing
+import signal
+import subprocess
+import sys
+from contextlib import closing, suppress
 
 import pytest
 
@@ -145,3 +148,31 @@ def test_after_random_edits_the_index_is_that_of_the_files(tmp_path, seed):
     with closing(open_index(tmp_path / "index")) as db, closing(open_index(tmp_path / "fresh")) as other:
         assert facts(db) == facts(other)
         assert not [w for part in check_index(db, tmp_path / "index") for w in part.wrong]
+
+
+@pytest.mark.slow
+def test_a_month_of_days_that_end_too_early_converges(tmp_path):
+    """Each day documents are added, edited, renamed, deleted and exchanged, and most runs are killed; the last is not."""
+    rng, folder = random.Random(5), tmp_path / "docs"
+    for n in range(16):
+        write(folder / f"{n}.txt", rng)
+    command = [sys.executable, "-m", "localrag", "index", "docs", "--extractor", "phrases", "--prune", "--quiet"]
+    ended = []
+    for turn in range(30):
+        for _ in range(rng.choice([1, 1, 3])):
+            edit(folder, rng, turn)
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(rng.uniform(0.5, 9))
+        if process.poll() is None:
+            process.send_signal(rng.choice([signal.SIGKILL, signal.SIGINT]))
+        ended.append(process.wait())
+    assert subprocess.run(command, cwd=tmp_path, check=True).returncode == 0
+
+    fresh = Index.open(tmp_path / "fresh", missing_ok=True)
+    update(folder, fresh)
+    assert {0, -signal.SIGKILL} <= set(ended)
+    with closing(open_index(tmp_path / ".localrag")) as db, closing(open_index(tmp_path / "fresh")) as other:
+        assert facts(db) == facts(other)
+        assert not wrong(db)
+        assert not [w for part in check_index(db, tmp_path / ".localrag") for w in part.wrong]
