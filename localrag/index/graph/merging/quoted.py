@@ -10,6 +10,7 @@ from localrag.text.plain import squeeze
 from localrag.text.quotes import sentence_quotes
 
 KEPT = 20_000  # chunks that are not read again, some 60 MB
+PLACED = 200_000  # chunks whose places are not looked up again, some 40 MB
 
 
 class Quoted:
@@ -18,6 +19,7 @@ class Quoted:
     def __init__(self, staged: Staged) -> None:
         self._staged = staged
         self._chunks: dict[str, Chunk] = {}
+        self._places: dict[str, tuple[str, int]] = {}
 
     def of_entity(self, entity_id: str, most: int = 2) -> list[Quote]:
         """The sentences that mention an entity, each once: those that tell most, of equal ones the first in the order of paths."""
@@ -44,8 +46,11 @@ class Quoted:
         """The chunks of rows (…, chunk, start, end), in the order of paths and places."""
         some = list(rows)
         if len(some) > 1:
-            place = sources.places_of_chunks(self._staged.db, (row[1] for row in some))
-            some.sort(key=lambda row: (place[row[1]], row[2]))
+            if len(self._places) > PLACED:
+                self._places.clear()
+            new = {row[1] for row in some if row[1] not in self._places}
+            self._places |= sources.places_of_chunks(self._staged.db, new) if new else {}
+            some.sort(key=lambda row: (self._places[row[1]], row[2]))
         for row in some:
             yield self._chunk(row[1]), row
 
