@@ -84,7 +84,7 @@ def save(
 
 def of_contents(db: Database, kind: str, embedder: str, hashes: Iterable[str]) -> dict[str, NDArray[np.float32]]:
     """Content hash → the vector of this embedder, (d,) float32, published or waiting, of those that have one."""
-    known = "SELECT content_hash, vector FROM {} WHERE kind = ? AND embedder = ? AND content_hash IN (SELECT value FROM json_each(?))"
+    known = "SELECT content_hash, vector FROM {} WHERE kind = ? AND +embedder = ? AND content_hash IN (SELECT value FROM json_each(?))"
     values = [kind, embedder, json.dumps(list(hashes))]
     rows = (row for table in ("embeddings", "next_embeddings") for row in db.execute(known.format(table), values))
     return {key: np.frombuffer(vector, "<f4") for key, vector in rows}

@@ -6,15 +6,14 @@ from functools import lru_cache
 
 from localrag.index.graph.merging.quoted import Quoted
 from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row
-from localrag.index.reports.context import Sources
+from localrag.index.reports.context import LEAST_TOKENS, Sources
 from localrag.records import Claim, Community, Quote, Relationship
 from localrag.store import corpus
 from localrag.store.levels import below, members
 from localrag.store.staged import AMONG, Staged
 from localrag.text.quotes import claim_quotes
 
-LARGE = 1500  # entities of a community of which only what leads is read: no context has room for more
-LEADING = 2000  # relationships of such a one, those of the most connected entities
+OVER = 3  # times as much is read of a community as its context has room for; of a larger one that which leads
 TOGETHER = 50  # entities whose relationships are read together there
 KEPT = 50_000  # entities, and relationships, whose sentences are not looked up again
 
@@ -22,8 +21,9 @@ KEPT = 50_000  # entities, and relationships, whose sentences are not looked up 
 class Reader:
     """Reads what there is of communities, from a graph that waits or is published."""
 
-    def __init__(self, staged: Staged) -> None:
-        self._staged = staged
+    def __init__(self, staged: Staged, budget: int) -> None:
+        """`budget`: tokens of a context."""
+        self._staged, self._most = staged, OVER * budget // LEAST_TOKENS
         quoted = Quoted(staged)
         self._of_entity = lru_cache(KEPT)(quoted.of_entity)
         self._of_relationship = lru_cache(KEPT)(quoted.of_relationship)
@@ -33,10 +33,10 @@ class Reader:
         """The entities, relationships and claims of a community; of a large one those that lead."""
         keys: Sequence[str] = community.entity_ids
         relationships = []
-        if len(keys) > LARGE:
+        if len(keys) > self._most:
             degrees: dict[str, int] = dict(self._staged.rows("entities", f"t.id {AMONG}", [json.dumps(keys)], "t.id, t.degree"))
             relationships = list(self._leading(degrees))
-            most = sorted(degrees, key=lambda e: (-degrees[e], e))[:LARGE]
+            most = sorted(degrees, key=lambda e: (-degrees[e], e))[: self._most]
             keys = list(dict.fromkeys([*most, *(end for r in relationships for end in (r.source_id, r.target_id))]))
         entities = {e.id: e for e in map(entity_of_row, self._staged.rows("entities", f"t.id {AMONG}", [json.dumps(keys)]))}
         if not relationships:
@@ -79,14 +79,14 @@ class Reader:
             return degrees[r.source_id] + degrees[r.target_id]
 
         for at in range(0, len(order), TOGETHER):
-            if sum(weight(r) >= 2 * degrees[order[at]] for r in found.values()) >= LEADING:
+            if sum(weight(r) >= 2 * degrees[order[at]] for r in found.values()) >= self._most:
                 break
             keys = [json.dumps(order[at : at + TOGETHER])]
             for end in ("source_id", "target_id"):
                 for row in self._staged.rows("relationships", f"t.{end} {AMONG}", keys):
                     if row[1] in degrees and row[2] in degrees:
                         found[row[0]] = relationship_of_row(row)
-        yield from sorted(found.values(), key=lambda r: (-weight(r), r.id))[:LEADING]
+        yield from sorted(found.values(), key=lambda r: (-weight(r), r.id))[: self._most]
 
     def _of_claim(self, claim: Claim) -> Sequence[Quote]:
         chunks = {c.id: c for c in corpus.chunks_by_id(self._staged.db, [claim.chunk_id])}

@@ -127,7 +127,7 @@ class _Writer:
     vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.reader = Reader(self.staged)
+        self.reader = Reader(self.staged, self.budgets.report_context)
         self.count = Tokenizer(self.project.model.file).count
         self._reports: dict[str, Report | None] = {}
         self._unsaved: dict[str, Report] = {}

@@ -3,7 +3,8 @@
 The ends of changed relationships are free; the rest of each community is one node that keeps its strength, so that the modularity of a
 move is that in the whole graph while nothing but the neighbourhood is read. Where a node moves, its neighbours are free in the next
 round. Level by level, each community of the level above being a graph of its own, as in `communities`. Where a community does not hang
-together any more, it is divided; one that grows beyond the limit is split anew.
+together any more, it is divided; one that grows beyond the limit is split anew, but for one of the deepest level: that would take a level
+more, and it stays as it is until all are found anew.
 """
 
 from collections import Counter, defaultdict
@@ -20,12 +21,11 @@ from localrag.store.staged import Staged
 
 ROUNDS = 4  # of neighbours that become free where a node moved
 MOST = 2000  # nodes that one round may free
-OVERFULL = 2  # times its limit to which one of the deepest level may grow: then it needs a level more, and all are found anew
 WHOLE = ""  # what the communities of level 0 lie in
 
 
 class MakeAnew(Exception):
-    """The communities of the whole graph are to be found anew: a level more is needed, or their weights are not known."""
+    """The communities of the whole graph are to be found anew: their weights are not known."""
 
 
 @dataclass
@@ -59,18 +59,6 @@ class Frontier:
                     break
             self._divide(level)
             self._write(level)
-        most = OVERFULL * self._max_size
-        if any(self._reach.size(home) > most >= self._reach.size(home) - more for home, more in self._growth().items()):
-            raise MakeAnew
-
-    def _growth(self) -> Counter[str]:
-        """By how many nodes each community of the deepest level has grown."""
-        grown, level = Counter[str](), self._depth - 1
-        for node in (*self._reach.nodes, *self._reach.gone):
-            for home, n in ((self._reach.at(node, level), 1), (self._reach.before(node, level), -1)):
-                if home is not None:
-                    grown[home] += n
-        return grown
 
     def _homes(self, level: int) -> Iterable[tuple[str, str | None]]:
         return ((node, path[level]) for node, path in self._reach.nodes.items())
