@@ -144,7 +144,7 @@ def tables(db):
     """Every row of every table but for what two runs may differ in."""
     found = {}
     for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall():
-        if name.startswith("_") or name in ("runs", "vector_states", "settings") or "_search" in name:
+        if name.startswith("_") or name in ("runs", "seen", "vector_states", "settings") or "_search" in name:
             continue
         rows = [{k: v for k, v in row.items() if k not in LEFT_OUT} for row in db.query(f"SELECT * FROM [{name}]")]
         found[name] = Counter(json.dumps(row, sort_keys=True, default=lambda b: hashlib.sha256(b).hexdigest()) for row in rows)

@@ -104,9 +104,15 @@ class Frontier:
         """Let the nodes that are looked at find their communities in each community above."""
         n, reach = level.number, self._reach
         if n:
-            left = {reach.before(node, n - 1) for node in (*reach.nodes, *reach.gone)}
-            for above in sorted(c for c in left | {reach.at(node, n - 1) for node in reach.nodes} if c):
-                self._open(level, above)
+            inside, grown = defaultdict[str, list[str]](list), Counter[str]()
+            for node in sorted((*reach.nodes, *reach.gone)):
+                if above := reach.at(node, n - 1):
+                    inside[above].append(node)
+                    grown[above] += 1
+                if was := reach.before(node, n - 1):
+                    grown[was] -= 1
+            for above in sorted(grown):
+                self._open(level, above, inside[above], grown[above])
         level.parts.clear()
         for node in sorted(reach.nodes):
             level.parts[str(self._above(node, n))].append(node)
@@ -115,14 +121,21 @@ class Frontier:
             if any(reach.nodes[node][n] is None for node in nodes):
                 self._settle(level, above, nodes)
 
-    def _open(self, level: _Level, above: str) -> None:
-        """Look at all of a community that is to be split anew, or is within the limit: that has one community below it."""
+    def _open(self, level: _Level, above: str, inside: Iterable[str], grown: int) -> None:
+        """Look at all of a community above that is to be split anew, or whose parts are to be one; in one with one part nothing is to do.
+
+        `inside`: the nodes in it that are looked at; `grown`: by how many nodes.
+        """
         n, reach = level.number, self._reach
         if above in level.opened:
             return
         size = reach.size(above)
         parts = below(self._staged, above)
         if not size or (size > self._max_size and len(parts) > 1):
+            return
+        if len(parts) == 1 and not size > self._max_size >= size - grown:
+            for node in inside:
+                reach.nodes[node][n] = parts[0]
             return
         level.opened.add(above)
         members = reach.members(above)
