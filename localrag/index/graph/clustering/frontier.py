@@ -37,6 +37,8 @@ class _Level:
     made: dict[str, str] = field(default_factory=dict)  # new community → the one above it
     rest: dict[str, float] = field(default_factory=dict)  # community → strength of those of its nodes that are not looked at
     opened: set[str] = field(default_factory=set)  # communities above of which everything is looked at
+    were: Counter[str | None] = field(default_factory=Counter)  # community → how many of those looked at were in it
+    counted: int = -1  # nodes looked at when that was counted
 
 
 class Frontier:
@@ -167,7 +169,7 @@ class Frontier:
         start = None if above in level.opened else self._start(level, above, nodes, around)
         found = self._leiden(links, strength, total, start)
         for some, rest in _clusters(found, nodes, list(around), links):
-            home = rest or self._named(level, some, above)
+            home = rest or self._named(level, some, above, nodes)
             for node in some:
                 reach.nodes[node][n] = home
 
@@ -203,15 +205,20 @@ class Frontier:
         tops = [key for (key,) in self._staged.rows("communities", "t.level = 0", columns="t.id")]
         return sum(self._stored(key)[0] for key in tops) + 2 * sum(now - before for before, now in self._reach.changes.values())
 
-    def _named(self, level: _Level, nodes: list[str], above: str) -> str:
-        """The id of a community without any node but these: that of an earlier one of which there is nothing else, else a new one."""
+    def _named(self, level: _Level, some: list[str], above: str, nodes: list[str]) -> str:
+        """The id of a community without any node but these: that of an earlier one of which there is nothing else, else a new one.
+
+        `nodes`: all that are looked at in the community above.
+        """
         n, reach = level.number, self._reach
-        was = Counter(home for node in nodes if self._above(node, n, before=True) == above and (home := reach.before(node, n)))
+        was = Counter(home for node in some if self._above(node, n, before=True) == above and (home := reach.before(node, n)))
+        if level.counted != len(reach.nodes):
+            level.were = Counter(reach.before(node, n) for node in (*reach.nodes, *reach.gone))
+            level.counted = len(reach.nodes)
         for home, _ in was.most_common():
-            looked_at = sum(reach.before(node, n) == home for node in (*reach.nodes, *reach.gone))
-            if looked_at == reach.size(home) and not any(path[n] == home for path in reach.nodes.values()):
+            if level.were[home] == reach.size(home) and not any(reach.nodes[node][n] == home for node in nodes):
                 return home
-        return self._new(level, nodes, above)
+        return self._new(level, some, above)
 
     def _new(self, level: _Level, nodes: Iterable[str], above: str) -> str:
         some = sorted(nodes)
