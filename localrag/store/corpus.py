@@ -240,7 +240,7 @@ def skipped(db: Database) -> list[Skipped]:
 
 def all_chunks(db: Database) -> list[Chunk]:
     """Every chunk, in the order of paths and places."""
-    return chunks_where(db, "ORDER BY d.path, c.ordinal", [])
+    return _chunks(db, "JOIN documents d ON d.id = c.document_id ORDER BY d.path, c.ordinal", [])
 
 
 def chunk_ids(db: Database) -> list[str]:
@@ -260,13 +260,13 @@ def extracted_by_model(db: Database) -> int:
 
 def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
     """The chunks with these ids, in the order given."""
-    found = {c.id: c for c in chunks_where(db, "WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])}
+    found = {c.id: c for c in _chunks(db, "WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])}
     return [found[i] for i in ids if i in found]
 
 
 def chunks_of(db: Database, document_id: str) -> list[Chunk]:
     """The chunks of a document, in their order."""
-    return chunks_where(db, "WHERE c.document_id = ? ORDER BY c.ordinal", [document_id])
+    return _chunks(db, "WHERE c.document_id = ? ORDER BY c.ordinal", [document_id])
 
 
 def texts_beside(db: Database, first: Chunk, last: Chunk) -> list[str]:
@@ -281,11 +281,11 @@ def save_sentences(db: Database, bounds: Mapping[str, bytes]) -> None:
         db.table("sentences").insert_all(({"chunk_id": c, "splitter": SPLITTER, "bounds": b} for c, b in bounds.items()), replace=True)
 
 
-def chunks_where(db: Database, where: str, values: list[Any]) -> list[Chunk]:
-    """The chunks `c`, of documents `d`, that an SQL condition is true of, in the order that it gives."""
-    joined = f"chunks c JOIN documents d ON d.id = c.document_id LEFT JOIN sentences s ON s.chunk_id = c.id AND s.splitter = {SPLITTER}"
+def _chunks(db: Database, rest: str, values: list[Any]) -> list[Chunk]:
+    """The chunks `c` that the rest of an SQL query chooses, in the order that it gives."""
+    joined = f"chunks c LEFT JOIN sentences s ON s.chunk_id = c.id AND s.splitter = {SPLITTER}"
     found = []
-    for row in db.query(f"SELECT c.*, s.bounds FROM {joined} {where}", values):
+    for row in db.query(f"SELECT c.*, s.bounds FROM {joined} {rest}", values):
         bounds = row.pop("bounds")
         found.append(Chunk(**row))
         if bounds is not None:

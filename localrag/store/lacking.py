@@ -29,8 +29,9 @@ class ChunkList(Collection[Chunk]):
         """`ids`: an SQL query for their ids; `most`: no more than so many, the first ones."""
         self._db, self._table = db, f"chosen_{next(_NUMBERS)}"
         db.execute(f"CREATE TEMP TABLE {self._table} (n INTEGER PRIMARY KEY, id TEXT NOT NULL)")
-        joined = f"({ids}) k CROSS JOIN chunks c ON c.id = k.id JOIN documents d ON d.id = c.document_id"
-        chosen = f"SELECT c.id FROM {joined} ORDER BY d.path, c.ordinal LIMIT ?"
+        # Each view is looked into by itself: joined as they are, SQLite would go through all chunks for each of them.
+        listed = f"(SELECT id, document_id, ordinal FROM chunks WHERE id IN ({ids})) c JOIN (SELECT id, path FROM documents) d"
+        chosen = f"SELECT c.id FROM {listed} ON d.id = c.document_id ORDER BY d.path, c.ordinal LIMIT ?"
         with db.atomic():
             self._count = db.execute(f"INSERT INTO {self._table} (id) {chosen}", [*values, most]).rowcount
         finalize(self, _drop, db, self._table)
@@ -40,8 +41,8 @@ class ChunkList(Collection[Chunk]):
 
     def __iter__(self) -> Iterator[Chunk]:
         for first in range(1, self._count + 1, _PAGE):
-            page = f"SELECT id FROM {self._table} WHERE n BETWEEN ? AND ?"
-            yield from corpus.chunks_where(self._db, f"WHERE c.id IN ({page}) ORDER BY d.path, c.ordinal", [first, first + _PAGE - 1])
+            page = f"SELECT id FROM {self._table} WHERE n BETWEEN ? AND ? ORDER BY n"
+            yield from corpus.chunks_by_id(self._db, [key for (key,) in self._db.execute(page, [first, first + _PAGE - 1])])
 
     def __contains__(self, chunk: object) -> bool:
         return any(c == chunk for c in self)
