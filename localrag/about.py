@@ -33,9 +33,9 @@ def reported(input_hash: str) -> str:
 
 
 def side_by_side(key: str, about: str) -> str:
-    """The key of a request under which the answer is kept: those about one text begin alike, and are next to each other in an index.
+    """The key that the answer to a request is stored under. Those about one text begin alike, so the database has them on one page or two.
 
-    A chunk takes some 17 answers. Under keys that are hashes alone each would change another page of the database.
+    A chunk takes some 17 answers. If keys were hashes alone, each would change a different page.
     """
     of_text = about and about not in (OF_A_QUESTION, UNSURE) and not about.startswith(OF_SEVERAL)
     return about[:8] + key if of_text else key

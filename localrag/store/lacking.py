@@ -12,11 +12,11 @@ from sqlite_utils import Database
 
 from localrag.records import Chunk
 from localrag.store import corpus
+from localrag.store.states import lacking_vector
 from localrag.text.plain import SPLITTER
 
 ALL = -1  # no limit
 _NUMBERS = count(1)
-
 _PAGE = 256  # chunks that are read together
 
 
@@ -29,7 +29,7 @@ class ChunkList(Collection[Chunk]):
         """`ids`: an SQL query for their ids; `most`: no more than so many, the first ones."""
         self._db, self._table = db, f"chosen_{next(_NUMBERS)}"
         db.execute(f"CREATE TEMP TABLE {self._table} (n INTEGER PRIMARY KEY, id TEXT NOT NULL)")
-        # Each view is looked into by itself: joined as they are, SQLite would go through all chunks for each of them.
+        # A query for each view: where they are joined directly, SQLite reads all chunks again for every chunk.
         listed = f"(SELECT id, document_id, ordinal FROM chunks WHERE id IN ({ids})) c JOIN (SELECT id, path FROM documents) d"
         chosen = f"SELECT c.id FROM {listed} ON d.id = c.document_id ORDER BY d.path, c.ordinal LIMIT ?"
         with db.atomic():
@@ -73,6 +73,4 @@ def without_sentences(db: Database, most: int = ALL) -> ChunkList:
 
 def without_vector(db: Database, embedder: str, most: int = ALL) -> ChunkList:
     """The chunks that have no vector of this embedder, published or waiting."""
-    has = "SELECT subject_id FROM {} WHERE kind = 'chunk' AND embedder = ?"
-    own = " ".join(f"EXCEPT {has.format(table)}" for table in ("embeddings", "next_embeddings"))
-    return ChunkList(db, f"SELECT id FROM chunks {own}", [embedder, embedder], most)
+    return ChunkList(db, *lacking_vector("chunk", embedder), most)

@@ -114,7 +114,7 @@ class Staged:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """One transaction of the temporary tables alone for all that is put and dropped inside: each goes through all changed pages.
+        """One transaction, of the temporary tables alone, for all that is put and dropped inside; the end of each visits all changed pages.
 
         Without it sqlite3 would begin one that locks out everybody else who writes. Nothing may be written to the index inside.
         """

@@ -24,10 +24,15 @@ def extraction_state(db: Database, recipes: Sequence[str], by_content: Sequence[
     return content_id(made, *(content_id(*row) for row in rows if row[0] not in strays))
 
 
+def lacking_vector(kind: str, embedder: str) -> tuple[str, list[str]]:
+    """An SQL query, and its values, for the subjects of a kind that have no vector of this embedder, published or waiting."""
+    own = " ".join(f"EXCEPT SELECT subject_id FROM {table} WHERE kind = ? AND embedder = ?" for table in ("embeddings", "next_embeddings"))
+    return f"{_SUBJECTS[kind]} {own}", [kind, embedder] * 2
+
+
 def without_vector(db: Database, kind: str, embedder: str) -> list[str]:
     """The subjects of a kind that have no vector of this embedder, published or waiting."""
-    own = " ".join(f"EXCEPT SELECT subject_id FROM {t} WHERE kind = :kind AND embedder = :by" for t in ("embeddings", "next_embeddings"))
-    return [key for (key,) in db.execute(f"{_SUBJECTS[kind]} {own}", {"kind": kind, "by": embedder})]
+    return [key for (key,) in db.execute(*lacking_vector(kind, embedder))]
 
 
 def holds_vectors(db: Database, kind: str) -> bool:

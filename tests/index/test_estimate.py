@@ -83,6 +83,20 @@ def test_a_stage_that_comes_twice_has_rounds():
     assert told == [("graph", 1), ("reports", 1), ("extraction", 1), ("graph", 2), ("reports", 2)]
 
 
+def test_stages_of_a_portion_cost_what_their_own_chunks_cost():
+    """What is read in portions of 10 and 30 chunks is expected to take as long as 10 and 30 chunks take, and is kept so for later runs."""
+    estimate = Estimate(chunks=40, whole=40)
+    estimate.expect(["search index", "search index"], [10, 30])
+    alone = [Estimate(chunks=n, whole=n) for n in (10, 30)]
+    for one in alone:
+        one.expect(["search index"])
+
+    assert abs(estimate.left(0)[1] - sum(one.left(0)[1] for one in alone)) < 1e-9
+    estimate.told("search index", 0, 10, 0.0)
+    estimate.told("graph", 0, 1, 5.0)
+    assert estimate.paces()["search index"] == (10, 5.0)
+
+
 def test_nothing_is_said_of_a_model_that_never_ran_here_until_it_has_read_something():
     """Unknown is unknown; after three chunks the stage is reckoned from itself."""
     estimate = Estimate(unknown=frozenset({"extraction"}))

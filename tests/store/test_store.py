@@ -84,6 +84,28 @@ def test_chosen_chunks_are_read_page_by_page(db, monkeypatch):
     assert len(lacking.without_extraction(db, "r")) == 0
 
 
+def test_chunks_are_chosen_and_read_in_steps_that_grow_with_their_number(db):
+    """Four times as many documents take SQLite four times as many steps, not sixteen, while a run has the next generation in view."""
+
+    def steps():
+        taken = []
+        with generations.next_in_view(db):
+            db.conn.set_progress_handler(lambda: taken.append(1), 100)
+            read = [len(list(some)) for some in (lacking.without_sentences(db), lacking.without_vector(db, "e"))]
+            db.conn.set_progress_handler(None, 0)
+        return len(taken), read
+
+    for n in range(300):
+        add(db, f"{n}.txt", f"Letter {n}.")
+    few, read = steps()
+    for n in range(300, 1200):
+        add(db, f"{n}.txt", f"Letter {n}.")
+    many, all_read = steps()
+
+    assert (read, all_read) == ([300, 300], [1200, 1200])
+    assert many < 6 * few
+
+
 def test_a_document_costs_the_same_however_many_there_are(db):
     """Storing, replacing and taking one out looks at its own rows: SQLite takes as many steps beside 600 documents as beside 60."""
 

@@ -33,7 +33,7 @@ def test_a_sentence_is_prose(sentence):
     [
         ('"name": "datasette.handle_exception",', Kind.CODE),
         ("client = httpx.Client(timeout=10.0)", Kind.CODE),
-        ("git archive --format=tar.gz -o /tmp/a.tar.gz main", Kind.CODE),
+        ("git archive --format=tar.gz -o ../a.tar.gz main", Kind.CODE),
         ("$ pip install httpx[http2]", Kind.CODE),
         ("def upload_file():", Kind.CODE),
         ("SELECT name, port FROM ferries WHERE year > 1950;", Kind.CODE),

@@ -275,7 +275,7 @@ class _Writer:
     def commit(self, mended: Iterable[str] = ()) -> None:
         """Store what was taken, and that these communities no longer fail.
 
-        Together: each transaction goes through all pages of the temporary tables that the graph waits in.
+        Together, because the end of each transaction visits every changed page of the temporary tables that the graph waits in.
         """
         db = self.project.db
         with db.atomic():

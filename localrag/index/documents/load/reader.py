@@ -68,6 +68,18 @@ def load_all(
             for file in files:
                 yield _load(file, root, options, limits, worker, scans, digests)
         return
+
+    def read(file: Path, worker: "Confined", read_scans: ReadScans | None) -> Document | Skipped:
+        return _load(file, root, options, limits, worker, read_scans, digests)
+
+    yield from _side_by_side(files, read, limits, scans, readers)
+
+
+Read = Callable[[Path, "Confined", ReadScans | None], Document | Skipped]
+
+
+def _side_by_side(files: Iterable[Path], read: Read, limits: Limits, scans: ReadScans | None, readers: int) -> Iterator[Document | Skipped]:
+    """What `read` makes of files, in their order; so many processes work on the next ones meanwhile."""
     confined = [Confined(limits) for _ in range(readers)]
     idle = LifoQueue[Confined]()  # whoever has read something has started
     for worker in reversed(confined):
@@ -76,7 +88,7 @@ def load_all(
     def load(file: Path, read_scans: ReadScans | None) -> Document | Skipped:
         worker = idle.get()
         try:
-            return _load(file, root, options, limits, worker, read_scans, digests)
+            return read(file, worker, read_scans)
         finally:
             idle.put(worker)
 
@@ -89,9 +101,10 @@ def load_all(
             except _HasScans:  # their words are kept in the index, which belongs to this thread
                 yield load(file, scans)
     finally:
+        pool.shutdown(wait=False, cancel_futures=True)
         for worker in confined:
             worker.end()
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
         for worker in confined:
             worker.close()
 
@@ -193,6 +206,8 @@ class Confined:
 
     def _asked(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """None where the process ended without an answer."""
+        if self._ended:
+            return None
         self._running = running = self._running or _start(self._limits)
         deadline = time.monotonic() + self._limits.seconds
         try:

@@ -124,7 +124,7 @@ class Frontier:
                 self._settle(level, above, nodes)
 
     def _open(self, level: _Level, above: str, inside: Iterable[str], grown: int) -> None:
-        """Look at all of a community above that is to be split anew, or whose parts are to be one; in one with one part nothing is to do.
+        """Look at a whole community above that has to be split again, or whose parts become one. One with a single part keeps it.
 
         `inside`: the nodes in it that are looked at; `grown`: by how many nodes.
         """

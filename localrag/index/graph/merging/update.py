@@ -69,7 +69,7 @@ class Update:
         self.sums.apply()
 
     def _one_by_one(self, work: Callable[[T], U], subjects: Iterable[T]) -> list[U]:
-        """Do it for each; what it changes is committed together."""
+        """The results of some work for each subject; what is changed for one is committed together."""
         found = []
         for subject in subjects:
             with self.staged.together():

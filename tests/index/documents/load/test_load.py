@@ -409,22 +409,22 @@ def test_a_file_does_not_pay_for_a_process_that_another_one_ended(tmp_path):
 
 
 def test_several_readers_read_what_one_reads(tmp_path):
-    """In the same order, with a file between that hangs and one that ends its reader; those who read are gone in the end."""
+    """In the same order, with files among them that need too much memory; the processes are gone in the end."""
     files = {f"{n:02}.txt": f"the {n}th".encode() for n in range(20)}
     files |= {"07.csv": b"a,b\n" + b"1,2\n" * 3_000_000, "09.json": b"[" + b"[]," * 8_000_000 + b"1]"}
     write(tmp_path, files)
-    limits = Limits(seconds=3, memory=2**28)
+    limits = Limits(memory=2**28)
 
     one, several = (list(load_all(find_files([tmp_path]).files, tmp_path, limits=limits, readers=n)) for n in (1, 3))
 
     assert several == one
-    assert [type(d) for d in one].count(Skipped) >= 1
+    assert [d.path for d in one if isinstance(d, Skipped)] == ["07.csv", "09.json"]
     assert not [c for c in psutil.Process().children() if "localrag.index.documents.load.worker" in c.cmdline()]
 
 
 def test_readers_end_with_the_one_who_asks_for_their_files(tmp_path):
     """Who stops half-way does not wait for the file that is being read."""
-    write(tmp_path, {"a.txt": b"short", "b.csv": b"a,b\n" + b"1,2\n" * 3_000_000, "c.txt": b"short"})
+    write(tmp_path, {"a.txt": b"short", "b.csv": b"a,b\n" + b"1,2\n" * 6_000_000, "c.txt": b"short"})
     found = load_all(find_files([tmp_path]).files, tmp_path, limits=Limits(seconds=60), readers=2)
 
     assert next(found).text == "short"
