@@ -18,6 +18,7 @@ BELL = "On 4 May 😀 the crane driver Piet Vos dropped the copper bell into the
 CHINESE = "王海明在五月修好了铜钟。"
 POISON = "The cook Olaf Brandt served <script>alert(1)</script> soup with ![map](http://evil.example/x.png) on the Skua."
 HERON = "In the year of the heron the bell founder Mats Ek cast the bronze anchor."
+ANSWERED = "article.turn[data-state=done]"  # a run on the page has a state as well
 PAGE_WORDS = "The lamp keeper Nora Bly painted the lighthouse green."
 
 
@@ -261,17 +262,34 @@ def test_an_answer_goes_on_while_another_view_is_open(browser, server):
         page.get_by_role("link", name="Status").click()
         page.locator(".turn").first.wait_for(state="detached")
         page.get_by_role("link", name="Ask", exact=True).click()
-        page.locator("[data-state=done]").wait_for()
+        page.locator(ANSWERED).wait_for()
         place = page.url
         page.reload()
-        page.locator("[data-state=done]").wait_for()
+        page.locator(ANSWERED).wait_for()
         assert page.url == place
         assert "Lars Holm" in page.locator("article.turn").inner_text()
         page.get_by_role("link", name="New conversation").first.click()
         page.locator("article.turn").wait_for(state="detached")
         page.get_by_role("link", name=re.compile("Who is the mate")).first.click()
-        page.locator("[data-state=done]").wait_for()
+        page.locator(ANSWERED).wait_for()
         assert page.url == place
+
+
+def test_an_answer_that_ended_elsewhere_is_never_seen_without_its_address(browser, server):
+    """As soon as the answer is on the page again, the address names its conversation: a reload at that moment loses nothing."""
+    observe = """() => new MutationObserver(() => {
+        if (document.querySelector("article[data-state=done]")) window.seenAt ??= location.hash;
+    }).observe(document.body, {childList: true, subtree: true})"""
+    with opened(browser, server) as (page, _):
+        turn = ask(page, "Who is the mate of the Skua?")
+        page.get_by_role("link", name="Status").click()
+        turn.wait_for(state="detached")
+        while not page.evaluate("() => performance.getEntriesByType('resource').some(e => e.name.endsWith('/api/ask'))"):
+            page.wait_for_timeout(50)  # an entry is there when all of the stream is read
+        page.evaluate(observe)
+        page.get_by_role("link", name="Ask", exact=True).click()
+        page.locator(ANSWERED).wait_for()
+        assert re.fullmatch(r"#/ask/\d+", page.evaluate("window.seenAt"))
 
 
 def test_a_failure_says_what_happened_and_what_mends_it(browser, server):
@@ -285,7 +303,7 @@ def test_a_failure_says_what_happened_and_what_mends_it(browser, server):
         assert "localrag serve" in failure.inner_text()
         page.unroute("**/api/ask")
         turn.get_by_role("button", name="Try again").click()
-        page.locator("[data-state=done]").wait_for()
+        page.locator(ANSWERED).wait_for()
 
 
 def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
@@ -385,7 +403,7 @@ def test_the_keyboard_alone_is_enough(browser, server):
     with opened(browser, server) as (page, _):
         page.get_by_label("Your question").fill("Who bought the ferry Skua?")
         page.keyboard.press("Enter")
-        page.locator("[data-state=done]").wait_for()
+        page.locator(ANSWERED).wait_for()
         page.locator("a.skip").focus()
         assert page.locator("a.skip").bounding_box()["y"] >= 0
         page.keyboard.press("Enter")

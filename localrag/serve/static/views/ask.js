@@ -1,6 +1,6 @@
 // The page for questions: conversations, the questions and answers of one, and the source of a citation beside them.
 
-import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { get } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
 import { status } from "../lib/live.js";
@@ -51,7 +51,7 @@ function useConversation(route) {
     } else if (first) open(Number(first) || first);
     else if (talk.value.id !== null) go(`#/ask/${talk.value.id}`, true);
   };
-  useEffect(show, [route.view, first]);
+  useLayoutEffect(show, [route.view, first]); // before the answers can be seen: who reloads then finds them again
   const count = talk.value.turns.length;
   useLayoutEffect(() => {
     if (place.value.view !== "source") document.querySelector(".turn:last-child:not(:first-child), .turn.fresh:last-child")?.scrollIntoView();
