@@ -185,6 +185,12 @@ class Staged:
             before, now = (self.db.conn.execute(f"SELECT {columns} FROM {table} WHERE {where}", key).fetchone() for table in tables)
             yield key, before, now
 
+    def turnover(self, name: str) -> tuple[Iterator[Row], Iterator[Row]]:
+        """The published rows of a table that go or become others, and those that come for them or are new; some may be the same."""
+        listed, key = (", ".join(f't."{c}"' for c in some) for some in (TABLES[name].columns, TABLES[name].key))
+        gone = f"SELECT {listed} FROM temp.gone_{name} g CROSS JOIN main.{name} t ON ({key}) = ({key.replace('t.', 'g.')})"
+        return self.db.conn.execute(gone), self.db.conn.execute(f"SELECT {listed} FROM temp.next_{name} t")
+
     def publish(self) -> None:
         """Put the difference in place of what is published, and end. The caller's transaction must hold it together."""
         db = self.db

@@ -9,12 +9,13 @@ from contextlib import closing, suppress
 import pytest
 
 from localrag.config import Settings
+from localrag.index.documents.update import Deletion
 from localrag.index.graph.clustering.cluster import modularity, network
 from localrag.index.graph.communities import hierarchy
 from localrag.index.graph.layout import overlapping
 from localrag.library import Index
 from localrag.store import graph as store
-from localrag.store import places
+from localrag.store import ledger, places
 from localrag.store.check import check_index
 from localrag.store.schema import open_index
 from localrag.store.staged import Staged
@@ -49,10 +50,13 @@ def write(path, rng):
     path.write_text("\n\n".join(paragraph(rng, circle if rng.random() < 0.8 else rng.randrange(12)) for _ in range(3)), encoding="utf-8")
 
 
-def edit(folder, rng, turn):
+CONTENTS, NAMES = ("add", "edit", "edit", "delete"), ("rename", "exchange")
+
+
+def edit(folder, rng, turn, kinds=(*CONTENTS, *NAMES)):
     """One of the things that people do to a folder between two runs."""
     files = sorted(folder.rglob("*.txt"))
-    what, path = rng.choice(["add", "edit", "edit", "rename", "delete", "exchange"]), rng.choice(files)
+    what, path = rng.choice(kinds), rng.choice(files)
     if what == "add" or len(files) < 8:
         write(folder / f"new{turn}" / f"{turn}.txt", rng)
     elif what == "edit":
@@ -73,7 +77,7 @@ def edit(folder, rng, turn):
 def update(folder, index):
     """Index the folder without a chat model."""
     with index.writing(extractor="phrases"):
-        outcome = index.add([folder])
+        outcome = index.add([folder], deletion=Deletion(prune=True))  # else the last file of a folder stays until the user says so
     assert outcome.complete
 
 
@@ -148,6 +152,29 @@ def test_after_random_edits_the_index_is_that_of_the_files(tmp_path, seed):
     with closing(open_index(tmp_path / "index")) as db, closing(open_index(tmp_path / "fresh")) as other:
         assert facts(db) == facts(other)
         assert not [w for part in check_index(db, tmp_path / "index") for w in part.wrong]
+
+
+@pytest.mark.parametrize("seed", range(3, 5))
+def test_after_random_edits_no_report_would_be_another(tmp_path, seed):
+    """Each run looks at the reports that it has to; where it looks at all of them, every one says and quotes what it did.
+
+    But for other names of files: the sentences of a report come in the order of paths, and a rename does not write it anew.
+    """
+    rng, folder = random.Random(seed), tmp_path / "docs"
+    for n in range(16):
+        write(folder / f"{n}.txt", rng)
+    index = Index.open(tmp_path / "index", missing_ok=True)
+    update(folder, index)
+    for turn in range(5):
+        for _ in range(rng.choice([1, 1, 3])):
+            edit(folder, rng, turn, CONTENTS)
+        update(folder, index)
+        with closing(open_index(tmp_path / "index")) as db:
+            found = {r.community_id: r for r in store.reports(db)}
+            ledger.save_settings(db, reports=None, reported=None)
+        update(folder, index)
+        with closing(open_index(tmp_path / "index")) as db:
+            assert {r.community_id: r for r in store.reports(db)} == found
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from localrag.project import Project, choose_budgets
 from localrag.records import IMPORTED, Chunk, Community, Failure, Graph, Layout, Report, content_id
 from localrag.store import corpus, ledger, places, sources
 from localrag.store import graph as store
+from localrag.store.shifts import others, shifts
 from localrag.store.staged import Staged
 from localrag.store.states import extraction_state
 
@@ -111,6 +112,7 @@ class _Build:
     def __post_init__(self) -> None:
         self.read = lru_cache(64)(partial(sources.chunks_with_extractions, self.project.db))
         self.quoted = Quoted(self.staged)
+        self.shifted = {} if self.anew else shifts(self.project.db)
         self.entities: set[str] = set()
         self.failed: list[Failure] = []
 
@@ -196,18 +198,18 @@ class _Build:
             every = [[key for (key,) in self.staged.rows(table, columns="t.id")] for table in ("entities", "relationships")]
             return every[0], every[1]
         failed = {f.subject for f in ledger.failures(db) if f.stage == "description"}
-        entities = self.entities | {key[0] for key in self.staged.changed("mentions")} | failed
-        shown = {key[0] for key in self.staged.changed("evidence")} | failed
+        entities = self.entities | others(self.staged, "mentions", self.shifted) | failed
+        shown = others(self.staged, "evidence", self.shifted) | failed
         said = {key[0] for key, before, now in self.staged.changes("relationships", "descriptions") if before != now}
         return sorted(entities), sorted(shown | said)
 
     def touched(self) -> frozenset[str]:
-        """The entities that anything is new of, but for weights alone."""
-        found = {key[0] for table in ("entities", "mentions") for key in self.staged.changed(table)}
+        """The entities that anything is new of, but for weights, and places that an edit elsewhere in their documents shifted."""
+        found = {key[0] for key in self.staged.changed("entities")} | others(self.staged, "mentions", self.shifted)
         ends = [row for _, *rows in self.staged.changes("claims", "subject_id, object_id") for row in rows if row]
         said = self.staged.changes("relationships", "source_id, target_id, description")
         ends += [row[:2] for _, before, now in said if before != now for row in (before, now) if row]
-        shown = {key[0] for key in self.staged.changed("evidence")}
+        shown = others(self.staged, "evidence", self.shifted)
         ends += [row[1:3] for key in shown if (row := self.staged.row("relationships", key))]
         return frozenset(found.union(*ends) - {None})
 

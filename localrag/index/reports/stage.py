@@ -26,6 +26,7 @@ from localrag.records import IMPORTED, Community, Failure, Report, content_id
 from localrag.store import corpus, ledger, sentences
 from localrag.store import graph as store
 from localrag.store import levels as of_levels
+from localrag.store.shifts import quoting, shifted_report, shifts
 from localrag.store.staged import Staged
 from localrag.text.plain import squeeze
 
@@ -69,7 +70,8 @@ async def write_reports(project: Project, style: str, crew: Crew, tell: Tell, ma
     held = made.held if made else frozenset(store.imported_reports(db))
     writer = _Writer(project, crew, staged, recipe, budgets, retitles, held)
     known = made is not None and settings.get("reports") and settings.get("reported") == recipe and not retitles
-    levels = _to_write(staged, made) if made and known else of_levels.levels(staged)
+    astray = writer.shift() if known else set()
+    levels = _to_write(staged, made, astray) if made and known else of_levels.levels(staged)
     writer.todo = None if not known else frozenset(key for keys in levels.values() for key in keys)
     await writer.run(levels, style, tell)
     if style == "abstractive" and project.model.calls and (await budgets_here(project)).report_context > budgets.report_context:
@@ -80,13 +82,16 @@ async def write_reports(project: Project, style: str, crew: Crew, tell: Tell, ma
     return Written(frozenset(writer.failed), of)
 
 
-def _to_write(staged: Staged, made: Made) -> dict[int, list[str]]:
-    """Level → the communities that a change concerns: they, those below them, or their entities are not what they were."""
+def _to_write(staged: Staged, made: Made, astray: Set[str]) -> dict[int, list[str]]:
+    """Level → the communities that a change concerns: they, those below them, or their entities are not what they were.
+
+    And those of `astray`, whose reports quote what is no more.
+    """
     db = staged.db
     if made.touched is None:
         return of_levels.levels(staged)
     changed = of_levels.changed(staged)
-    asked = changed | of_levels.around(staged, made.touched) | set(store.waiting_reports(db)) | of_levels.without_report(db)
+    asked = changed | of_levels.around(staged, made.touched) | set(store.waiting_reports(db)) | of_levels.without_report(db) | astray
     rows = [row for key in asked if (row := staged.row("communities", key))]
     above = {row[3] for row in rows if row[0] in changed and row[3]}
     return of_levels.levels(staged, {row[0] for row in rows} | above)
@@ -137,6 +142,20 @@ class _Writer:
         """The words of every sentence that speaks of an entity or a relationship."""
         return Topics(*sentences.words(self.project.db))
 
+    def shift(self) -> set[str]:
+        """Have published reports quote the chunks of an edited document where they stand now; those that quote one that is no more.
+
+        What was shifted is not looked at again unless something else is new of it: it says what it said.
+        """
+        moved, astray = shifts(self.project.db), set[str]()
+        for key, chunks in quoting(self.project.db).items():
+            report = self.stored(key)
+            if report is None or not moved.keys() >= chunks:
+                astray.add(key)
+            elif (now := shifted_report(report, moved)) != report:
+                self._unsaved[key] = now
+        return astray
+
     async def run(self, levels: Mapping[int, Sequence[str]], style: str, tell: Tell) -> None:
         """Write the reports of all levels, the deepest first."""
         total, done = sum(map(len, levels.values())), 0
@@ -148,6 +167,7 @@ class _Writer:
             done += 1
             tell("reports", done, total)
 
+        self.commit()
         for level in sorted(levels, reverse=True):
             some = [key for key in levels[level] if not self.theirs(key)]
             self.commit()

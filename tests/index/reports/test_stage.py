@@ -12,6 +12,7 @@ from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.pipeline import build_index
+from localrag.index.reports.sources import Reader
 from localrag.opening import open_for_writing
 from localrag.query.answer import Options
 from localrag.query.cost import bearing
@@ -22,9 +23,9 @@ from localrag.text import plain as text
 from localrag.text.plain import chunk_sentences, sentences
 
 
-def index(folder, seen=None):
+def index(folder, seen=None, **settings):
     """Index a folder without a model; `seen` takes every text that is embedded."""
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
+    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions(), **settings) as project:
         embed = project.embedder.embed
         project.embedder.embed = lambda texts: (seen.extend(texts) if seen is not None else None, embed(texts))[1]
         asyncio.run(build_index([folder / "docs"], project, lambda _: None))
@@ -196,3 +197,24 @@ def test_an_edit_writes_no_report_anew_that_it_says_nothing_about(tmp_path):
     _, after = rewritten(tmp_path, before)
 
     assert sum(after.get(i) == (r.summary, r.input_hash) for i, r in before.items()) > 0.9 * len(before)
+
+
+def test_an_edit_looks_only_at_reports_that_something_new_bears_on(tmp_path, monkeypatch):
+    """Few are made ready to be written; where all are, after the edit, none of them says or quotes anything else."""
+    shutil.copytree(CORPUS, tmp_path / "docs")
+    short = {"chunk_tokens": 100, "chunk_overlap": 0}
+    index(tmp_path, **short)
+    looked = []
+    sources = Reader.sources
+    monkeypatch.setattr(Reader, "sources", lambda self, community: (looked.append(community.id), sources(self, community))[1])
+    file = max((f for f in (tmp_path / "docs").rglob("*.*") if f.suffix in (".md", ".txt")), key=lambda f: f.stat().st_size)
+    file.write_text("Zebulon Quarrington greeted Hildegund Perrywinkle.\n\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    levels, after = index(tmp_path, **short)
+    few = len(looked)
+    with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
+        ledger.save_settings(project.db, reports=None, reported=None)
+    _, again = index(tmp_path, **short)
+
+    assert 0 < few < 0.2 * len(levels)
+    assert len(looked) - few > 0.5 * len(levels)  # of a community carried down the report is taken over
+    assert again == after

@@ -1,10 +1,10 @@
 """Communities after a change: what it reaches may move, all others stay (Dynamic Frontier Leiden, Sahu 2024, arXiv 2405.11658).
 
-The ends of changed relationships are free; the rest of each community is one node that keeps its strength, so that the modularity of a
-move is that in the whole graph while nothing but the neighbourhood is read. Where a node moves, its neighbours are free in the next
-round. Level by level, each community of the level above being a graph of its own, as in `communities`. Where a community does not hang
-together any more, it is divided; one that grows beyond the limit is split anew, but for one of the deepest level: that would take a level
-more, and it stays as it is until all are found anew.
+The ends of relationships that changed more than slightly are free; the rest of each community is one node that keeps its strength, so that
+the modularity of a move is that in the whole graph while nothing but the neighbourhood is read. Where a node moves, its neighbours are free
+in the next round. Level by level, each community of the level above being a graph of its own, as in `communities`. Where a community does
+not hang together any more, it is divided; one that grows beyond the limit is split anew, but for one of the deepest level: that would take
+a level more, and it stays as it is until all are found anew.
 """
 
 from collections import Counter, defaultdict
@@ -243,11 +243,13 @@ class Frontier:
         n, reach = level.number, self._reach
         seeds: defaultdict[str, set[str]] = defaultdict(set)
         for node, home in self._homes(n):
-            seeds[str(home)].add(node)
-        for a, b, before, _ in reach.edges():
+            if home != reach.before(node, n):
+                seeds[str(home)].add(node)
+        for a, b, before, now in reach.edges():
             for x, y in ((a, b), (b, a)):
                 home = reach.before(x, n)
-                if before and home and home == reach.before(y, n) and reach.at(x, n) == home:
+                tied = bool(now) and reach.at(y, n) == home
+                if before and home and home == reach.before(y, n) and reach.at(x, n) == home and not tied:
                     seeds[home].add(x)
         for home, some in sorted(seeds.items()):
             for piece in self._pieces(home, some, n):

@@ -11,6 +11,8 @@ from localrag.store.staged import AMONG, Staged
 Pair = tuple[str, str]
 Changes = dict[Pair, tuple[float, float]]  # two nodes in order → the weight between them before and now, 0 for none
 
+SLIGHT = 0.02  # share of a weight by which it may change without its ends being looked at: a common name's change a little with each edit
+
 _EDGES = (("relationships", "source_id", "target_id", "weight"), ("attached", "entity_id", "to_id", str(ATTACHED)))
 
 
@@ -26,6 +28,10 @@ def changed_pairs(staged: Staged) -> Changes:
     return {pair: (before, now) for pair, (before, now) in found.items() if before != now}
 
 
+def _is_slight(before: float, now: float) -> bool:
+    return abs(now - before) <= SLIGHT * min(before, now)
+
+
 class Reach:
     """The nodes that are looked at, and what lies around them. It grows; nothing else of the graph is read."""
 
@@ -34,8 +40,9 @@ class Reach:
         self._near: dict[str, dict[str, float]] = {}
         self._paths: dict[str, list[str]] = {}
         self.nodes: dict[str, list[str | None]] = {}  # each one's community now, level by level, None where that is not decided
-        self._load_paths(gone)
-        self.look_at({*(end for pair in changes for end in pair), *new} - self.gone, 0)
+        self._load_paths({*(end for pair in changes for end in pair), *gone})
+        ends = {end for pair, weights in changes.items() if not _is_slight(*weights) for end in pair}
+        self.look_at({*ends, *new} - self.gone, 0)
 
     def look_at(self, nodes: Iterable[str], level: int) -> None:
         """Take more nodes in; above `level` these are where they were."""
@@ -61,7 +68,7 @@ class Reach:
         return self.nodes[node][level] if node in self.nodes else None if node in self.gone else self.before(node, level)
 
     def edges(self) -> Iterator[tuple[str, str, float, float]]:
-        """Every pair with a node that is looked at, or that is gone, once: both ends, the weights before and now."""
+        """Every pair with a node that is looked at or gone, or whose weight changed, once: both ends, the weights before and now."""
         done = set()
         for a in self.nodes:
             for b, weight in self._near[a].items():
