@@ -71,7 +71,10 @@ AllowHostOption = Annotated[
     typer.Option("--allow-host", metavar="HOST", help="Allow sending document text to a model server on this host. Repeatable."),
 ]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", metavar="N", min=1, max=256, help="Processes that index at the same time on this machine.")
+    int,
+    typer.Option(
+        "--workers", metavar="N", min=0, max=256, help="Processes that index at the same time. Default: one, helped by free cores."
+    ),
 ]
 AtOnceOption = Annotated[
     int, typer.Option("--at-once", min=0, metavar="N", help="Parallel requests to each model server. Default: what it reports, or 8.")

@@ -109,10 +109,12 @@ async def embed_graph(project: Project, crew: Crew, tell: Tell, made: Made | Non
     known_to_be = made is None and written is None and state is not None and state == known.get("graph_vectors")
     if known_to_be and not any(states.without_vector(db, kind, fingerprint) for kind in kinds):
         return state
-    entities = new_texts(made.staged, states.without_vector(db, "entity", fingerprint)) if made else vectors.texts(db, "entity")
+    complete = made is not None and bool(known.get("graph_vectors")) and not new_embedder(project)  # all that is published has its vector
+    lacking_one: dict[str, list[str]] = {kind: [] if complete else states.without_vector(db, kind, fingerprint) for kind in kinds}
+    entities = new_texts(made.staged, lacking_one["entity"]) if made else vectors.texts(db, "entity")
     lacks = _without_vector(project, "entity", entities)
     await _embed(project, crew, "entity", lacks, _heard(tell, "entities", len(lacks)))
-    reports = vectors.texts(db, "report", states.without_vector(db, "report", fingerprint)) | levels.next_texts(db)
+    reports = vectors.texts(db, "report", lacking_one["report"]) | levels.next_texts(db)
     lacks = _without_vector(project, "report", reports)
     await _embed(project, crew, "report", lacks, _heard(tell, "report vectors", len(lacks)))
     return state

@@ -37,7 +37,8 @@ class Adding(TypedDict, total=False):
     """How documents are indexed.
 
     `collections` are names under which the documents can be selected. `on_progress` is called with every step. `deletion` says whether
-    documents go whose files are gone. `workers`: so many processes share the work; or who does it, as `on_ray` hires them.
+    documents go whose files are gone. `workers`: so many processes share the work, 0: this one, helped by others; or who does it, as
+    `on_ray` hires them.
     """
 
     collections: Sequence[str]
@@ -185,12 +186,12 @@ class Index(Holdings):
 
     async def aadd(self, paths: Paths, **how: Unpack[Adding]) -> "Outcome":
         """As `add`, where an event loop runs already."""
-        from localrag.index.crew.hire import hire
+        from localrag.index.crew.helped import hire
         from localrag.index.documents.update import CAREFUL
         from localrag.index.pipeline import build_index
 
         tell, deletion = how.get("on_progress") or _ignored, how.get("deletion") or CAREFUL
-        names, workers = collection_names(",".join(how.get("collections", ()))), hire(how.get("workers", 1))
+        names, workers = collection_names(",".join(how.get("collections", ()))), hire(how.get("workers", 0))
         with self._writer(model=self._model) as project:
             return await build_index(_listed(paths), project, tell, deletion=deletion, collections=names, hire=workers)
 

@@ -50,7 +50,7 @@ def forget(db: Database, paths: Sequence[str]) -> None:
         below = "d.value = skipped.path OR substr(d.value, 1, length(skipped.path) + 1) = skipped.path || '/'"
         db.execute(f"DELETE FROM skipped WHERE EXISTS (SELECT 1 FROM json_each(?) AS d WHERE {below})", [json.dumps(list(paths))])
         ledger.save_settings(db, erasing=True)
-        db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports')")
+        db.execute("DELETE FROM settings WHERE key IN ('graph', 'reports', 'graph_vectors')")
 
 
 def forget_graph(db: Database) -> None:

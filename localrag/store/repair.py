@@ -143,6 +143,7 @@ def _vector(db: Database, keys: list[Any]) -> None:
     with db.atomic():
         for kind, key in keys:
             db.execute("DELETE FROM embeddings WHERE kind = ? AND subject_id = ?", [kind, key])
+        db.execute("DELETE FROM settings WHERE key = 'graph_vectors'")
 
 
 def _waiting(db: Database, _: list[Any]) -> None:

@@ -73,7 +73,7 @@ def index_command(
     ocr_languages: OcrLanguagesOption = None,
     allow_host: AllowHostOption = None,
     at_once: AtOnceOption = 0,
-    workers: WorkersOption = 1,
+    workers: WorkersOption = 0,
     ray: Annotated[str, typer.Option("--ray", metavar="HOST:PORT", help="Index with the machines of this Ray cluster.")] = "",
     mixed: Annotated[bool, typer.Option("--mixed", help="With --ray: also those that compute differently from the others.")] = False,
     engine: EngineOption = "",
@@ -231,7 +231,7 @@ def run_index(
     may_ask: bool = False,
     verify: bool = False,
     collections: tuple[str, ...] = (),
-    workers: "int | Hire" = 1,
+    workers: "int | Hire" = 0,
 ) -> "Outcome":
     """Add to an index that is held for writing, with progress on stderr; an interrupt says what is saved and ends in 130.
 

@@ -81,7 +81,7 @@ class Values(BaseSettings):
 
     engine: Annotated[str, AfterValidator(_engine)] = Field("", description="Engine settings by hand.", examples=["slots=4,context=8192"])
     at_once: int = Field(0, ge=0, description="Parallel requests to each model server. 0: what it reports, or 8.")
-    workers: int = Field(1, ge=1, le=256, description="Processes that index at the same time on this machine.")
+    workers: int = Field(0, ge=0, le=256, description="Processes that index at the same time. 0: one, helped by free cores.")
     deterministic: bool = Field(default=False, description="Make every answer independent of other requests, even if that is slower.")
     allow_host: Names = Field((), description="Allow sending document text to a model server on these hosts.", examples=[["gpu.example"]])
 

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from localrag.engine.settings import EngineOptions
-from localrag.errors import ModelError
 from localrag.index.crew.here import Here
 from localrag.index.crew.kit import Kit
-from localrag.index.crew.parcel import Committed, Committing, Recalling, WorkerLost
+from localrag.index.crew.parcel import Committed, Committing, Recalling, WorkerLost, WorkersEnded
 from localrag.index.crew.processes import Opens, ProcessWorker
 from localrag.index.crew.scheduler import Scheduler
 from localrag.index.jobs import Crew, Tools
@@ -69,13 +68,6 @@ class CrewsModel(Committed):
         return speeds | {"workers": self._crew().status()}
 
 
-def hire(workers: int | Hire) -> Hire:
-    """Who does the work: so many processes, this one alone where it is one; or whoever is hired already."""
-    if not isinstance(workers, int):
-        return workers
-    return processes(workers) if workers > 1 else alone
-
-
 @asynccontextmanager
 async def alone(project: Project) -> AsyncIterator[tuple[Project, Crew]]:
     """This process does everything, with the project's own models."""
@@ -93,7 +85,7 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
         cores = max(1, free_cores() // n)
         keeping, first = list[asyncio.Task[None]](), list[asyncio.Event]()
         crew.nobody = lambda engine: None if any(not k.done() for k in (keeping[:engines] if engine else keeping)) else ended
-        ended = ModelError("All workers have ended.", "Do without them: leave out --workers.")
+        ended = WorkersEnded("All workers have ended.", "Do without them: leave out --workers.")
         try:
             for number in range(n):
                 asks = number < engines

@@ -8,7 +8,7 @@ from typing import Any
 
 from localrag.about import Use
 from localrag.engine.request import Generation, Request
-from localrag.errors import EngineFailed, LocalragError
+from localrag.errors import EngineFailed, LocalragError, ModelError
 from localrag.index.jobs import Job
 from localrag.llm.ledger import Ledger
 from localrag.llm.model import Model, Reply
@@ -25,6 +25,10 @@ class WorkerLost(EngineFailed):
     """A job ended the workers that did it."""
 
     kind = "took its worker down"
+
+
+class WorkersEnded(ModelError):
+    """There is nobody left to do anything."""
 
 
 @dataclass(frozen=True, slots=True)

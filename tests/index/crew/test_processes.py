@@ -16,11 +16,14 @@ import pytest
 from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError
+from localrag.index.crew import helped as helping
+from localrag.index.crew.helped import helped
 from localrag.index.crew.hire import alone as alone_
 from localrag.index.crew.hire import processes
+from localrag.index.crew.processes import ProcessWorker
 from localrag.index.pipeline import build_index
 from localrag.opening import open_for_writing
-from tests.index.crew.tools import POISON, Town, tables
+from tests.index.crew.tools import POISON, Noting, Town, tables
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,39 @@ def test_the_index_is_that_of_one_process(alone, town, n):
     assert outcome.failures == ()
     assert town.tables() == alone.tables()
     assert not workers_of()
+
+
+def test_the_index_is_that_of_one_process_where_others_help_it(alone, town, monkeypatch):
+    """They find sentences and phrases, and have ended when the chat model is asked."""
+    began, asked = [], []
+    start, generate = ProcessWorker.start, Noting.generate
+    monkeypatch.setattr(helping, "free_cores", lambda: 2)
+    monkeypatch.setattr(ProcessWorker, "start", lambda self: (began.append(self), start(self))[1])
+    monkeypatch.setattr(Noting, "generate", lambda self, request: (asked.append(len(workers_of())), generate(self, request))[1])
+    outcome = town.index(helped(many=2))
+
+    assert outcome.failures == ()
+    assert town.tables() == alone.tables()
+    assert len(began) == 2
+    assert asked
+    assert not any(asked)
+    assert not workers_of()
+
+
+def test_where_no_process_can_begin_this_one_does_it_all(alone, town, monkeypatch):
+    """As where the machine has no memory for a second one."""
+    monkeypatch.setattr(helping, "free_cores", lambda: 2)
+    monkeypatch.setattr(helping, "processes", lambda n: processes(n, lambda project, *, asks, cores: Broken()))
+    outcome = town.index(helped(many=2))
+
+    assert outcome.failures == ()
+    assert town.tables() == alone.tables()
+
+
+def test_for_a_few_chunks_no_process_is_begun(town, monkeypatch):
+    """It would take longer than the chunks."""
+    monkeypatch.setattr(ProcessWorker, "start", lambda _self: pytest.fail("a process began"))
+    assert town.index(helped()).failures == ()
 
 
 def test_what_is_there_is_not_asked_for_again(town):
