@@ -138,7 +138,8 @@ def _publish_documents(db: Database) -> None:
 def _publish_reports(db: Database, without: Collection[str]) -> None:
     ids = [json.dumps(sorted(without))]
     gone = "community_id NOT IN (SELECT id FROM communities) OR community_id IN (SELECT value FROM json_each(?))"
-    db.execute(f"DELETE FROM reports WHERE {gone}", ids)
+    lost = "SELECT community_id FROM main.reports EXCEPT SELECT id FROM communities UNION SELECT value FROM json_each(?)"
+    db.execute(f"DELETE FROM main.reports WHERE community_id IN ({lost})", ids)  # their texts are not looked at
     db.execute(f"INSERT OR REPLACE INTO reports SELECT * FROM next_reports WHERE NOT ({gone})", ids)
     quotes = "next_reports r, json_each(r.findings) f, json_each(f.value, '$.quotes') q"
     found = f"{quotes} JOIN main.chunks c ON c.id = json_extract(q.value, '$.chunk_id') WHERE json_valid(r.findings) AND NOT ({gone})"

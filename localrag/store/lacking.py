@@ -29,11 +29,19 @@ class ChunkList(Collection[Chunk]):
         """`ids`: an SQL query for their ids; `most`: no more than so many, the first ones."""
         self._db, self._table = db, f"chosen_{next(_NUMBERS)}"
         db.execute(f"CREATE TEMP TABLE {self._table} (n INTEGER PRIMARY KEY, id TEXT NOT NULL)")
-        # A query for each view: where they are joined directly, SQLite reads all chunks again for every chunk.
-        listed = f"(SELECT id, document_id, ordinal FROM chunks WHERE id IN ({ids})) c JOIN (SELECT id, path FROM documents) d"
-        chosen = f"SELECT c.id FROM {listed} ON d.id = c.document_id ORDER BY d.path, c.ordinal LIMIT ?"
+        listed = f"{self._table}_ids"
+        db.execute(f"CREATE TEMP TABLE {listed} (id TEXT PRIMARY KEY) WITHOUT ROWID")
         with db.atomic():
-            self._count = db.execute(f"INSERT INTO {self._table} (id) {chosen}", [*values, most]).rowcount
+            db.execute(f"INSERT INTO {listed} {ids}", values)
+        db.execute(f"ANALYZE temp.{listed}")  # of few SQLite looks up each chunk, of many it reads all
+        # A query for each view: where they are joined directly, SQLite reads all chunks again for every chunk.
+        chunks = f"(SELECT id, document_id, ordinal FROM chunks WHERE id IN (SELECT id FROM {listed})) c"
+        chosen = (
+            f"SELECT c.id FROM {chunks} JOIN (SELECT id, path FROM documents) d ON d.id = c.document_id ORDER BY d.path, c.ordinal LIMIT ?"
+        )
+        with db.atomic():
+            self._count = db.execute(f"INSERT INTO {self._table} (id) {chosen}", [most]).rowcount
+        db.execute(f"DROP TABLE {listed}")
         finalize(self, _drop, db, self._table)
 
     def __len__(self) -> int:

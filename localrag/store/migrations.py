@@ -201,6 +201,13 @@ def m026_other_names_by_entity(db: Database) -> None:
     db.execute("CREATE INDEX aliases_by_entity ON entity_aliases(entity_id)")
 
 
+@migrations()
+def m027_found_without_a_look_at_all(db: Database) -> None:
+    """Which reports another program wrote, and which entities of a type have most relationships."""
+    db.execute("CREATE INDEX entities_by_degree ON entities(type, degree)")
+    db.execute("CREATE INDEX reports_imported ON reports(community_id) WHERE substr(input_hash, 1, 9) = 'imported '")
+
+
 _SCANS = """
 CREATE TABLE scanned_pages (
     scan TEXT NOT NULL, page INTEGER NOT NULL, looks TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan, page));

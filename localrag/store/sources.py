@@ -40,9 +40,10 @@ def changed_documents(db: Database) -> tuple[list[str], list[str]]:
     """The documents that the graph knows otherwise than they are, or not at all, in the order of paths; those that are gone."""
     now, then = (f"SELECT chunk_id, document_id, made_from FROM {table}" for table in ("sources", "main.graph_chunks"))
     other = f"SELECT document_id FROM ({now} EXCEPT {then}) UNION SELECT document_id FROM ({then} EXCEPT {now})"
-    known = "SELECT document_id FROM sources"
-    changed = db.execute(f"SELECT d.id FROM documents d WHERE d.id IN ({other}) AND d.id IN ({known}) ORDER BY d.path")
-    gone = db.execute(f"{other} EXCEPT {known}")
+    ids = json.dumps([key for (key,) in db.execute(other)])
+    among, known = "SELECT value FROM json_each(?)", "SELECT document_id FROM sources"
+    changed = db.execute(f"SELECT d.id FROM documents d WHERE d.id IN ({among}) AND d.id IN ({known}) ORDER BY d.path", [ids])
+    gone = db.execute(f"{among} EXCEPT {known}", [ids])
     return [i for (i,) in changed], [i for (i,) in gone]
 
 

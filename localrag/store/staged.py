@@ -87,7 +87,7 @@ class Staged:
     def published(cls, db: Database) -> "Staged":
         """The tables as they are published, to read."""
         found = cls.__new__(cls)
-        found.db, found._ended = db, True
+        found.db, found._ended, found._anew = db, True, False
         return found
 
     def put(self, name: str, rows: Iterable[Row]) -> None:
@@ -166,6 +166,11 @@ class Staged:
         """How many rows a table will have, all or some."""
         return sum(n for (n,) in self.rows(name, where, values, "count(*)"))
 
+    def values(self, name: str, column: str) -> set[Any]:
+        """The values of a column; of rows that go as well."""
+        tables = [f"main.{name}"] * (not self._anew) + [f"temp.next_{name}"] * (not self._ended)
+        return {value for table in tables for (value,) in self.db.execute(f"SELECT DISTINCT {column} FROM {table}")}
+
     def most(self, name: str, column: str, where: str = "true", values: Sequence[Any] = ()) -> int:
         """The largest number in a column, -1 where there are no rows."""
         return max((n for (n,) in self.rows(name, where, values, f"max(t.{column})") if n is not None), default=-1)
@@ -201,8 +206,9 @@ class Staged:
                 db.execute(f"DELETE FROM main.{name}")
             elif self._anew:
                 db.execute(f"DELETE FROM main.{name} WHERE ({key}) NOT IN ({stay})")
-            else:
-                db.execute(f"DELETE FROM main.{name} WHERE ({key}) IN ({ending} EXCEPT {stay})")
+            else:  # one by one: of a key of several columns SQLite would look at all rows
+                where = " AND ".join(f'"{c}" = ?' for c in TABLES[name].key)
+                db.conn.executemany(f"DELETE FROM main.{name} WHERE {where}", db.conn.execute(f"{ending} EXCEPT {stay}"))
         for name, table in TABLES.items():
             listed, key = (", ".join(f'"{c}"' for c in some) for some in (table.columns, table.key))
             update = ", ".join(f'"{c}" = excluded."{c}"' for c in table.columns[table.keys :])

@@ -1,6 +1,6 @@
 """Communities after a change: what it reaches may move, all others stay (Dynamic Frontier Leiden, Sahu 2024, arXiv 2405.11658).
 
-The ends of relationships that changed more than slightly are free; the rest of each community is one node that keeps its strength, so that
+Entities whose relationships changed more than slightly are free; the rest of each community is one node that keeps its strength, so that
 the modularity of a move is that in the whole graph while nothing but the neighbourhood is read. Where a node moves, its neighbours are free
 in the next round. Level by level, each community of the level above being a graph of its own, as in `communities`. Where a community does
 not hang together any more, it is divided; one that grows beyond the limit is split anew, but for one of the deepest level: that would take

@@ -1,6 +1,7 @@
 """What a change reaches in the graph: its nodes, their neighbours, and the communities of both before it."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 from localrag.index.graph.communities import ATTACHED
@@ -11,7 +12,7 @@ from localrag.store.staged import AMONG, Staged
 Pair = tuple[str, str]
 Changes = dict[Pair, tuple[float, float]]  # two nodes in order → the weight between them before and now, 0 for none
 
-SLIGHT = 0.02  # share of a weight by which it may change without its ends being looked at: a common name's change a little with each edit
+SLIGHT = 0.02  # share of what joins a node to others that may change without it being looked at: a common name changes with each edit
 
 _EDGES = (("relationships", "source_id", "target_id", "weight"), ("attached", "entity_id", "to_id", str(ATTACHED)))
 
@@ -28,10 +29,6 @@ def changed_pairs(staged: Staged) -> Changes:
     return {pair: (before, now) for pair, (before, now) in found.items() if before != now}
 
 
-def _is_slight(before: float, now: float) -> bool:
-    return abs(now - before) <= SLIGHT * min(before, now)
-
-
 class Reach:
     """The nodes that are looked at, and what lies around them. It grows; nothing else of the graph is read."""
 
@@ -41,7 +38,10 @@ class Reach:
         self._paths: dict[str, list[str]] = {}
         self.nodes: dict[str, list[str | None]] = {}  # each one's community now, level by level, None where that is not decided
         self._load_paths({*(end for pair in changes for end in pair), *gone})
-        ends = {end for pair, weights in changes.items() if not _is_slight(*weights) for end in pair}
+        moved = Counter[str]()
+        for pair, (before, now) in changes.items():
+            moved.update(dict.fromkeys(pair, abs(now - before)))
+        ends = {node for node, change in moved.items() if change > SLIGHT * self._strength(node)}
         self.look_at({*ends, *new} - self.gone, 0)
 
     def look_at(self, nodes: Iterable[str], level: int) -> None:
@@ -51,6 +51,12 @@ class Reach:
         for node in more:
             path = self._paths[node]
             self.nodes[node] = [path[n] if n < level and path else None for n in range(self._depth)]
+
+    def _strength(self, node: str) -> float:
+        """The weight of all that joins a node to others, without reading it."""
+        sides = ((table, end, weight) for table, one, other, weight in _EDGES for end in (one, other))
+        sums = (self._staged.rows(table, f"t.{end} = ?", [node], f"sum({weight})") for table, end, weight in sides)
+        return sum(float(found) for rows in sums for (found,) in rows if found)
 
     def near(self, nodes: Iterable[str]) -> dict[str, dict[str, float]]:
         """The neighbours of nodes with the weights between, as they are now."""

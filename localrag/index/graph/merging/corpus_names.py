@@ -41,7 +41,7 @@ class StoredNames(Mapping[str, Name]):
         return (key for (key,) in self._staged.rows("name_keys", columns="t.key"))
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return self._staged.count("name_keys")
 
     def target(self, key: str) -> Target | None:
         """The fuller name that a key stands for in documents that do not say otherwise."""

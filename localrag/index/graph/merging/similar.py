@@ -1,9 +1,8 @@
 """Entities that might be one: alike in spelling or meaning. A large model says yes or no; otherwise they are left open for the user."""
 
-from collections import defaultdict
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 from itertools import count, islice
 
 import numpy as np
@@ -20,7 +19,7 @@ from localrag.llm.model import ABOUT, CALL_FAILED, in_window
 from localrag.llm.prompts import load_prompt
 from localrag.records import Failure, content_id
 from localrag.store import vectors
-from localrag.store.staged import Staged
+from localrag.store.staged import AMONG, Staged
 from localrag.text.plain import squeeze
 
 NEAR = 0.9  # cosine of two names' vectors from which on they are alike in meaning
@@ -41,9 +40,12 @@ def spelt_alike(staged: Staged, blocks: Iterable[tuple[str, str]]) -> None:
 def _most_frequent(staged: Staged, kind: str, start: str) -> list[str]:
     """The keys of a block's entities that stand most often; names that are part of another entity are none."""
     rows = staged.rows("name_keys", "t.type = ? AND substr(t.key, 1, 2) = ? AND length(t.key) > 5", [kind, start], "t.count, t.key")
-    ordered = sorted(rows, key=lambda row: (-row[0], row[1]))
-    entities = (key for _, key in ordered if next(staged.rows("nodes", "t.key = ?", [key], "1"), None))
-    return list(islice(entities, BLOCK))
+    ordered = (key for _, key in sorted(rows, key=lambda row: (-row[0], row[1])))
+    found = list[str]()
+    while len(found) < BLOCK and (some := list(islice(ordered, BLOCK))):
+        entities = {key for (key,) in staged.rows("nodes", f"t.key {AMONG}", [json.dumps(some)], "t.key")}
+        found += [key for key in some if key in entities]
+    return found[:BLOCK]
 
 
 def open_pairs(staged: Staged, decisions: Decisions) -> list[tuple[str, str, float]]:
@@ -55,10 +57,8 @@ def open_pairs(staged: Staged, decisions: Decisions) -> list[tuple[str, str, flo
 
 async def alike_in_meaning(staged: Staged, crew: Crew, embedder: str, decisions: Decisions) -> list[tuple[str, str, float]]:
     """Pairs of entities of one type, by key, whose names have near vectors, though their spelling differs; digits are never bridged."""
-    of_type: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
-    for key, name, kind, degree in staged.rows("entities", columns="t.id, t.name, t.type, t.degree"):
-        of_type[kind].append((-degree, key, name))
-    chosen = [[name for *_, name in nsmallest(NAMED, some)] for _, some in sorted(of_type.items()) if len(some) > 1]
+    kinds = sorted(staged.values("entities", "type"))
+    chosen = [names for names in (_most_connected(staged, kind) for kind in kinds) if len(names) > 1]
     vector_of = await _vectors(staged.db, crew, embedder, [name for some in chosen for name in some])
     found: dict[tuple[str, str], float] = {}
     for names in chosen:
@@ -68,6 +68,13 @@ async def alike_in_meaning(staged: Staged, crew: Crew, embedder: str, decisions:
             if _may_be_one(a, b, decisions):
                 found[a, b] = round(float(matrix[i] @ matrix[j]), 2)
     return sorted(((a, b, score) for (a, b), score in found.items()), key=lambda p: (-p[2], p[1], p[0]))[:MOST]
+
+
+def _most_connected(staged: Staged, kind: str) -> list[str]:
+    """The names of the entities of a type that have most relationships."""
+    first = f"ORDER BY t.degree DESC, t.id LIMIT {NAMED}"
+    rows = staged.rows("entities", "t.type = ?", [kind], "t.degree, t.id, t.name", first)
+    return [name for *_, name in sorted(rows, key=lambda row: (-row[0], row[1]))[:NAMED]]
 
 
 async def _vectors(db: Database, crew: Crew, embedder: str, names: Sequence[str]) -> dict[str, NDArray[np.float32]]:

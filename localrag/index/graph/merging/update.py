@@ -176,10 +176,15 @@ class Update:
 
 def _entity(key: str, uses: Sequence[Row], known: Row | None) -> Row:
     """The row of an entity, from what documents say of its names; description and degree as they are."""
-    votes = [(r[0], Votes(Counter(json.loads(r[1])), Counter(json.loads(r[2])), dict.fromkeys(json.loads(r[3])))) for r in uses]
+    alike = Counter(row[:4] for row in uses)  # most documents say the same of a common name
+    votes = [(r[0], Votes(_times(r[1], n), _times(r[2], n), dict.fromkeys(json.loads(r[3])))) for r, n in alike.items()]
     name, kind, descriptions = named(key, votes)
     said = json.dumps(descriptions, ensure_ascii=False)
     return (entity_id(key), name, kind, known[3] if known else "", known[4] if known else 0, said)
+
+
+def _times(votes: str, n: int) -> Counter[str]:
+    return Counter({said: n * count for said, count in json.loads(votes).items()})
 
 
 def _sorted(votes: Mapping[str, int]) -> dict[str, int]:
