@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from localrag.index.graph.clustering.reach import Changes, Reach
+from localrag.index.graph.clustering.reach import WHOLE, Changes, Reach
 from localrag.index.graph.communities import ITERATIONS
 from localrag.records import content_id
 from localrag.store.levels import below
@@ -21,7 +21,6 @@ from localrag.store.staged import Staged
 
 ROUNDS = 4  # of neighbours that become free where a node moved
 MOST = 2000  # nodes that one round may free
-WHOLE = ""  # what the communities of level 0 lie in
 
 
 class MakeAnew(Exception):
@@ -85,21 +84,23 @@ class Frontier:
         """Strength and inner weight of the communities around: without the nodes looked at, or (`whole`) as they are now."""
         found: dict[str, list[float]] = {}
 
-        def add(homes: Collection[str | None], weight: float) -> None:
-            for home in homes:
-                if home is not None:
-                    if home not in found:
-                        found[home] = [0.0, 0.0] if home in level.made else self._stored(home)
-                    found[home][0] += weight
-            if len(set(homes)) == 1 and home is not None:
-                found[home][1] += 2 * weight
+        def add(one: str | None, other: str | None, weight: float) -> None:
+            for home in filter(None, (one, other)):
+                if home not in found:
+                    found[home] = [0.0, 0.0] if home in level.made else self._stored(home)
+                found[home][0] += weight
+            if one and one == other:
+                found[one][1] += 2 * weight
 
         n, reach = level.number, self._reach
+        (above_before, above), (home_before, home) = reach.homes(n - 1), reach.homes(n)
+        if not whole:
+            home |= dict.fromkeys(reach.nodes)
         for a, b, before, now in reach.edges():
-            if before and self._together(a, b, n, before=True):
-                add([reach.before(x, n) for x in (a, b)], -before)
-            if now and self._together(a, b, n):
-                add([reach.at(x, n) if whole or x not in reach.nodes else None for x in (a, b)], now)
+            if before and above_before[a] is not None and above_before[a] == above_before[b]:
+                add(home_before[a], home_before[b], -before)
+            if now and above[a] is not None and above[a] == above[b]:
+                add(home[a], home[b], now)
         return found
 
     def _settle_all(self, level: _Level) -> None:
@@ -245,11 +246,13 @@ class Frontier:
         for node, home in self._homes(n):
             if home != reach.before(node, n):
                 seeds[str(home)].add(node)
+        were, are = reach.homes(n)
         for a, b, before, now in reach.edges():
-            for x, y in ((a, b), (b, a)):
-                home = reach.before(x, n)
-                tied = bool(now) and reach.at(y, n) == home
-                if before and home and home == reach.before(y, n) and reach.at(x, n) == home and not tied:
+            home = were[a]
+            if not before or not home or home != were[b] or (now and are[a] == are[b]):
+                continue
+            for x in (a, b):
+                if are[x] == home:  # it lost one that was beside it
                     seeds[home].add(x)
         for home, some in sorted(seeds.items()):
             for piece in self._pieces(home, some, n):

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from localrag.index.graph.communities import ATTACHED
 from localrag.store.graph import communities_of
@@ -12,6 +12,7 @@ from localrag.store.staged import AMONG, Staged
 Pair = tuple[str, str]
 Changes = dict[Pair, tuple[float, float]]  # two nodes in order → the weight between them before and now, 0 for none
 
+WHOLE = ""  # what the communities of level 0 lie in
 SLIGHT = 0.02  # share of what joins a node to others that may change without it being looked at: a common name changes with each edit
 
 _EDGES = (("relationships", "source_id", "target_id", "weight"), ("attached", "entity_id", "to_id", str(ATTACHED)))
@@ -36,6 +37,9 @@ class Reach:
         self._staged, self.changes, self.gone, self._depth = staged, changes, frozenset(gone), depth
         self._near: dict[str, dict[str, float]] = {}
         self._paths: dict[str, list[str]] = {}
+        self._edges: list[tuple[str, str, float, float]] = []
+        self._ends: set[str] = set()
+        self._listed = -1  # nodes that there were when these were listed
         self.nodes: dict[str, list[str | None]] = {}  # each one's community now, level by level, None where that is not decided
         self._load_paths({*(end for pair in changes for end in pair), *gone})
         moved = Counter[str]()
@@ -73,17 +77,25 @@ class Reach:
         """The community of a node now."""
         return self.nodes[node][level] if node in self.nodes else None if node in self.gone else self.before(node, level)
 
-    def edges(self) -> Iterator[tuple[str, str, float, float]]:
+    def edges(self) -> list[tuple[str, str, float, float]]:
         """Every pair with a node that is looked at or gone, or whose weight changed, once: both ends, the weights before and now."""
-        done = set()
-        for a in self.nodes:
-            for b, weight in self._near[a].items():
-                pair = (a, b) if a < b else (b, a)
-                if pair not in self.changes and pair not in done:
-                    done.add(pair)
-                    yield *pair, weight, weight
-        for pair, weights in self.changes.items():
-            yield *pair, *weights
+        if self._listed != len(self.nodes):
+            done: dict[Pair, tuple[float, float]] = {}
+            for a in self.nodes:
+                for b, weight in self._near[a].items():
+                    done[(a, b) if a < b else (b, a)] = weight, weight
+            self._edges = [(*pair, *weights) for pair, weights in (done | self.changes).items()]
+            self._ends = {end for pair in self._edges for end in pair[:2]}
+            self._listed = len(self.nodes)
+        return self._edges
+
+    def homes(self, level: int) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """Each end of an edge → its community before, and now; above level 0 all are together."""
+        self.edges()
+        if level < 0:
+            whole: dict[str, str | None] = dict.fromkeys(self._ends, WHOLE)
+            return whole, whole
+        return {end: self.before(end, level) for end in self._ends}, {end: self.at(end, level) for end in self._ends}
 
     def members(self, community: str) -> list[str]:
         """Who is in a community, as far as that was written."""

@@ -141,6 +141,8 @@ def _moved(place: Place, frame: tuple[Circle, Circle]) -> Place:
 def _links(staged: Staged, rows: dict[str, tuple[object, ...]]) -> tuple[CommunityLink, ...]:
     """The heaviest links of changed communities that are not large, to others of their level."""
     sizes = _sizes(staged, [*rows, *(str(row[3]) for row in rows.values() if row[3])])
+    levels = {level for _, level, *_ in rows.values()}
+    there = {level: {k for (k,) in staged.rows("communities", "t.level = ?", [level], "t.id")} for level in levels}
     found = []
     for key, (_, level, _, above) in rows.items():
         if sizes[key] > LINKED or (above and sizes[key] == sizes[str(above)]):
@@ -154,7 +156,6 @@ def _links(staged: Staged, rows: dict[str, tuple[object, ...]]) -> tuple[Communi
         homes = staged.rows("members", f"t.entity_id {AMONG}", [json.dumps(sorted(near.keys() - set(own)))], "t.community_id, t.entity_id")
         for home, entity in homes:
             weights[home] += near[entity]  # type: ignore[assignment]
-        there = {k for (k,) in staged.rows("communities", f"t.level = ? AND t.id {AMONG}", [level, json.dumps(list(weights))], "t.id")}
-        most = sorted((k for k in weights if k in there), key=lambda k, weights=weights: (-weights[k], k))[:LINKS]  # type: ignore[misc]
+        most = sorted(weights.keys() & there[level], key=lambda k, weights=weights: (-weights[k], k))[:LINKS]  # type: ignore[misc]
         found += [CommunityLink(int(str(level)), min(key, k), max(key, k), float(weights[k])) for k in most]
     return tuple({(link.a, link.b): link for link in found}.values())
