@@ -279,6 +279,19 @@ def test_everything_at_once_is_mended_by_repair_and_the_next_run(folder):
     assert rows(folder, content) == embedded
 
 
+def test_a_vector_that_a_repair_took_is_made_by_a_run_with_something_else_to_do(folder):
+    """An edit does not look through all entities for those without a vector; after a repair it does."""
+    entity = rows(folder, "SELECT subject_id FROM embeddings WHERE kind = 'entity' ORDER BY 1")[0][0]
+    damage(folder, f"UPDATE embeddings SET vector = x'{VECTOR}' WHERE subject_id = '{entity}'")
+    mend(folder)
+    assert not rows(folder, f"SELECT 1 FROM embeddings WHERE subject_id = '{entity}'")
+    (folder.parent / "docs" / "b.txt").write_text("Nothing is told in this line.\n\n" + TOWN["b.txt"], encoding="utf-8")
+    index_again(folder.parent)
+
+    assert rows(folder, f"SELECT 1 FROM embeddings WHERE subject_id = '{entity}'")
+    assert found(folder) == ([], [])
+
+
 def test_only_one_repairs_and_nobody_while_another_writes(folder):
     """A repair takes the writer's lock; looking does not."""
     with writer_lock(folder):

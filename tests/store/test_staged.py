@@ -31,3 +31,19 @@ def test_rows_are_found_without_a_look_at_all(staged, name):
     plans = [step for sql in asked for *_, step in staged.db.execute(f"EXPLAIN QUERY PLAN {sql}")]
     assert len(asked) == len(lookups)
     assert not [step for step in plans if step.startswith(("SCAN t", "SCAN g"))]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_goes_is_deleted_without_a_look_at_all(staged, name):
+    """By its key, however many columns that has."""
+    staged.drop(name, [("1",) * TABLES[name].keys])
+    asked = []
+    staged.db.conn.set_trace_callback(asked.append)
+    with staged.db.atomic():
+        staged.publish()
+    staged.db.conn.set_trace_callback(None)
+
+    deletions = [sql for sql in asked if sql.startswith(f"DELETE FROM main.{name} ")]
+    plans = [step for sql in deletions for *_, step in staged.db.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    assert len(deletions) == 1
+    assert not [step for step in plans if step.startswith(f"SCAN {name}") or step.startswith(f"SCAN main.{name}")]

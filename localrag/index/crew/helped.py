@@ -8,6 +8,7 @@ from typing import Any
 from localrag.index.crew.here import Here
 from localrag.index.crew.hire import Hire, alone, processes, tools_of
 from localrag.index.crew.parcel import WorkersEnded
+from localrag.index.crew.scheduler import SHARES
 from localrag.index.jobs import UNIT, Crew, Embed, Job, Result
 from localrag.project import Project
 from localrag.system.cores import free_cores
@@ -38,7 +39,7 @@ class Helped:
     def unit(self, left: int) -> int:
         """One where this process does it all."""
         self._wanted = not self._ended and (self._wanted or left >= self._many) and free_cores() > 1
-        return max(1, min(UNIT, left // (4 * free_cores()))) if self._wanted else self._here.unit(left)
+        return max(1, min(UNIT, left // (SHARES * free_cores()))) if self._wanted else self._here.unit(left)
 
     async def ready(self, *, asks: bool) -> None:
         """Load the chat model where it is asked; it needs the cores and the memory. Raises ModelError."""
@@ -75,7 +76,7 @@ class Helped:
         await self._stack.aclose()
 
     def status(self) -> list[dict[str, Any]]:
-        """The others are no workers of their own: this process says what is done."""
+        """This process tells what is done, also by those that help it."""
         return []
 
     def close(self) -> None:

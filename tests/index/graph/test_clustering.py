@@ -8,6 +8,7 @@ import pytest
 from sqlite_utils import Database
 
 from localrag.index.graph.clustering.cluster import cluster, modularity, network
+from localrag.index.graph.clustering.reach import Reach, changed_pairs
 from localrag.index.graph.communities import hierarchy
 from localrag.store import graph as store
 from localrag.store.migrations import migrations
@@ -86,6 +87,33 @@ class Living:
             staged.publish()
         self.state, self.written = done.state, self.written + 1
         return done.changed, found, best(ids, edges)
+
+
+def test_only_an_entity_of_which_enough_changed_is_looked_at(db):
+    """One of two hundred relationships is little to the entity that has them all, and everything to the one at its other end."""
+
+    def put(weight):
+        staged = Staged(db)
+        leaves = [f"leaf{n:03}" for n in range(200)]
+        rows = {
+            "entities": [(e, e, "thing", "", 1, "[]") for e in ("hub", *leaves)],
+            "relationships": [(e, "hub", e, "", weight if e == "leaf007" else 1.0, 1.0, "[]") for e in leaves],
+        }
+        for table, some in rows.items():
+            staged.replace(table, staged.rows(table), some)
+        return staged
+
+    before = put(1.0)
+    with db.atomic():
+        before.publish()
+    after = put(1.5)
+    changes = changed_pairs(after)
+    reach = Reach(after, changes, [], [], 1)
+
+    assert changes == {("hub", "leaf007"): (1.0, 1.5)}
+    assert reach.nodes.keys() == {"leaf007"}
+    assert reach.edges() == [("hub", "leaf007", 1.0, 1.5)]
+    after.close()
 
 
 def best(ids, edges):
