@@ -29,19 +29,16 @@ class ChunkList(Collection[Chunk]):
         """`ids`: an SQL query for their ids; `most`: no more than so many, the first ones."""
         self._db, self._table = db, f"chosen_{next(_NUMBERS)}"
         db.execute(f"CREATE TEMP TABLE {self._table} (n INTEGER PRIMARY KEY, id TEXT NOT NULL)")
-        listed = f"{self._table}_ids"
-        db.execute(f"CREATE TEMP TABLE {listed} (id TEXT PRIMARY KEY) WITHOUT ROWID")
-        with db.atomic():
+        listed, found, homes = (f"{self._table}_{part}" for part in ("ids", "chunks", "documents"))
+        with db.atomic():  # each view by itself, by its ids: where two are joined SQLite reads both whole
+            db.execute(f"CREATE TEMP TABLE {listed} (id TEXT PRIMARY KEY) WITHOUT ROWID")
             db.execute(f"INSERT INTO {listed} {ids}", values)
-        db.execute(f"ANALYZE temp.{listed}")  # of few SQLite looks up each chunk, of many it reads all
-        # A query for each view: where they are joined directly, SQLite reads all chunks again for every chunk.
-        chunks = f"(SELECT id, document_id, ordinal FROM chunks WHERE id IN (SELECT id FROM {listed})) c"
-        chosen = (
-            f"SELECT c.id FROM {chunks} JOIN (SELECT id, path FROM documents) d ON d.id = c.document_id ORDER BY d.path, c.ordinal LIMIT ?"
-        )
-        with db.atomic():
+            db.execute(f"CREATE TEMP TABLE {found} AS SELECT id, document_id, ordinal FROM chunks WHERE id IN (SELECT id FROM {listed})")
+            db.execute(f"CREATE TEMP TABLE {homes} AS SELECT id, path FROM documents WHERE id IN (SELECT document_id FROM {found})")
+            chosen = f"SELECT c.id FROM {found} c JOIN {homes} d ON d.id = c.document_id ORDER BY d.path, c.ordinal LIMIT ?"
             self._count = db.execute(f"INSERT INTO {self._table} (id) {chosen}", [most]).rowcount
-        db.execute(f"DROP TABLE {listed}")
+            for table in (listed, found, homes):
+                db.execute(f"DROP TABLE {table}")
         finalize(self, _drop, db, self._table)
 
     def __len__(self) -> int:
