@@ -125,7 +125,7 @@ def _opened(file: Path) -> ZipFile:
             size = os.fstat(f.fileno()).st_size
             f.seek(max(0, size - 200))
             seal = re.search(_SEAL.pattern + rb"\Z", f.read())
-            if seal is None:
+            if seal is None or int(seal[1]) < 1:
                 raise LocalragError(f"{file} is no pack of localrag, or was cut off.", _AGAIN)
             if int(seal[1]) > FORMAT:
                 raise LocalragError(f"{file} was made by a newer localrag.", "Upgrade: pip install --upgrade localrag")

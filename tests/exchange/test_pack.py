@@ -134,6 +134,17 @@ def test_a_pack_with_any_bit_flipped_is_refused(packed, tmp_path, data):
     assert everything(tmp_path) == ["flipped"]
 
 
+def test_a_pack_with_any_bit_of_its_seal_flipped_is_refused(packed, tmp_path):
+    """The seal is not part of what it seals: each of its bits counts, also those of the format's number."""
+    whole = packed.read_bytes()
+    for at in range(8 * (len(whole) - len(SEAL.format(format=1)) - DIGITS), 8 * len(whole)):
+        content = bytearray(whole)
+        content[at // 8] ^= 1 << at % 8
+        (tmp_path / "flipped").write_bytes(content)
+        with pytest.raises(LocalragError):
+            check_pack(tmp_path / "flipped")
+
+
 @pytest.mark.parametrize("kept", [0, 10, 0.5, -1])
 def test_a_pack_that_was_cut_off_is_refused(packed, tmp_path, kept):
     """At its beginning, its middle or its last byte."""
