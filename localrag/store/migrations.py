@@ -202,8 +202,8 @@ def m026_other_names_by_entity(db: Database) -> None:
 
 
 @migrations()
-def m027_found_without_a_look_at_all(db: Database) -> None:
-    """Which reports another program wrote, and which entities of a type have most relationships."""
+def m027_indexes_for_edits(db: Database) -> None:
+    """The reports that another program wrote, and the most connected entities of a type, are found without a scan."""
     db.execute("CREATE INDEX entities_by_degree ON entities(type, degree)")
     db.execute("CREATE INDEX reports_imported ON reports(community_id) WHERE substr(input_hash, 1, 9) = 'imported '")
 

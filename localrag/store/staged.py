@@ -167,7 +167,7 @@ class Staged:
         return sum(n for (n,) in self.rows(name, where, values, "count(*)"))
 
     def values(self, name: str, column: str) -> set[Any]:
-        """The values of a column; of rows that go as well."""
+        """The values of a column, those of rows that go included."""
         tables = [f"main.{name}"] * (not self._anew) + [f"temp.next_{name}"] * (not self._ended)
         return {value for table in tables for (value,) in self.db.execute(f"SELECT DISTINCT {column} FROM {table}")}
 
@@ -206,7 +206,7 @@ class Staged:
                 db.execute(f"DELETE FROM main.{name}")
             elif self._anew:
                 db.execute(f"DELETE FROM main.{name} WHERE ({key}) NOT IN ({stay})")
-            else:  # one by one: of a key of several columns SQLite would look at all rows
+            else:  # one by one: for a key of several columns SQLite would scan the table
                 where = " AND ".join(f'"{c}" = ?' for c in TABLES[name].key)
                 db.conn.executemany(f"DELETE FROM main.{name} WHERE {where}", db.conn.execute(f"{ending} EXCEPT {stay}"))
         for name, table in TABLES.items():

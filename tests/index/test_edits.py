@@ -81,6 +81,16 @@ def update(folder, index):
     assert outcome.complete
 
 
+def begun(tmp_path, seed):
+    """A folder of sixteen documents and its index."""
+    rng, folder = random.Random(seed), tmp_path / "docs"
+    for n in range(16):
+        write(folder / f"{n}.txt", rng)
+    index = Index.open(tmp_path / "index", missing_ok=True)
+    update(folder, index)
+    return rng, folder, index
+
+
 def facts(db):
     """What follows from the files alone, by names: ids are made of the paths that documents had first."""
     names = dict(db.execute("SELECT id, name FROM entities"))
@@ -134,11 +144,7 @@ def wrong(db):
 @pytest.mark.parametrize("seed", range(3))
 def test_after_random_edits_the_index_is_that_of_the_files(tmp_path, seed):
     """Documents, chunks, entities, relationships and weights equal those of a fresh index; communities are as good; nothing is damaged."""
-    rng, folder = random.Random(seed), tmp_path / "docs"
-    for n in range(16):
-        write(folder / f"{n}.txt", rng)
-    index = Index.open(tmp_path / "index", missing_ok=True)
-    update(folder, index)
+    rng, folder, index = begun(tmp_path, seed)
     for turn in range(6):
         for _ in range(rng.choice([1, 1, 3])):
             edit(folder, rng, turn)
@@ -160,11 +166,7 @@ def test_after_random_edits_no_report_would_be_another(tmp_path, seed):
 
     But for other names of files: the sentences of a report come in the order of paths, and a rename does not write it anew.
     """
-    rng, folder = random.Random(seed), tmp_path / "docs"
-    for n in range(16):
-        write(folder / f"{n}.txt", rng)
-    index = Index.open(tmp_path / "index", missing_ok=True)
-    update(folder, index)
+    rng, folder, index = begun(tmp_path, seed)
     for turn in range(5):
         for _ in range(rng.choice([1, 1, 3])):
             edit(folder, rng, turn, CONTENTS)

@@ -1,4 +1,4 @@
-"""The crew that a run has by default: this process, and beside it processes for what is plain computing, once there is much of that."""
+"""The default crew: this process, helped by others with sentences and phrases where there are many chunks."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from localrag.project import Project
 from localrag.system.cores import free_cores
 
 MANY = 500  # chunks, some seconds: for fewer it is not worth beginning a process
-MOST = 8  # processes: one stores what they give, and takes a tenth of their time
+MOST = 8  # processes: this one stores what all of them give
 
 
 def hire(workers: int | Hire) -> Hire:
@@ -25,9 +25,9 @@ def hire(workers: int | Hire) -> Hire:
 
 
 class Helped:
-    """Does here what a model computes, which takes all cores by itself; sentences and phrases are found by processes beside it.
+    """Runs the models in this process, where they use all cores; other processes find sentences and phrases.
 
-    They begin when a stage has `many` chunks or more, and end when the chat model is asked.
+    These start when a stage has `many` chunks or more, and end before the chat model is asked.
     """
 
     def __init__(self, project: Project, *, many: int) -> None:
@@ -35,11 +35,12 @@ class Helped:
         self._here, self._stack, self._one = Here(tools_of(project)), AsyncExitStack(), asyncio.Lock()
         self._helpers: Crew | None = None
         self._wanted = self._ended = False
+        self._number = min(MOST, free_cores())
 
     def unit(self, left: int) -> int:
         """One where this process does it all."""
-        self._wanted = not self._ended and (self._wanted or left >= self._many) and free_cores() > 1
-        return max(1, min(UNIT, left // (SHARES * free_cores()))) if self._wanted else self._here.unit(left)
+        self._wanted = not self._ended and (self._wanted or left >= self._many) and self._number > 1
+        return max(1, min(UNIT, left // (SHARES * self._number))) if self._wanted else self._here.unit(left)
 
     async def ready(self, *, asks: bool) -> None:
         """Load the chat model where it is asked; it needs the cores and the memory. Raises ModelError."""
@@ -65,7 +66,7 @@ class Helped:
     async def _begun(self) -> Crew:
         async with self._one:
             if self._helpers is None:
-                hired = processes(min(MOST, free_cores()))(self._project)
+                hired = processes(self._number)(self._project)
                 _, crew = await self._stack.enter_async_context(hired)
                 self._helpers = crew
             return self._helpers
@@ -76,7 +77,7 @@ class Helped:
         await self._stack.aclose()
 
     def status(self) -> list[dict[str, Any]]:
-        """This process tells what is done, also by those that help it."""
+        """Nobody else: the progress of the run includes what the helpers do."""
         return []
 
     def close(self) -> None:
@@ -84,7 +85,7 @@ class Helped:
 
 
 def helped(many: int = MANY) -> Hire:
-    """This process does everything with the project's own models, but for what others do sooner; `many` chunks are worth beginning them."""
+    """This process with the project's own models, helped by others where a stage has `many` chunks or more."""
 
     @asynccontextmanager
     async def hired(project: Project) -> AsyncIterator[tuple[Project, Crew]]:

@@ -167,7 +167,7 @@ class _Writer:
             done += 1
             tell("reports", done, total)
 
-        self.commit()
+        self.commit()  # reports that were shifted, also where none is to be written
         for level in sorted(levels, reverse=True):
             some = [key for key in levels[level] if not self.theirs(key)]
             self.commit()
