@@ -1,10 +1,12 @@
 """What an edit costs in a large index, stage by stage: nothing changed, one document, a hundred, one in a hundred gone.
 
-    python scripts/scale_edit.py --share 0.1 --share 1.0     # 10,000 and 100,000 chunks
-    python scripts/scale_edit.py --share 0.1 --fresh         # and a fresh index of the same, to compare
+    python scripts/scale_edit.py --chunks 10000 --chunks 100000
+    python scripts/scale_edit.py --chunks 10000 --fresh      # and a fresh index of the same, to compare
 
-The corpus is that of `scale_index.py`, in the store as a run would have left it; vectors are random. What is measured is everything a run
-does without a model behind reading files: names, graph, communities, picture, reports, vectors, publication. Prints a table as Markdown.
+The documents are made up (`made_up.py`) with what is found in them, in the store as a run would have left it; vectors are random. What is
+measured is everything a run does without a model behind reading files: names, graph, communities, picture, reports, vectors, publication.
+Each document is read from the store when it is edited, so that the memory is that of the run. Prints a table as Markdown. With `--folder`
+the indexes are kept, and one that is there already is edited, not made.
 """
 
 import argparse
@@ -15,58 +17,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from scale_index import make_corpus, peak_mib, reset_peak, unit_vectors
+from made_up import Made, make_documents
+from stages import Stages, project_at
 
-from localrag.config import Settings
 from localrag.index.crew.here import Here
+from localrag.index.crew.hire import tools_of
 from localrag.index.embed import embed_chunks
 from localrag.index.extraction.phrases import PHRASES
-from localrag.index.jobs import Tools
 from localrag.index.pipeline import _build
-from localrag.models import find_chat_model, find_embedder
-from localrag.records import Chunk, Document, Extraction, content_id
-from localrag.store import corpus, generations, ledger
+from localrag.records import content_id
+from localrag.store import corpus, generations
 from localrag.store import graph as store
 from localrag.store.connect import meter_of
-from localrag.store.schema import open_index
 from localrag.text.plain import sentence_bounds
 
-Made = tuple[Document, list[Chunk], list[Extraction]]
-
-
-class Stages:
-    """Which stage ran when; what a run tells its progress to."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last, self._since = "", time.perf_counter()
-
-    def __call__(self, stage: str, *_: Any) -> None:
-        """A stage goes on; the time since the last word is that one's."""
-        now = time.perf_counter()
-        if self._last:
-            self.seconds[self._last] = self.seconds.get(self._last, 0.0) + now - self._since
-        self._last, self._since = stage, now
-
-    def found(self, *_: Any) -> None:
-        """Nobody counts."""
-
-    resolved = found
-
-
-def project_at(folder: Path) -> Any:
-    """An index with an embedder that gives random vectors, and no model."""
-    db = open_index(folder, create=True)
-    embedder = SimpleNamespace(embed=lambda texts: unit_vectors(len(texts), 1), file=find_embedder(None))
-    model = SimpleNamespace(file=find_chat_model(None), calls=0)
-    settings = replace(Settings(), extractor="phrases")
-    return SimpleNamespace(db=db, folder=folder, root=folder, settings=settings, model=model, embedder=embedder, tagger=None)
+ONES = 5  # documents that are edited one by one
 
 
 def add(project: Any, made: Made) -> None:
@@ -94,78 +66,96 @@ def edited(made: Made, version: int) -> Made:
 
 def run(project: Any, change: Callable[[], None]) -> dict[str, Any]:
     """Make a change and bring the index up to date; what that took."""
-    reset_peak()
-    begun, cpu, written = time.perf_counter(), time.process_time(), meter_of(project.db)
-    stages = Stages()
+    written, stages, figures = meter_of(project.db), Counter[str](), Counter[str]()
+
+    def said(stage: str, seconds: float, cpu: float, mib: int) -> None:
+        stages[stage] += seconds  # type: ignore[assignment]
+        figures.update({"seconds": seconds, "cpu": cpu})  # type: ignore[dict-item]
+        figures["mib"] = max(figures["mib"], mib)
+
+    tell = Stages(said)
 
     async def build() -> None:
         with generations.next_in_view(project.db):
+            tell("change")
             change()
-            crew = Here(Tools(project.model, project.embedder, None, project.settings, lambda _: ""))
-            stages("search index")
-            await embed_chunks(project, crew, stages)  # type: ignore[arg-type]
-            stages("graph")
-            await _build(project, "extractive", crew, stages)  # type: ignore[arg-type]
-        stages("end")
+            crew = Here(tools_of(project))
+            tell("what is new")
+            await embed_chunks(project, crew, tell)  # type: ignore[arg-type]
+            tell("graph")
+            await _build(project, "extractive", crew, tell)  # type: ignore[arg-type]
+        tell("end")
 
     asyncio.run(build())
-    took = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu, "log_mib": written() / (1 << 20)}
-    return {**took, "mib": peak_mib(), "stages": stages.seconds}
+    return {**figures, "log_mib": written() / (1 << 20), "stages": dict(stages)}
 
 
-def measure(share: float, folder: Path, *, fresh: bool) -> None:
+def stored(project: Any, path: str) -> Made:
+    """A document as it is in the index, with its chunks and what was found in them."""
+    db = project.db
+    document = corpus.document(db, path)
+    assert document
+    chunks = corpus.chunks_of(db, document.id)
+    found = []
+    for chunk in chunks:
+        select = "SELECT result FROM extractions WHERE recipe = ? AND chunk_id = ?"
+        found += [corpus.extraction_of(chunk.id, row) for (row,) in db.execute(select, [PHRASES, chunk.id])]
+    return document, chunks, found
+
+
+def measure(size: int, folder: Path, *, fresh: bool) -> None:
     """All changes in an index of this size, a JSON line each."""
     project = project_at(folder)
-    corpus_made = make_corpus(share)
-    of_chunk = {x.chunk_id: x for x in corpus_made.extractions}
-    documents: dict[str, Made] = {d.path: (d, cs, [of_chunk[c.id] for c in cs]) for d, cs in corpus_made.documents}
-    chance, paths = random.Random(0), list(documents)
+    version, chance = int(time.time()), random.Random()
 
-    def edit(some: Sequence[str], version: int) -> None:
-        for path in some:
-            documents[path] = edited(documents[path], version)
-            add(project, documents[path])
+    def edit(n: int) -> None:
+        nonlocal version
+        version += 1
+        for path in chance.sample(paths, n):
+            add(project, edited(stored(project, path), version))
 
-    def remove(some: Sequence[str]) -> None:
-        for path in some:
-            del documents[path]
+    def remove(n: int) -> None:
+        for path in chance.sample(paths, n):
             corpus.remove_document(project.db, path)
 
     def say(what: str, row: dict[str, Any]) -> None:
-        print(json.dumps({"share": share, "what": what, "chunks": store.counts(project.db)["chunks"], **row}), flush=True)
+        print(json.dumps({"what": what, "chunks": store.counts(project.db)["chunks"], **row}), flush=True)
 
-    say("fresh", run(project, lambda: [add(project, m) for m in documents.values()] and None))
+    if not store.counts(project.db)["chunks"]:
+        say("fresh", run(project, lambda: [add(project, made) for made in make_documents(size)] and None))
+    paths = sorted(corpus.document_paths(project.db).values())
     say("nothing", run(project, lambda: None))
-    for n in range(3):
-        say("one edited", run(project, lambda n=n: edit([chance.choice(paths)], n)))  # type: ignore[misc]
-    say("a hundred edited", run(project, lambda: edit(chance.sample(paths, min(100, len(paths) // 2)), 7)))
-    say("1 % gone", run(project, lambda: remove(chance.sample(paths, max(1, len(paths) // 100)))))
+    for _ in range(ONES):
+        say("one edited", run(project, lambda: edit(1)))
+    say("a hundred edited", run(project, lambda: edit(min(100, len(paths) // 2))))
+    say("1 % gone", run(project, lambda: remove(max(1, len(paths) // 100))))
     if fresh:
+        left = sorted(corpus.document_paths(project.db).values())
         with tempfile.TemporaryDirectory(dir=folder.parent) as other:
             again = project_at(Path(other))
-            say("the same, fresh", run(again, lambda: [add(again, m) for m in documents.values()] and None))
-    ledger.save_settings(project.db, sources=[])
+            say("the same, fresh", run(again, lambda: [add(again, stored(project, path)) for path in left] and None))
 
 
 def main() -> None:
     """Every share in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--share", type=float, action="append")
+    parser.add_argument("--chunks", type=int, action="append")
     parser.add_argument("--fresh", action="store_true")
-    parser.add_argument("--one", type=float, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help="where to make the indexes")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help="where to make the indexes, which are kept")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=args.folder) as place:
-        if args.one:
+    if args.one:
+        with nullcontext(args.folder / str(args.one)) if args.folder else tempfile.TemporaryDirectory() as place:
+            Path(place).mkdir(parents=True, exist_ok=True)
             measure(args.one, Path(place), fresh=args.fresh)
-            return
+        return
     rows = []
-    for share in args.share or [0.1]:
+    for size in args.chunks or [10_000]:
         call = [
             sys.executable,
             __file__,
             "--one",
-            str(share),
+            str(size),
             *["--fresh"] * args.fresh,
             *(["--folder", str(args.folder)] if args.folder else []),
         ]
