@@ -1,7 +1,9 @@
 """Vectors of chunks, entities and reports, for those that have none of the text they have now. Part of the pipeline."""
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -14,9 +16,9 @@ from localrag.index.reports.stage import Written
 from localrag.project import Project
 from localrag.records import content_id
 from localrag.store import generations, lacking, ledger, levels, states, vectors
-from localrag.store.staged import Staged
+from localrag.store.staged import AMONG, Staged
 
-TOGETHER = 4096  # chunks whose texts are in memory together, and are embedded in order of their lengths
+TOGETHER = 4096  # subjects whose texts are in memory together, and are embedded in order of their lengths
 
 
 def _heard(tell: Tell, stage: str, total: int, before: int = 0) -> Callable[[int], None]:
@@ -74,7 +76,7 @@ async def embed_chunks(project: Project, crew: Crew, tell: Tell, most: int = lac
     db, fingerprint, done = project.db, project.embedder.file.fingerprint, 0
     known = ledger.settings(db)
     if known.get("prepended") or (known.get("chunk_vectors") != "bare" and states.holds_vectors(db, "chunk")):
-        texts = _without_vector(project, "chunk", vectors.texts(db, "chunk"))
+        texts = _without_vector(project, "chunk", dict(vectors.all_texts(db, "chunk")))
         total, pairs = len(texts), iter(texts.items())
     else:
         states.drop_stray_vectors(db, "chunk", fingerprint)
@@ -110,19 +112,37 @@ async def embed_graph(project: Project, crew: Crew, tell: Tell, made: Made | Non
     if known_to_be and not any(states.without_vector(db, kind, fingerprint) for kind in kinds):
         return state
     complete = made is not None and bool(known.get("graph_vectors")) and not new_embedder(project)  # all that is published has its vector
-    lacking_one: dict[str, list[str]] = {kind: [] if complete else states.without_vector(db, kind, fingerprint) for kind in kinds}
-    entities = new_texts(made.staged, lacking_one["entity"]) if made else vectors.texts(db, "entity")
-    lacks = _without_vector(project, "entity", entities)
-    await _embed(project, crew, "entity", lacks, _heard(tell, "entities", len(lacks)))
-    reports = vectors.texts(db, "report", lacking_one["report"]) | levels.next_texts(db)
-    lacks = _without_vector(project, "report", reports)
-    await _embed(project, crew, "report", lacks, _heard(tell, "report vectors", len(lacks)))
+    staged = made.staged if made else Staged.published(db)
+    entities = new_texts(staged) if complete else [key for (key,) in staged.rows("entities", columns="t.id")]
+    reports = [*levels.next_reported(db), *([] if complete else states.without_vector(db, "report", fingerprint))]
+    for kind, stage, subjects in (("entity", "entities", entities), ("report", "report vectors", reports)):
+        texts = partial(_TEXTS[kind], staged)
+        vectors.drop_stale(db, kind, fingerprint, texts)
+        await _embed_all(project, crew, kind, sorted(set(subjects)), texts, tell, stage)
     return state
 
 
-def new_texts(staged: Staged, lacking: Sequence[str]) -> dict[str, str]:
-    """Entity id → the text of its vector, of those whose text is another than before or that lack a vector."""
-    columns = "name || ': ' || description"
-    changed = {key[0]: now[0] for key, before, now in staged.changes("entities", columns) if now and now != before}
-    rows = (row for key in lacking if key not in changed and (row := staged.row("entities", key)))
-    return changed | {row[0]: f"{row[1]}: {row[3]}" for row in rows}
+async def _embed_all(
+    project: Project, crew: Crew, kind: str, keys: Sequence[str], texts: Callable[[Sequence[str]], dict[str, str]], tell: Tell, stage: str
+) -> None:
+    """Give those of these subjects a vector that have none of the text they have, some at a time."""
+    for at in range(0, len(keys), TOGETHER):
+        lacks = _without_vector(project, kind, texts(keys[at : at + TOGETHER]))
+        await _embed(project, crew, kind, lacks, _heard(tell, stage, len(keys), at))
+
+
+def _entity_texts(staged: Staged, ids: Sequence[str]) -> dict[str, str]:
+    return dict(staged.rows("entities", f"t.id {AMONG}", [json.dumps(list(ids))], f"t.id, {_TEXT}"))
+
+
+def _report_texts(staged: Staged, ids: Sequence[str]) -> dict[str, str]:
+    return vectors.texts(staged.db, "report", ids) | levels.next_texts(staged.db, ids)
+
+
+_TEXT = "t.name || ': ' || t.description"
+_TEXTS = {"entity": _entity_texts, "report": _report_texts}
+
+
+def new_texts(staged: Staged) -> list[str]:
+    """The entities whose vectors are of another text than before."""
+    return [key[0] for key, before, now in staged.changes("entities", _TEXT.replace("t.", "")) if now and now != before]

@@ -299,7 +299,7 @@ def _vectors(db: Database) -> tuple[str, list[Wrong]]:
     size = lengths.most_common(1)[0][0] if lengths else 0
     counts, wrong = [], []
     for kind, name in vector_index.KINDS.items():
-        left = {key: content_id(text) for key, text in vectors.texts(db, kind).items()}
+        left = {key: content_id(text) for key, text in vectors.all_texts(db, kind)}
         bad: dict[str, list[tuple[str, str]]] = {}
         rows = _rows(db, f"SELECT subject_id, content_hash, embedder, vector FROM embeddings WHERE kind = '{kind}'")
         for key, content_hash, embedder, blob in rows:

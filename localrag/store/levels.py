@@ -1,7 +1,7 @@
 """The communities of a graph that waits or is published: which there are, and which a change concerns."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlite_utils import Database
@@ -54,6 +54,11 @@ def known_report(db: Database, community: str) -> Report | None:
     return None
 
 
-def next_texts(db: Database) -> dict[str, str]:
-    """Community → the text of its report, of those that wait."""
-    return dict(db.execute("SELECT community_id, markdown FROM next_reports"))
+def next_reported(db: Database) -> list[str]:
+    """The communities whose reports wait."""
+    return [key for (key,) in db.execute("SELECT community_id FROM next_reports")]
+
+
+def next_texts(db: Database, ids: Sequence[str]) -> dict[str, str]:
+    """Community → the text of its report, of some of those that wait."""
+    return dict(db.execute(f"SELECT community_id, markdown FROM next_reports WHERE community_id {AMONG}", [json.dumps(list(ids))]))

@@ -8,6 +8,7 @@ change of any size takes no memory. Where a process is killed before, nothing ha
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from sqlite_utils import Database
@@ -15,6 +16,7 @@ from sqlite_utils import Database
 Row = tuple[Any, ...]
 AMONG = "IN (SELECT value FROM json_each(?))"  # a list of keys, as JSON
 CACHE_KIB = 131_072  # of the temporary tables
+TOGETHER = 50_000  # rows of a whole table that are in memory together
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,23 @@ class Staged:
         self.drop(name, gone)
         self.put(name, changed)
         return {*gone, *(row[:n] for row in changed)}
+
+    def supplant(self, name: str, rows: Iterable[Row]) -> None:
+        """Make these all the rows of a table; those that are as they are published are not written again."""
+        table = TABLES[name]
+        listed, key = (", ".join(f'"{c}"' for c in some) for some in (table.columns, table.key))
+        with self.together():
+            self.db.execute(f"DELETE FROM temp.next_{name}")
+            if not self._fresh[name]:
+                self.db.execute(f"INSERT OR IGNORE INTO temp.gone_{name} SELECT {key} FROM main.{name}")
+        left = iter(rows)
+        while some := list(islice(left, TOGETHER)):
+            self.put(name, some)
+        if not self._fresh[name]:
+            same = f"SELECT {key} FROM (SELECT {listed} FROM temp.next_{name} INTERSECT SELECT {listed} FROM main.{name})"
+            with self.together():
+                self.db.execute(f"DELETE FROM temp.gone_{name} WHERE ({key}) IN ({same})")
+                self.db.execute(f"DELETE FROM temp.next_{name} WHERE ({key}) NOT IN (SELECT {key} FROM temp.gone_{name})")
 
     def _hide(self, name: str, keys: Sequence[Row]) -> None:
         if not self._fresh[name]:

@@ -1,7 +1,7 @@
 """Vectors as float32 blobs in SQLite, and the search for those nearest a question's."""
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from localrag.records import Entity
+from localrag.records import Entity, content_id
 from localrag.store import corpus, ledger, vector_index
 from localrag.store.selection import Selected
 from localrag.store.vector_index import Numbers, Vectors
 
+PAGE = 4096  # vectors that wait and are looked at together
 CANDIDATES = 4  # times as many vectors as are wanted are looked at, of those that an index file has near a question
 
 _TEXTS = {  # the text that it is the vector of
@@ -28,37 +29,50 @@ def entity_text(entity: Entity) -> str:
     return f"{entity.name}: {entity.description}"
 
 
-def texts(db: Database, kind: str, ids: Sequence[str] | None = None) -> dict[str, str]:
-    """Subject id → the text that its vector is made of, of all subjects of a kind, or of some; chunks behind their document's header if so
-    set.
-    """
-    if ids is not None:
-        chosen = f"SELECT * FROM ({_TEXTS[kind]}) WHERE id IN (SELECT value FROM json_each(?))"
-        return dict(db.execute(chosen, [json.dumps(list(ids))]))
-    found = {row["id"]: row["text"] for row in db.query(_TEXTS[kind])}
+def all_texts(db: Database, kind: str) -> Iterator[tuple[str, str]]:
+    """The subjects of a kind with the texts that their vectors are made of; chunks behind their document's header if so set."""
     if kind != "chunk" or not ledger.settings(db).get("prepended"):
-        return found
+        yield from db.execute(_TEXTS[kind])
+        return
     headers = corpus.document_headers(db)
-    return {row["id"]: f"{headers[row['document_id']]}\n{found[row['id']]}" for row in db.query("SELECT id, document_id FROM chunks")}
+    for key, document, text in db.execute("SELECT id, document_id, text FROM chunks"):
+        yield key, f"{headers[document]}\n{text}"
+
+
+def texts(db: Database, kind: str, ids: Sequence[str]) -> dict[str, str]:
+    """Subject id → the text that its vector is made of, of some entities or reports."""
+    chosen = f"SELECT * FROM ({_TEXTS[kind]}) WHERE id IN (SELECT value FROM json_each(?))"
+    return dict(db.execute(chosen, [json.dumps(list(ids))]))
+
+
+def drop_stale(db: Database, kind: str, embedder: str, texts_of: Callable[[Sequence[str]], Mapping[str, str]]) -> None:
+    """Drop vectors that wait and are of another embedder, or of another text than their subject's as `texts_of` gives it."""
+    last = ""
+    page = "SELECT subject_id, content_hash, embedder FROM next_embeddings WHERE kind = ? AND subject_id > ? ORDER BY subject_id LIMIT ?"
+    while rows := db.execute(page, [kind, last, PAGE]).fetchall():
+        last, now = rows[-1][0], texts_of([row[0] for row in rows])
+        stale = [key for key, of, by in rows if by != embedder or key not in now or content_id(now[key]) != of]
+        with db.atomic():
+            inside = "IN (SELECT value FROM json_each(?))"
+            db.execute(f"DELETE FROM next_embeddings WHERE kind = ? AND subject_id {inside}", [kind, json.dumps(stale)])
 
 
 def missing(db: Database, kind: str, hashes: Mapping[str, str], embedder: str) -> list[str]:
     """The subjects whose content (subject id → content hash) has no vector of this embedder yet, published or waiting.
 
-    Vectors that wait and are of another content, or another embedder's, are dropped.
+    Vectors of theirs that wait and are of another content, or another embedder's, are dropped.
     """
-    rows = db.query("SELECT subject_id, content_hash, embedder FROM next_embeddings WHERE kind = ?", [kind])
-    waiting = {row["subject_id"]: (row["content_hash"], row["embedder"]) for row in rows}
-    stale = [subject for subject, found in waiting.items() if found != (hashes.get(subject), embedder)]
-    with db.atomic():
-        db.execute(
-            "DELETE FROM next_embeddings WHERE kind = ? AND subject_id IN (SELECT value FROM json_each(?))", [kind, json.dumps(stale)]
-        )
-    known = (
-        "SELECT subject_id, content_hash FROM embeddings WHERE kind = ? AND embedder = ? AND subject_id IN (SELECT value FROM json_each(?))"
-    )
-    rows = db.query(known, [kind, embedder, json.dumps(list(hashes))])
-    have = {row["subject_id"]: row["content_hash"] for row in rows} | {s: waiting[s][0] for s in waiting.keys() - set(stale)}
+    asked = [kind, json.dumps(list(hashes))]
+    inside = "kind = ? AND subject_id IN (SELECT value FROM json_each(?))"
+    waiting = {
+        key: row for key, *row in db.execute(f"SELECT subject_id, content_hash, embedder FROM next_embeddings WHERE {inside}", asked)
+    }
+    stale = [key for key, found in waiting.items() if found != [hashes[key], embedder]]
+    if stale:
+        with db.atomic():
+            db.execute(f"DELETE FROM next_embeddings WHERE {inside}", [kind, json.dumps(stale)])
+    have = dict(db.execute(f"SELECT subject_id, content_hash FROM embeddings WHERE {inside} AND embedder = ?", [*asked, embedder]))
+    have |= {key: waiting[key][0] for key in waiting.keys() - set(stale)}
     return [subject for subject, content_hash in hashes.items() if have.get(subject) != content_hash]
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from localrag.config import Settings
 from localrag.index.documents.update import Deletion
-from localrag.index.graph.clustering.cluster import modularity, network
-from localrag.index.graph.communities import hierarchy
+from localrag.index.graph.clustering.cluster import modularity
 from localrag.index.graph.layout import overlapping
 from localrag.library import Index
 from localrag.store import graph as store
@@ -19,7 +18,7 @@ from localrag.store import ledger, places
 from localrag.store.check import check_index
 from localrag.store.schema import open_index
 from localrag.store.staged import Staged
-from tests.index.graph.test_clustering import as_igraph
+from tests.index.graph.test_clustering import as_igraph, found_anew, network
 
 GIVEN = "Ingrid Lars Anna Magnus Hugh Adela Tobias Agnes Colin Julian".split()
 SURNAMES = "Holm Dunmore Strang Ostler Lisle Thorburn Farrant Quill Penrose Ashby".split()
@@ -127,12 +126,7 @@ def wrong(db):
     if places.without_place(db):
         found.append("something has no place")
     home = {e: n for n, c in enumerate(levels) if c.level == 0 for e in c.entity_ids}
-    anew = {
-        e: n
-        for n, c in enumerate(hierarchy(ids, edges, max_size=Settings().max_cluster_size, seed=0))
-        if c.level == 0
-        for e in c.entity_ids
-    }
+    anew = {e: n for n, c in enumerate(found_anew(ids, edges, Settings().max_cluster_size)) if c.level == 0 for e in c.entity_ids}
     kept, best = (whole.modularity([of[e] for e in ids], weights="weight") for of in (home, anew))
     if kept < best - 0.005 or abs(kept - modularity(staged)) > 1e-6:
         found.append(f"modularity {kept}, {modularity(staged)} by what is kept, {best} where found anew")

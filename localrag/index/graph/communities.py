@@ -10,10 +10,10 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from localrag.index.graph.columns import ATTACHED, Columns, columns
 from localrag.records import Community, Graph, content_id
 
 ITERATIONS = 10
-ATTACHED = 0.1  # the weight between an entity without relationships and the one that it goes with
 
 
 def communities(graph: Graph, *, max_size: int, seed: int, before: Sequence[Community] = ()) -> list[Community]:
@@ -23,17 +23,15 @@ def communities(graph: Graph, *, max_size: int, seed: int, before: Sequence[Comm
     carried down unchanged. Entities without a relationship go with the one they share most chunks with; small components stay whole.
     Where there were communities `before`, Leiden starts from them, and one that lives on keeps its id (see `_named_as_before`).
     """
-    ids = sorted(e.id for e in graph.entities)
-    edges = [(r.source_id, r.target_id, r.weight) for r in graph.relationships]
-    edges += [(a, b, ATTACHED) for a, b in _attachments(graph)]
-    return hierarchy(ids, edges, max_size=max_size, seed=seed, before=before)
+    joined = [(r.source_id, r.target_id, r.weight) for r in graph.relationships]
+    joined += [(a, b, ATTACHED) for a, b in _attachments(graph)]
+    made = columns([(e.id, e.degree) for e in graph.entities], joined)
+    return hierarchy(made, max_size=max_size, seed=seed, before=before)
 
 
-def hierarchy(
-    ids: Sequence[str], edges: Sequence[tuple[str, str, float]], *, max_size: int, seed: int, before: Sequence[Community] = ()
-) -> list[Community]:
-    """As `communities`, for entities in order and what joins them, with weights."""
-    network = _network(ids, edges)
+def hierarchy(graph: Columns, *, max_size: int, seed: int, before: Sequence[Community] = ()) -> list[Community]:
+    """As `communities`, of a graph in columns, what joins entities without relationships to others included."""
+    network, ids = as_igraph(graph), graph.entities
     home = [{e: n for n, c in enumerate(before) if c.level == level for e in c.entity_ids} for level in range(_depth(before))]
     starts = [[found.get(i, -1) for i in ids] for found in home]
     groups = _split(network, seed, starts[0] if starts else None)
@@ -109,18 +107,17 @@ def _split(network: Any, seed: int, start: list[int] | None = None) -> list[list
     igraph.set_random_number_generator(Random(seed))
     found = network.community_leiden("modularity", weights="weight", n_iterations=ITERATIONS, initial_membership=first)
     # From a partition that there was, igraph may leave parts that do not hang together: their pieces are communities of their own.
-    inside = [e.index for e, apart in zip(network.es, found.crossing(), strict=True) if not apart]
+    inside = [n for n, apart in enumerate(found.crossing()) if not apart]
     partition = network.subgraph_edges(inside, delete_vertices=False).connected_components()
     return sorted((sorted(part) for part in partition), key=lambda part: (-len(part), part))
 
 
-def _network(ids: Sequence[str], joined: Sequence[tuple[str, str, float]]) -> Any:
-    number = {entity: n for n, entity in enumerate(ids)}
-    edges = sorted((number[a], number[b], weight) for a, b, weight in joined)
+def as_igraph(graph: Columns) -> Any:
+    """The network as igraph has it."""
     import igraph
 
-    network = igraph.Graph(n=len(ids), edges=[(a, b) for a, b, _ in edges])
-    network.es["weight"] = [w for *_, w in edges]
+    network = igraph.Graph(n=len(graph.entities), edges=graph.ends)
+    network.es["weight"] = graph.weight.tolist()
     return network
 
 

@@ -6,13 +6,14 @@ which, their distances from the middle are evened out, overlaps are pushed apart
 is; where there is something new, the rest begins where it was, so that an update moves little.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 
-from localrag.index.graph.packing import DENSE, TURN, Floats, Heap, Ints, free_place, largest_scale, near, pushed_apart, spiral
+from localrag.index.graph.columns import Columns, Floats, Ints, Levels, columns_of, levels_of
+from localrag.index.graph.packing import DENSE, TURN, Heap, free_place, largest_scale, near, pushed_apart, spiral
 from localrag.records import Community, CommunityLink, Graph, Layout, Place
 
 VERSION = "layout 1"
@@ -48,41 +49,46 @@ class _Tree:
 
 
 def lay_out(graph: Graph, communities: Sequence[Community], before: Layout) -> Layout:
+    """As `place_all`, of records."""
+    columns = columns_of(graph)
+    return place_all(columns, levels_of(communities, columns.entities), before)
+
+
+def place_all(graph: Columns, levels: Levels, before: Layout) -> Layout:
     """Places for all entities and communities, starting from those there were `before`; the same input gives the same places."""
     import igraph  # takes a second to load, which a run with nothing to do has no use for
 
     igraph.set_random_number_generator(Random(0))
-    entities = sorted(graph.entities, key=lambda e: (-e.degree, e.id))
-    levels = sorted(communities, key=lambda c: (c.level, -len(c.entity_ids), c.id))
-    number = {e.id: n for n, e in enumerate(entities)}
+    order = np.argsort(-graph.degree, kind="stable")  # those with most relationships first
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    entities, degrees = [graph.entities[n] for n in order.tolist()], graph.degree[order].astype(np.float64)
     tree = _tree(levels, number)
-    rows = sorted((number[r.source_id], number[r.target_id], r.weight) for r in graph.relationships)
-    ends = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
-    weight = np.array([row[2] for row in rows], np.float64)
+    ends = number[graph.ends]
+    by = np.lexsort((graph.weight, ends[:, 1], ends[:, 0]))
+    ends, weight = ends[by], graph.weight[by]
     links = _links(tree, ends, weight)
-    old = _old(before, [c.id for c in levels], [e.id for e in entities])
-    circles, points = old[: len(levels)], old[len(levels) :]
+    old = _old(before, levels.ids, entities)
+    circles, points = old[: len(levels.ids)], old[len(levels.ids) :]
     placed = _place_communities(tree, links, circles)
-    degrees = np.array([e.degree for e in entities], np.float64)
     dots = _place_entities(tree, ends, weight, degrees, placed, circles, points)
     return Layout(
-        tuple(Place(e.id, *row) for e, row in zip(entities, dots.tolist(), strict=True)),
-        tuple(Place(c.id, *row) for c, row in zip(levels, placed.tolist(), strict=True)),
-        _heaviest(levels, tree, links),
+        tuple(Place(e, *row) for e, row in zip(entities, dots.tolist(), strict=True)),
+        tuple(Place(c, *row) for c, row in zip(levels.ids, placed.tolist(), strict=True)),
+        _heaviest(levels.ids, tree, links),
     )
 
 
-def _tree(communities: Sequence[Community], number: Mapping[str, int]) -> _Tree:
-    index = {c.id: n for n, c in enumerate(communities)}
-    level = np.array([c.level for c in communities], np.int64)
-    home = [np.full(len(number), -1, np.int64) for _ in range(int(level.max(initial=-1)) + 1)]
-    for n, c in enumerate(communities):
-        home[c.level][[number[e] for e in c.entity_ids if e in number]] = n
+def _tree(levels: Levels, number: Ints) -> _Tree:
+    home = [np.full(len(number), -1, np.int64) for _ in range(int(levels.level.max(initial=-1)) + 1)]
+    communities, entities = levels.members[:, 0], number[levels.members[:, 1]]
+    for level, found in enumerate(home):
+        here = levels.level[communities] == level
+        found[entities[here]] = communities[here]
     deepest = np.full(len(number), -1, np.int64)
     for found in home:
         deepest = np.where(found >= 0, found, deepest)
-    parent = np.array([index.get(c.parent_id or "", -1) for c in communities], np.int64)
-    return _Tree(level, parent, np.array([len(c.entity_ids) for c in communities], np.int64), deepest, home)
+    return _Tree(levels.level, levels.above, levels.size, deepest, home)
 
 
 def _links(tree: _Tree, ends: Ints, weight: Floats) -> tuple[Ints, Floats]:
@@ -99,7 +105,7 @@ def _links(tree: _Tree, ends: Ints, weight: Floats) -> tuple[Ints, Floats]:
     return np.concatenate(pairs), np.concatenate(weights)
 
 
-def _heaviest(communities: Sequence[Community], tree: _Tree, links: tuple[Ints, Floats]) -> tuple[CommunityLink, ...]:
+def _heaviest(communities: Sequence[str], tree: _Tree, links: tuple[Ints, Floats]) -> tuple[CommunityLink, ...]:
     """Of each community its heaviest links; without those of two that both are all there is of the ones above them, whose link it is."""
     carried = (tree.parent >= 0) & (tree.size == tree.size[tree.parent])
     pairs, weights = links
@@ -112,8 +118,8 @@ def _heaviest(communities: Sequence[Community], tree: _Tree, links: tuple[Ints, 
         if count[a] < LINKS or count[b] < LINKS:
             count[a] += 1
             count[b] += 1
-            first, second = sorted((communities[a].id, communities[b].id))
-            found.append(CommunityLink(communities[a].level, first, second, w))
+            first, second = sorted((communities[a], communities[b]))
+            found.append(CommunityLink(int(tree.level[a]), first, second, w))
     return tuple(sorted(found, key=lambda link: (link.level, link.a, link.b)))
 
 

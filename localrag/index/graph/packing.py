@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from localrag.index.graph.columns import Floats, Ints
+
 TURN = np.pi * (3 - np.sqrt(5))  # the golden angle: points on a spiral by it fill a disc evenly
 GAP = 1.03  # circles are pushed as far apart as if they were this much larger: their rims stay apart
 DENSE = 64  # circles; of more, only those near each other are looked at

@@ -3,15 +3,15 @@
 As in the paper's reference system entities lie close that have similar structural vectors. Every run begins anew: an update may move all.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
 import numpy as np
 
-from localrag.index.graph.packing import TURN, Floats, Heap, pushed_apart
+from localrag.index.graph.columns import Columns, Floats, Levels
+from localrag.index.graph.packing import TURN, Heap, pushed_apart
 from localrag.index.graph.structure import Vectors, structural_vectors
-from localrag.records import Community, Graph, Layout, Place
+from localrag.records import Layout, Place
 
 UMAP, HIERARCHICAL = "umap", "hierarchical"
 METHODS = (HIERARCHICAL, UMAP)
@@ -20,17 +20,16 @@ STEPS = 3_000_000  # of UMAP, edges times rounds: about half a minute
 DENSITY = 0.15  # of the picture's disc that is covered
 
 
-def with_structure(graph: Graph, communities: Sequence[Community], layout: Layout, method: str, *, dimensions: int, seed: int) -> Layout:
+def with_structure(graph: Columns, levels: Levels, layout: Layout, method: str, *, dimensions: int, seed: int) -> Layout:
     """The layout with structural vectors, and with places by UMAP if that is the `method`; the same input gives the same bytes."""
-    ids, vectors = structural_vectors(graph, dimensions=dimensions, seed=seed)
+    ids, vectors = graph.entities, structural_vectors(graph, dimensions=dimensions, seed=seed)
     kept = tuple((key, row.astype("<f4").tobytes()) for key, row in zip(ids, vectors, strict=True))
     if method == HIERARCHICAL:
         return replace(layout, vectors=kept)
-    degrees = {e.id: e.degree for e in graph.entities}
-    radius = 1 + 0.5 * np.log2(1 + np.array([degrees[key] for key in ids], np.float64))
+    radius = 1 + 0.5 * np.log2(1 + graph.degree.astype(np.float64))
     xy = umap_places(vectors, radius, seed)
     entities = tuple(Place(key, float(x), float(y), float(r)) for key, (x, y), r in zip(ids, xy, radius, strict=True))
-    return Layout(entities, _around(communities, entities), layout.links, kept)
+    return Layout(entities, _around(levels, np.concatenate([xy, radius[:, None]], axis=1)), layout.links, kept)
 
 
 def umap_places(vectors: Vectors, radius: Floats, seed: int) -> Floats:
@@ -72,12 +71,12 @@ def _umap(vectors: Vectors, seed: int) -> Floats:
     return np.array(made.coords, np.float64)
 
 
-def _around(communities: Sequence[Community], entities: Sequence[Place]) -> tuple[Place, ...]:
-    """A circle around the middle of each community's entities that holds all of them."""
-    placed = {p.id: (p.x, p.y, p.r) for p in entities}
+def _around(levels: Levels, entities: Floats) -> tuple[Place, ...]:
+    """A circle around the middle of each community's entities (centre and radius, in order) that holds all of them."""
+    by = np.argsort(levels.members[:, 0], kind="stable")
+    parts = np.split(entities[levels.members[by, 1]], np.cumsum(levels.size)[:-1])
     found = []
-    for c in communities:
-        rows = np.array([placed[e] for e in c.entity_ids])
+    for key, rows in zip(levels.ids, parts, strict=False):
         x, y = rows[:, :2].mean(axis=0)
-        found.append(Place(c.id, float(x), float(y), float((np.hypot(rows[:, 0] - x, rows[:, 1] - y) + rows[:, 2]).max())))
+        found.append(Place(key, float(x), float(y), float((np.hypot(rows[:, 0] - x, rows[:, 1] - y) + rows[:, 2]).max())))
     return tuple(found)

@@ -9,15 +9,16 @@ from localrag.index.extraction.phrases import PHRASES
 from localrag.index.extraction.stage import in_part, recipe_of
 from localrag.index.graph.aliases import read_aliases
 from localrag.index.graph.clustering.attached import attach
-from localrag.index.graph.clustering.cluster import Clustered, cluster, network, put_all
+from localrag.index.graph.clustering.cluster import Clustered, cluster, put_all
 from localrag.index.graph.clustering.redraw import redraw
+from localrag.index.graph.columns import staged_columns, staged_levels
 from localrag.index.graph.communities import communities
 from localrag.index.graph.describe import describe
 from localrag.index.graph.document import entity_id
 from localrag.index.graph.held import beside, renamed, still_held
-from localrag.index.graph.layout import VERSION, lay_out
+from localrag.index.graph.layout import VERSION, place_all
 from localrag.index.graph.merging.quoted import Quoted
-from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row, whole_communities, whole_graph
+from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row, whole_graph
 from localrag.index.graph.merging.similar import alike_in_meaning, ask_whether_same, open_pairs, spelt_alike
 from localrag.index.graph.merging.update import Update
 from localrag.index.graph.picture import HIERARCHICAL, with_structure
@@ -262,7 +263,7 @@ def _clustered(project: Project, staged: Staged, brought: Brought | None, *, ane
         store.save_reports(db, reports)
     levels = beside(held, graph, lambda rest: communities(rest, **sized, before=before()))
     attach(staged, anew=True)
-    put_all(staged, levels, network(staged)[1])
+    put_all(staged, levels, staged_columns(staged, attached=True))
     return Clustered(None, {"turn": turn}), frozenset(c.id for c in held)
 
 
@@ -304,10 +305,11 @@ def lay_out_graph(project: Project, tell: Tell, made: Made | None) -> LaidOut | 
     tell("layout", 0, 1)
     if made and made.changed is not None and not picture and places.complete(db):
         return LaidOut(redraw(made.staged, made.changed), state, in_part=True)
-    graph = whole_graph(made.staged) if made else Graph(tuple(store.entities(db)), tuple(store.relationships(db)))
-    levels = whole_communities(made.staged) if made else store.communities(db)
+    staged = made.staged if made else Staged.published(db)
+    graph = staged_columns(staged)
+    levels = staged_levels(staged, graph.entities)
     before = Layout() if picture.get("method", HIERARCHICAL) != HIERARCHICAL else places.load(db)
-    layout = lay_out(graph, levels, before)
+    layout = place_all(graph, levels, before)
     if picture:
         layout = with_structure(graph, levels, layout, picture["method"], dimensions=picture["dimensions"], seed=picture["seed"])
     tell("layout", 1, 1)

@@ -10,32 +10,27 @@ thread and a fixed hash seed and has to be compiled, PecanPy brings numba and ge
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.records import Graph
+from localrag.index.graph.columns import Columns
 
 ORDER, MU, THETA = 10, 0.2, 0.5  # of the Chebyshev expansion: terms, centre and width of the band (the authors' values)
 Vectors = NDArray[np.float32]
 
 
-def structural_vectors(graph: Graph, *, dimensions: int, seed: int) -> tuple[list[str], Vectors]:
-    """The entities, by id, and their vectors: (n, d) float32, L2-normalised; d is `dimensions`, or less in a graph of fewer entities.
+def structural_vectors(graph: Columns, *, dimensions: int, seed: int) -> Vectors:
+    """The vectors of entities, in order: (n, d) float32, L2-normalised; d is `dimensions`, or less in a graph of fewer entities.
 
     An entity without relationships has a vector of zeros.
     """
     from scipy import sparse
 
-    ids = sorted(e.id for e in graph.entities)
-    number = {entity: n for n, entity in enumerate(ids)}
-    rows = sorted((number[r.source_id], number[r.target_id], r.weight) for r in graph.relationships)
-    a, b = (np.array([row[n] for row in rows], np.int64) for n in (0, 1))
-    weight = np.array([row[2] for row in rows], np.float64)
-    n = len(ids)
+    (a, b), weight, n = graph.ends.T, graph.weight, len(graph.entities)
     network = sparse.csr_matrix((np.r_[weight, weight], (np.r_[a, b], np.r_[b, a])), shape=(n, n))
     d = max(1, min(dimensions, n - 1))
-    if not rows:
-        return ids, np.zeros((n, d), np.float32)
+    if not len(weight):
+        return np.zeros((n, d), np.float32)
     found = _propagated(network, _factorised(network, d, seed), d, seed)
     found[np.diff(network.indptr) == 0] = 0
-    return ids, np.ascontiguousarray(found, np.float32)
+    return np.ascontiguousarray(found, np.float32)
 
 
 def _factorised(network: "sparse.csr_matrix", d: int, seed: int) -> NDArray[np.float64]:  # type: ignore[name-defined]  # noqa: F821

@@ -7,8 +7,9 @@ import igraph
 import pytest
 from sqlite_utils import Database
 
-from localrag.index.graph.clustering.cluster import cluster, modularity, network
+from localrag.index.graph.clustering.cluster import cluster, modularity
 from localrag.index.graph.clustering.reach import Reach, changed_pairs
+from localrag.index.graph.columns import ATTACHED, columns
 from localrag.index.graph.communities import hierarchy
 from localrag.store import graph as store
 from localrag.store.migrations import migrations
@@ -118,8 +119,20 @@ def test_only_an_entity_of_which_enough_changed_is_looked_at(db):
 
 def best(ids, edges):
     """The modularity of communities that are found anew."""
-    home = {e: n for n, c in enumerate(hierarchy(ids, edges, max_size=MAX_SIZE, seed=0)) if c.level == 0 for e in c.entity_ids}
+    home = {e: n for n, c in enumerate(found_anew(ids, edges, MAX_SIZE)) if c.level == 0 for e in c.entity_ids}
     return as_igraph(ids, edges).modularity([home[e] for e in ids], weights="weight")
+
+
+def network(staged):
+    """The entities, and what joins them, with weights."""
+    edges = list(staged.rows("relationships", columns="t.source_id, t.target_id, t.weight"))
+    edges += [(a, b, ATTACHED) for a, b in staged.rows("attached")]
+    return sorted(key for (key,) in staged.rows("entities", columns="t.id")), edges
+
+
+def found_anew(ids, edges, max_size):
+    """The communities of all levels."""
+    return hierarchy(columns([(e, 0) for e in ids], edges), max_size=max_size, seed=0)
 
 
 def as_igraph(ids, edges):

@@ -7,14 +7,23 @@ import igraph
 import numpy as np
 import pytest
 
+from localrag.index.graph import picture, structure
+from localrag.index.graph.columns import columns_of, levels_of
 from localrag.index.graph.communities import communities
 from localrag.index.graph.layout import lay_out
-from localrag.index.graph.picture import with_structure
-from localrag.index.graph.structure import structural_vectors
 from localrag.records import Entity, Graph, Layout, Mention, Relationship
 from localrag.store import places
 from localrag.store.schema import open_index
 from tests.conftest import DATA, run_localrag
+
+
+def structural_vectors(graph, **options):
+    return structure.structural_vectors(columns_of(graph), **options)
+
+
+def with_structure(graph, levels, *rest, **options):
+    columns = columns_of(graph)
+    return picture.with_structure(columns, levels_of(levels, columns.entities), *rest, **options)
 
 
 def graph_of(network):
@@ -54,7 +63,7 @@ def test_neighbours_in_the_vectors_and_in_the_picture_are_of_one_community(made,
         pytest.skip("needs the annotated data")
     network, groups = made()
     graph = graph_of(network)
-    _, vectors = structural_vectors(graph, dimensions=16, seed=0)
+    vectors = structural_vectors(graph, dimensions=16, seed=0)
     layout = with_structure(graph, communities(graph, max_size=10, seed=0), Layout(), "umap", dimensions=16, seed=0)
     points = np.array([(p.x, p.y) for p in layout.entities])
 
@@ -74,7 +83,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others():
 
     assert made(3) == made(3)
     assert made(3) != made(4)
-    assert np.allclose(np.linalg.norm(structural_vectors(graph, dimensions=8, seed=0)[1], axis=1), 1, atol=1e-5)
+    assert np.allclose(np.linalg.norm(structural_vectors(graph, dimensions=8, seed=0), axis=1), 1, atol=1e-5)
 
 
 def test_circles_do_not_overlap_and_communities_hold_their_entities():

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
 from localrag.index.graph.clustering.attached import attach
 from localrag.index.graph.clustering.frontier import Frontier, MakeAnew
 from localrag.index.graph.clustering.reach import changed_pairs
-from localrag.index.graph.communities import ATTACHED, hierarchy
+from localrag.index.graph.columns import Columns, Floats, Ints, staged_columns
+from localrag.index.graph.communities import hierarchy
 from localrag.records import Community
 from localrag.store.staged import AMONG, Staged
 
@@ -52,25 +54,17 @@ def cluster(
 
 def find_all(staged: Staged, before: Sequence[Community], *, max_size: int, seed: int) -> Clustered:
     """Find all communities, starting from those there were."""
-    ids, edges = network(staged)
-    levels = hierarchy(ids, edges, max_size=max_size, seed=seed, before=before)
-    weight = sum(w for *_, w in edges)
-    put_all(staged, levels, edges)
-    return Clustered(None, {"modularity": modularity(staged), "weight": weight, "moved": 0.0})
+    graph = staged_columns(staged, attached=True)
+    levels = hierarchy(graph, max_size=max_size, seed=seed, before=before)
+    put_all(staged, levels, graph)
+    return Clustered(None, {"modularity": modularity(staged), "weight": float(graph.weight.sum()), "moved": 0.0})
 
 
-def put_all(staged: Staged, levels: Sequence[Community], edges: Sequence[tuple[str, str, float]]) -> None:
+def put_all(staged: Staged, levels: Sequence[Community], graph: Columns) -> None:
     """Make these the staged communities, with what they weigh."""
-    staged.replace("communities", staged.rows("communities"), ((c.id, c.level, c.ordinal, c.parent_id) for c in levels))
-    staged.replace("members", staged.rows("members"), ((c.id, e) for c in levels for e in c.entity_ids))
-    staged.replace("community_weights", staged.rows("community_weights"), _weights(levels, edges))
-
-
-def network(staged: Staged) -> tuple[list[str], list[tuple[str, str, float]]]:
-    """All entities in order, and what joins them, with weights."""
-    ids = sorted(key for (key,) in staged.rows("entities", columns="t.id"))
-    edges = list(staged.rows("relationships", columns="t.source_id, t.target_id, t.weight"))
-    return ids, edges + [(a, b, ATTACHED) for a, b in staged.rows("attached")]
+    staged.supplant("communities", ((c.id, c.level, c.ordinal, c.parent_id) for c in levels))
+    staged.supplant("members", ((c.id, e) for c in levels for e in c.entity_ids))
+    staged.supplant("community_weights", _weights(levels, graph))
 
 
 def modularity(staged: Staged) -> float:
@@ -82,23 +76,27 @@ def modularity(staged: Staged) -> float:
     return sum(inside / total - (strength / total) ** 2 for strength, inside in rows) if total > 0 else 0.0
 
 
-def _weights(levels: Sequence[Community], edges: Sequence[tuple[str, str, float]]) -> Iterator[tuple[str, float, float]]:
+def _weights(levels: Sequence[Community], graph: Columns) -> Iterator[tuple[str, float, float]]:
     """Of each community what joins its entities to all of the community above it, and to each other, both counted from both ends."""
-    number = {e: n for n, e in enumerate(sorted({e for c in levels if c.level == 0 for e in c.entity_ids}))}
-    ends = np.array([(number[a], number[b]) for a, b, _ in edges], np.int64).reshape(-1, 2)
-    weight = np.array([w for *_, w in edges], np.float64)
+    number = {e: n for n, e in enumerate(graph.entities)}
     above = np.zeros(len(number), np.int64)
-    for level in range(1 + max((c.level for c in levels), default=-1)):
-        some = [c for c in levels if c.level == level]
+    for _, here in groupby(levels, key=lambda c: c.level):
+        some = list(here)
         home = np.full(len(number), -1, np.int64)
         for n, c in enumerate(some):
             home[[number[e] for e in c.entity_ids]] = n
-        together = above[ends[:, 0]] == above[ends[:, 1]]
-        a, b, w = home[ends[together, 0]], home[ends[together, 1]], weight[together]
-        strength = np.bincount(a, w, len(some)) + np.bincount(b, w, len(some))
-        inside = 2 * np.bincount(a[a == b], w[a == b], len(some))
+        strength, inside = _weighed(above[graph.ends], home[graph.ends], graph.weight, len(some))
         yield from ((c.id, *row) for c, row in zip(some, np.stack([strength, inside], axis=1).tolist(), strict=True))
         above = home
+
+
+def _weighed(above: Ints, home: Ints, weight: Floats, n: int) -> tuple[Floats, Floats]:
+    """Of `n` communities the weight of what lies within the one above, and of that the part that lies within, by the homes of all ends."""
+    together = above[:, 0] == above[:, 1]
+    a, b, w = home[together, 0], home[together, 1], weight[together]
+    strength: Floats = (np.bincount(a, w, n) + np.bincount(b, w, n)).astype(np.float64)
+    inside: Floats = (2 * np.bincount(a[a == b], w[a == b], n)).astype(np.float64)
+    return strength, inside
 
 
 def _new_and_gone(staged: Staged) -> tuple[list[str], list[str]]:

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from localrag.index.graph.communities import ATTACHED
+from localrag.index.graph.columns import ATTACHED
 from localrag.store.graph import communities_of
 from localrag.store.levels import members
 from localrag.store.staged import AMONG, Staged

@@ -2,7 +2,7 @@
 
 import json
 
-from localrag.records import Claim, Community, Entity, Evidence, Graph, Mention, Relationship
+from localrag.records import Claim, Entity, Evidence, Graph, Mention, Relationship
 from localrag.store.staged import Row, Staged
 
 
@@ -28,12 +28,3 @@ def whole_graph(staged: Staged) -> Graph:
         tuple(Evidence(*row) for row in sorted(staged.rows("evidence"))),
         tuple(Claim(*row) for row in sorted(staged.rows("claims"))),
     )
-
-
-def whole_communities(staged: Staged) -> list[Community]:
-    """All communities as they will be, level by level in their order."""
-    members: dict[str, list[str]] = {}
-    for community, entity in sorted(staged.rows("members")):
-        members.setdefault(community, []).append(entity)
-    rows = sorted(staged.rows("communities"), key=lambda row: row[1:3])
-    return [Community(key, level, ordinal, above, tuple(members.get(key, ()))) for key, level, ordinal, above in rows]
