@@ -2,6 +2,7 @@
 
 import re
 import struct
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -64,7 +65,8 @@ def sentences(text: str) -> list[Span]:
 
 
 SPLITTER = 3  # version of `sentences`: what an index keeps of another one is not read
-_bounds: dict[bytes, bytes] = {}  # hash of a chunk's text → where its sentences start and end: a few hundred bytes a chunk
+REMEMBERED = 100_000  # chunks whose sentences are known without reading them again, some 40 MB
+_bounds: OrderedDict[bytes, bytes] = OrderedDict()  # hash of a chunk's text → where its sentences start and end
 
 
 @lru_cache(maxsize=4096)
@@ -75,15 +77,18 @@ def chunk_sentences(text: str) -> tuple[Span, ...]:
 
 def sentence_bounds(text: str) -> bytes:
     """Where the sentences of a chunk's text start and end, as an index keeps it: 32-bit numbers, little-endian."""
-    key = _key(text)
-    if key not in _bounds:
-        _bounds[key] = b"".join(struct.pack("<2I", *span) for span in sentences(text))
-    return _bounds[key]
+    known = _bounds.get(_key(text))
+    if known is None:
+        known = b"".join(struct.pack("<2I", *span) for span in sentences(text))
+        remember_sentences(text, known)
+    return known
 
 
 def remember_sentences(text: str, bounds: bytes) -> None:
-    """Take what `sentence_bounds` gave in an earlier run."""
+    """Take what `sentence_bounds` gave in an earlier run; of REMEMBERED texts, those that came last."""
     _bounds[_key(text)] = bounds
+    if len(_bounds) > REMEMBERED:
+        _bounds.popitem(last=False)
 
 
 def _key(text: str) -> bytes:
