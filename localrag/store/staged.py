@@ -15,7 +15,7 @@ from sqlite_utils import Database
 
 Row = tuple[Any, ...]
 AMONG = "IN (SELECT value FROM json_each(?))"  # a list of keys, as JSON
-CACHE_KIB = 131_072  # of the temporary tables
+CACHE_KIB = 262_144  # of the temporary tables
 TOGETHER = 50_000  # rows of a whole table that are in memory together
 
 
@@ -74,6 +74,7 @@ class Staged:
         """`anew`: nothing of what is published is read; where it is the same in the end, it is not written again."""
         self.db, self._anew = db, anew
         db.execute(f"PRAGMA temp.cache_size = -{CACHE_KIB}")  # SQLite's own is 2 MB
+        db.execute("PRAGMA temp.journal_mode = OFF")
         self._ended = False
         self._fresh: dict[str, bool] = {}  # tables that hold nothing: half of the work
         for name, table in TABLES.items():

@@ -149,7 +149,8 @@ class _Build:
 
     def _update(self, decisions: Decisions, changed: Collection[str], gone: Collection[str], decided: Collection[str]) -> None:
         update, db = Update(self.staged, self.read, decisions), self.project.db
-        update.run(changed, gone, decided)
+        with self.staged.together():
+            update.run(changed, gone, decided)
         for document in (*changed, *gone):
             old = self.staged.rows("graph_chunks", "t.document_id = ?", [document])
             self.staged.replace("graph_chunks", old, sources.made_from(db, document))

@@ -20,6 +20,7 @@ from localrag.index.graph.variants import Decisions, Target, decided_targets, fo
 from localrag.records import Chunk, Extraction
 from localrag.store.staged import Row, Staged
 
+TOGETHER = 50  # documents, or batches of names, whose changes are committed together
 T = TypeVar("T")
 U = TypeVar("U")
 Read = Callable[[str], tuple[Mapping[str, Chunk], Sequence[Extraction]]]  # the chunks of a document and what was found in them
@@ -69,11 +70,11 @@ class Update:
         self.sums.apply()
 
     def _one_by_one(self, work: Callable[[T], U], subjects: Iterable[T]) -> list[U]:
-        """The results of some work for each subject; what is changed for one is committed together."""
+        """The results of some work for each subject; what is changed for several is committed together, which takes as long as for one."""
         found = []
-        for subject in subjects:
+        for some in batched(subjects, TOGETHER):
             with self.staged.together():
-                found.append(work(subject))
+                found += map(work, some)
         return found
 
     def _take_out_names(self, document: str) -> set[str]:
