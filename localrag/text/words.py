@@ -70,12 +70,18 @@ def _phrase(text: str, run: list[tuple[Span, str]]) -> Iterator[Span]:
 def english_words(text: str) -> Iterator[tuple[Span, str]]:
     """The words of an English text with their part of speech (Penn Treebank)."""
     at = 0
-    for word, tag in _textblob().tag(text):
+    for word, tag in _tagged(text):
         found = text.find(word, at)
         if found >= 0:
             at = found + len(word)
             if _WORD.match(word):
                 yield Span(found, at), tag
+
+
+def _tagged(text: str) -> Iterator[list[str]]:
+    """As TextBlob's `tag`, which writes all of it as a string and splits that again."""
+    for sentence in _textblob().parser.parse(text, tokenize=True, tags=True, chunks=False, collapse=False):
+        yield from sentence
 
 
 def word_tag(word: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from functools import cached_property
 
+from localrag.index.extraction.names.capitals import capitalised
 from localrag.index.extraction.names.case import Case
 from localrag.index.extraction.names.spans import find_name, longest_first, sentence_numbers
 from localrag.text.plain import Span, chunk_sentences, is_cjk, squeeze
@@ -20,6 +21,11 @@ class Passage:
     def plain(self) -> str:
         """The text with page furniture and licences turned into spaces; all offsets stay."""
         return self.case.furniture.blank(self.text)
+
+    @cached_property
+    def capitalised(self) -> tuple[str, ...]:
+        """The names in its plain text that are written with capitals, one for each place."""
+        return tuple(capitalised(self.plain, self.case))
 
     @cached_property
     def flat(self) -> str:

@@ -4,8 +4,7 @@ It takes milliseconds a chunk, so a graph is there at once; the model's extracti
 """
 
 from localrag.index.extraction.names.candidates import candidates, concepts
-from localrag.index.extraction.names.capitals import count_noise
-from localrag.index.extraction.names.case import Case
+from localrag.index.extraction.names.case import RUN, Case
 from localrag.index.extraction.names.spans import nearby_pairs
 from localrag.index.extraction.passage import Passage
 from localrag.llm.grammar import THING
@@ -28,5 +27,5 @@ def extract_phrases(chunk: Chunk, case: Case) -> Extraction:
         tuple(ExtractedRelationship(a, b) for a, b in pairs),
         (),
         "phrases",
-        max(0, count_noise(passage.text, passage.plain, case)),
+        max(0, len(RUN.findall(passage.text)) - len(passage.capitalised)),  # runs that are no names, or stand in furniture or licences
     )

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from localrag.index.extraction.names.capitals import capitalised
 from localrag.index.extraction.names.noise import is_noise
 from localrag.index.extraction.passage import Passage
 from localrag.text.plain import CJK, squeeze
@@ -29,9 +28,8 @@ LIMIT = 24  # names offered for one chunk: the most frequent
 
 def candidates(passage: Passage) -> list[str]:
     """The likely names in a passage, in the order of their first occurrence; each, whitespace squeezed, is a stretch of it."""
-    text, case = passage.plain, passage.case
     found: dict[str, Counter[str]] = {}
-    for name in [*capitalised(text, case), *(_chinese(passage) if passage.cjk else ())]:
+    for name in [*passage.capitalised, *(_chinese(passage) if passage.cjk else ())]:
         if not is_noise(name):
             found.setdefault(name.casefold(), Counter())[name] += 1
     kept = sorted(found, key=lambda n: -found[n].total())[:LIMIT]

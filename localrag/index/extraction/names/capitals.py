@@ -39,11 +39,6 @@ def capitalised(text: str, case: Case) -> Iterator[str]:
         at = last + 1
 
 
-def count_noise(text: str, plain: str, case: Case) -> int:
-    """How many capitalised runs of `text` are no names, or stand in page furniture or licences."""
-    return len(RUN.findall(text)) - sum(1 for _ in capitalised(plain, case))
-
-
 def _joined(parts: list[str], links: list[str]) -> list[str]:
     """Parts put together where the first is the beginning of a body's name, or "and" stands before the end of one."""
     names = [parts[0]]

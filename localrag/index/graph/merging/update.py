@@ -71,7 +71,7 @@ class Update:
 
     def _one_by_one(self, work: Callable[[T], U], subjects: Iterable[T]) -> list[U]:
         """The results of some work for each subject; what is changed for several is committed together, which takes as long as for one."""
-        found = []
+        found = list[U]()
         for some in batched(subjects, TOGETHER):
             with self.staged.together():
                 found += map(work, some)
