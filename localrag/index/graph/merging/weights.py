@@ -11,7 +11,7 @@ pruned has three: so an edit moves the weights of a few pairs, and not, with the
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -62,6 +62,7 @@ class Sums:
         self._sentences: Counter[int] = Counter()  # by how much the counts of these entities change
         self._pairs: defaultdict[Ends, list[int]] = defaultdict(lambda: [0] * 5)
         self._shown: set[Ends] = set()  # pairs that are shown at other places than before
+        self._first = next(iter(staged.rows("pairs", columns="1", first="LIMIT 1")), None) is None  # no pair is there yet
 
     def give(self, document: str, made: Contribution, shown: Iterable[Row]) -> None:
         """Put what a document says in place of what it said. `shown`: where it showed relationships."""
@@ -78,23 +79,29 @@ class Sums:
             said = json.dumps(sorted(p.descriptions), ensure_ascii=False) if p.descriptions else ""
             new.append((document, number(a), number(b), p.shared, p.chunks, p.statements, p.strength, p.read, said))
         changed = staged.replace("document_pairs", old, new)
+        stated = {(chunk, number(a), number(b), start, end) for chunk, (a, b), start, end in made.stated}
+        others = staged.replace("statements", shown, stated)
+        if self._first:
+            return  # of all pairs, what documents say is summed up at once
         for sign, rows in ((-1, old), (1, new)):
             for row in rows:
                 if row[:3] in changed:
                     sums = self._pairs[row[1], row[2]]
                     for n in range(5):
                         sums[n] += sign * row[3 + n]
-        stated = {(chunk, number(a), number(b), start, end) for chunk, (a, b), start, end in made.stated}
-        self._shown |= {(key[1], key[2]) for key in staged.replace("statements", shown, stated)}
+        self._shown |= {(key[1], key[2]) for key in others}
 
     def apply(self) -> None:
         """Weigh what changed, decide which pairs are relationships, and store these with where they are shown."""
+        if self._first:
+            self._apply_to_all()
+            return
         counts: Counter[float] = Counter(dict(self._staged.rows("weight_counts")))
         before, known = least_of(counts), counts.copy()
         uncertain, look = set[int](), {*self._pairs, *self._shown}
         for some in batched(self._changed_pairs(), BATCH):
             rows = [(ends, self._staged.row("pairs", *ends)) for ends in some]
-            weighed = [(row, self._weighed(ends, row)) for ends, row in rows]
+            weighed = [(row, self._weighed(ends, row, self._pairs.get(ends, [0] * 5))) for ends, row in rows]
             self._staged.put("pairs", [new for row, new in weighed if new != row])
             for row, new in weighed:
                 if _count(counts, row, new):
@@ -110,11 +117,47 @@ class Sums:
             look |= set(self._staged.rows("pairs", where, sorted((least, before)), "t.a, t.b"))
         degrees: Counter[int] = Counter()
         for some in batched(sorted(look), BATCH):
-            self._relate(some, least, degrees)
+            self._relate([row for ends in some if (row := self._staged.row("pairs", *ends)) is not None], least, degrees)
+        self._count_degrees(degrees)
+
+    def _apply_to_all(self) -> None:
+        """As `apply`, where no pair is there yet: all are read and written in order, and no more than a batch of them is in memory."""
+        self._count_sentences()
+        staged, counts = self._staged, Counter[float]()
+        strongest: dict[int, tuple[float, str, int]] = {}  # of an entity: weight, relationship, the other end
+        summed = "t.a, t.b, sum(t.shared), sum(t.chunks), sum(t.statements), sum(t.strength), sum(t.read)"
+        # +: sorted, not looked up one by one in the order of the index
+        for some in batched(staged.rows("document_pairs", columns=summed, first="GROUP BY +t.a, +t.b ORDER BY +t.a, +t.b"), BATCH):
+            rows = [self._weighed((a, b), None, sums) for a, b, *sums in some]
+            staged.put("pairs", rows)
+            for row in rows:
+                _count(counts, None, row)
+                for node, other in (row[:2], row[1::-1]) if row[_WEIGHT] else ():
+                    strongest[node] = max(strongest.get(node, (0.0, "", 0)), (row[_WEIGHT], row[2], other))
+        staged.put("weight_counts", counts.items())
+        for node, (_, _, other) in strongest.items():
+            self._nodes.put((*self._nodes.row(node)[:4], other))
+        self._nodes.store()
+        degrees, last = Counter[int](), (-1, -1)
+        while rows := list(staged.rows("pairs", "(t.a, t.b) > (?, ?)", last, first=f"ORDER BY t.a, t.b LIMIT {BATCH}")):
+            last = rows[-1][:2]
+            self._relate(rows, least_of(counts), degrees)
         self._count_degrees(degrees)
 
     def _changed_pairs(self) -> set[Ends]:
         """The pairs whose weight may be another: their own counts changed, or those of an end, or that of all sentences."""
+        everything, stale = self._count_sentences()
+        found = set(self._pairs)
+        if everything:
+            found |= set(self._staged.rows("pairs", "t.read = 0", columns="t.a, t.b"))
+        else:
+            for node in stale:
+                for end in "ab":
+                    found |= set(self._staged.rows("pairs", f"t.{end} = ?", [node], "t.a, t.b"))
+        return found
+
+    def _count_sentences(self) -> tuple[bool, list[int]]:
+        """Bring the counts of sentences up to date; whether all pairs weigh something else now, and else the entities whose do."""
         everything, stale = False, []
         for node, more in self._sentences.items():
             row = self._nodes.row(node)
@@ -125,20 +168,13 @@ class Sums:
                 everything = size_of(n) != size_of(row[3])
             elif coarse(n) != coarse(row[3]):
                 stale.append(node)
-        found = set(self._pairs)
-        if everything:
-            found |= set(self._staged.rows("pairs", "t.read = 0", columns="t.a, t.b"))
-        else:
-            for node in stale:
-                for end in "ab":
-                    found |= set(self._staged.rows("pairs", f"t.{end} = ?", [node], "t.a, t.b"))
-        return found
+        return everything, stale
 
-    def _weighed(self, ends: Ends, row: Row | None) -> Row:
-        """A pair's row as it is now."""
+    def _weighed(self, ends: Ends, row: Row | None, more: Sequence[int]) -> Row:
+        """A pair's row as it is now, with so much more of what documents say."""
         a, b = (self._nodes.row(end) for end in ends)
         old = row or (*ends, "", 0, 0, 0, 0, 0, None, 0)
-        sums = [n + more for n, more in zip(old[_SHARED:_WEIGHT], self._pairs.get(ends, [0] * 5), strict=True)]
+        sums = [n + m for n, m in zip(old[_SHARED:_WEIGHT], more, strict=True)]
         shared, chunks, statements, _, read = sums
         by_sentences = 0.0 if read or not statements else surprise(shared, a[3], b[3], self._nodes.row(TOTAL)[3])
         weight = None if not statements else float(chunks) if read else by_sentences
@@ -162,10 +198,11 @@ class Sums:
             self._nodes.put((*row[:4], other))
         return {pair for pair in found if all(pair) and self._staged.row("pairs", *pair)}
 
-    def _relate(self, some: Iterable[Ends], least: float, degrees: Counter[int]) -> None:
+    def _relate(self, rows: Sequence[Row], least: float, degrees: Counter[int]) -> None:
         """Make pairs relationships of the graph, or take them out, or bring them up to date."""
         staged = self._staged
-        rows = [row for ends in some if (row := staged.row("pairs", *ends)) is not None]
+        places = self._about(rows, "statements", "t.chunk_id, t.start, t.end")
+        said = self._about(rows, "document_pairs", "t.descriptions", "t.descriptions <> ''")
         new, known, shown, related, evidence = list[Row](), list[Row](), list[Row](), list[Row](), list[Row]()
         for row in rows:
             ends, key, was = (row[0], row[1]), row[2], bool(row[_KEPT])
@@ -177,9 +214,8 @@ class Sums:
                 known.append(before)
                 shown += staged.rows("evidence", "t.relationship_id = ?", [key])
             if kept:
-                related.append(self._relationship(row, before))
-                places = staged.rows("statements", "t.a = ? AND t.b = ?", ends, "t.chunk_id, t.start, t.end")
-                evidence += ((key, *place) for place in places)
+                related.append(self._relationship(row, before, said[ends]))
+                evidence += ((key, *place) for place in places[ends])
             if kept != was:
                 new.append((*row[:_KEPT], int(kept)))
         staged.replace("relationships", known, related)
@@ -187,26 +223,34 @@ class Sums:
         staged.put("pairs", new)
         staged.drop("pairs", [row[:2] for row in rows if not any(row[_SHARED:_WEIGHT])])
 
+    def _about(self, rows: Sequence[Row], table: str, columns: str, where: str = "true") -> Mapping[Ends, Sequence[Row]]:
+        """Pair → what a table has of it. `rows`: of pairs, in order."""
+        found: defaultdict[Ends, list[Row]] = defaultdict(list)
+        listed = f"t.a, t.b, {columns}"
+        if self._first:  # they are all that lie between the first and the last
+            ends = (*rows[0][:2], *rows[-1][:2])
+            about = self._staged.rows(table, f"(t.a, t.b) >= (?, ?) AND (t.a, t.b) <= (?, ?) AND {where}", ends, listed)
+        else:
+            about = (r for row in rows for r in self._staged.rows(table, f"t.a = ? AND t.b = ? AND {where}", row[:2], listed))
+        for a, b, *rest in about:
+            found[a, b].append(tuple(rest))
+        return found
+
     def _strongest(self, a: int, b: int) -> bool:
         """Whether one of the two is the strongest neighbour of the other."""
         return bool(self._nodes.row(a)[4] == b or self._nodes.row(b)[4] == a)
 
-    def _relationship(self, row: Row, known: Row | None) -> Row:
-        ends = row[:2]
-        a, b = (self._nodes.row(end)[1] for end in ends)
-        said = self._staged.rows("document_pairs", "t.a = ? AND t.b = ? AND t.descriptions <> ''", ends, "t.descriptions")
+    def _relationship(self, row: Row, known: Row | None, said: Iterable[Row]) -> Row:
+        a, b = (self._nodes.row(end)[1] for end in row[:2])
         descriptions = json.dumps(sorted({d for (some,) in said for d in json.loads(some)}), ensure_ascii=False)
         strength = row[_STRENGTH] / row[_STATEMENTS]
         return (row[2], ident(a), ident(b), known[3] if known else "", row[_WEIGHT], strength, descriptions)
 
     def _count_degrees(self, degrees: Counter[int]) -> None:
-        new = []
-        for node, more in degrees.items():
-            key = self._nodes.row(node)[1]
-            row = self._staged.row("entities", ident(key)) if more and key else None
-            if row is not None:
-                new.append((*row[:4], row[4] + more, row[5]))
-        self._staged.put("entities", new)
+        for some in batched(degrees.items(), BATCH):
+            keys = ((self._nodes.row(node)[1], more) for node, more in some)
+            known = ((self._staged.row("entities", ident(key)), more) for key, more in keys if more and key)
+            self._staged.put("entities", [(*row[:4], row[4] + more, row[5]) for row, more in known if row is not None])
 
 
 def least_of(counts: Counter[float]) -> float:
