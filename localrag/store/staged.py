@@ -5,6 +5,7 @@ published graph, until `publish` puts the difference in place in the caller's tr
 change of any size takes no memory. Where a process is killed before, nothing has happened: the difference is made anew, without a model.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -181,6 +182,11 @@ class Staged:
         """The row with this key."""
         where = " AND ".join(f't."{c}" = ?' for c in TABLES[name].key)
         return next(iter(self.rows(name, where, key)), None)
+
+    def some(self, name: str, ids: Sequence[str]) -> list[Row]:
+        """The rows with these ids, in their order, as far as there are any."""
+        found = {row[0]: row for row in self.rows(name, f"t.id {AMONG}", [json.dumps(list(ids))])}
+        return [found[key] for key in ids if key in found]
 
     def count(self, name: str, where: str = "true", values: Sequence[Any] = ()) -> int:
         """How many rows a table will have, all or some."""

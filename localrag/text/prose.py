@@ -77,6 +77,7 @@ _OPENS = re.compile(
 )
 
 
+@lru_cache(maxsize=8192)  # several stages ask of the sentences of a chunk
 def kind_of(text: str) -> Kind:
     """The kind of a stretch of text that is looked at alone, about a sentence long."""
     flat = squeeze(text)

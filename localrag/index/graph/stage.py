@@ -178,11 +178,10 @@ class _Build:
         self.tell("descriptions", 0, total)
         failed, staged = list[Failure](), self.staged
         for at in range(0, max(len(entities), len(relationships)), DESCRIBED):
-            some = [row for key in entities[at : at + DESCRIBED] if (row := staged.row("entities", key))]
-            related = [row for key in relationships[at : at + DESCRIBED] if (row := staged.row("relationships", key))]
-            ends = {end: row for r in related for end in r[1:3] if (row := staged.row("entities", end))}
+            some = staged.some("entities", entities[at : at + DESCRIBED])
+            related = staged.some("relationships", relationships[at : at + DESCRIBED])
+            names = {row[0]: row[1] for row in staged.some("entities", list({end for row in related for end in row[1:3]}))}
             graph = Graph(tuple(map(entity_of_row, some)), tuple(map(relationship_of_row, related)))
-            names = {key: row[1] for key, row in ends.items()}
             told = graph, self.quoted.of_entity, self.quoted.of_relationship, self.crew, self.style, self.budgets
             described, lost = await describe(*told, lambda *_: None, names)
             failed += lost
@@ -197,13 +196,18 @@ class _Build:
         """The entities and relationships whose description may be another than before, by id."""
         db = self.project.db
         if ledger.settings(db).get("described") != self.described:
-            every = [[key for (key,) in self.staged.rows(table, columns="t.id")] for table in ("entities", "relationships")]
-            return every[0], every[1]
+            return self._in_order("entities", "mentions", "entity_id"), self._in_order("relationships", "evidence", "relationship_id")
         failed = {f.subject for f in ledger.failures(db) if f.stage == "description"}
         entities = self.entities | others(self.staged, "mentions", self.shifted) | failed
         shown = others(self.staged, "evidence", self.shifted) | failed
         said = {key[0] for key, before, now in self.staged.changes("relationships", "descriptions") if before != now}
         return sorted(entities), sorted(shown | said)
+
+    def _in_order(self, table: str, places: str, column: str) -> list[str]:
+        """All entities or relationships, as far as may be in the order of chunks that tell of them: each chunk is read once, not often."""
+        found = dict.fromkeys(key for (key,) in self.staged.rows(places, columns=f"t.{column}", first="ORDER BY t.chunk_id"))
+        there = {key for (key,) in self.staged.rows(table, columns="t.id")}
+        return [*(key for key in found if key in there), *sorted(there - found.keys())]
 
     def touched(self) -> frozenset[str]:
         """The entities that anything is new of, but for weights, and places that an edit elsewhere in their documents shifted."""

@@ -11,6 +11,8 @@ from localrag.index.graph.variants import Name, Target, asks, in_turn, offers, t
 from localrag.store.staged import Staged
 
 _SEPARATOR = "\x1f"
+TOGETHER = 5_000  # names whose forms are stored together
+KEPT = 500_000  # names, and answers to what is asked, that are not looked up again: some 200 MB
 Pair = tuple[str, str]  # what is offered or asked, and by which key
 
 
@@ -24,6 +26,7 @@ class StoredNames(Mapping[str, Name]):
 
     def _row(self, key: str) -> tuple[Name, Target | None] | None:
         if key not in self._kept:
+            self._make_room()
             row = self._staged.row("name_keys", key)
             self._kept[key] = _record(row) if row else None
         return self._kept[key]
@@ -50,7 +53,13 @@ class StoredNames(Mapping[str, Name]):
 
     def save(self, name: Name, target: Target | None) -> None:
         """Keep the form and the fuller name of a key; `store` stores it."""
+        self._make_room()
         self._kept[name.key] = self._unstored[name.key] = (name, target)
+
+    def _make_room(self) -> None:
+        if len(self._kept) >= KEPT:
+            self.store()
+            self._kept.clear()
 
     def store(self) -> None:
         """Store what was saved: before others than this look at the rows."""
@@ -115,7 +124,9 @@ class CorpusNames:
         """Take the most frequent forms of keys, and what they offer and ask, from the documents' names; those that are other now."""
         changed = set()
         rows: dict[str, tuple[set[Pair], set[Pair]]] = {"name_offers": (set(), set()), "name_asks": (set(), set())}
-        for key, old in before.items():
+        for n, (key, old) in enumerate(before.items()):
+            if n % TOGETHER == 0:
+                self._put_asked(rows)
             best = max(self._staged.rows("names", "t.key = ?", [key], "t.count, t.text, t.type"), default=None)
             now = Name("", key, best[1], best[2], best[0]) if best else None
             if now == old:
@@ -129,17 +140,25 @@ class CorpusNames:
                 self.names.drop(key)
             else:
                 self.names.save(now, self.names.target(key))
+        self._put_asked(rows)
+        return changed
+
+    def _put_asked(self, rows: Mapping[str, tuple[set[Pair], set[Pair]]]) -> None:
+        """Take out, and put in, what names offer and ask."""
+        for value, _ in rows["name_offers"][0] | rows["name_offers"][1]:
+            self._found.pop(value, None)
         for table, (gone, new) in rows.items():
             self._staged.drop(table, gone)
             self._staged.put(table, new)
-        for value, _ in rows["name_offers"][0] | rows["name_offers"][1]:
-            self._found.pop(value, None)
+            gone.clear()
+            new.clear()
         self.names.store()
-        return changed
 
     def _lookup(self, *asked: str) -> list[str]:
         value = _SEPARATOR.join(asked)
         if value not in self._found:
+            if len(self._found) >= KEPT:
+                self._found.clear()
             self._found[value] = sorted(k for (k,) in self._staged.rows("name_offers", "t.value = ?", [value], "t.key"))
         return self._found[value]
 
