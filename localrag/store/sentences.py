@@ -16,6 +16,7 @@ from localrag.store import corpus
 from localrag.store.staged import AMONG, Staged
 from localrag.text.plain import chunk_sentences, squeeze
 
+KEPT = 200_000  # words whose counts are not looked up again
 _ALL = ""  # the word that stands for all sentences
 
 
@@ -36,11 +37,16 @@ def count_words(staged: Staged, words_of: Callable[[str], Set[str]]) -> None:
 
 def words(db: Database) -> tuple[Callable[[Collection[str]], Mapping[str, int]], int]:
     """How to look up in how many sentences words are, of those in more than one; and how many sentences there are."""
+    known: dict[str, int] = {}
 
     def counts(asked: Collection[str]) -> dict[str, int]:
-        keys = {_key(word): word for word in asked}
-        rows = db.execute(f"SELECT word, sentences FROM title_words WHERE word {AMONG}", [json.dumps(list(keys))])
-        return {keys[key]: n for key, n in rows}
+        if len(known) > KEPT:
+            known.clear()
+        keys = {_key(word): word for word in asked if word not in known}
+        rows = db.execute(f"SELECT word, sentences FROM title_words WHERE word {AMONG}", [json.dumps(list(keys))]) if keys else ()
+        known.update(dict.fromkeys(keys.values(), 0))
+        known.update({keys[key]: n for key, n in rows})
+        return {word: n for word in asked if (n := known.get(word, 0))}
 
     return counts, counts([_ALL]).get(_ALL, 0)
 

@@ -1,8 +1,9 @@
 """Communities → stored reports, the deepest level first; those whose input is what it was are kept. Part of the pipeline."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,10 @@ from localrag.store.staged import Staged
 from localrag.text.plain import squeeze
 
 PORTION = 100  # extractive reports whose sentences are embedded together, and are lost if the process ends meanwhile
-KEPT = 2000  # reports that are not read again
-MOST = 200_000  # sentences whose vectors are kept for the next portion
+GROUP = 2000  # communities that are come to before those that lie in others of level 0
+KEPT = 4 * GROUP  # reports that are not read again
+COUNTED = 50_000  # lines of contexts whose tokens are not counted again
+MOST = 50_000  # sentences whose vectors are kept for the next portion, 100 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ class _Writer:
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.staged, self.budgets.report_context)
-        self.count = Tokenizer(self.project.model.file).count
+        self.count = lru_cache(COUNTED)(Tokenizer(self.project.model.file).count)
         self._reports: dict[str, Report | None] = {}
         self._unsaved: dict[str, Report] = {}
 
@@ -168,16 +171,41 @@ class _Writer:
             tell("reports", done, total)
 
         self.commit()  # reports that were shifted, also where none is to be written
-        for level in sorted(levels, reverse=True):
-            some = [key for key in levels[level] if not self.theirs(key)]
-            self.commit()
-            if style == "abstractive":
-                await in_window(one(key) for key in some)
-                continue
-            for at in range(0, len(some), PORTION):
-                await self.extractive([self.reader.community(key) for key in some[at : at + PORTION]])
-                done += len(some[at : at + PORTION])
-                tell("reports", done, total)
+        for group in [levels] if style == "abstractive" else self._grouped(levels):
+            for level in sorted(group, reverse=True):
+                some = [key for key in group[level] if not self.theirs(key)]
+                self.commit()
+                if style == "abstractive":
+                    await in_window(one(key) for key in some)
+                    continue
+                for at in range(0, len(some), PORTION):
+                    await self.extractive([self.reader.community(key) for key in some[at : at + PORTION]])
+                    done += len(some[at : at + PORTION])
+                    tell("reports", done, total)
+
+    def _grouped(self, levels: Mapping[int, Sequence[str]]) -> Iterator[Mapping[int, Sequence[str]]]:
+        """The communities in groups of GROUP or more, each with all that lie in the same ones of level 0: of large levels, what was read
+        of one, and embedded, would be forgotten before that above it is come to.
+        """
+        if sum(map(len, levels.values())) <= GROUP:
+            yield levels
+            return
+        above: dict[str, str | None] = dict(self.staged.rows("communities", columns="t.id, t.parent_id"))
+        inside: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        for level in sorted(levels):
+            for key in levels[level]:
+                top = key
+                while over := above[top]:
+                    top = over
+                inside[top].append((level, key))
+        group: defaultdict[int, list[str]] = defaultdict(list)
+        for some in inside.values():
+            for level, key in some:
+                group[level].append(key)
+            if sum(map(len, group.values())) >= GROUP:
+                yield group
+                group = defaultdict(list)
+        yield group
 
     async def extractive(self, communities: Sequence[Community]) -> None:
         """Reports of verbatim sentences. Only sentences of reports to be written are embedded: that is what takes the time."""

@@ -87,7 +87,7 @@ def _form(phrase: str, names: Collection[str]) -> float:
     return worth * (RELATED if _RELATION.search(phrase) else 1.0) / (8 + size)
 
 
-@lru_cache(maxsize=4096)  # a community's sentences are those of the ones above it too
+@lru_cache(maxsize=32_768)  # a community's sentences are those of the ones above it too
 def phrases(text: str) -> tuple[str, ...]:
     """The stretches of a sentence that could be a title: a noun with what is said of it ("quota on herring landings", 皇帝的儿子)."""
     found = _chinese(text) if is_cjk(text) else _english(text) if is_english(text) else ()
