@@ -18,6 +18,7 @@ from localrag.records import content_id
 from localrag.store import generations, lacking, ledger, levels, states, vectors
 from localrag.store.staged import AMONG, Staged
 
+Texts = Callable[[Sequence[str]], dict[str, str]]  # of subjects, by id
 TOGETHER = 4096  # subjects whose texts are in memory together, and are embedded in order of their lengths
 
 
@@ -115,20 +116,20 @@ async def embed_graph(project: Project, crew: Crew, tell: Tell, made: Made | Non
     staged = made.staged if made else Staged.published(db)
     entities = new_texts(staged) if complete else [key for (key,) in staged.rows("entities", columns="t.id")]
     reports = [*levels.next_reported(db), *([] if complete else states.without_vector(db, "report", fingerprint))]
-    for kind, stage, subjects in (("entity", "entities", entities), ("report", "report vectors", reports)):
+    for kind, subjects in (("entity", entities), ("report", reports)):
         texts = partial(_TEXTS[kind], staged)
         vectors.drop_stale(db, kind, fingerprint, texts)
-        await _embed_all(project, crew, kind, sorted(set(subjects)), texts, tell, stage)
+        lasts = kind == "entity" and staged.ended and not new_embedder(project)  # of what is published: questions may have them at once
+        await _embed_all(project, crew, kind, sorted(set(subjects)), texts, tell, lasts=lasts)
     return state
 
 
-async def _embed_all(
-    project: Project, crew: Crew, kind: str, keys: Sequence[str], texts: Callable[[Sequence[str]], dict[str, str]], tell: Tell, stage: str
-) -> None:
-    """Give those of these subjects a vector that have none of the text they have, some at a time."""
+async def _embed_all(project: Project, crew: Crew, kind: str, keys: Sequence[str], texts: Texts, tell: Tell, *, lasts: bool) -> None:
+    """Give those of these subjects a vector that have none of the text they have, some at a time. `lasts`: it is not to wait."""
     for at in range(0, len(keys), TOGETHER):
         lacks = _without_vector(project, kind, texts(keys[at : at + TOGETHER]))
-        await _embed(project, crew, kind, lacks, _heard(tell, stage, len(keys), at))
+        heard = _heard(tell, "entities" if kind == "entity" else "report vectors", len(keys), at)
+        await _embed(project, crew, kind, lacks, heard, lacks.keys() if lasts else frozenset())
 
 
 def _entity_texts(staged: Staged, ids: Sequence[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from sqlite_utils import Database
 Row = tuple[Any, ...]
 AMONG = "IN (SELECT value FROM json_each(?))"  # a list of keys, as JSON
 CACHE_KIB = 262_144  # of the temporary tables
+MANY = 50_000  # rows of a table that come together
 TOGETHER = 50_000  # rows of a whole table that are in memory together
 
 
@@ -86,6 +87,11 @@ class Staged:
                 db.execute(f"CREATE INDEX temp.next_{name}_{n} ON next_{name} ({columns})")
             db.execute(f"CREATE TEMP TABLE gone_{name} ({key}, PRIMARY KEY ({key})) WITHOUT ROWID")
             self._fresh[name] = anew or not _holds_any(db, name)
+
+    @property
+    def ended(self) -> bool:
+        """Whether what is read is what is published."""
+        return self._ended
 
     @classmethod
     def published(cls, db: Database) -> "Staged":
@@ -239,10 +245,13 @@ class Staged:
             listed, key = (", ".join(f'"{c}"' for c in some) for some in (table.columns, table.key))
             update = ", ".join(f'"{c}" = excluded."{c}"' for c in table.columns[table.keys :])
             mend = f"UPDATE SET {update}" if update else "NOTHING"
-            new = f"SELECT {listed} FROM temp.next_{name}" + f" EXCEPT SELECT {listed} FROM main.{name}" * self._anew
+            known = self._anew and _holds_any(db, name)
+            new = f"SELECT {listed} FROM temp.next_{name}" + f" EXCEPT SELECT {listed} FROM main.{name}" * known
             if name == "communities":  # level and number are unique: those that change places must not meet
                 db.execute(f"UPDATE main.communities SET ordinal = -1 - ordinal WHERE id IN (SELECT id FROM ({new}))")
-            db.execute(f"INSERT INTO main.{name} ({listed}) SELECT * FROM ({new}) WHERE true ORDER BY {key} ON CONFLICT ({key}) DO {mend}")
+            put = f"INSERT INTO main.{name} ({listed}) SELECT * FROM ({new}) WHERE true ORDER BY {key} ON CONFLICT ({key}) DO {mend}"
+            with _indexed_at_once(db, name):
+                db.execute(put)
         self.close()
 
     def close(self) -> None:
@@ -251,6 +260,25 @@ class Staged:
         for name in TABLES:
             self.db.execute(f"DROP TABLE IF EXISTS temp.next_{name}")
             self.db.execute(f"DROP TABLE IF EXISTS temp.gone_{name}")
+
+
+@contextmanager
+def _indexed_at_once(db: Database, table: str) -> Iterator[None]:
+    """Where more than MANY rows come, and more than there are, its indexes are made anew behind them: in order, not page by page at random.
+
+    A page that does not fit into memory goes to the log for every row that changes it: of a million chunks, that would be hundreds of GB.
+    """
+    new = db.execute(f"SELECT count(*) FROM temp.next_{table}").fetchone()[0]
+    indexes = []
+    if new > MANY and new > db.execute(f"SELECT count(*) FROM main.{table}").fetchone()[0]:
+        indexes = db.execute(
+            "SELECT name, sql FROM main.sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql > ''", [table]
+        ).fetchall()
+    for name, _ in indexes:
+        db.execute(f'DROP INDEX main."{name}"')
+    yield
+    for _, sql in indexes:
+        db.execute(sql)
 
 
 def _holds_any(db: Database, table: str) -> bool:
