@@ -176,6 +176,18 @@ def test_vectors_that_wait_are_not_searched(db, folder):
     assert generations.waiting(db)["vectors"] == 0
 
 
+def test_vectors_that_wait_for_another_text_are_dropped(db, monkeypatch):
+    """Also those of another embedder, and of what is no more; looked at page by page."""
+    monkeypatch.setattr(vectors, "PAGE", 2)
+    texts = {f"e{n}": f"text {n}" for n in range(7)}
+    hashes = {key: content_id(text) for key, text in texts.items()} | {"e2": content_id("before"), "gone": "g"}
+    for embedder, keys in (("m", ["e0", "e1", "e2", "e3", "e5", "gone"]), ("other", ["e4", "e6"])):
+        vectors.save(db, "entity", embedder, keys, hashes, np.ones((len(keys), 4), np.float32), waits=keys)
+    vectors.drop_stale(db, "entity", "m", lambda ids: {key: texts[key] for key in ids if key in texts})
+
+    assert [key for (key,) in db.execute("SELECT subject_id FROM next_embeddings ORDER BY 1")] == ["e0", "e1", "e3", "e5"]
+
+
 def test_a_question_reads_from_one_moment(db, folder):
     """Whatever is published while a snapshot is open, it shows what it showed, and cannot be written to."""
     with snapshot(folder) as reader:

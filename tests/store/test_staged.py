@@ -2,6 +2,7 @@
 
 import pytest
 
+from localrag.store import staged as staged_tables
 from localrag.store.schema import open_index
 from localrag.store.staged import TABLES, Staged
 
@@ -47,3 +48,59 @@ def test_rows_are_deleted_without_a_scan(staged, name):
     plans = [step for sql in deletions for *_, step in staged.db.execute(f"EXPLAIN QUERY PLAN {sql}")]
     assert len(deletions) == 1
     assert not [step for step in plans if step.startswith((f"SCAN {name}", f"SCAN main.{name}"))]
+
+
+def relationship(n):
+    """A row of a relationship."""
+    return (f"r{n:03}", f"e{n % 7}", f"e{n % 5}", "", 1.0, 1.0, "[]")
+
+
+def published(tmp_path, rows):
+    """An index with these relationships and with the entities that they join."""
+    db = open_index(tmp_path / "index", create=True)
+    first = Staged(db)
+    first.put("entities", [(f"e{n}", f"e{n}", "thing", "", 1, "[]") for n in range(7)])
+    first.put("relationships", rows)
+    with db.atomic():
+        first.publish()
+    return db
+
+
+def test_rows_that_take_the_place_of_all_others_are_written_only_where_they_differ(tmp_path):
+    """Those that are as before stay, those that are none of them go."""
+    db = published(tmp_path, map(relationship, range(100)))
+    staged = Staged(db)
+    now = [*(relationship(n) for n in range(10, 100)), (*relationship(5)[:4], 2.0, 1.0, "[]"), relationship(200)]
+    staged.supplant("relationships", now)
+
+    assert sorted(staged.rows("relationships")) == sorted(now)
+    assert {key for (key,) in staged.changed("relationships")} == {f"r{n:03}" for n in (*range(10), 200)}
+    with db.atomic():
+        staged.publish()
+    assert sorted(db.execute("SELECT * FROM relationships").fetchall()) == sorted(now)
+
+
+def test_many_rows_are_published_with_the_indexes_that_there_were(tmp_path, monkeypatch):
+    """They are made anew behind more rows than there are, and no other time; lookups find all rows by them."""
+    db = published(tmp_path, map(relationship, range(50)))
+    listed = "SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name"
+    before, made = db.execute(listed).fetchall(), list[int]()
+    monkeypatch.setattr(staged_tables, "MANY", 30)
+    for first, end in ((100, 140), (200, 300)):
+        asked = list[str]()
+        staged = Staged(db)
+        staged.put("relationships", map(relationship, range(first, end)))
+        db.conn.set_trace_callback(asked.append)
+        with db.atomic():
+            staged.publish()
+        db.conn.set_trace_callback(None)
+        made.append(sum(sql.startswith("CREATE INDEX relationships_by_") for sql in asked))
+
+    assert made == [0, 2]
+    assert db.execute(listed).fetchall() == before
+    assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    found, there = (
+        db.execute(f"SELECT id FROM relationships {how} WHERE source_id = 'e3' ORDER BY id").fetchall()
+        for how in ("INDEXED BY relationships_by_source", "NOT INDEXED")
+    )
+    assert found == there != []

@@ -12,6 +12,7 @@ from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.pipeline import build_index
+from localrag.index.reports import stage
 from localrag.index.reports.sources import Reader
 from localrag.opening import open_for_writing
 from localrag.query.answer import Options
@@ -122,6 +123,18 @@ def unrelated(lines):
         a, b = rng.choice(names, 2, replace=False)
         said.append(f"{a} wrote to {b} about the {rng.choice(things)} and the {rng.choice(things)} of the year {n}, which nobody had seen.")
     return "\n\n".join(" ".join(said[at : at + 3]) for at in range(0, lines, 3))
+
+
+def test_reports_are_the_same_whether_all_of_a_level_are_written_or_branch_by_branch(tmp_path, monkeypatch):
+    """Those of communities inside others are written before theirs."""
+    said = []
+    for name, group in (("level", 10_000), ("branch", 1)):
+        monkeypatch.setattr(stage, "GROUP", group)
+        shutil.copytree(CORPUS, tmp_path / name / "docs")
+        said.append(of_today(tmp_path / name))
+
+    assert len(said[0][0]) > 50
+    assert said[0] == said[1]
 
 
 @pytest.mark.slow
