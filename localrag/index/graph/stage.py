@@ -206,8 +206,7 @@ class _Build:
     def _in_order(self, table: str, places: str, column: str) -> list[str]:
         """All entities or relationships, as far as may be in the order of chunks that tell of them: each chunk is read once, not often."""
         found = dict.fromkeys(key for (key,) in self.staged.rows(places, columns=f"t.{column}", first="ORDER BY t.chunk_id"))
-        there = {key for (key,) in self.staged.rows(table, columns="t.id")}
-        return [*(key for key in found if key in there), *sorted(there - found.keys())]
+        return [*found, *sorted(key for (key,) in self.staged.rows(table, columns="t.id") if key not in found)]
 
     def touched(self) -> frozenset[str]:
         """The entities that anything is new of, but for weights, and places that an edit elsewhere in their documents shifted."""

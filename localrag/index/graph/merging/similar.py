@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +39,16 @@ def spelt_alike(staged: Staged, blocks: Iterable[tuple[str, str]]) -> None:
 
 def _most_frequent(staged: Staged, kind: str, start: str) -> list[str]:
     """The keys of a block's entities that stand most often; names that are part of another entity are none."""
-    rows = staged.rows("name_keys", "t.type = ? AND substr(t.key, 1, 2) = ? AND length(t.key) > 5", [kind, start], "t.count, t.key")
-    ordered = (key for _, key in sorted(rows, key=lambda row: (-row[0], row[1])))
-    found = list[str]()
-    while len(found) < BLOCK and (some := list(islice(ordered, BLOCK))):
-        entities = {key for (key,) in staged.rows("nodes", f"t.key {AMONG}", [json.dumps(some)], "t.key")}
-        found += [key for key in some if key in entities]
-    return found[:BLOCK]
+    where, most = "t.type = ? AND substr(t.key, 1, 2) = ? AND length(t.key) > 5", 2 * BLOCK
+    while True:
+        first = f"ORDER BY t.count DESC, t.key LIMIT {most}"
+        rows = sorted(staged.rows("name_keys", where, [kind, start], "-t.count, t.key", first))
+        ordered = [key for _, key in rows[:most]]
+        entities = {key for (key,) in staged.rows("nodes", f"t.key {AMONG}", [json.dumps(ordered)], "t.key")}
+        found = [key for key in ordered if key in entities]
+        if len(found) >= BLOCK or len(rows) < most:
+            return found[:BLOCK]
+        most *= 4
 
 
 def open_pairs(staged: Staged, decisions: Decisions) -> list[tuple[str, str, float]]:
