@@ -2,8 +2,11 @@
 
 import logging
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 from localrag.system.files import cache_dir
@@ -97,9 +100,16 @@ def chinese_words(text: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _textblob() -> Any:
-    import textblob.en
-
-    return textblob.en
+    """The English part of TextBlob without the package around it, whose own import brings NLTK and SciPy: more than a second, 60 MB."""
+    spec = find_spec("textblob")
+    if spec is None or "textblob" in sys.modules:
+        return import_module("textblob.en")
+    sys.modules["textblob"] = module_from_spec(spec)  # not executed
+    try:
+        return import_module("textblob.en")
+    finally:
+        for name in [n for n in sys.modules if n.split(".")[0] == "textblob"]:  # whoever else imports it gets all of it
+            del sys.modules[name]
 
 
 @cache
