@@ -15,7 +15,7 @@ from localrag.index.documents.update import CAREFUL, Deletion, Loaded, update_do
 from localrag.index.embed import embed_chunks, embed_graph, new_embedder
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.extraction.stage import extract_chunks, find_phrases, split_sentences, unread
-from localrag.index.graph.stage import Brought, build_graph, lay_out_graph
+from localrag.index.graph.stage import Brought, build_graph, is_quoted, lay_out_graph
 from localrag.index.jobs import Crew
 from localrag.index.progress import GRAPH, READING, REPORTS, Progress, Tell
 from localrag.index.reports.stage import write_reports
@@ -138,7 +138,8 @@ async def _stages(
     new = lacking.count_without_extraction(project.db, PHRASES)
     whole = store.counts(project.db)["chunks"] if new or loaded.touched else 0
     tell.chunks(new, whole)
-    portions = _portions(new, whole) if by_phrases or not there else [lacking.ALL]
+    quoted = is_quoted(project.db)  # else a graph without the model would take the place of what it has written
+    portions = _portions(new, whole) if by_phrases or quoted else [lacking.ALL]
     if len(portions) > 1:
         tell.expect(*_in_portions(portions, whole - new, steps))
     for n, portion in enumerate(portions, 1):
@@ -153,7 +154,7 @@ async def _stages(
     style = await choose_style(project)
     left = len(unread(project, style))
     tell.size("extraction", left)
-    if left >= FIRST_PASS and not there:
+    if left >= FIRST_PASS and quoted and (not there or new >= FIRST_PASS):
         tell.expect((*steps, "extraction", *steps))
         await _build(project, "extractive", crew, tell, reports=reports)  # something to ask while the model reads
     await extract_chunks(project, style, crew, tell)

@@ -52,6 +52,37 @@ def test_documents_are_in_the_graph_while_others_are_read(tmp_path, monkeypatch)
         assert not wrong(db)
 
 
+def test_what_an_interrupted_run_left_is_in_the_graph_before_the_model_reads(tmp_path, monkeypatch):
+    """The first run is stopped when a portion has its graph; the second gives the rest its own, and then asks the model."""
+    monkeypatch.setattr(pipeline, "PORTION", 5)
+    monkeypatch.setattr(pipeline, "FIRST_PASS", 5)
+    rng, folder = random.Random(0), tmp_path / "docs"
+    for n in range(20):
+        write(folder / f"{n:02}.txt", rng)
+
+    def in_graph():
+        with closing(open_index(tmp_path / "index")) as db:
+            return db["graph_chunks"].count, db["chunks"].count
+
+    def until(stage, portion):
+        stages = []
+
+        def progress(now):
+            if not stages or stages[-1] != now.stage:
+                stages.append(now.stage)
+            if stages.count(stage) == portion and now.stage == stage:
+                raise KeyboardInterrupt
+
+        index = Index.open(tmp_path / "index", missing_ok=True)
+        with index.writing(), pytest.raises(KeyboardInterrupt):
+            index.add([folder], on_progress=progress)
+
+    until("phrases", 2)
+    assert in_graph() == (5, 20)
+    until("extraction", 1)
+    assert in_graph() == (20, 20)
+
+
 def test_equal_texts_are_embedded_once(tmp_path, monkeypatch):
     """Also where the second stands in another portion than the first."""
     monkeypatch.setattr(pipeline, "PORTION", 5)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
+from sqlite_utils import Database
+
 from localrag.index.extraction.phrases import PHRASES
 from localrag.index.extraction.stage import in_part, recipe_of
 from localrag.index.graph.aliases import read_aliases
@@ -223,6 +225,12 @@ class _Build:
         """What descriptions depend on besides the texts."""
         own = own_hashes(self.project.settings.prompts, "abstractive/describe") if self.style == "abstractive" else []
         return content_id(self.style, self.budgets.descriptions, self.budgets.description, *own)
+
+
+def is_quoted(db: Database) -> bool:
+    """Whether the descriptions of the published graph, if there is one, are sentences of the documents, which no model has written."""
+    quoted = content_id("extractive", LEAST.descriptions, LEAST.description)
+    return bool(ledger.settings(db).get("described", quoted) == quoted)
 
 
 def _with_model(decisions: Decisions, said: "Collection[tuple[str, ...]]") -> Decisions:
