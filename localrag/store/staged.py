@@ -76,8 +76,7 @@ class Staged:
         """`anew`: nothing of what is published is read; where it is the same in the end, it is not written again."""
         self.db, self._anew = db, anew
         db.execute(f"PRAGMA temp.cache_size = -{CACHE_KIB}")  # SQLite's own is 2 MB
-        db.execute("PRAGMA temp.journal_mode = OFF")
-        self._ended = False
+        self._ended = self._inside = False
         self._fresh: dict[str, bool] = {}  # tables that hold nothing: half of the work
         for name, table in TABLES.items():
             listed = ", ".join(f'"{c}"' for c in table.columns)
@@ -126,12 +125,18 @@ class Staged:
     def together(self) -> Iterator[None]:
         """One transaction, of the temporary tables alone, for all that is put and dropped inside; the end of each visits all changed pages.
 
-        Without it sqlite3 would begin one that locks out everybody else who writes. Nothing may be written to the index inside.
+        Without it sqlite3 would begin one that locks out everybody else who writes. Nothing may be written to the index inside. One inside
+        another is a part of it: for each of its own SQLite would copy every page that it changes.
         """
+        if self._inside:
+            yield
+            return
         self.db.conn.execute("SAVEPOINT staged")
+        self._inside = True
         try:
             yield
         finally:
+            self._inside = False
             self.db.conn.execute("RELEASE staged")
 
     def replace(self, name: str, old: Iterable[Row], new: Iterable[Row]) -> set[Row]:
