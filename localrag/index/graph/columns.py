@@ -3,12 +3,12 @@
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.records import Community, Graph
-from localrag.store.staged import Row, Staged
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,14 +45,7 @@ def columns_of(graph: Graph) -> Columns:
     return columns([(e.id, e.degree) for e in graph.entities], related)
 
 
-def staged_columns(staged: Staged, *, attached: bool = False) -> Columns:
-    """Those of a graph as it will be; `attached`: with what entities without relationships go with."""
-    joined = staged.rows("relationships", columns="t.source_id, t.target_id, t.weight")
-    more = staged.rows("attached", columns=f"t.entity_id, t.to_id, {ATTACHED}") if attached else iter(())
-    return columns(list(staged.rows("entities", columns="t.id, t.degree")), (row for some in (joined, more) for row in some))
-
-
-def columns(entities: Sequence[Row], joined: Iterable[Row]) -> Columns:
+def columns(entities: Sequence[tuple[Any, ...]], joined: Iterable[tuple[Any, ...]]) -> Columns:
     """Of entities (id, degree) and what joins them (id, id, weight)."""
     order = sorted(entities)
     number = {key: n for n, (key, _) in enumerate(order)}
@@ -72,12 +65,7 @@ def levels_of(communities: Sequence[Community], entities: Sequence[str]) -> Leve
     return levels([(c.id, c.level, c.parent_id) for c in communities], members, entities)
 
 
-def staged_levels(staged: Staged, entities: Sequence[str]) -> Levels:
-    """The communities as they will be."""
-    return levels(list(staged.rows("communities", columns="t.id, t.level, t.parent_id")), staged.rows("members"), entities)
-
-
-def levels(communities: Sequence[Row], members: Iterable[Row], entities: Sequence[str]) -> Levels:
+def levels(communities: Sequence[tuple[Any, ...]], members: Iterable[tuple[Any, ...]], entities: Sequence[str]) -> Levels:
     """Communities (id, level, id of the one above), of each level the largest first; members (community, entity)."""
     known, number = {key: n for n, (key, *_) in enumerate(communities)}, {e: n for n, e in enumerate(entities)}
     pairs = array("q")

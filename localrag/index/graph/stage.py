@@ -13,14 +13,13 @@ from localrag.index.graph.aliases import read_aliases
 from localrag.index.graph.clustering.attached import attach
 from localrag.index.graph.clustering.cluster import Clustered, cluster, put_all
 from localrag.index.graph.clustering.redraw import redraw
-from localrag.index.graph.columns import staged_columns, staged_levels
 from localrag.index.graph.communities import communities
 from localrag.index.graph.describe import describe
 from localrag.index.graph.document import entity_id
 from localrag.index.graph.held import beside, renamed, still_held
 from localrag.index.graph.layout import VERSION, place_all
 from localrag.index.graph.merging.quoted import Quoted
-from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row, whole_graph
+from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row, staged_columns, staged_levels, whole_graph
 from localrag.index.graph.merging.similar import alike_in_meaning, ask_whether_same, open_pairs, spelt_alike
 from localrag.index.graph.merging.update import Update
 from localrag.index.graph.picture import HIERARCHICAL, with_structure

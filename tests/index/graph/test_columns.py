@@ -2,8 +2,9 @@
 
 import random
 
-from localrag.index.graph.columns import columns_of, levels_of, staged_columns, staged_levels
+from localrag.index.graph.columns import columns_of, levels_of
 from localrag.index.graph.communities import communities
+from localrag.index.graph.merging.rows import staged_columns, staged_levels
 from localrag.records import Graph
 from localrag.store.graph import staged_graph
 from localrag.store.schema import open_index

@@ -10,8 +10,9 @@ import numpy as np
 from localrag.index.graph.clustering.attached import attach
 from localrag.index.graph.clustering.frontier import Frontier, MakeAnew
 from localrag.index.graph.clustering.reach import changed_pairs
-from localrag.index.graph.columns import Columns, Floats, Ints, staged_columns
+from localrag.index.graph.columns import Columns, Floats, Ints
 from localrag.index.graph.communities import hierarchy
+from localrag.index.graph.merging.rows import staged_columns
 from localrag.records import Community
 from localrag.store.staged import AMONG, Staged
 

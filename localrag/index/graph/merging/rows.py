@@ -1,7 +1,9 @@
-"""Rows of the graph's tables as records."""
+"""Rows of the graph's tables as records, and as columns."""
 
 import json
+from collections.abc import Sequence
 
+from localrag.index.graph.columns import ATTACHED, Columns, Levels, columns, levels
 from localrag.records import Claim, Entity, Evidence, Graph, Mention, Relationship
 from localrag.store.staged import Row, Staged
 
@@ -28,3 +30,15 @@ def whole_graph(staged: Staged) -> Graph:
         tuple(Evidence(*row) for row in sorted(staged.rows("evidence"))),
         tuple(Claim(*row) for row in sorted(staged.rows("claims"))),
     )
+
+
+def staged_columns(staged: Staged, *, attached: bool = False) -> Columns:
+    """Those of a graph as it will be; `attached`: with what entities without relationships go with."""
+    joined = staged.rows("relationships", columns="t.source_id, t.target_id, t.weight")
+    more = staged.rows("attached", columns=f"t.entity_id, t.to_id, {ATTACHED}") if attached else iter(())
+    return columns(list(staged.rows("entities", columns="t.id, t.degree")), (row for some in (joined, more) for row in some))
+
+
+def staged_levels(staged: Staged, entities: Sequence[str]) -> Levels:
+    """The communities as they will be."""
+    return levels(list(staged.rows("communities", columns="t.id, t.level, t.parent_id")), staged.rows("members"), entities)
