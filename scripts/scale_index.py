@@ -53,10 +53,8 @@ def build(chunks: int, folder: Path, log: Path) -> None:
         print(json.dumps(row), file=sys.stderr, flush=True)
 
     project = project_at(folder)
-    db, models = project.db, {"chat_model": project.model, "embedder": project.embedder}
-    ledger.save_settings(
-        db, **{kind: {"name": m.file.name, "path": m.file.given, "fingerprint": m.file.fingerprint} for kind, m in models.items()}
-    )
+    db = project.db
+    ledger.save_settings(db, chat_model=project.model.file.binding, embedder=project.embedder.file.binding)
     there = {path for (path,) in db.execute("SELECT path FROM documents")}
     tell, crew = Stages(said), Here(tools_of(project))
 

@@ -1,6 +1,5 @@
 """What scripts that measure stages of a run have in common: an index without models, and how long and how large each stage was."""
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -60,11 +59,6 @@ def unit_vectors(n: int, seed: int) -> Any:
     """`n` random unit vectors."""
     made = np.random.default_rng(seed).standard_normal((n, DIMENSIONS), np.float32)
     return made / np.linalg.norm(made, axis=1, keepdims=True)
-
-
-def say(**row: Any) -> None:
-    """One line of JSON, at once."""
-    print(json.dumps(row), flush=True)
 
 
 def reset_peak() -> None:

@@ -140,10 +140,10 @@ def _report_texts(staged: Staged, ids: Sequence[str]) -> dict[str, str]:
     return vectors.texts(staged.db, "report", ids) | levels.next_texts(staged.db, ids)
 
 
-_TEXT = "t.name || ': ' || t.description"
+_TEXT = "name || ': ' || description"
 _TEXTS = {"entity": _entity_texts, "report": _report_texts}
 
 
 def new_texts(staged: Staged) -> list[str]:
     """The entities whose vectors are of another text than before."""
-    return [key[0] for key, before, now in staged.changes("entities", _TEXT.replace("t.", "")) if now and now != before]
+    return [key[0] for key, before, now in staged.changes("entities", _TEXT) if now and now != before]

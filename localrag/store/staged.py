@@ -269,9 +269,9 @@ class Staged:
 
 @contextmanager
 def _indexed_at_once(db: Database, table: str) -> Iterator[None]:
-    """Where more than MANY rows come, and more than there are, its indexes are made anew behind them: in order, not page by page at random.
+    """Rebuild a table's indexes after an insert of more than MANY rows, and more than the table has, instead of updating them row by row.
 
-    A page that does not fit into memory goes to the log for every row that changes it: of a million chunks, that would be hundreds of GB.
+    Ids are hashes: row by row, nearly every one changes another page of each index, and pages that do not fit into memory go to the log.
     """
     new = db.execute(f"SELECT count(*) FROM temp.next_{table}").fetchone()[0]
     indexes = []

@@ -100,7 +100,7 @@ def chinese_words(text: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _textblob() -> Any:
-    """The English part of TextBlob without the package around it, whose own import brings NLTK and SciPy: more than a second, 60 MB."""
+    """The English part of TextBlob without the package around it, which imports NLTK and SciPy: more than a second of CPU."""
     spec = find_spec("textblob")
     if spec is None or "textblob" in sys.modules:
         return import_module("textblob.en")

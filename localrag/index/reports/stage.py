@@ -32,7 +32,7 @@ from localrag.store.staged import Staged
 from localrag.text.plain import squeeze
 
 PORTION = 100  # extractive reports whose sentences are embedded together, and are lost if the process ends meanwhile
-GROUP = 2000  # communities that are come to before those that lie in others of level 0
+GROUP = 2000  # communities whose reports are written before the next group is read
 KEPT = 4 * GROUP  # reports that are not read again
 COUNTED = 50_000  # lines of contexts whose tokens are not counted again
 MOST = 50_000  # sentences whose vectors are kept for the next portion, 100 MB
@@ -184,8 +184,9 @@ class _Writer:
                     tell("reports", done, total)
 
     def _grouped(self, levels: Mapping[int, Sequence[str]]) -> Iterator[Mapping[int, Sequence[str]]]:
-        """The communities in groups of GROUP or more, each with all that lie in the same ones of level 0: of large levels, what was read
-        of one, and embedded, would be forgotten before that above it is come to.
+        """The communities in groups of at least GROUP; a community of level 0 and all inside it are in one group.
+
+        Level by level, what was read and embedded for a community would be dropped from memory before the one above it is written.
         """
         if sum(map(len, levels.values())) <= GROUP:
             yield levels

@@ -138,10 +138,10 @@ class Sums:
         for node, (_, _, other) in strongest.items():
             self._nodes.put((*self._nodes.row(node)[:4], other))
         self._nodes.store()
-        degrees, last = Counter[int](), (-1, -1)
+        degrees, least, last = Counter[int](), least_of(counts), (-1, -1)
         while rows := list(staged.rows("pairs", "(t.a, t.b) > (?, ?)", last, first=f"ORDER BY t.a, t.b LIMIT {BATCH}")):
             last = rows[-1][:2]
-            self._relate(rows, least_of(counts), degrees)
+            self._relate(rows, least, degrees)
         self._count_degrees(degrees)
 
     def _changed_pairs(self) -> set[Ends]:
