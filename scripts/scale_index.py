@@ -2,6 +2,7 @@
 
     python scripts/scale_index.py --folder DIR                            # 10,000, 100,000 and 1,000,000 chunks, one after another
     python scripts/scale_index.py --folder DIR --chunks 10000 --chunks 30000
+    python scripts/scale_index.py --folder DIR --chunks 1000000 --given   # names are not found but stored with the chunks
 
 The full size is 1,000,000 chunks in 50,000 made-up documents (`made_up.py`); names and phrases are found in their texts by one process.
 Vectors are random (nothing here depends on what they mean). What is done is kept in DIR, with the time and memory of each stage: killed
@@ -30,6 +31,7 @@ from stages import Stages, peak_mib, peak_of, project_at, reset_peak, unit_vecto
 from localrag.index.crew.here import Here
 from localrag.index.crew.hire import tools_of
 from localrag.index.embed import embed_chunks
+from localrag.index.extraction.phrases import PHRASES
 from localrag.index.extraction.stage import find_phrases, split_sentences
 from localrag.index.pipeline import _build
 from localrag.query.retrieval.retrieve import search
@@ -43,8 +45,11 @@ QUESTIONS = 50
 TOGETHER = 500  # documents that are made before they are stored
 
 
-def build(chunks: int, folder: Path, log: Path) -> None:
-    """Every stage that is not done yet, on an index of this size; a line in the log for each part of one."""
+def build(chunks: int, folder: Path, log: Path, *, given: bool) -> None:
+    """Every stage that is not done yet, on an index of this size; a line in the log for each part of one.
+
+    `given`: names and relationships are not found but stored with the chunks.
+    """
 
     def said(stage: str, seconds: float, cpu: float, mib: int) -> None:
         row = {"chunks": chunks, "stage": stage, "seconds": seconds, "cpu": cpu, "mib": mib}
@@ -64,9 +69,11 @@ def build(chunks: int, folder: Path, log: Path) -> None:
             tell("(making the texts)")
             while some := list(islice(made, TOGETHER)):
                 tell(STORED)
-                for document, of_it, _ in some:
+                for document, of_it, found in some:
                     if document.path not in there:
                         corpus.add_document(db, document, of_it)
+                    if given:
+                        corpus.save_extractions(db, PHRASES, found)
                 tell("(making the texts)")
         with generations.next_in_view(db):
             await split_sentences(db, crew, tell)
@@ -140,16 +147,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chunks", type=int, action="append", help="the size of an index")
     parser.add_argument("--folder", type=Path, required=True, help="where to make the indexes and the log (35 GB at a million chunks)")
+    parser.add_argument("--given", action="store_true", help="store names with the chunks, do not find them")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     log = args.folder / "stages.jsonl"
     if args.one:
-        build(args.one, args.folder / str(args.one), log)
+        build(args.one, args.folder / str(args.one), log, given=args.given)
         return
     sizes = sorted(args.chunks or SIZES)
     for n in sizes:
-        subprocess.run([sys.executable, __file__, "--one", str(n), "--folder", str(args.folder)], check=True)
+        given = ["--given"] * args.given
+        subprocess.run([sys.executable, __file__, "--one", str(n), "--folder", str(args.folder), *given], check=True)
     rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     for n in sizes:
         rows += ({"chunks": n, **row} for row in measure_questions(args.folder / str(n)))

@@ -113,7 +113,7 @@ def _longest(of: Entity | Relationship) -> str:
 
 
 def _best(quotes: Sequence[Quote]) -> list[Quote]:
-    return sorted(quotes, key=lambda q: -telling(squeeze(q.text), 2))[:1]
+    return [max(quotes, key=lambda q: telling(squeeze(q.text), 2))] if len(quotes) > 1 else list(quotes)
 
 
 def _join(quotes: Sequence[Quote]) -> str:
