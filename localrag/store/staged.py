@@ -14,9 +14,11 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from localrag.system.cores import free_memory
+
 Row = tuple[Any, ...]
 AMONG = "IN (SELECT value FROM json_each(?))"  # a list of keys, as JSON
-CACHE_KIB = 262_144  # of the temporary tables
+CACHE_KIB = 262_144, 2_097_152  # of the temporary tables: at least, and at most, where an eighth of the free memory is so much
 MANY = 50_000  # rows of a table that come together
 TOGETHER = 50_000  # rows of a whole table that are in memory together
 
@@ -75,7 +77,7 @@ class Staged:
     def __init__(self, db: Database, *, anew: bool = False) -> None:
         """`anew`: nothing of what is published is read; where it is the same in the end, it is not written again."""
         self.db, self._anew = db, anew
-        db.execute(f"PRAGMA temp.cache_size = -{CACHE_KIB}")  # SQLite's own is 2 MB
+        db.execute(f"PRAGMA temp.cache_size = -{_cache_kib()}")  # SQLite's own is 2 MB
         self._ended = self._inside = False
         self._fresh: dict[str, bool] = {}  # tables that hold nothing: half of the work
         for name, table in TABLES.items():
@@ -265,6 +267,12 @@ class Staged:
         for name in TABLES:
             self.db.execute(f"DROP TABLE IF EXISTS temp.next_{name}")
             self.db.execute(f"DROP TABLE IF EXISTS temp.gone_{name}")
+
+
+def _cache_kib() -> int:
+    """A graph that fits is never read from a file: its keys are hashes, and nearly every row is on another page than the one before it."""
+    least, most = CACHE_KIB
+    return max(least, min(most, (free_memory() or 0) // 8 // 1024))
 
 
 @contextmanager
