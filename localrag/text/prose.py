@@ -77,7 +77,7 @@ _OPENS = re.compile(
 )
 
 
-@lru_cache(maxsize=8192)  # several stages ask of the sentences of a chunk
+@lru_cache(maxsize=32_768)  # several stages ask of the sentences of a chunk, and reports of those of the ones below them
 def kind_of(text: str) -> Kind:
     """The kind of a stretch of text that is looked at alone, about a sentence long."""
     flat = squeeze(text)

@@ -95,16 +95,17 @@ def telling(text: str, entities: int) -> float:
     return readable + finished + alone + 0.2 * min(entities, 4)
 
 
-def most_central(quotes: Sequence[Quote], vectors: Vectors, names: Sequence[str], k: int) -> list[Quote]:
-    """Up to `k` quotes near the centre of all, telling in form, and unlike each other (see `marginal_relevance`)."""
-    texts = [squeeze(q.text) for q in quotes]
+def most_central(texts: Sequence[str], matrix: NDArray[np.float32], names: Sequence[str], k: int) -> list[int]:
+    """The numbers of up to `k` texts near the centre of all, telling in form, and unlike each other (see `marginal_relevance`).
+
+    `matrix`: (n, d) unit vectors, those of the texts.
+    """
     if not texts:
         return []
-    matrix = np.stack([vectors[t] for t in texts])
     centre = matrix.mean(axis=0)
     form = np.array([telling(t, sum(n in t for n in names)) for t in texts], np.float32)
     relevance = matrix @ (centre / max(float(np.linalg.norm(centre)), 1e-9)) + 0.2 * form
-    return [quotes[i] for i in marginal_relevance(relevance, matrix, k) if form[i] > 0 or len(texts) < k]
+    return [i for i in marginal_relevance(relevance, matrix, k) if form[i] > 0 or len(texts) < k]
 
 
 def marginal_relevance(relevance: NDArray[np.float32], matrix: NDArray[np.float32], k: int, *, diversity: float = 0.5) -> list[int]:

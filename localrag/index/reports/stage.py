@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import ContextTooSmall
-from localrag.index.graph.merging.weights import size_of
+from localrag.index.graph.merging.weights import batched, size_of
 from localrag.index.graph.stage import Made
-from localrag.index.jobs import Crew, embed
+from localrag.index.jobs import Crew, embed, in_order
 from localrag.index.progress import Tell
 from localrag.index.reports import write as writing
 from localrag.index.reports.context import Element, Sources, report_context
 from localrag.index.reports.sources import Reader
 from localrag.index.reports.topics import Topics, words_of
-from localrag.index.reports.write import WriteReport
+from localrag.index.reports.write import Choose, Pool, WriteReport
 from localrag.llm.budgets import LEAST, Budgets
 from localrag.llm.model import CALL_FAILED, in_window
 from localrag.project import Project, budgets_here, choose_budgets
-from localrag.records import IMPORTED, Community, Failure, Report, content_id
+from localrag.records import IMPORTED, Community, Entity, Failure, Quote, Report, content_id
 from localrag.store import corpus, ledger, sentences
 from localrag.store import graph as store
 from localrag.store import levels as of_levels
@@ -36,6 +36,8 @@ GROUP = 2000  # communities whose reports are written before the next group is r
 KEPT = 4 * GROUP  # reports that are not read again
 COUNTED = 50_000  # lines of contexts whose tokens are not counted again
 MOST = 50_000  # sentences whose vectors are kept for the next portion, 100 MB
+TOGETHER = 10  # reports whose sentences are chosen by one job
+BRANCHES = 2  # groups under way: one is read while workers choose the sentences of the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def _count_words(staged: Staged) -> None:
     sentences.count_words(staged, lambda text: set(words_of(squeeze(text))))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Draft:
     """What a report is to be written from, and the hash of it."""
 
@@ -113,6 +115,12 @@ class _Draft:
     sources: Sources
     elements: Sequence[Element]
     key: str
+    members: Sequence[Entity]
+
+    @cached_property
+    def pool(self) -> Mapping[str, Quote]:
+        """Its sentences, squeezed, each with a place where it stands."""
+        return {squeeze(q.text): q for e in self.elements for q in e.quotes}
 
 
 @dataclass
@@ -170,8 +178,8 @@ class _Writer:
             done += 1
             tell("reports", done, total)
 
-        self.commit()  # reports that were shifted, also where none is to be written
-        for group in [levels] if style == "abstractive" else self._grouped(levels):
+        async def branch(group: Mapping[int, Sequence[str]]) -> None:
+            nonlocal done
             for level in sorted(group, reverse=True):
                 some = [key for key in group[level] if not self.theirs(key)]
                 self.commit()
@@ -182,6 +190,9 @@ class _Writer:
                     await self.extractive([self.reader.community(key) for key in some[at : at + PORTION]])
                     done += len(some[at : at + PORTION])
                     tell("reports", done, total)
+
+        self.commit()  # reports that were shifted, also where none is to be written
+        await in_window((branch(group) for group in ([levels] if style == "abstractive" else self._grouped(levels))), BRANCHES)
 
     def _grouped(self, levels: Mapping[int, Sequence[str]]) -> Iterator[Mapping[int, Sequence[str]]]:
         """The communities in groups of at least GROUP; a community of level 0 and all inside it are in one group.
@@ -212,19 +223,34 @@ class _Writer:
         """Reports of verbatim sentences. Only sentences of reports to be written are embedded: that is what takes the time."""
         drafts = [self.draft(c) for c in communities if not self.carried(c)]
         stored = [(d, self.kept(d)) for d in drafts]
-        left = [d for d, report in stored if report is None]
+        vectors = await self.embedded([text for d, report in stored if report is None for text in d.pool])
+        for kept in [report for _, report in stored if report is not None and not self.retitles]:
+            self.save(kept)
+        left = [(d, report) for d, report in stored if report is None or self.retitles]
+        jobs = (Choose(tuple(self.pool(d, None if report else vectors) for d, report in some)) for some in batched(left, TOGETHER))
+        chosen = [c async for some in in_order(self.crew, jobs) for _, those in some for c in those]
+        for (d, report), (numbers, phrase) in zip(left, chosen, strict=True):
+            untitled = report or writing.extractive_report(d.community, d.pool, d.key, numbers)
+            self.save(writing.titled(untitled, d.members, d.sources, phrase))
+        self.commit(d.community.id for d, report in stored if report is None)
+
+    async def embedded(self, texts: Iterable[str]) -> Mapping[str, NDArray[np.float32]]:
+        """The vectors of texts, each computed once as long as it is remembered."""
+        asked = dict.fromkeys(texts)
+        found = {t: self.vectors[t] for t in asked if t in self.vectors}
+        new = [t for t in asked if t not in found]
+        found.update(zip(new, await embed(self.crew, new), strict=True))
         if len(self.vectors) > MOST:
             self.vectors.clear()
-        texts = dict.fromkeys(squeeze(q.text) for d in left for e in d.elements for q in e.quotes)
-        new = [t for t in texts if t not in self.vectors]
-        self.vectors.update(zip(new, await embed(self.crew, new), strict=True))
-        for d in left:
-            self.save(writing.extractive_report(d.community, d.elements, d.key, d.sources, self.vectors, self.topics))
-        for d, report in stored:
-            if report is not None:
-                again = writing.named_anew(report, d.community, d.elements, d.sources, self.topics) if self.retitles else report
-                self.save(again)
-        self.commit(d.community.id for d in left)
+        self.vectors |= found
+        return found
+
+    def pool(self, draft: _Draft, vectors: Mapping[str, NDArray[np.float32]] | None) -> Pool:
+        """What a report is to be chosen from, with all that choosing needs."""
+        texts = tuple(draft.pool)
+        matrix = None if vectors is None else np.array([vectors[t] for t in texts], np.float32)
+        known = self.topics.known(texts)
+        return Pool(texts, matrix, tuple(e.name for e in draft.members), known, self.topics.total)
 
     async def abstractive(self, community: Community) -> None:
         """A report by the model; one that fails is a row, and those above it do without."""
@@ -294,7 +320,8 @@ class _Writer:
         """What a community's report is to be written from."""
         sources = self.reader.sources(community)
         elements = self.elements(community, sources, self.budgets)
-        return _Draft(community, sources, elements, writing.input_hash(community, elements, self.recipe))
+        members = writing.leading(community, sources)
+        return _Draft(community, sources, elements, writing.input_hash(community, elements, self.recipe), members)
 
     def kept(self, draft: _Draft) -> Report | None:
         """The report there was, if it came of just this."""

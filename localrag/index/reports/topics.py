@@ -41,7 +41,7 @@ class Topics:
 
     def __init__(self, counts: Callable[[Collection[str]], Mapping[str, int]], total: int) -> None:
         """`counts`: words → in how many of the `total` sentences each is, of those in more than one."""
-        self._counts, self._total = counts, total
+        self._counts, self.total = counts, total
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Topics":
@@ -50,10 +50,14 @@ class Topics:
         counts = Counter(word for words in every for word in words)
         return cls(lambda words: {w: counts[w] for w in words if counts[w] > 1}, len(every))
 
+    def known(self, texts: Iterable[str]) -> Mapping[str, int]:
+        """The words of texts, as far as they are in several sentences: in how many."""
+        return self._counts(frozenset().union(*map(_words, texts)))
+
     def phrase(self, texts: Sequence[str], names: Collection[str]) -> str:
         """The stretch of one of `texts` that has most of what stands out in them all, fit to be a title; empty where none is."""
         same = [t for t in dict.fromkeys(texts) if is_cjk(t) == (2 * sum(map(is_cjk, texts)) > len(texts))]
-        said = [set(words_of(t)) for t in same]
+        said = [_words(t) for t in same]
         here = Counter(word for words in said for word in words)
         everywhere = self._counts(here)
         worth = {word: self._stands_out(n, len(same), everywhere.get(word, 0)) for word, n in here.items()}
@@ -68,8 +72,8 @@ class Topics:
         known = max(everywhere, here)
         if known < 2:  # what one sentence alone has says nothing
             return 0.0
-        rarity = log((1 + self._total) / (1 + known)) + 1
-        return rarity * max(here / of - known / max(1, self._total), 0.0) * (1 if here >= min(2, of) else ONCE)
+        rarity = log((1 + self.total) / (1 + known)) + 1
+        return rarity * max(here / of - known / max(1, self.total), 0.0) * (1 if here >= min(2, of) else ONCE)
 
     def _worth(self, phrase: str, worth: Mapping[str, float]) -> float:
         return sum(sorted(worth.get(word, 0.0) for word in set(words_of(phrase))))
@@ -78,6 +82,11 @@ class Topics:
 def words_of(text: str) -> list[str]:
     """The words of a text that may say what it is about, in lower case; of Chinese its character pairs."""
     return [w for w in _WORD.findall(text.lower()) if w not in FUNCTION_WORDS and not is_noise(w)] + cjk_bigrams(text).split()
+
+
+@lru_cache(maxsize=32_768)  # as of `phrases`
+def _words(text: str) -> frozenset[str]:
+    return frozenset(words_of(text))
 
 
 def _form(phrase: str, names: Collection[str]) -> float:

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localrag.about import reported
 from localrag.config import Settings
 from localrag.errors import AnswerTruncated
@@ -19,7 +22,7 @@ from localrag.llm.model import ABOUT, Model
 from localrag.llm.prompts import Message, Prompt, load_prompt
 from localrag.records import Community, Entity, Finding, Quote, Report, content_id
 from localrag.text.plain import enumeration, squeeze
-from localrag.text.quotes import Vectors, most_central
+from localrag.text.quotes import most_central
 
 FINDINGS = 6  # of an extractive report
 
@@ -42,19 +45,16 @@ def placed_anew(report: Report, chunks: Container[str], places: Mapping[str, Quo
     return replace(report, findings=tuple(replace(f, quotes=tuple(map(placed, f.quotes))) for f in report.findings))
 
 
-def named_anew(report: Report, community: Community, elements: Sequence[Element], sources: Sources, topics: Topics) -> Report:
-    """An extractive report under the title and headings that it would have if it were written now.
+def titled(report: Report, members: Sequence[Entity], sources: Sources, phrase: str) -> Report:
+    """An extractive report under its title and headings: names, and a stretch of its sentences where one stands out.
 
     They depend on the rest of the corpus: on which words stand out against all others, and which names are connected most.
     """
-    members = _members(community, sources)
     findings = tuple(replace(f, summary=_heading(f, members, sources)) for f in report.findings)
-    pool = list(dict.fromkeys(squeeze(q.text) for e in elements for q in e.quotes))
-    names = [e.name for e in members]
-    return replace(report, title=title(names, topics.phrase(pool, names[:NAMES])), findings=findings)
+    return replace(report, title=title([e.name for e in members], phrase), findings=findings)
 
 
-def _members(community: Community, sources: Sources) -> list[Entity]:
+def leading(community: Community, sources: Sources) -> list[Entity]:
     """The entities of a community, the most connected first; people and places before things."""
     found = (sources.entities[i] for i in community.entity_ids if i in sources.entities)
     return sorted(found, key=lambda e: (e.type == THING, -e.degree, e.name))
@@ -73,15 +73,60 @@ def _prompt(settings: Settings, budgets: Budgets) -> Prompt:
     return with_domain(load_prompt(name, settings.prompts), settings.domain, "report")
 
 
-def extractive_report(
-    community: Community, elements: Sequence[Element], key: str, sources: Sources, vectors: Vectors, topics: Topics
-) -> Report:
-    """A report of verbatim sentences, the most central and varied, under a title of names and words that stand out; no model."""
-    pool = {squeeze(q.text): q for e in elements for q in e.quotes}
-    chosen = most_central(list(pool.values()), vectors, [e.name for e in _members(community, sources)], FINDINGS)
-    texts = [squeeze(q.text) for q in chosen]
-    findings = tuple(Finding("", t, (q,)) for t, q in zip(texts, chosen, strict=True))
-    return named_anew(Report(community.id, key, "", " ".join(texts[:2]), None, "", findings), community, elements, sources, topics)
+def extractive_report(community: Community, pool: Mapping[str, Quote], key: str, numbers: Sequence[int]) -> Report:
+    """A report of verbatim sentences, those with these numbers of `pool`: squeezed sentence → quote. No title yet (see `titled`)."""
+    texts = list(pool)
+    findings = tuple(Finding("", texts[n], (pool[texts[n]],)) for n in numbers)
+    return Report(community.id, key, "", " ".join(texts[n] for n in numbers[:2]), None, "", findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The sentences of a community: what an extractive report is chosen from.
+
+    `vectors`: (n, d) float32, those of the sentences; None where the report is there and only a title is looked for. `names`: of the
+    entities, the most connected first. `known`: words → in how many of the `total` sentences of the corpus they are.
+    """
+
+    texts: tuple[str, ...]
+    vectors: NDArray[np.float32] | None
+    names: tuple[str, ...]
+    known: Mapping[str, int]
+    total: int
+
+
+Chosen = tuple[list[int], str]  # the numbers of sentences, the best first, and what they are about; empty where nothing stands out
+
+
+@dataclass(frozen=True)
+class Choose(Alone[list[Chosen]]):
+    """The most central and varied sentences of each of several communities, and what stands out in them; no model."""
+
+    pools: tuple[Pool, ...]
+
+    @property
+    def weight(self) -> int:  # type: ignore[override]
+        """How many communities they are."""
+        return len(self.pools)
+
+    @property
+    def parts(self) -> Sequence["Choose"]:
+        """One for each community."""
+        return [Choose((pool,)) for pool in self.pools]
+
+    def joined(self, results: Sequence[list[Chosen]]) -> list[Chosen]:
+        """All of them, in order."""
+        return [chosen for some in results for chosen in some]
+
+    async def work(self, tools: Tools) -> list[Chosen]:  # noqa: ARG002 — as the protocol has it
+        """What is chosen of each."""
+        return [_chosen(pool) for pool in self.pools]
+
+
+def _chosen(pool: Pool) -> Chosen:
+    topics = Topics(lambda _: pool.known, pool.total)
+    numbers = [] if pool.vectors is None else most_central(pool.texts, pool.vectors, pool.names, FINDINGS)
+    return numbers, topics.phrase(pool.texts, pool.names[:NAMES])
 
 
 def _heading(finding: Finding, members: Sequence[Entity], sources: Sources) -> str:
