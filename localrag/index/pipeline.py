@@ -24,7 +24,7 @@ from localrag.llm.model import Model
 from localrag.llm.speeds import keep_speed
 from localrag.project import Project, choose_style
 from localrag.records import Failure, Layout
-from localrag.store import generations, lacking, ledger, places
+from localrag.store import generations, lacking, ledger, places, vector_index
 from localrag.store import graph as store
 from localrag.store.connect import meter_of
 from localrag.store.growth import Freed
@@ -102,6 +102,11 @@ async def _run(
         if not erase_traces(project):
             project.model.say("Another process reads what was removed by localrag rm; the log is emptied by the next run.")
         collected = await collect(project, changed=loaded.touched > 0 or _spent(project.model) != before)
+        if slow := vector_index.unlisted(db):
+            project.model.say(
+                f"The index of vectors could not be written to {project.folder}: questions compare {slow:,} vectors one by one. "
+                "Make room there, then run the same command again."
+            )
         failures = tuple(ledger.failures(db))
         state = "partly" if failures else "complete"
         tell.end()

@@ -139,8 +139,19 @@ def candidates(index: Any, query: Vectors, n: int, wider: int, inside: Numbers |
 def bring_up_to_date(db: Database) -> None:
     """See to it that questions find many vectors of a kind in an index file; for the one who holds the writer's lock."""
     for kind in KINDS:
-        with contextlib.suppress(OSError, RuntimeError):  # a folder that is full: questions compare the vectors one by one
+        with contextlib.suppress(OSError, RuntimeError):  # a folder that is full: `unlisted` tells of it
             _bring_up_to_date(db, folder_of(db), kind)
+
+
+def unlisted(db: Database) -> int:
+    """How many vectors questions compare one by one although they are too many for that: their index file could not be written."""
+    found, folder = 0, folder_of(db)
+    for kind in KINDS:
+        file, size = file_of(db, kind), count(db, kind)
+        there = file is not None and (folder / file.name).exists()
+        left = count(db, kind, file.last) if file is not None and there else size
+        found += left if size > LEAST and left > BEHIND * size else 0
+    return found
 
 
 def _bring_up_to_date(db: Database, folder: Path, kind: str) -> None:

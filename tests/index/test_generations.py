@@ -11,6 +11,7 @@ import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
+import faiss
 import numpy as np
 import pytest
 
@@ -20,7 +21,7 @@ from localrag.index.pipeline import build_index, reembed
 from localrag.models import ModelFile, find_chat_model
 from localrag.opening import open_for_questions, open_for_writing
 from localrag.query.answer import MODES, Options, answer
-from localrag.store import connect, ledger
+from localrag.store import connect, ledger, vector_index
 from localrag.store.check import check_index, wrongs
 from localrag.store.schema import open_index
 from tests.conftest import TOWN
@@ -265,3 +266,27 @@ def test_two_hundred_questions_while_another_process_indexes_edit_after_edit(tmp
         _, errors = writer.communicate(timeout=300)
     assert writer.returncode == 0, errors
     assert cited > 0.9 * asked
+
+
+def test_a_run_says_where_its_vectors_have_no_index_file(town, monkeypatch):
+    """A folder that is full: questions compare all vectors, which the user is told, and the next run makes the file."""
+    heard = []
+    engine = EngineOptions(say=heard.append)
+    monkeypatch.setattr(vector_index, "LEAST", 3)
+    monkeypatch.setattr(vector_index, "BEHIND", 0.0)
+
+    def run():
+        with open_for_writing(town / ".localrag", extractor="phrases", engine=engine) as project:
+            return asyncio.run(build_index([town / "docs"], project, lambda _: None))
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(faiss, "write_index", full)
+        edit(town)
+        run()
+    assert len([text for text in heard if "could not be written" in text and "one by one" in text]) == 1
+    heard.clear()
+    run()
+    assert not heard

@@ -232,9 +232,11 @@ def test_what_cannot_be_written_leaves_what_was(db, folder, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(faiss, "write_index", full)
         vector_index.bring_up_to_date(db)
+    assert vector_index.unlisted(db) == 400
     assert list(folder.glob("*.faiss*")) == [file]
     assert recall(db, folder, QUERIES) > 0.98
     vector_index.bring_up_to_date(db)
+    assert vector_index.unlisted(db) == 0
     assert file_in(folder) != file
     assert recall(db, folder, QUERIES) > 0.98
 
