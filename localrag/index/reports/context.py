@@ -148,8 +148,9 @@ def _elements(community: Community, sources: Sources, count: Callable[[str], int
     def add(kind: str, text: str, quotes: Passages, *ends: str) -> None:
         numbers[kind] += 1
         key = f"{kind[0].upper() if kind != 'claim' else 'K'}{numbers[kind]}"
-        line = f"{kind} {key}: {text}"
-        found.append((Element(key, line, count(line), ()), ends, quotes))
+        # In two parts: the second is the same in the communities above. No token of a byte-pair encoding spans ":" and the space.
+        tokens = count(f"{kind} {key}:") + count(f" {text}")
+        found.append((Element(key, f"{kind} {key}: {text}", tokens, ()), ends, quotes))
 
     def add_entity(entity_id: str) -> None:
         if entity_id not in seen:

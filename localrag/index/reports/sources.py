@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from heapq import heappush, heappushpop
 
 from localrag.index.graph.merging.quoted import Quoted
 from localrag.index.graph.merging.rows import entity_of_row, relationship_of_row
@@ -74,18 +75,20 @@ class Reader:
         """
         order = sorted(degrees, key=lambda e: (-degrees[e], e))
         found: dict[str, Relationship] = {}
+        heaviest: list[int] = []  # a heap of as many weights as relationships are wanted
 
         def weight(r: Relationship) -> int:
             return degrees[r.source_id] + degrees[r.target_id]
 
         for at in range(0, len(order), TOGETHER):
-            if sum(weight(r) >= 2 * degrees[order[at]] for r in found.values()) >= self._most:
+            if len(heaviest) == self._most and heaviest[0] >= 2 * degrees[order[at]]:
                 break
             keys = [json.dumps(order[at : at + TOGETHER])]
             for end in ("source_id", "target_id"):
                 for row in self._staged.rows("relationships", f"t.{end} {AMONG}", keys):
-                    if row[1] in degrees and row[2] in degrees:
-                        found[row[0]] = relationship_of_row(row)
+                    if row[0] not in found and row[1] in degrees and row[2] in degrees:
+                        found[row[0]] = r = relationship_of_row(row)
+                        (heappushpop if len(heaviest) == self._most else heappush)(heaviest, weight(r))
         yield from sorted(found.values(), key=lambda r: (-weight(r), r.id))[: self._most]
 
     def _of_claim(self, claim: Claim) -> Sequence[Quote]:

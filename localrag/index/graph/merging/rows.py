@@ -11,13 +11,17 @@ from localrag.store.staged import Row, Staged
 def entity_of_row(row: Row) -> Entity:
     """The entity in a row."""
     key, name, kind, description, degree, descriptions = row
-    return Entity(key, name, kind, tuple(json.loads(descriptions)), description, degree)
+    return Entity(key, name, kind, _several(descriptions), description, degree)
 
 
 def relationship_of_row(row: Row) -> Relationship:
     """The relationship in a row."""
     key, source, target, description, weight, strength, descriptions = row
-    return Relationship(key, source, target, tuple(json.loads(descriptions)), description, weight, strength)
+    return Relationship(key, source, target, _several(descriptions), description, weight, strength)
+
+
+def _several(descriptions: str) -> tuple[str, ...]:
+    return () if descriptions == "[]" else tuple(json.loads(descriptions))  # without a model there are none, and there are many rows
 
 
 def whole_graph(staged: Staged) -> Graph:
