@@ -84,8 +84,7 @@ class Staged:
             listed = ", ".join(f'"{c}"' for c in table.columns)
             key = ", ".join(f'"{c}"' for c in table.key)
             db.execute(f"CREATE TEMP TABLE next_{name} ({listed}, PRIMARY KEY ({key})) WITHOUT ROWID")
-            for n, columns in enumerate(table.indexes):
-                db.execute(f"CREATE INDEX temp.next_{name}_{n} ON next_{name} ({columns})")
+            self._make_indexes(name)
             db.execute(f"CREATE TEMP TABLE gone_{name} ({key}, PRIMARY KEY ({key})) WITHOUT ROWID")
             self._fresh[name] = anew or not _holds_any(db, name)
 
@@ -150,6 +149,31 @@ class Staged:
         self.drop(name, gone)
         self.put(name, changed)
         return {*gone, *(row[:n] for row in changed)}
+
+    def is_empty(self, name: str) -> bool:
+        """Whether a table has no rows, neither published ones nor others."""
+        return self._fresh[name] and next(self.rows(name, columns="1", first="LIMIT 1"), None) is None
+
+    def fill(self, name: str, rows: Iterable[Row]) -> None:
+        """Rows of a table that `is_empty`, in any order. They are sorted first, so that each page of the table is written once."""
+        table, left = TABLES[name], iter(rows)
+        listed, key = (", ".join(f'"{c}"' for c in some) for some in (table.columns, table.key))
+        self.db.execute(f"CREATE TEMP TABLE unsorted ({listed})")
+        try:
+            while some := list(islice(left, TOGETHER)):
+                with self.together():
+                    self.db.conn.executemany(f"INSERT INTO temp.unsorted VALUES ({', '.join('?' * len(table.columns))})", some)
+            with self.together():
+                for n in range(len(table.indexes)):
+                    self.db.execute(f"DROP INDEX temp.next_{name}_{n}")
+                self.db.execute(f"INSERT INTO temp.next_{name} SELECT * FROM temp.unsorted ORDER BY {key}")
+                self._make_indexes(name)
+        finally:
+            self.db.execute("DROP TABLE temp.unsorted")
+
+    def _make_indexes(self, name: str) -> None:
+        for n, columns in enumerate(TABLES[name].indexes):
+            self.db.execute(f"CREATE INDEX temp.next_{name}_{n} ON next_{name} ({columns})")
 
     def supplant(self, name: str, rows: Iterable[Row]) -> None:
         """Make these all the rows of a table; those that are as they are published are not written again."""

@@ -104,3 +104,25 @@ def test_many_rows_are_published_with_the_indexes_that_there_were(tmp_path, monk
         for how in ("INDEXED BY relationships_by_source", "NOT INDEXED")
     )
     assert found == there != []
+
+
+@pytest.mark.parametrize("name", ["name_keys", "name_offers", "mentions"])
+def test_a_table_that_is_filled_is_as_one_whose_rows_were_put(tmp_path, monkeypatch, name):
+    """Whatever their order: the same rows, found by the same indexes, and others can be put beside them."""
+    monkeypatch.setattr(staged_tables, "TOGETHER", 3)
+    width = len(TABLES[name].columns)
+    rows = [(f"k{n * 7 % 11:02}", f"{n % 3}", *([n] * (width - 2))) for n in range(11)]
+    first, second = (Staged(open_index(tmp_path / folder, create=True)) for folder in ("a", "b"))
+    assert first.is_empty(name)
+    first.fill(name, iter(rows[1:]))
+    first.put(name, rows[:1])
+    second.put(name, rows)
+
+    def kept(staged):
+        indexes = "SELECT name, sql FROM temp.sqlite_master WHERE tbl_name = ? ORDER BY name"
+        return sorted(staged.rows(name)), staged.db.execute(indexes, [f"next_{name}"]).fetchall()
+
+    assert kept(first) == kept(second)
+    assert not first.is_empty(name)
+    first.close()
+    second.close()

@@ -6,9 +6,10 @@ at again that ask for what a changed name offers, in the order in which all of t
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 
 from localrag.index.graph.variants import Name, Target, asks, in_turn, offers, target_of
-from localrag.store.staged import Staged
+from localrag.store.staged import Row, Staged
 
 _SEPARATOR = "\x1f"
 TOGETHER = 5_000  # names whose forms are stored together
@@ -51,6 +52,12 @@ class StoredNames(Mapping[str, Name]):
         row = self._row(key)
         return row[1] if row else None
 
+    def keep(self, row: Row) -> Name:
+        """The name in a row that was read and has no fuller name yet, for whoever asks for it next."""
+        self._make_room()
+        name, _ = self._kept[row[0]] = _record(row)
+        return name
+
     def save(self, name: Name, target: Target | None) -> None:
         """Keep the form and the fuller name of a key; `store` stores it."""
         self._make_room()
@@ -74,7 +81,7 @@ class StoredNames(Mapping[str, Name]):
         self._staged.drop("name_keys", [(key,)])
 
 
-def _record(row: tuple[str, str, str, int, str | None, str, float]) -> tuple[Name, Target | None]:
+def _record(row: Row) -> tuple[Name, Target | None]:
     key, text, kind, count, target, reason, score = row
     return Name("", key, text, kind, count), None if target is None else (target, reason, score)
 
@@ -92,6 +99,8 @@ class CorpusNames:
 
         Returns the types and beginnings of names whose form is new, other than before or gone, and the keys whose fuller name is another.
         """
+        if self._staged.is_empty("name_keys"):
+            return self._make_all()
         before = {key: self.names.get(key) for key in keys}
         changed = self._forms_changed(before)
         queue = _Queue(self.names)
@@ -115,6 +124,25 @@ class CorpusNames:
         self.names.store()
         forms = (name for key in changed for name in (before[key], self.names.get(key)) if name)
         return set(map(block_of, forms)), other_target
+
+    def _make_all(self) -> tuple[set[tuple[str, str]], set[str]]:
+        """As `update`, where there is no name yet: all are read and written in order, and each is looked at once, in turn."""
+        staged = self._staged
+        every = staged.rows("names", columns="t.key, t.count, t.text, t.type", first="ORDER BY +t.key")  # +: sorted, see `weights`
+        best = (max(some, key=lambda row: row[1:]) for _, some in groupby(every, key=lambda row: row[0]))
+        staged.fill("name_keys", ((key, text, kind, count, None, None, None) for key, count, text, kind in best))
+        for table, values in (("name_offers", _offers), ("name_asks", _asks)):
+            names = (_record(row)[0] for row in staged.rows("name_keys"))
+            staged.fill(table, ((value, name.key) for name in names for value in values(name)))
+        found = set()
+        for row in staged.rows("name_keys", first="ORDER BY -length(t.key), t.key"):  # as `in_turn`
+            name = self.names.keep(row)
+            if target := target_of(name.key, self.names, self._lookup, self._found_before(name.key)):
+                self.names.save(name, target)
+                found.add(name.key)
+        self.names.store()
+        blocks = staged.rows("name_keys", columns="DISTINCT t.type, substr(t.key, 1, 2)")
+        return set(blocks), found
 
     def _found_before(self, key: str) -> Callable[[str], Target | None]:
         """The targets of names that are looked at before this one."""

@@ -22,7 +22,6 @@ from localrag.store.staged import Row, Staged
 
 TOGETHER = 50  # documents, or batches of names, whose changes are committed together
 T = TypeVar("T")
-U = TypeVar("U")
 Read = Callable[[str], tuple[Mapping[str, Chunk], Sequence[Extraction]]]  # the chunks of a document and what was found in them
 
 
@@ -50,7 +49,9 @@ class Update:
 
     def run(self, changed: Collection[str], gone: Collection[str], decided: Collection[str] = ()) -> None:
         """Bring the graph up to date with documents that are new, changed or gone, and names that something was decided of."""
-        keys = set().union(*self._one_by_one(self._take_out_names, gone), *self._one_by_one(self._take_names, changed))
+        keys = set[str]()
+        self._one_by_one(lambda document: keys.update(self._take_out_names(document)), gone)
+        self._one_by_one(lambda document: keys.update(self._take_names(document)), changed)
         blocks, elsewhere = self.corpus.update(keys)
         self.blocks |= blocks
         self.keys |= keys | elsewhere | set(decided)
@@ -69,13 +70,12 @@ class Update:
         self._one_by_one(self._log, batched(sorted(self.keys), BATCH))
         self.sums.apply()
 
-    def _one_by_one(self, work: Callable[[T], U], subjects: Iterable[T]) -> list[U]:
-        """The results of some work for each subject; what is changed for several is committed together, which takes as long as for one."""
-        found = list[U]()
+    def _one_by_one(self, work: Callable[[T], object], subjects: Iterable[T]) -> None:
+        """Do some work for each subject; what is changed for several is committed together, which takes as long as for one."""
         for some in batched(subjects, TOGETHER):
             with self.staged.together():
-                found += map(work, some)
-        return found
+                for subject in some:
+                    work(subject)
 
     def _take_out_names(self, document: str) -> set[str]:
         rows = list(self.staged.rows("names", "t.document_id = ?", [document], "t.key, t.entity"))
