@@ -34,7 +34,7 @@ from localrag.text.plain import squeeze
 PORTION = 100  # extractive reports whose sentences are embedded together, and are lost if the process ends meanwhile
 GROUP = 2000  # communities whose reports are written before the next group is read
 KEPT = 4 * GROUP  # reports that are not read again
-COUNTED = 50_000  # lines of contexts whose tokens are not counted again
+COUNTED = 200_000  # lines of contexts whose tokens are not counted again, some 60 MB
 MOST = 50_000  # sentences whose vectors are kept for the next portion, 100 MB
 TOGETHER = 10  # reports whose sentences are chosen by one job
 BRANCHES = 2  # groups under way: one is read while workers choose the sentences of the other
