@@ -152,9 +152,9 @@ class _Build:
         update, db = Update(self.staged, self.read, decisions), self.project.db
         with self.staged.together():
             update.run(changed, gone, decided)
-        for document in (*changed, *gone):
-            old = self.staged.rows("graph_chunks", "t.document_id = ?", [document])
-            self.staged.replace("graph_chunks", old, sources.made_from(db, document))
+            for document in (*changed, *gone):
+                old = self.staged.rows("graph_chunks", "t.document_id = ?", [document])
+                self.staged.replace("graph_chunks", old, sources.made_from(db, document))
         spelt_alike(self.staged, update.blocks)
         self.entities |= {entity_id(key) for key in update.entities}
 

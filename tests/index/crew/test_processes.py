@@ -22,6 +22,8 @@ from localrag.index.crew.hire import alone as alone_
 from localrag.index.crew.hire import processes
 from localrag.index.crew.processes import ProcessWorker
 from localrag.index.pipeline import build_index
+from localrag.index.reports import stage as reports
+from localrag.index.reports.write import Choose
 from localrag.opening import open_for_writing
 from tests.index.crew.tools import POISON, Noting, Town, tables
 
@@ -51,6 +53,19 @@ def test_the_index_is_that_of_one_process(alone, town, n):
     assert outcome.failures == ()
     assert town.tables() == alone.tables()
     assert not workers_of()
+
+
+def test_without_a_model_the_index_is_that_of_one_process(tmp_path, monkeypatch):
+    """Workers find the names and choose what reports quote, of several groups of communities at a time."""
+    first, second = (Town(tmp_path / name).write() for name in ("alone", "town"))
+    monkeypatch.setattr(reports, "GROUP", 1)
+    first.index(extractor="phrases")
+    monkeypatch.setattr(Choose, "work", lambda *_: pytest.fail("this process chose sentences"))
+    second.index(processes(2, second.pack), extractor="phrases")
+
+    assert second.tables() == first.tables()
+    assert second.tables()["reports"]
+    assert not second.asked()
 
 
 def test_the_index_is_that_of_one_process_where_others_help_it(alone, town, monkeypatch):
@@ -182,6 +197,8 @@ from pathlib import Path
 from localrag.index.crew.hire import alone as alone_
 from localrag.index.crew.hire import processes
 from localrag.index.pipeline import build_index
+from localrag.index.reports import stage as reports
+from localrag.index.reports.write import Choose
 from localrag.opening import open_for_writing
 from tests.index.crew.tools import Town
 town = Town(Path(sys.argv[1]), seconds=0.05)
