@@ -37,7 +37,7 @@ from localrag.store.staged import Staged
 from localrag.store.states import extraction_state
 
 MERGING = "graph 5"  # of the rules that make a graph: with others it is made anew
-DESCRIBED = 500  # entities and relationships that are described together
+DESCRIBED = {"extractive": 5000, "abstractive": 500}  # entities, and relationships, that are described and stored together
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class _Build:
             for document in (*changed, *gone):
                 old = self.staged.rows("graph_chunks", "t.document_id = ?", [document])
                 self.staged.replace("graph_chunks", old, sources.made_from(db, document))
-        spelt_alike(self.staged, update.blocks)
+            spelt_alike(self.staged, update.blocks)
         self.entities |= {entity_id(key) for key in update.entities}
 
     def _leave_open(self, alike: Sequence[tuple[str, str, float]], meaning: Sequence[tuple[str, str, float]]) -> None:
@@ -177,18 +177,19 @@ class _Build:
         entities, relationships = self._to_describe()
         total = 1 if self.style == "extractive" else len(entities) + len(relationships)
         self.tell("descriptions", 0, total)
-        failed, staged = list[Failure](), self.staged
-        for at in range(0, max(len(entities), len(relationships)), DESCRIBED):
-            some = staged.some("entities", entities[at : at + DESCRIBED])
-            related = staged.some("relationships", relationships[at : at + DESCRIBED])
+        failed, staged, most = list[Failure](), self.staged, DESCRIBED[self.style]
+        for at in range(0, max(len(entities), len(relationships)), most):
+            some = staged.some("entities", entities[at : at + most])
+            related = staged.some("relationships", relationships[at : at + most])
             names = {row[0]: row[1] for row in staged.some("entities", list({end for row in related for end in row[1:3]}))}
             graph = Graph(tuple(map(entity_of_row, some)), tuple(map(relationship_of_row, related)))
             told = graph, self.quoted.of_entity, self.quoted.of_relationship, self.crew, self.style, self.budgets
             described, lost = await describe(*told, lambda *_: None, names)
             failed += lost
             said = {e.id: e.description for e in described.entities} | {r.id: r.description for r in described.relationships}
-            staged.replace("entities", some, [(*row[:3], said[row[0]], *row[4:]) for row in some])
-            staged.replace("relationships", related, [(*row[:3], said[row[0]], *row[4:]) for row in related])
+            with staged.together():
+                staged.replace("entities", some, [(*row[:3], said[row[0]], *row[4:]) for row in some])
+                staged.replace("relationships", related, [(*row[:3], said[row[0]], *row[4:]) for row in related])
             self.tell("descriptions", min(total, at + len(some) + len(related)), total)
         self.tell("descriptions", total, total)
         return sorted(failed, key=lambda f: f.subject)
