@@ -22,6 +22,7 @@ from localrag.records import (
 )
 from localrag.store.departed import note_departure
 from localrag.store.search import add_to_search, remove_from_search
+from localrag.store.statements import NOISE
 from localrag.text.plain import SPLITTER, remember_sentences
 
 _PLAIN = (
@@ -340,4 +341,4 @@ def extraction_of(chunk_id: str, row: str) -> Extraction:
 
 def noise(db: Database) -> int:
     """How many capitalised words and runs were found to be no names."""
-    return int(next(db.query("SELECT coalesce(sum(json_extract(result, '$.noise')), 0) AS n FROM extractions"))["n"])
+    return int(next(db.query(f"SELECT coalesce(sum({NOISE}), 0) AS n FROM extractions WHERE {NOISE} > 0"))["n"])

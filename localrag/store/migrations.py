@@ -5,7 +5,7 @@ import json
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from localrag.store.statements import GROWTH, MERGING, MOVING, NUMBERS, TRIGGERS
+from localrag.store.statements import GROWTH, MERGING, MOVING, NOISE, NUMBERS, TRIGGERS
 from localrag.text.dates import metadata_day
 
 migrations = Migrations("localrag")
@@ -206,6 +206,12 @@ def m027_indexes_for_edits(db: Database) -> None:
     """The reports that another program wrote, and the most connected entities of a type, are found without a scan."""
     db.execute("CREATE INDEX entities_by_degree ON entities(type, degree)")
     db.execute("CREATE INDEX reports_imported ON reports(community_id) WHERE substr(input_hash, 1, 9) = 'imported '")
+
+
+@migrations()
+def m028_words_that_are_no_names(db: Database) -> None:
+    """How many there are is summed up without reading what was extracted."""
+    db.execute(f"CREATE INDEX extractions_by_noise ON extractions({NOISE}) WHERE {NOISE} > 0")
 
 
 _SCANS = """

@@ -104,3 +104,6 @@ CREATE INDEX embeddings_by_kind ON embeddings(kind);
 CREATE TABLE vector_files (
     kind TEXT PRIMARY KEY, file TEXT NOT NULL, last INTEGER NOT NULL, vectors INTEGER NOT NULL, size INTEGER NOT NULL)
 """
+
+# Of an extraction, as the index on it and the query that uses it have it; one that cannot be read has none.
+NOISE = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"

@@ -38,3 +38,25 @@ def test_deleted_words_leave_the_segments(tmp_path, monkeypatch, at_once):
         assert (calls == 1) == (at_once == 10_000)
         assert db.conn.total_changes == before
         assert len(search.search_chunks(db, "w00001", 50)) > 5
+
+
+def test_common_words_are_weighed_only_where_rare_ones_are(tmp_path, monkeypatch):
+    """In a large index the passages with rare words are looked at, and have the scores that they have among all of them."""
+    chance = random.Random(2)
+    common, rare = [f"common{n}" for n in range(4)], [f"rare{n}" for n in range(200)]
+    with closing(open_index(tmp_path, create=True)) as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        texts = [(f"c{n:04}", " ".join(chance.choices(common, k=40) + chance.choices(rare, k=10))) for n in range(2000)]
+        search.add_to_search(db, [*texts, ("c9999", "漢字 rare0 common0")])
+        for query in ("common0 rare1 common1 rare2", "rare0 漢字 common2", "common3"):
+            monkeypatch.setattr(search, "MATCHED", 1 << 30)
+            whole = search.search_chunks(db, query, 20)
+            monkeypatch.setattr(search, "MATCHED", 300)
+            asked = []
+            db.conn.set_trace_callback(asked.append)
+            found = search.search_chunks(db, query, 20)
+            db.conn.set_trace_callback(None)
+
+            assert dict(found) == pytest.approx(dict(whole)), query
+            assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+            assert sum("+rowid IN" in sql for sql in asked) == (query != "common3")
