@@ -27,15 +27,16 @@ _WORD = re.compile(r"[^\W_]+")
 def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
     """The `k` chunks that match most words of `query`, best first, as (chunk id, BM25 score, higher is better)."""
     every = dict.fromkeys(w for w in _WORD.findall(query) if not cjk_bigrams(w))
-    words = _rarest(db, [w for w in every if w.lower() not in FUNCTION_WORDS] or list(every))
-    bigrams = _rarest(db, list(dict.fromkeys(cjk_bigrams(query).split())))
+    count = dict[str, int]()  # how many chunks have a word: looked up once, as that goes through all of them
+    words = _rarest(db, [w for w in every if w.lower() not in FUNCTION_WORDS] or list(every), count)
+    bigrams = _rarest(db, list(dict.fromkeys(cjk_bigrams(query).split())), count)
     if isinstance(db, Selected):
         phrases = zip([*(["text"] * len(words)), *(["cjk"] * len(bigrams))], _tokens([*words, *bigrams]), strict=True)
         return best_passages(db, [(column, tokens) for column, tokens in phrases if tokens], k)
     terms = {w: f'text : "{w}"' for w in words} | {b: f'cjk : "{b}"' for b in bigrams}
     if not terms:
         return []
-    few = _few(db, list(terms))
+    few = _few(db, list(terms), count)
     rare, match = " OR ".join(terms[w] for w in few), " OR ".join(terms.values())
     found = "SELECT rowid, chunk_id, -rank FROM chunk_search WHERE chunk_search MATCH ?"
     if len(few) == len(terms):
@@ -47,14 +48,14 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
     return sorted(both, key=lambda pair: -pair[1])[:k]
 
 
-def _few(db: Database, words: Sequence[str]) -> Sequence[str]:
+def _few(db: Database, words: Sequence[str], count: dict[str, int]) -> Sequence[str]:
     """Of some words those that no more than MATCHED chunks have together, the rarest; at least one. All of them in a small index.
 
     BM25 takes a microsecond for each chunk that it looks at. A chunk with none of the rare words is hardly among the best.
     """
     if db.execute("SELECT coalesce(max(row), 0) FROM chunk_rows").fetchone()[0] <= MATCHED:
         return words
-    count = chunks_with(db, words)
+    count |= chunks_with(db, [w for w in words if w not in count])
     order = sorted(words, key=lambda w: (count[w], w))
     most = sum(total <= MATCHED for total in accumulate(count[w] for w in order))
     return words if most == len(words) else order[: max(1, most)]
@@ -140,12 +141,13 @@ def chunks_with(db: Database, words: Sequence[str]) -> dict[str, int]:
     return {w: count.get(stem.get(w, w), 0) for w in words}
 
 
-def _rarest(db: Database, words: Sequence[str]) -> Sequence[str]:
+def _rarest(db: Database, words: Sequence[str], count: dict[str, int]) -> Sequence[str]:
     """At most MOST_WORDS words, those that fewest chunks have: they decide the score, and common ones take most of the time."""
     if len(words) <= MOST_WORDS:
         return words
-    count = chunks_with(db, words[:LONGEST])
-    known = [w for w in count if count[w]] or list(count)
+    looked_up = chunks_with(db, words[:LONGEST])
+    count |= looked_up
+    known = [w for w in looked_up if count[w]] or list(looked_up)
     return sorted(known, key=lambda w: (count[w], w))[:MOST_WORDS]
 
 
