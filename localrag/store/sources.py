@@ -19,12 +19,11 @@ def best_extractions(db: Database, recipes: Sequence[str], varying: Collection[s
     """
     db.execute("CREATE TEMP TABLE sources (chunk_id PRIMARY KEY, document_id, recipe, made_from) WITHOUT ROWID")
     try:
-        best = (
-            "SELECT c.id, c.document_id, x.recipe, min(r.key) FROM chunks c JOIN extractions x ON x.chunk_id = c.id"
-            " JOIN json_each(?) r ON r.value = x.recipe GROUP BY c.id"
-        )
+        known = "EXISTS (SELECT 1 FROM extractions x WHERE x.chunk_id = c.id AND x.recipe = ?{0})"
+        best = f"CASE {' '.join(f'WHEN {known} THEN ?{{0}}'.format(n) for n in range(1, len(recipes) + 1))} END"
+        chosen = f"SELECT c.id, c.document_id, {best} AS recipe FROM chunks c"
         with db.atomic():
-            db.execute(f"INSERT INTO sources SELECT id, document_id, recipe, recipe FROM ({best})", [json.dumps(recipes)])
+            db.execute(f"INSERT INTO sources SELECT id, document_id, recipe, recipe FROM ({chosen}) WHERE recipe IS NOT NULL", recipes)
             db.execute("CREATE INDEX temp.sources_by_document ON sources (document_id)")
         changing = "SELECT s.chunk_id, x.result FROM sources s JOIN extractions x ON x.chunk_id = s.chunk_id AND x.recipe = s.recipe"
         rows = db.execute(f"{changing} WHERE s.recipe IN (SELECT value FROM json_each(?))", [json.dumps(sorted(varying))])
