@@ -150,9 +150,9 @@ class Holdings:
     # The index itself
 
     def counts(self) -> dict[str, int]:
-        """How many documents, chunks, entities, relationships, communities and reports there are."""
+        """How many documents, chunks, entities, relationships, communities, reports and names made part of others there are."""
         with self._look() as here:
-            return graph.counts(here.db)
+            return graph.counts(here.db) | {"merged": graph.merged(here.db)}
 
     def models(self) -> dict[str, dict[str, str]]:
         """The models that the index was made with, `chat_model` and `embedder`: name, fingerprint and path."""

@@ -147,6 +147,11 @@ def merges(db: Database, *, done: bool) -> list[tuple[int, Merge]]:
     return [(n, Merge(*row)) for n, row in enumerate(rows, 1)]
 
 
+def merged(db: Database) -> int:
+    """How many names were made part of others."""
+    return int(db.execute("SELECT count(*) FROM merges WHERE done = 1").fetchone()[0])
+
+
 def communities(db: Database, level: int | None = None) -> list[Community]:
     """The communities of a level, or of all, each with its members."""
     where, values = ("WHERE level = ?", [level]) if level is not None else ("", [])

@@ -27,7 +27,7 @@ def status(db: Database, folder: Path) -> dict[str, Any]:
         "failed": [{"stage": f.stage, "subject": f.subject, "reason": f.reason} for f in ledger.failures(db)],
         "coverage": graph.coverage(db),
         "noise": corpus.noise(db),
-        "merged": len(graph.merges(db, done=True)),
+        "merged": graph.merged(db),
         "run": shown_run(run) if run else None,
         "spent": ledger.spent(db),
         "arithmetic": ledger.arithmetic(db),

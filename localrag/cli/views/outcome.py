@@ -23,7 +23,7 @@ def say_outcome(outcome: "Outcome", index: "Index", seconds: float) -> None:
     else:
         names = ("documents", "chunks", "entities", "relationships", "reports")
         say(f"{' · '.join(f'{counts[name]} {name}' for name in names)} in {duration(seconds)}")
-        say(" · ".join(_figures(outcome, len(index.merges()))))
+        say(" · ".join(_figures(outcome, counts["merged"])))
     if collected := [one for one in outcome.collected if one.kind != "caches"]:  # those follow every change
         said = ", ".join(f"{one.n} {one.kind}" for one in collected)
         say(f"Deleted what nothing needs any more: {said} ({sum(one.bytes for one in collected) / 1e6:.1f} MB).")
