@@ -56,9 +56,9 @@ def _few(db: Database, words: Sequence[str], count: dict[str, int]) -> Sequence[
     if db.execute("SELECT coalesce(max(row), 0) FROM chunk_rows").fetchone()[0] <= MATCHED:
         return words
     count |= chunks_with(db, [w for w in words if w not in count])
-    order = sorted(words, key=lambda w: (count[w], w))
+    order = sorted((w for w in words if count[w]), key=lambda w: (count[w], w))
     most = sum(total <= MATCHED for total in accumulate(count[w] for w in order))
-    return words if most == len(words) else order[: max(1, most)]
+    return words if most == len(order) else order[: max(1, most)]
 
 
 def any_chunk_with(db: Database, words: Sequence[str]) -> bool:

@@ -15,7 +15,6 @@ from localrag.text.prose import Kind, kind_of, shown
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 Placed = TypeVar("Placed", Mention, Evidence)
-Vectors = Mapping[str, NDArray[np.float32]]  # squeezed text → unit vector
 
 
 def sentence_quotes(chunk: Chunk, start: int, end: int) -> list[Quote]:

@@ -60,3 +60,4 @@ def test_common_words_are_weighed_only_where_rare_ones_are(tmp_path, monkeypatch
             assert dict(found) == pytest.approx(dict(whole)), query
             assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
             assert sum("+rowid IN" in sql for sql in asked) == (query != "common3")
+        assert len(search.search_chunks(db, "nowhere common3", 20)) == 20

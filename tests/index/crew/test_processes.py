@@ -197,8 +197,6 @@ from pathlib import Path
 from localrag.index.crew.hire import alone as alone_
 from localrag.index.crew.hire import processes
 from localrag.index.pipeline import build_index
-from localrag.index.reports import stage as reports
-from localrag.index.reports.write import Choose
 from localrag.opening import open_for_writing
 from tests.index.crew.tools import Town
 town = Town(Path(sys.argv[1]), seconds=0.05)
