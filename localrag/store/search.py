@@ -37,6 +37,8 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
     if not terms:
         return []
     few = _few(db, list(terms), count)
+    if not few:
+        return []
     rare, match = " OR ".join(terms[w] for w in few), " OR ".join(terms.values())
     found = "SELECT rowid, chunk_id, -rank FROM chunk_search WHERE chunk_search MATCH ?"
     if len(few) == len(terms):
@@ -51,12 +53,16 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
 def _few(db: Database, words: Sequence[str], count: dict[str, int]) -> Sequence[str]:
     """Of some words those that no more than MATCHED chunks have together, the rarest; at least one. All of them in a small index.
 
-    BM25 takes a microsecond for each chunk that it looks at. A chunk with none of the rare words is hardly among the best.
+    BM25 takes a microsecond for each chunk that it looks at. A chunk with none of the rare words is hardly among the best. None where each
+    word is in more than half of a large index: to BM25 such words are worth next to nothing.
     """
-    if db.execute("SELECT coalesce(max(row), 0) FROM chunk_rows").fetchone()[0] <= MATCHED:
+    chunks = db.execute("SELECT coalesce(max(row), 0) FROM chunk_rows").fetchone()[0]
+    if chunks <= MATCHED:
         return words
     count |= chunks_with(db, [w for w in words if w not in count])
     order = sorted((w for w in words if count[w]), key=lambda w: (count[w], w))
+    if order and 2 * count[order[0]] > chunks:
+        return []
     most = sum(total <= MATCHED for total in accumulate(count[w] for w in order))
     return words if most == len(order) else order[: max(1, most)]
 

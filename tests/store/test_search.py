@@ -46,9 +46,9 @@ def test_common_words_are_weighed_only_where_rare_ones_are(tmp_path, monkeypatch
     common, rare = [f"common{n}" for n in range(4)], [f"rare{n}" for n in range(200)]
     with closing(open_index(tmp_path, create=True)) as db:
         db.execute("PRAGMA foreign_keys = OFF")
-        texts = [(f"c{n:04}", " ".join(chance.choices(common, k=40) + chance.choices(rare, k=10))) for n in range(2000)]
+        texts = [(f"c{n:04}", " ".join(chance.choices(common, k=40) + chance.choices(rare, k=10) + ["often"] * (n % 5 < 2))) for n in range(2000)]
         search.add_to_search(db, [*texts, ("c9999", "漢字 rare0 common0")])
-        for query in ("common0 rare1 common1 rare2", "rare0 漢字 common2", "common3"):
+        for query in ("common0 rare1 common1 rare2", "rare0 漢字 common2", "often"):
             monkeypatch.setattr(search, "MATCHED", 1 << 30)
             whole = search.search_chunks(db, query, 20)
             monkeypatch.setattr(search, "MATCHED", 300)
@@ -59,5 +59,17 @@ def test_common_words_are_weighed_only_where_rare_ones_are(tmp_path, monkeypatch
 
             assert dict(found) == pytest.approx(dict(whole)), query
             assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
-            assert sum("+rowid IN" in sql for sql in asked) == (query != "common3")
-        assert len(search.search_chunks(db, "nowhere common3", 20)) == 20
+            assert sum("+rowid IN" in sql for sql in asked) == (query != "often")
+        assert len(search.search_chunks(db, "nowhere often", 20)) == 20
+
+
+def test_words_that_most_chunks_have_find_nothing_in_a_large_index(tmp_path, monkeypatch):
+    """To BM25 words of more than half of the chunks are worth nothing: of a million of them none comes before another."""
+    with closing(open_index(tmp_path, create=True)) as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        search.add_to_search(db, [(f"c{n}", "everywhere" + " seldom" * (n == 5)) for n in range(50)])
+
+        assert len(search.search_chunks(db, "everywhere", 10)) == 10
+        monkeypatch.setattr(search, "MATCHED", 20)
+        assert search.search_chunks(db, "everywhere", 10) == []
+        assert [key for key, _ in search.search_chunks(db, "seldom everywhere", 10)] == ["c5"]
