@@ -208,6 +208,24 @@ def test_a_change_in_one_place_leaves_the_communities_elsewhere_as_they_are(db):
     assert len(changed) < len(before) / 10
 
 
+def test_two_communities_that_come_to_belong_together_become_one(db):
+    """Though most of their entities are not looked at: none of what joins these to others has changed."""
+    living = Living(db, random.Random(1), 120)
+    living.entities = {f"{group}{n}": group for group in range(10, 50) for n in range(10)}
+    inside = [(a, b) for a in living.entities for b in living.entities if a < b and a[:2] == b[:2]]
+    living.edges, living.chunks = dict.fromkeys(inside, 1.0), {}
+    living.update()
+    assert sorted(len(c.entity_ids) for c in store.communities(db) if c.level == 0) == [10] * 40
+
+    living.edges |= {(f"10{n}", f"11{n}"): 4.0 for n in range(4)}
+    changed, found, anew = living.update()
+
+    assert changed is not None
+    assert sorted(len(c.entity_ids) for c in store.communities(db) if c.level == 0) == [10] * 38 + [20]
+    assert not wrong(db)
+    assert found == pytest.approx(anew)
+
+
 def test_much_change_finds_all_communities_anew(db):
     """Where every weight is another, nothing says which communities stay."""
     living = Living(db, random.Random(1), 240)

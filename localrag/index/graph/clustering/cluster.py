@@ -17,7 +17,7 @@ from localrag.records import Community
 from localrag.store.staged import AMONG, Staged
 
 DRIFT = 0.003  # of modularity that may be lost before all communities are found anew
-SHARE = 0.05  # of the graph's weight that may have changed before that
+SHARE = 0.1  # of the graph's weight that may have changed before that
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ a level more, and it stays as it is until all are found anew.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -169,10 +169,32 @@ class Frontier:
         total = self._total() if above == WHOLE else self._stored(above)[1]
         start = None if above in level.opened else self._start(level, above, nodes, around)
         found = self._leiden(links, strength, total, start)
-        for some, rest in _clusters(found, nodes, list(around), links):
+        for some, rest in _clusters(found, nodes, self._joined(level, found[len(nodes) :], list(around)), links):
             home = rest or self._named(level, some, above, nodes)
             for node in some:
                 reach.nodes[node][n] = home
+
+    def _joined(self, level: _Level, found: Sequence[int], around: Sequence[str]) -> list[str]:
+        """Make one community of those that were put together, if no more than MOST nodes have to be read; each one's name after that.
+
+        The largest takes the others in.
+        """
+        n, reach = level.number, self._reach
+        together: defaultdict[int, list[str]] = defaultdict(list)
+        for label, home in zip(found, around, strict=True):
+            together[label].append(home)
+        names = {home: home for home in around}
+        for some in together.values():
+            largest, *others = sorted(some, key=lambda home: (-reach.size(home), home)) if len(some) > 1 else some
+            if sum(map(reach.size, others)) > MOST:
+                continue
+            for other in others:
+                more = [m for m in reach.members(other) if m not in reach.nodes and m not in reach.gone]
+                reach.look_at(more, n)
+                for node in more:
+                    reach.nodes[node][n] = largest
+                names[other] = largest
+        return [names[home] for home in around]
 
     def _start(self, level: _Level, above: str, nodes: list[str], around: Mapping[str, int]) -> list[int]:
         """The community that each node begins in: where it is, or was; a new one alone."""
@@ -307,7 +329,7 @@ class Frontier:
 def _clusters(found: list[int], nodes: list[str], around: list[str], links: Mapping[tuple[int, int], float]) -> list[tuple[list[str], str]]:
     """The nodes that were put together, each time with the community they join, if any.
 
-    No two communities are joined: of their nodes each goes with the one it is linked to most, at first or through others.
+    Where they were put together with several that stay apart, each node goes with the one it is linked to most, at first or through others.
     """
     clusters: defaultdict[int, list[int]] = defaultdict(list)
     for i, label in enumerate(found):
@@ -317,12 +339,13 @@ def _clusters(found: list[int], nodes: list[str], around: list[str], links: Mapp
         inner, rest = [i for i in some if i < len(nodes)], [i for i in some if i >= len(nodes)]
         if not inner:
             continue
-        if len(rest) < 2:
-            result.append(([nodes[i] for i in inner], around[rest[0] - len(nodes)] if rest else ""))
+        homes = {around[i - len(nodes)] for i in rest}
+        if len(homes) < 2:
+            result.append(([nodes[i] for i in inner], homes.pop() if homes else ""))
             continue
-        homes = _shared_out(inner, rest, links)
-        result += [([nodes[i] for i in inner if homes.get(i) == r], around[r - len(nodes)]) for r in rest]
-        result += [([nodes[i]], "") for i in inner if i not in homes]
+        shared = _shared_out(inner, rest, links)
+        result += [([nodes[i] for i in inner if shared.get(i) == r], around[r - len(nodes)]) for r in rest]
+        result += [([nodes[i]], "") for i in inner if i not in shared]
     return [(some, home) for some, home in result if some]
 
 

@@ -1,8 +1,9 @@
 """What a change reaches in the graph: its nodes, their neighbours, and the communities of both before it."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 from localrag.index.graph.columns import ATTACHED
 from localrag.store.graph import communities_of
@@ -37,9 +38,11 @@ class Reach:
         self._staged, self.changes, self.gone, self._depth = staged, changes, frozenset(gone), depth
         self._near: dict[str, dict[str, float]] = {}
         self._paths: dict[str, list[str]] = {}
-        self._edges: list[tuple[str, str, float, float]] = []
-        self._ends: set[str] = set()
-        self._listed = -1  # nodes that there were when these were listed
+        self._edges = [(*pair, *weights) for pair, weights in changes.items()]
+        self._seen = set(changes)  # the pairs of these
+        self._ends = {end for pair in changes for end in pair}
+        self._listed = 0  # nodes whose edges are among them
+        self._were: defaultdict[int, dict[str, str | None]] = defaultdict(dict)  # level → each end of an edge and its community before
         self.nodes: dict[str, list[str | None]] = {}  # each one's community now, level by level, None where that is not decided
         self._load_paths({*(end for pair in changes for end in pair), *gone})
         moved = Counter[str]()
@@ -79,14 +82,14 @@ class Reach:
 
     def edges(self) -> list[tuple[str, str, float, float]]:
         """Every pair with a node that is looked at or gone, or whose weight changed, once: both ends, the weights before and now."""
-        if self._listed != len(self.nodes):
-            done: dict[Pair, tuple[float, float]] = {}
-            for a in self.nodes:
-                for b, weight in self._near[a].items():
-                    done[(a, b) if a < b else (b, a)] = weight, weight
-            self._edges = [(*pair, *weights) for pair, weights in (done | self.changes).items()]
-            self._ends = {end for pair in self._edges for end in pair[:2]}
-            self._listed = len(self.nodes)
+        for node in list(islice(self.nodes, self._listed, None)):
+            for other, weight in self._near[node].items():
+                pair = (node, other) if node < other else (other, node)
+                if pair not in self._seen:
+                    self._seen.add(pair)
+                    self._ends.update(pair)
+                    self._edges.append((*pair, weight, weight))
+        self._listed = len(self.nodes)
         return self._edges
 
     def homes(self, level: int) -> tuple[dict[str, str | None], dict[str, str | None]]:
@@ -95,7 +98,10 @@ class Reach:
         if level < 0:
             whole: dict[str, str | None] = dict.fromkeys(self._ends, WHOLE)
             return whole, whole
-        return {end: self.before(end, level) for end in self._ends}, {end: self.at(end, level) for end in self._ends}
+        were = self._were[level]
+        were |= {end: self.before(end, level) for end in self._ends.difference(were)}
+        moved = {node: path[level] for node, path in self.nodes.items()}
+        return were, were | dict.fromkeys(self.gone & self._ends) | moved
 
     def members(self, community: str) -> list[str]:
         """Who is in a community, as far as that was written."""
