@@ -25,6 +25,7 @@ from localrag.store.connect import cut_log
 from localrag.store.network import bring_files_up_to_date
 from localrag.store.search import add_to_search, remove_from_search
 from localrag.store.seen import tidy_seen
+from localrag.store.sources import forget_changes
 from localrag.store.staged import Staged
 from localrag.store.vector_index import KINDS
 
@@ -95,6 +96,7 @@ def publish(
         _publish_documents(db)
         if graph is not None:
             graph.publish()
+            forget_changes(db)
         if layout is not None:
             (places.change if in_part else places.put)(db, layout)
         if without_report is not None:

@@ -5,7 +5,7 @@ import json
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from localrag.store.statements import GROWTH, MERGING, MOVING, NOISE, NUMBERS, TRIGGERS
+from localrag.store.statements import CHANGED_CHUNKS, GROWTH, MERGING, MOVING, NOISE, NUMBERS, TRIGGERS
 from localrag.text.dates import metadata_day
 
 migrations = Migrations("localrag")
@@ -212,6 +212,13 @@ def m027_indexes_for_edits(db: Database) -> None:
 def m028_words_that_are_no_names(db: Database) -> None:
     """How many there are is summed up without reading what was extracted."""
     db.execute(f"CREATE INDEX extractions_by_noise ON extractions({NOISE}) WHERE {NOISE} > 0")
+
+
+@migrations()
+def m029_changed_chunks(db: Database) -> None:
+    """What a graph is made from is compared where it may have changed, not everywhere."""
+    for statement in CHANGED_CHUNKS:
+        db.execute(statement)
 
 
 _SCANS = """

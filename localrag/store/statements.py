@@ -105,5 +105,18 @@ CREATE TABLE vector_files (
     kind TEXT PRIMARY KEY, file TEXT NOT NULL, last INTEGER NOT NULL, vectors INTEGER NOT NULL, size INTEGER NOT NULL)
 """
 
+_NOTED = "INSERT OR IGNORE INTO changed_chunks VALUES"
+# Chunks that were stored, deleted or extracted since the published graph was made: what it is made from is compared for their documents.
+CHANGED_CHUNKS = (
+    "CREATE TABLE changed_chunks (chunk_id TEXT PRIMARY KEY) WITHOUT ROWID",
+    f"CREATE TRIGGER extraction_added AFTER INSERT ON extractions BEGIN {_NOTED} (new.chunk_id); END",
+    f"CREATE TRIGGER extraction_changed AFTER UPDATE ON extractions BEGIN {_NOTED} (old.chunk_id), (new.chunk_id); END",
+    f"CREATE TRIGGER extraction_removed AFTER DELETE ON extractions BEGIN {_NOTED} (old.chunk_id); END",
+    f"CREATE TRIGGER chunk_added AFTER INSERT ON chunks BEGIN {_NOTED} (new.id); END",
+    "CREATE TRIGGER chunk_changed AFTER UPDATE ON chunks WHEN (old.id, old.document_id) <> (new.id, new.document_id)"
+    f" BEGIN {_NOTED} (old.id), (new.id); END",
+    f"CREATE TRIGGER chunk_removed AFTER DELETE ON chunks BEGIN {_NOTED} (old.id); END",
+)
+
 # Of an extraction, as the index on it and the query that uses it have it; one that cannot be read has none.
 NOISE = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"

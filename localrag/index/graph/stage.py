@@ -34,7 +34,6 @@ from localrag.store import corpus, ledger, places, sources
 from localrag.store import graph as store
 from localrag.store.shifts import others, shifts
 from localrag.store.staged import Staged
-from localrag.store.states import extraction_state
 
 MERGING = "graph 5"  # of the rules that make a graph: with others it is made anew
 DESCRIBED = {"extractive": 5000, "abstractive": 500}  # entities, and relationships, that are described and stored together
@@ -73,17 +72,22 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
     db = project.db
     budgets = await choose_budgets(project) if style == "abstractive" else LEAST
     decisions, known = read_aliases(project.folder), ledger.settings(db)
-    state = _state(project, style, budgets, decisions)
-    if known.get("graph") == state and brought is None:
-        return None
-    anew = known.get("merging") != MERGING or not known.get("graph")
     recipes = _recipes(project, style)
-    with sources.best_extractions(db, recipes, _varying(recipes)):
+    read_by, options = content_id(*recipes), _options(project, style, budgets, decisions)
+    anew = known.get("merging") != MERGING or not known.get("graph")
+    with sources.best_extractions(db, recipes, _varying(recipes), every=anew or known.get("read_by") != read_by):
+        changed, gone = (sources.all_documents(db), []) if anew else sources.changed_documents(db)
+        if not (anew or changed or gone or brought) and known.get("options") == options:
+            sources.forget_changes(db)
+            if known.get("read_by") != read_by:
+                ledger.save_settings(db, read_by=read_by)
+            return None
+        state = content_id(options, *[known.get("graph")] * (not anew), sources.state_of(db, changed), *gone)
         staged = Staged(db, anew=anew)
         try:
             tell("graph", 0, 2)
             build = _Build(project, staged, style, budgets, crew, tell, anew)
-            made = await build.merge(decisions)
+            made = await build.merge(decisions, changed, gone)
             failed = [*build.failed, *await build.describe()]
             tell("communities", 0, 1)
             tell.resolved(staged.count("entities"))
@@ -94,8 +98,8 @@ async def build_graph(project: Project, style: str, crew: Crew, tell: Tell, brou
             staged.close()
             raise
     # A graph that something failed of is not yet what its input makes: the next run asks again.
-    made |= {"graph": content_id(state, *failed) if failed else state, "merging": MERGING, "described": build.described}
-    made |= {"clustered": clustered.state}
+    made |= {"graph": content_id(state, *failed), "options": None if failed else options, "read_by": read_by}
+    made |= {"merging": MERGING, "described": build.described, "clustered": clustered.state}
     return Made(staged, made, clustered.changed, None if anew else build.touched(), held)
 
 
@@ -112,16 +116,16 @@ class _Build:
     anew: bool
 
     def __post_init__(self) -> None:
-        self.read = lru_cache(64)(partial(sources.chunks_with_extractions, self.project.db))
+        self.read = lru_cache(64)(partial(sources.chunks_with_extractions, self.project.db, _recipes(self.project, self.style)))
         self.quoted = Quoted(self.staged)
         self.shifted = {} if self.anew else shifts(self.project.db)
         self.entities: set[str] = set()
         self.failed: list[Failure] = []
 
-    async def merge(self, decisions: Decisions) -> dict[str, Any]:
+    async def merge(self, decisions: Decisions, changed: Collection[str], gone: Collection[str]) -> dict[str, Any]:
         """Names that are variants of one another become one entity; a model that writes prose decides which of those alike are.
 
-        Returns the settings that say what was decided.
+        `changed` and `gone` are the documents whose part of the graph is another. Returns the settings that say what was decided.
         """
         known = ledger.settings(self.project.db)
         asked_of = content_id(self.project.model.file.fingerprint, *own_hashes(self.project.settings.prompts, "abstractive/same"))
@@ -129,9 +133,6 @@ class _Build:
         said = {tuple(pair) for pair in kept.get("pairs", ())} if kept.get("of") == asked_of else set()
         before = _decided(known.get("decisions", {}))
         now = _with_model(decisions, said)
-        changed, gone = sources.changed_documents(self.project.db)
-        if self.anew:
-            changed, gone = sources.all_documents(self.project.db), []
         self._update(now, changed, gone, {name for _, pair in before ^ _pairs(now) for name in pair})
         self.tell("graph", 1, 2)
         alike = open_pairs(self.staged, now)
@@ -338,13 +339,10 @@ def _varying(recipes: Sequence[str]) -> list[str]:
     return [IMPORTED, *recipes[2:-1]]
 
 
-def _state(project: Project, style: str, budgets: Budgets, decisions: Decisions) -> str:
-    """A hash of all that the graph is made from; in which order documents are read is no part of it, for a file may get another name."""
-    settings, recipes = project.settings, _recipes(project, style)
-    made = extraction_state(project.db, recipes, _varying(recipes))
+def _options(project: Project, style: str, budgets: Budgets, decisions: Decisions) -> str:
+    """A hash of all that the graph is made from but what was extracted."""
+    settings = project.settings
     sized = [budgets.descriptions, budgets.description] * (budgets != LEAST)
     turn = ledger.settings(project.db).get("reclustered")
     own = own_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
-    return content_id(
-        MERGING, *recipes, settings.max_cluster_size, settings.seed, style, decisions, made, *sized, *own, *[turn] * bool(turn)
-    )
+    return content_id(MERGING, settings.max_cluster_size, settings.seed, style, decisions, *sized, *own, *[turn] * bool(turn))

@@ -5,7 +5,7 @@ A new community takes a free place beside the others of the one above it; where 
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from localrag.store.levels import below, members
 from localrag.store.staged import AMONG, Staged
 
 SMALLER = (1.0, 0.7, 0.5)  # of its size, at which a new community is tried to be placed
+REMEMBERED = 100_000  # entities whose communities are not looked up again, some 60 MB
+COMPARED = 200  # communities beside a new one that say how large one of its size is drawn
 LINKED = 500  # entities of a community whose links are counted again; those of larger ones stay as they are
 Circle = tuple[float, float, float]
 
@@ -75,9 +77,9 @@ def _free_circle(staged: Staged, key: str, above: object, circles: dict[str, Cir
     beside = below(staged, str(above)) if above else [k for (k,) in staged.rows("communities", "t.level = 0", columns="t.id")]
     beside = [k for k in beside if k != key]
     known = list((places.circles(staged.db, beside) | {k: inserted[k] for k in beside if k in inserted}).items())
-    sizes = _sizes(staged, [key, *(k for k, _ in known)])
+    sizes = _sizes(staged, [key, *(k for k, _ in known[:COMPARED])])
     xyr = np.array([circle for _, circle in known], np.float64).reshape(-1, 3)
-    unit = float(np.median(xyr[:, 2] / np.sqrt([sizes[k] for k, _ in known]))) if known else 1.0
+    unit = float(np.median(xyr[:COMPARED, 2] / np.sqrt([sizes[k] for k, _ in known[:COMPARED]]))) if known else 1.0
     x, y, around = circles[str(above)] if above else (0.0, 0.0, np.inf)
     own = np.array(list(places.points(staged.db, members(staged, key)).values()), np.float64).reshape(-1, 3)[:, :2]
     own = own[np.hypot(own[:, 0] - x, own[:, 1] - y) < around]
@@ -141,21 +143,42 @@ def _moved(place: Place, frame: tuple[Circle, Circle]) -> Place:
 def _links(staged: Staged, rows: dict[str, tuple[object, ...]]) -> tuple[CommunityLink, ...]:
     """The heaviest links of changed communities that are not large, to others of their level."""
     sizes = _sizes(staged, [*rows, *(str(row[3]) for row in rows.values() if row[3])])
-    levels = {level for _, level, *_ in rows.values()}
-    there = {level: {k for (k,) in staged.rows("communities", "t.level = ?", [level], "t.id")} for level in levels}
-    found = []
+    homes, found = _Homes(staged), []
     for key, (_, level, _, above) in rows.items():
         if sizes[key] > LINKED or (above and sizes[key] == sizes[str(above)]):
             continue
         own = members(staged, key)
-        weights: Counter[str] = Counter()
         near: defaultdict[str, float] = defaultdict(float)
         for mine, theirs in (("source_id", "target_id"), ("target_id", "source_id")):
             for other, weight in staged.rows("relationships", f"t.{mine} {AMONG}", [json.dumps(own)], f"t.{theirs}, t.weight"):
                 near[other] += weight
-        homes = staged.rows("members", f"t.entity_id {AMONG}", [json.dumps(sorted(near.keys() - set(own)))], "t.community_id, t.entity_id")
-        for home, entity in homes:
+        weights: Counter[str] = Counter()
+        for entity, home in homes.at(int(str(level)), near.keys() - set(own)):
             weights[home] += near[entity]  # type: ignore[assignment]
-        most = sorted(weights.keys() & there[level], key=lambda k, weights=weights: (-weights[k], k))[:LINKS]  # type: ignore[misc]
+        most = sorted(weights, key=lambda k, weights=weights: (-weights[k], k))[:LINKS]  # type: ignore[misc]
         found += [CommunityLink(int(str(level)), min(key, k), max(key, k), float(weights[k])) for k in most]
     return tuple({(link.a, link.b): link for link in found}.values())
+
+
+class _Homes:
+    """In which community of each level entities are; what was looked up is remembered, for neighbours of one are those of others."""
+
+    def __init__(self, staged: Staged) -> None:
+        self._staged = staged
+        self._levels: dict[str, tuple[int, str]] = {}  # community → its level, and its id as one object
+        self._of: dict[str, dict[int, str]] = {}
+
+    def at(self, level: int, entities: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Entities with the community of this level that each is in."""
+        asked = sorted(entities)
+        if len(self._of) > REMEMBERED:
+            self._of.clear()
+        new = [e for e in asked if e not in self._of]
+        rows = list(self._staged.rows("members", f"t.entity_id {AMONG}", [json.dumps(new)], "t.entity_id, t.community_id")) if new else []
+        unknown = json.dumps(sorted({c for _, c in rows if c not in self._levels}))
+        for c, n in self._staged.rows("communities", f"t.id {AMONG}", [unknown], "t.id, t.level"):
+            self._levels[c] = n, c
+        for entity, c in rows:
+            n, home = self._levels[c]
+            self._of.setdefault(entity, {})[n] = home
+        return ((e, self._of[e][level]) for e in asked if level in self._of.get(e, ()))
