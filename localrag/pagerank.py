@@ -69,10 +69,10 @@ class Network:
 def make_network(
     entities: Ids | Sequence[str],
     chunks: Ids | Sequence[str],
-    mentions: NDArray[np.int64],
+    mentions: NDArray[np.integer[Any]],
     counts: NDArray[np.float32],
     titled: NDArray[np.float32],
-    related: NDArray[np.int64],
+    related: NDArray[np.integer[Any]],
     weights: NDArray[np.float32],
 ) -> Network:
     """The network of `mentions`, (n, 2) rows of (entity, chunk) numbers, each `counts` times, and of `related`, (m, 2) entity numbers.

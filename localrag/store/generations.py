@@ -22,7 +22,7 @@ from sqlite_utils import Database
 from localrag.records import Layout
 from localrag.store import collections, corpus, ledger, places
 from localrag.store.connect import cut_log
-from localrag.store.network import bring_files_up_to_date
+from localrag.store.network import bring_files_up_to_date, outdated
 from localrag.store.search import add_to_search, remove_from_search
 from localrag.store.seen import tidy_seen
 from localrag.store.sources import forget_changes
@@ -92,6 +92,7 @@ def publish(
     that went. `kinds`: of which vectors are put in place as well; `embedder`: the one that the index is bound to from here on, whose
     vectors alone stay. `settings` are saved with all this.
     """
+    before = outdated(db, graph)
     with db.atomic():
         _publish_documents(db)
         if graph is not None:
@@ -112,7 +113,7 @@ def publish(
             db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({rows})", [kind])
         ledger.save_settings(db, **settings)
     cut_log(db)
-    bring_files_up_to_date(db)
+    bring_files_up_to_date(db, before)
 
 
 def _publish_documents(db: Database) -> None:

@@ -1,7 +1,11 @@
-"""The network of entities and chunks that questions walk over, read from the tables and kept beside the database as a cache."""
+"""The network of entities and chunks that questions walk over, read from the tables and kept beside the database as a cache.
+
+Its file holds the counts too that it follows from: after an edit it is made from those before, and from the tables for what changed alone.
+"""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,46 +19,72 @@ from localrag.pagerank import Ids, Network, make_network
 from localrag.records import content_id
 from localrag.store import ledger, vector_index
 from localrag.store.connect import folder_of
+from localrag.store.counted import Changes, Counted, changed, count_all, counted_after
+from localrag.store.staged import Staged
 from localrag.store.vectors import state_of
 from localrag.system.files import new_file
 
-LEAST = 250_000  # chunks; a network of fewer is made by whoever asks first, one of more while indexing
-AT_ONCE = 100_000  # rows read from the database
+LEAST = 10_000  # chunks; a network of fewer, 0.4 s, is made by whoever asks first, one of more while indexing
 _MATRICES = ("to_chunks", "to_entities", "to_related")
 _kept: dict[Path, tuple[str, Network]] = {}  # of this process, which may ask many questions
 
 
 def load_network(db: Database, folder: Path) -> Network:
     """The network of the stored graph: from memory, else from its file where that is of this graph, else built anew."""
-    state, file = _file(db, folder)
-    if folder in _kept and _kept[folder][0] == state:
+    file = _file(db, folder)
+    if folder in _kept and _kept[folder][0] == file.name:
         return _kept[folder][1]
     net = _read(file)
     if net is None:
-        net = _build(db)
-        _write(net, file)
-    _kept[folder] = (state, net)
+        net = _make(db, file)
+    _kept[folder] = (file.name, net)
     return net
 
 
-def bring_files_up_to_date(db: Database) -> None:
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """The file of the network of a graph that is about to be replaced, and what of it will be another."""
+
+    file: Path
+    changes: Changes
+
+
+def outdated(db: Database, graph: Staged | None) -> Outdated | None:
+    """What the publication of a graph, and of what waits with it, changes of the network, if there is a file of it."""
+    file = _of_graph(db, folder_of(db))
+    changes = changed(db, graph) if file else None
+    return Outdated(file, changes) if file and changes else None
+
+
+def bring_files_up_to_date(db: Database, before: Outdated | None = None) -> None:
     """See to it that questions find in files what would take them long to make: the index of many vectors, the network of many chunks.
 
-    For the one who holds the writer's lock.
+    For the one who holds the writer's lock. `before`: the network before a publication.
     """
     vector_index.bring_up_to_date(db)
-    _, file = _file(db, folder_of(db))
-    if db.execute("SELECT count(*) FROM main.chunks").fetchone()[0] > LEAST and _read(file) is None:
-        _write(_build(db), file)
+    file = _file(db, folder_of(db))
+    if _read(file) is None and (before or db.execute("SELECT count(*) FROM main.chunks").fetchone()[0] > LEAST):
+        _make(db, file, before)
+
+
+def _make(db: Database, file: Path, before: Outdated | None = None) -> Network:
+    """The network of the tables: from that `before`, where there is one, or from one with the same graph beside fewer chunks."""
+    old = before or ((of_graph := _of_graph(db, file.parent)) and Outdated(of_graph, Changes()))
+    known = _read_counts(old.file) if old else None
+    counted = counted_after(db, known, old.changes) if old and known else None
+    counted = counted or count_all(db)
+    net = _network(counted)
+    _write([*_arrays(net), *counted.arrays()], file)
+    return net
 
 
 def same(db: Database, folder: Path) -> bool | None:
     """Whether the kept file of the present graph holds just that; None where there is none."""
-    _, file = _file(db, folder)
+    file = _file(db, folder)
     if not file.exists():
         return None
     try:
-        kept, made = _read(file), _build(db)
+        kept, made = _read(file), _network(count_all(db))
     except KeyError:  # the tables do not fit each other
         return False
     return kept is not None and all(np.array_equal(a, b) for a, b in zip(_arrays(kept), _arrays(made), strict=True))
@@ -62,40 +92,26 @@ def same(db: Database, folder: Path) -> bool | None:
 
 def files(db: Database, folder: Path) -> list[Path]:
     """Where the network of the present graph is kept."""
-    return [_file(db, folder)[1]]
+    return [_file(db, folder)]
 
 
-def _file(db: Database, folder: Path) -> tuple[str, Path]:
-    """Which graph there is, and where its network is kept."""
-    state = content_id("network 3", ledger.settings(db).get("graph"), state_of(db, "chunk"))
-    return state, folder / f"network.{state}.arrays"
+def _file(db: Database, folder: Path) -> Path:
+    """Where the network of the graph that there is is kept: the chunks are others where their vectors are."""
+    return folder / f"network.{_graph(db)}.{content_id(state_of(db, 'chunk'))}.arrays"
 
 
-def _build(db: Database) -> Network:
-    """Of the tables themselves (`main`), also where the connection shows a part of them: the network is kept for every question."""
-    entities = Ids([i for (i,) in db.execute("SELECT id FROM main.entities ORDER BY id")])
-    chunks = Ids([i for (i,) in db.execute("SELECT id FROM main.chunks ORDER BY id")])
-    mentions = (
-        "SELECT m.entity_id, m.chunk_id, count(*), max(CASE WHEN instr(lower(d.title), lower(m.name)) THEN"
-        " min(1.0, 1.0 * length(m.name) / length(d.title)) ELSE 0 END)"
-        " FROM main.mentions m JOIN main.chunks c ON c.id = m.chunk_id JOIN main.documents d ON d.id = c.document_id GROUP BY 1, 2"
-    )
-    who, where, counts, titled = _columns(db, mentions, entities, chunks)
-    first, second, weights = _columns(db, "SELECT source_id, target_id, weight FROM main.relationships", entities, entities)
-    mentioned, related = np.column_stack([who, where]), np.column_stack([first, second])
-    return make_network(entities, chunks, mentioned, counts, titled, related, weights)
+def _of_graph(db: Database, folder: Path) -> Path | None:
+    """A file of the graph that there is, with whichever chunks."""
+    return next(iter(sorted(folder.glob(f"network.{_graph(db)}.*.arrays"))), None)
 
 
-def _columns(db: Database, select: str, first: Ids, second: Ids) -> list[NDArray[Any]]:
-    """The columns of many rows: two of ids as int32 places, and float32 numbers."""
-    rows, parts = db.execute(select), list[list[NDArray[Any]]]()
-    width = len(rows.description)
-    while some := rows.fetchmany(AT_ONCE):
-        a, b, *numbers = zip(*some, strict=True)
-        places = [first.numbers(a).astype(np.int32), second.numbers(b).astype(np.int32)]
-        parts.append([*places, *(np.array(n, np.float32) for n in numbers)])
-    empty = [np.empty(0, np.int32), np.empty(0, np.int32), *[np.empty(0, np.float32)] * (width - 2)]
-    return [np.concatenate(column) for column in zip(empty, *parts, strict=True)]
+def _graph(db: Database) -> str:
+    return content_id("network 4", ledger.settings(db).get("graph"))
+
+
+def _network(counted: Counted) -> Network:
+    mentioned, related = np.column_stack([counted.who, counted.where]), np.column_stack([counted.first, counted.second])
+    return make_network(counted.entities, counted.chunks, mentioned, counted.counts, counted.titled, related, counted.weights)
 
 
 def _arrays(net: Network) -> Iterator[NDArray[Any]]:
@@ -118,6 +134,15 @@ def _read(file: Path) -> Network | None:
         return None
 
 
+def _read_counts(file: Path) -> Counted | None:
+    """The counts in a file of a network; None where they are missing or torn."""
+    try:
+        entities, chunks, *_ = arrays = list(_mapped(file))
+        return Counted(Ids(entities), Ids(chunks), *arrays[3 + 3 * len(_MATRICES) :])
+    except (OSError, ValueError, TypeError, EOFError):
+        return None
+
+
 def _mapped(file: Path) -> Iterator[NDArray[Any]]:
     """The arrays that were saved one after the other into a file, mapped into memory."""
     size = file.stat().st_size
@@ -130,10 +155,10 @@ def _mapped(file: Path) -> Iterator[NDArray[Any]]:
             f.seek(at + count * dtype.itemsize)
 
 
-def _write(net: Network, file: Path) -> None:
+def _write(arrays: Iterable[NDArray[Any]], file: Path) -> None:
     with contextlib.suppress(OSError):  # a folder that cannot be written to: the network in memory serves as well
         with new_file(file) as part, part.open("wb") as f:
-            for array in _arrays(net):
+            for array in arrays:
                 np.save(f, array)
         for old in set(file.parent.glob("network.*")) - {file}:
             old.unlink(missing_ok=True)

@@ -89,6 +89,11 @@ class Staged:
             self._fresh[name] = anew or not _holds_any(db, name)
 
     @property
+    def anew(self) -> bool:
+        """Whether it was made without a look at what is published."""
+        return self._anew
+
+    @property
     def ended(self) -> bool:
         """Whether what is read is what is published."""
         return self._ended

@@ -13,8 +13,9 @@ from localrag.index.documents.update import Deletion
 from localrag.index.graph.clustering.cluster import modularity
 from localrag.index.graph.layout import overlapping
 from localrag.library import Index
+from localrag.store import counted, ledger, places
 from localrag.store import graph as store
-from localrag.store import ledger, places
+from localrag.store import network as networks
 from localrag.store.check import check_index
 from localrag.store.schema import open_index
 from localrag.store.staged import Staged
@@ -171,6 +172,25 @@ def test_after_random_edits_no_report_would_be_another(tmp_path, seed):
         update(folder, index)
         with closing(open_index(tmp_path / "index")) as db:
             assert {r.community_id: r for r in store.reports(db)} == found
+
+
+@pytest.mark.parametrize("seed", range(5, 7))
+def test_after_random_edits_the_file_of_the_network_is_that_of_the_tables(tmp_path, seed, monkeypatch):
+    """It is changed with each publication, and not counted from all mentions again; a question finds it made."""
+    monkeypatch.setattr(networks, "LEAST", 0)
+    monkeypatch.setattr(counted, "SHARE", 1.0)
+    rng, folder, index = begun(tmp_path, seed)
+    all_counted, count_all = [], counted.count_all
+    monkeypatch.setattr(networks, "count_all", lambda db: all_counted.append(1) or count_all(db))
+    for turn in range(6):
+        for _ in range(rng.choice([1, 1, 3])):
+            edit(folder, rng, turn)
+        update(folder, index)
+
+        assert not all_counted
+        with closing(open_index(tmp_path / "index")) as db:
+            assert networks.same(db, tmp_path / "index")
+        all_counted.clear()
 
 
 @pytest.mark.slow

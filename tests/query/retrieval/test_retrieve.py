@@ -1,6 +1,7 @@
 """Retrieval without a model: the walk, the names in a question, and passages two steps away."""
 
 import asyncio
+import shutil
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from localrag.query.retrieval.retrieve import named_entities, nearest_chunks, se
 from localrag.query.route import route
 from localrag.store import corpus, generations
 from localrag.store import network as networks
+from localrag.store.counted import count_all
+from localrag.store.schema import open_index
+from localrag.store.staged import Staged
 
 FACTS = {
     "skua": "The ferry Skua was ordered by Ingrid Holm and launched in Bergen.",
@@ -105,7 +109,7 @@ def test_auto_says_which_mode_and_why(project, question, mode):
 def test_the_network_on_disk_is_the_one_of_the_tables(project):
     """Read from its files, torn or whole, the network equals one built anew; a changed graph is not served from old files."""
     networks._kept.clear()
-    built = networks._build(project.db)
+    built = networks._network(count_all(project.db))
     networks.load_network(project.db, project.folder)
     for damage in (None, 100, -4):
         networks._kept.clear()
@@ -216,6 +220,34 @@ def test_the_network_of_many_chunks_is_made_while_indexing(project, monkeypatch)
     monkeypatch.setattr(networks, "LEAST", 2)
     generations.publish(project.db)
     assert networks.same(project.db, project.folder)
+
+
+def test_the_file_of_the_network_is_changed_with_a_publication(project, tmp_path, monkeypatch):
+    """Where a chunk has another mention, an entity is gone, and pairs are new, gone or of another weight: from the counts before."""
+    folder = tmp_path / "index"
+    shutil.copytree(project.folder, folder)
+    db = open_index(folder, create=True)
+    networks.load_network(db, folder)
+    monkeypatch.setattr(networks, "count_all", lambda _: pytest.fail("all is counted again"))
+    monkeypatch.setattr("localrag.store.counted.SHARE", 1.0)
+    staged = Staged(db)
+    first, second, *others = staged.rows("relationships")
+    mention = next(staged.rows("mentions", first="ORDER BY t.chunk_id, t.start"))
+    other, gone = (key for (key,) in db.execute("SELECT id FROM entities WHERE id <> ? ORDER BY degree LIMIT 2", [mention[0]]))
+    staged.replace("mentions", [mention, *staged.rows("mentions", "t.entity_id = ?", [gone])], [(other, *mention[1:])])
+    staged.replace(
+        "relationships", [first, second], [(*first[:4], first[4] + 1, *first[5:]), ("new", other, mention[0], "", 2.0, 1.0, "[]")]
+    )
+    staged.drop("relationships", [(row[0],) for row in others if gone in row[1:3]])
+    staged.drop("entities", [(gone,)])
+
+    with generations.next_in_view(db):
+        generations.publish(db, staged, settings={"graph": "another"})
+
+    (file,) = folder.glob("network.*")
+    assert file in networks.files(db, folder)
+    monkeypatch.undo()
+    assert networks.same(db, folder)
 
 
 def test_a_favoured_entity_draws_the_walk():
