@@ -260,16 +260,17 @@ async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, report
     try:
         laid_out = lay_out_graph(project, tell, made)
         layout, graph = laid_out.layout if laid_out else None, made.staged if made else None
-        in_part = laid_out is not None and laid_out.in_part
+        in_part, picture = laid_out is not None and laid_out.in_part, {"layout": laid_out.state} if laid_out else {}
+        laid_out = None  # of a million chunks some 3 million places, which are dropped once they are published
         if made and not store.counts(db)["entities"]:  # nothing to keep apart: something to ask while reports are written
-            first = {**made.settings, "layout": laid_out and laid_out.state}
+            first = {**made.settings, **picture}
             generations.publish(db, graph, layout=layout, kinds=["chunk"], embedder=new_embedder(project), settings=first)
             graph, layout = None, None
         written = await write_reports(project, style, crew, tell, made) if reports else None
         embedded = await embed_graph(project, crew, tell, made, written) if reports else None
         states: dict[str, Any] = {**made.settings, "reports": None} if made else {}
         states |= {**written.settings} if written else {}
-        states |= {"layout": laid_out.state} if laid_out else {}
+        states |= picture
         states |= {"graph_vectors": embedded} if embedded != ledger.settings(db).get("graph_vectors") else {}
         failed = written.failed if written else None
         await asyncio.sleep(0)  # an interrupt that came while nothing waited is heard here, before anything is published
