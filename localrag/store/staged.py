@@ -195,7 +195,7 @@ class Staged:
             same = f"SELECT {key} FROM (SELECT {listed} FROM temp.next_{name} INTERSECT SELECT {listed} FROM main.{name})"
             with self.together():
                 self.db.execute(f"DELETE FROM temp.gone_{name} WHERE ({key}) IN ({same})")
-                self.db.execute(f"DELETE FROM temp.next_{name} WHERE ({key}) NOT IN (SELECT {key} FROM temp.gone_{name})")
+                self.db.execute(f"DELETE FROM temp.next_{name} AS t WHERE {_missing(name, f'temp.gone_{name}')}")
 
     def _hide(self, name: str, keys: Sequence[Row]) -> None:
         if not self._fresh[name]:
@@ -273,7 +273,7 @@ class Staged:
             if self._anew and name not in PUBLIC:  # others of their rows may have the numbers that these have now
                 db.execute(f"DELETE FROM main.{name}")
             elif self._anew:
-                db.execute(f"DELETE FROM main.{name} WHERE ({key}) NOT IN ({stay})")
+                db.execute(f"DELETE FROM main.{name} AS t WHERE {_missing(name, f'temp.next_{name}')}")
             else:  # one by one: for a key of several columns SQLite would scan the table
                 where = " AND ".join(f'"{c}" = ?' for c in TABLES[name].key)
                 db.conn.executemany(f"DELETE FROM main.{name} WHERE {where}", db.conn.execute(f"{ending} EXCEPT {stay}"))
@@ -296,6 +296,12 @@ class Staged:
         for name in TABLES:
             self.db.execute(f"DROP TABLE IF EXISTS temp.next_{name}")
             self.db.execute(f"DROP TABLE IF EXISTS temp.gone_{name}")
+
+
+def _missing(name: str, other: str) -> str:
+    """That another table has no row with the key of one of a table's, `t`. For NOT IN with several columns SQLite would scan it each time."""
+    same = " AND ".join(f'o."{c}" = t."{c}"' for c in TABLES[name].key)
+    return f"NOT EXISTS (SELECT 1 FROM {other} o WHERE {same})"
 
 
 def _cache_kib() -> int:

@@ -126,3 +126,29 @@ def test_a_table_that_is_filled_is_as_one_whose_rows_were_put(tmp_path, monkeypa
     assert not first.is_empty(name)
     first.close()
     second.close()
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_all_rows_take_the_place_of_others_in_proportion_to_how_many_they_are(tmp_path, anew):
+    """Where half of them are as they were: with twice as many rows SQLite takes some twice as many steps, not four times."""
+
+    def steps(size):
+        db = open_index(tmp_path / f"{size} {anew}", create=True)
+        db.execute("PRAGMA foreign_keys = OFF")
+        first = Staged(db)
+        first.put("members", [(f"c{n:05}", f"e{n:05}") for n in range(size)])
+        with db.atomic():
+            first.publish()
+        taken = []
+        db.conn.set_progress_handler(lambda: taken.append(1) and None, 100)
+        staged = Staged(db, anew=anew)
+        staged.supplant("members", [(f"c{n:05}", f"e{n:05}") for n in range(size // 2, size + size // 2)])
+        with db.atomic():
+            staged.publish()
+        db.conn.set_progress_handler(None, 0)
+        assert [row[0] for row in db.execute("SELECT community_id FROM members ORDER BY 1")] == [
+            f"c{n:05}" for n in range(size // 2, size + size // 2)
+        ]
+        return len(taken)
+
+    assert steps(4000) < 2.5 * steps(2000)
