@@ -389,3 +389,10 @@ def test_vectors_of_some_subjects_are_read_alone(db):
     assert ids == ["a", "c"]
     assert matrix.tolist() == [[0, 1, 0], [0, 0, 1]]
     assert vectors.load(db, "report", [])[0] == []
+
+
+def test_without_any_report_every_document_is_in_none(reported):
+    """Also one whose entities are known: so an index is between its first publication and its reports."""
+    reported["reports"].delete_where()
+
+    assert graph.coverage(reported) == {"quoted": 0, "in_no_report": ["a.txt"]}
