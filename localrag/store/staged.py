@@ -299,7 +299,7 @@ class Staged:
 
 
 def _missing(name: str, other: str) -> str:
-    """That another table has no row with the key of one of a table's, `t`. For NOT IN with several columns SQLite would scan it each time."""
+    """That another table has no row with the key of a row `t`. For NOT IN with several columns SQLite would scan it each time."""
     same = " AND ".join(f'o."{c}" = t."{c}"' for c in TABLES[name].key)
     return f"NOT EXISTS (SELECT 1 FROM {other} o WHERE {same})"
 
