@@ -28,6 +28,7 @@ from localrag.store import generations, lacking, ledger, places, vector_index
 from localrag.store import graph as store
 from localrag.store.connect import meter_of
 from localrag.store.growth import Freed
+from localrag.system.garbage import seldom_collected
 
 PORTION = 4096  # chunks, some five minutes: so many are read before there is a graph of them, while the rest is read
 FIRST_PASS = 200  # chunks, some five minutes of the bundled model; from here on there is a graph without it first
@@ -255,6 +256,11 @@ async def reembed(project: Project, progress: Callable[[Progress], None]) -> Non
 
 async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, reports: bool = True, brought: Brought | None = None) -> None:
     """Everything that follows from what was extracted so far: graph, communities, reports and their vectors, published together."""
+    with seldom_collected():
+        await _built(project, style, crew, tell, brought, reports=reports)
+
+
+async def _built(project: Project, style: str, crew: Crew, tell: Tell, brought: Brought | None, *, reports: bool) -> None:
     db = project.db
     made = await build_graph(project, style, crew, tell, brought)
     try:

@@ -1,0 +1,17 @@
+"""Python's search for circles of objects, put off for a while."""
+
+import gc
+
+import pytest
+
+from localrag.system.garbage import SELDOM, seldom_collected
+
+
+def test_circles_are_looked_for_less_often_until_the_work_ends():
+    """However it ends, everything is as it was before it."""
+    before = gc.get_threshold()
+    with pytest.raises(KeyError), seldom_collected():
+        assert gc.get_threshold()[0] == SELDOM > before[0]
+        raise KeyError
+
+    assert gc.get_threshold() == before
