@@ -24,7 +24,7 @@ from localrag.store.staged import Staged
 from localrag.store.vectors import state_of
 from localrag.system.files import new_file
 
-LEAST = 10_000  # chunks; a network of fewer, 0.4 s, is made by whoever asks first, one of more while indexing
+LEAST = 10_000  # chunks; a network of fewer is made by whoever asks first, one of more while indexing
 _MATRICES = ("to_chunks", "to_entities", "to_related")
 _kept: dict[Path, tuple[str, Network]] = {}  # of this process, which may ask many questions
 
@@ -69,9 +69,10 @@ def bring_files_up_to_date(db: Database, before: Outdated | None = None) -> None
 
 def _make(db: Database, file: Path, before: Outdated | None = None) -> Network:
     """The network of the tables: from that `before`, where there is one, or from one with the same graph beside fewer chunks."""
-    old = before or ((of_graph := _of_graph(db, file.parent)) and Outdated(of_graph, Changes()))
-    known = _read_counts(old.file) if old else None
-    counted = counted_after(db, known, old.changes) if old and known else None
+    if before is None and (of_graph := _of_graph(db, file.parent)):
+        before = Outdated(of_graph, Changes())
+    known = _read_counts(before.file) if before else None
+    counted = counted_after(db, known, before.changes) if before and known else None
     counted = counted or count_all(db)
     net = _network(counted)
     _write([*_arrays(net), *counted.arrays()], file)

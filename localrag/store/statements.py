@@ -112,10 +112,12 @@ CHANGED_CHUNKS = (
     f"CREATE TRIGGER extraction_added AFTER INSERT ON extractions BEGIN {_NOTED} (new.chunk_id); END",
     f"CREATE TRIGGER extraction_changed AFTER UPDATE ON extractions BEGIN {_NOTED} (old.chunk_id), (new.chunk_id); END",
     f"CREATE TRIGGER extraction_removed AFTER DELETE ON extractions BEGIN {_NOTED} (old.chunk_id); END",
-    f"CREATE TRIGGER chunk_added AFTER INSERT ON chunks BEGIN {_NOTED} (new.id); END",
+    "CREATE TRIGGER chunk_added AFTER INSERT ON chunks WHEN EXISTS (SELECT 1 FROM extractions WHERE chunk_id = new.id)"
+    f" BEGIN {_NOTED} (new.id); END",  # one that nothing was extracted from is noted when something is
     "CREATE TRIGGER chunk_changed AFTER UPDATE ON chunks WHEN (old.id, old.document_id) <> (new.id, new.document_id)"
     f" BEGIN {_NOTED} (old.id), (new.id); END",
-    f"CREATE TRIGGER chunk_removed AFTER DELETE ON chunks BEGIN {_NOTED} (old.id); END",
+    "CREATE TRIGGER chunk_removed AFTER DELETE ON chunks WHEN EXISTS (SELECT 1 FROM graph_chunks WHERE chunk_id = old.id)"
+    f" BEGIN {_NOTED} (old.id); END",
 )
 
 # Of an extraction, as the index on it and the query that uses it have it; one that cannot be read has none.

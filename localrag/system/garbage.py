@@ -1,15 +1,17 @@
-"""How often Python looks for objects that refer to each other in a circle."""
+"""How often Python's garbage collector looks for reference cycles."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SELDOM = 20_000  # more objects than those that went before it is done; Python's own 700 take a tenth of the time of a hundred edits
+SELDOM = (
+    20_000  # container objects more than were freed, after which it runs; with Python's own 700 it takes a tenth of a hundred edits' time
+)
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Look seldom, for work on many rows, whose objects are in no circle and go as soon as nothing refers to them."""
+    """Run the garbage collector less often, for work on many rows: their objects form no cycles and are freed without it."""
     often = gc.get_threshold()
     gc.set_threshold(SELDOM, *often[1:])
     try:

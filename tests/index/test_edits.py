@@ -190,7 +190,7 @@ def test_after_random_edits_the_file_of_the_network_is_that_of_the_tables(tmp_pa
         assert not all_counted
         with closing(open_index(tmp_path / "index")) as db:
             assert networks.same(db, tmp_path / "index")
-        all_counted.clear()
+        all_counted.clear()  # to compare it
 
 
 @pytest.mark.slow

@@ -78,19 +78,31 @@ def test_a_recipe_that_varies_counts_by_what_it_gave(db):
 
 
 def test_documents_that_are_new_edited_moved_or_gone_are_compared(db):
-    """A moved one is what it was; a new one is another once something was extracted from it, though it was published before that."""
+    """A new one once something was extracted from it, though it was published before that."""
     extract(db, add(db, "a.txt", "Ingrid Holm wrote more."), "phrases")
     corpus.remove_document(db, "c.txt")
     new = add(db, "d.txt", "Ingrid Holm wrote d.txt.")
     generations.publish(db)
     corpus.remove_document(db, "b.txt")
-    add(db, "e.txt", "Ingrid Holm wrote b.txt.", moved=True)
+    extract(db, add(db, "e.txt", "Ingrid Holm wrote b.txt.", moved=True), "phrases")
 
     compared, changed, gone = others(db)
-    assert set(compared) - {""} == {"a.txt", "d.txt", "e.txt"}
-    assert (changed[0], gone) == ("a.txt", 3)
+    assert set(compared) - {""} == {"a.txt", "e.txt"}
+    assert (changed, gone) == (["a.txt", "e.txt"], 3)
     extract(db, new, "phrases")
-    assert others(db)[1] == ["a.txt", "d.txt"]
+    assert others(db)[1] == ["a.txt", "d.txt", "e.txt"]
+
+
+def test_a_chunk_that_comes_after_what_was_extracted_from_it_is_compared(db, tmp_path):
+    """As where a deleted document is there again: what was extracted from the same text is kept by the chunk's id."""
+    again = add(open_index(tmp_path / "other", create=True), "d.txt", "Ingrid Holm wrote d.txt.")
+    extract(db, again, "phrases")
+    sources.forget_changes(db)
+
+    add(db, "d.txt", "Ingrid Holm wrote d.txt.")
+    generations.publish(db)
+
+    assert others(db) == (["d.txt"], ["d.txt"], 0)
 
 
 def test_a_graph_that_was_compared_and_is_the_same_leaves_nothing_to_compare(db):

@@ -1,4 +1,4 @@
-"""Python's search for circles of objects, put off for a while."""
+"""The garbage collector, run less often for a while."""
 
 import gc
 
@@ -7,7 +7,7 @@ import pytest
 from localrag.system.garbage import SELDOM, seldom_collected
 
 
-def test_circles_are_looked_for_less_often_until_the_work_ends():
+def test_the_collector_runs_less_often_until_the_work_ends():
     """However it ends, everything is as it was before it."""
     before = gc.get_threshold()
     with pytest.raises(KeyError), seldom_collected():

@@ -185,7 +185,9 @@ class Frontier:
             together[label].append(home)
         names = {home: home for home in around}
         for some in together.values():
-            largest, *others = sorted(some, key=lambda home: (-reach.size(home), home)) if len(some) > 1 else some
+            if len(some) == 1:
+                continue
+            largest, *others = sorted(some, key=lambda home: (-reach.size(home), home))
             if sum(map(reach.size, others)) > MOST:
                 continue
             for other in others:

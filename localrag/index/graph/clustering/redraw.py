@@ -18,7 +18,7 @@ from localrag.store.levels import below, members
 from localrag.store.staged import AMONG, Staged
 
 SMALLER = (1.0, 0.7, 0.5)  # of its size, at which a new community is tried to be placed
-REMEMBERED = 100_000  # entities whose communities are not looked up again, some 60 MB
+REMEMBERED = 100_000  # entities whose communities are not looked up again
 COMPARED = 200  # communities beside a new one that say how large one of its size is drawn
 LINKED = 500  # entities of a community whose links are counted again; those of larger ones stay as they are
 Circle = tuple[float, float, float]
