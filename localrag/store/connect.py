@@ -17,6 +17,7 @@ WRITER_WAITS = 600.0  # seconds for another process that writes: what indexing h
 ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,000 chunks
 LOG_LIMIT = 64 << 20  # bytes of the write-ahead log
 LOG_WAITS = 2.0  # seconds for readers, when it is cut; others that write wait meanwhile
+LOG_ATTEMPTS = 10  # in which it is waited
 
 
 class Patient(Database):
@@ -119,15 +120,23 @@ def meter_of(db: Database) -> Callable[[], int]:
 
 
 def empty_log(db: Database) -> bool:
-    """Write the log back into the database and cut it to nothing; False where a reader holds it longer than it is waited for."""
+    """Write the log back into the database and cut it to nothing; False where readers hold it longer than they are waited for.
+
+    Several short attempts: SQLite waits for the places in the log that readers held when an attempt began, and where a new reader
+    takes over such a place, and others join it before it leaves, one long attempt would wait for all of them.
+    """
     if isinstance(db, Patient) and db.meter:
         db.meter.note()
-    db.execute(f"PRAGMA busy_timeout = {LOG_WAITS * 1000:.0f}")
+    db.execute(f"PRAGMA busy_timeout = {LOG_WAITS * 1000 / LOG_ATTEMPTS:.0f}")
     try:
-        ((busy, *_),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return any(not _checkpoint_busy(db) for _ in range(LOG_ATTEMPTS))
     finally:
         db.execute(f"PRAGMA busy_timeout = {WRITER_WAITS * 1000:.0f}")
-    return not busy
+
+
+def _checkpoint_busy(db: Database) -> bool:
+    ((busy, *_),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return bool(busy)
 
 
 def _file_of(db: Database) -> Path:

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -250,3 +252,26 @@ def test_the_log_stays_short_while_readers_come_and_go(db, folder, monkeypatch):
             thread.join()
 
     assert longest < 3 << 20
+
+
+def test_the_log_is_cut_where_one_reader_follows_another_without_a_gap(db, folder):
+    """Readers that take over from one another while the log is written back do not keep it from being cut."""
+    old, new, newest = ExitStack(), ExitStack(), ExitStack()
+
+    def take_over():
+        time.sleep(0.3)  # the log is being cut by now
+        old.close()
+        new.enter_context(snapshot(folder))  # takes the place of the first
+        time.sleep(0.5)
+        newest.enter_context(snapshot(folder))
+        new.close()
+
+    with ThreadPoolExecutor(max_workers=1) as readers:
+        readers.submit(old.enter_context, snapshot(folder)).result()
+        add(db, "a.txt", "Ingrid Holm wrote another letter.")  # which that reader does not see: SQLite waits for its place
+        taken_over = readers.submit(take_over)
+        cut = connect.empty_log(db)
+        taken_over.result()
+        readers.submit(newest.close).result()
+
+    assert cut
