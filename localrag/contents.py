@@ -15,7 +15,7 @@ from sqlite_utils import Database
 from localrag.errors import LocalragError
 from localrag.index.documents.load.pixels import PICTURES
 from localrag.records import Answer, Chunk, Citation
-from localrag.store import graph, look
+from localrag.store import extent, graph, look
 from localrag.store.network import load_network
 from localrag.text.plain import chunk_sentences, squeeze
 
@@ -184,7 +184,7 @@ def number(row: Row) -> str:
 def communities(db: Database, level: int | None = None) -> list[Row]:
     """The communities, of a level or all, the coarsest first; `title` and `coverage` are those of their reports."""
     rows = [r for r in look.tree(db) if level is None or r["level"] == level]
-    covered = graph.coverage_of(db, [r["id"] for r in rows if r["title"] is not None])
+    covered = extent.coverage_of(db, [r["id"] for r in rows if r["title"] is not None])
     return [
         {
             "id": r["id"],
@@ -218,7 +218,7 @@ def report(community: str, db: Database) -> Row:
         "summary": written.summary,
         "findings": [{"summary": f.summary, "explanation": f.explanation, "quotes": look.placed(db, f.quotes)} for f in written.findings],
         "markdown": written.markdown,
-        "coverage": round(graph.coverage_of(db, [key]).get(key, 0.0), 4),
+        "coverage": round(extent.coverage_of(db, [key]).get(key, 0.0), 4),
         "rating": written.rating,
         "rating_explanation": written.rating_explanation,
         "entities": [{"id": e.id, "name": e.name, "type": e.type} for e in sorted(members, key=lambda e: (-e.degree, e.name))],

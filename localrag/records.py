@@ -282,7 +282,7 @@ class Report:
     """What a community is about (paper, section 3.1.5).
 
     `rating` is the model's own, 0 to 10: how much this matters to a reader; None in a report that no model wrote. How much of the
-    documents a report covers changes with every other document, so it is not kept here: see `store.graph.coverage_of`.
+    documents a report covers changes with every other document, so it is not kept here: see `store.extent.coverage_of`.
     """
 
     community_id: str

@@ -29,7 +29,7 @@ from localrag.models import find_chat_model, find_embedder
 from localrag.opening import find_index, open_for_questions
 from localrag.project import Project, choose_style
 from localrag.query.answer import Options
-from localrag.store import corpus, graph, ledger
+from localrag.store import corpus, extent, graph, ledger
 from localrag.store.ledger import CallLedger
 from localrag.store.names import FILE_NAME
 from localrag.store.schema import copy_database, open_index, writer_lock
@@ -141,7 +141,7 @@ async def _questions(folder: Path, plan: Plan, project: Project, tell: Tell) -> 
 
 
 def _described_by_reports(project: Project) -> str:
-    covered = graph.coverage_of(project.db, graph.reported_at(project.db, 0))
+    covered = extent.coverage_of(project.db, graph.reported_at(project.db, 0))
     titles = [r.title for r in graph.reports_of(project.db, sorted(covered, key=lambda i: -covered[i])[:5])]
     n = len(corpus.document_paths(project.db))
     return f"{n} document{'s' * (n != 1)}" + (f" about {enumeration(titles)}." if titles else ".")

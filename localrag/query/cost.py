@@ -1,7 +1,7 @@
 """What a question may read, and what that costs: reports and passages in the order of how much they bear on it, up to its budget."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from localrag.llm.speeds import seconds_for
 from localrag.project import Project
 from localrag.query.draft import Source
 from localrag.query.question import Question
-from localrag.store import graph, vectors
+from localrag.store import vectors
 
 MANY = 10  # calls from which on their cost is said beforehand
 MINUTE = 60.0  # seconds from which on a person is asked
@@ -66,13 +66,12 @@ def nearness(question: Question, ids: Sequence[str], project: Project) -> dict[s
     return found
 
 
-def bearing(question: Question, ids: Sequence[str], project: Project) -> dict[str, float]:
-    """Report → how much it bears on the question, 0 to 1, best first, by its nearness to it and its coverage of the documents.
+def bearing(question: Question, ids: Sequence[str], covered: Mapping[str, float], project: Project) -> dict[str, float]:
+    """Report → how much it bears on the question, 0 to 1, best first, by its nearness to it and how much of the documents it covers.
 
     A report without a vector is left out.
     """
     near = nearness(question, ids, project)
-    covered = graph.coverage_of(project.db, near)
     share = np.array([covered.get(i, 0.0) for i in near])
     score = np.clip(0.4 * np.array(list(near.values())) + 0.08 * (1 + 9 * np.sqrt(share)), 0, 1)
     keys = list(near)

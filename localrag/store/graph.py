@@ -210,10 +210,13 @@ def reported(db: Database) -> list[tuple[str, int, str | None]]:
 
 def reported_at(db: Database, level: int) -> list[str]:
     """The communities whose reports are those of a level; one without a report is stood for by the nearest above it that has one."""
-    rows = list(db.execute("SELECT id, parent_id FROM communities WHERE level <= ? ORDER BY level, ordinal", [level]))
-    own, parents = {i for i, *_ in reported(db)}, dict(rows)
+    written = "EXISTS (SELECT 1 FROM reports r WHERE r.community_id = c.id)"
+    rows = list(
+        db.execute(f"SELECT c.id, c.level, c.parent_id, {written} FROM communities c WHERE c.level <= ? ORDER BY c.ordinal", [level])
+    )
+    parents, own = {i: above for i, _, above, _ in rows}, {i for i, *_, has in rows if has}
     found: dict[str, None] = {}
-    for (first,) in db.execute("SELECT id FROM communities WHERE level = ? ORDER BY ordinal", [level]):
+    for first in (i for i, of, *_ in rows if of == level):
         at: str | None = first
         while at is not None and at not in own:
             at = parents.get(at)
@@ -225,41 +228,6 @@ def reported_at(db: Database, level: int) -> list[str]:
 def reports_at(db: Database, level: int) -> list[Report]:
     """The reports of a level; a community without a report there is stood for by its nearest ancestor's."""
     return reports_of(db, reported_at(db, level))
-
-
-def coverage_of(db: Database, community_ids: Iterable[str]) -> dict[str, float]:
-    """How much of the documents each report covers: the share, 0 to 1, of all chunks that mention an entity of its community."""
-    total = int(next(db.query("SELECT count(*) AS n FROM chunks"))["n"])
-    rows = db.execute(
-        "SELECT e.community_id, count(DISTINCT m.chunk_id) FROM members e JOIN mentions m ON m.entity_id = e.entity_id"
-        " WHERE e.community_id IN (SELECT value FROM json_each(?)) GROUP BY 1",
-        [json.dumps(list(community_ids))],
-    )
-    return {community: n / max(1, total) for community, n in rows}
-
-
-def places_of(db: Database, community_ids: Iterable[str]) -> dict[str, list[tuple[str, str, int]]]:
-    """Community id → where its entities are mentioned: document, chunk and the character of the document; in no order."""
-    asked = list(community_ids)
-    found: dict[str, list[tuple[str, str, int]]] = {i: [] for i in asked}
-    rows = db.execute(
-        "SELECT e.community_id, c.document_id, c.id, m.start FROM members e JOIN mentions m ON m.entity_id = e.entity_id"
-        " JOIN chunks c ON c.id = m.chunk_id WHERE e.community_id IN (SELECT value FROM json_each(?))",
-        [json.dumps(asked)],
-    )
-    for community, document, chunk, start in rows:
-        found[community].append((document, chunk, start))
-    return found
-
-
-def chunks_of_graph(db: Database) -> dict[str, str]:
-    """Chunk id → document id of the chunks that mention an entity, in the order of paths and places."""
-    return dict(
-        db.execute(
-            "SELECT c.id, c.document_id FROM chunks c JOIN documents d ON d.id = c.document_id"
-            " WHERE c.id IN (SELECT chunk_id FROM mentions) ORDER BY d.path, c.ordinal"
-        )
-    )
 
 
 def members(db: Database, community_ids: Iterable[str]) -> dict[str, list[str]]:

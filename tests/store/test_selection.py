@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from localrag.errors import UsageError
 from localrag.pagerank import Network, make_network, walk
 from localrag.records import Chunk, Claim, Community, Document, Entity, Evidence, Finding, Graph, Mention, Quote, Relationship, Report
-from localrag.store import collections, corpus, generations, graph, vectors
+from localrag.store import collections, corpus, extent, generations, graph, vectors
 from localrag.store.connect import snapshot
 from localrag.store.schema import open_index
 from localrag.store.search import any_chunk_with, chunks_with, search_chunks
@@ -259,4 +259,4 @@ def test_what_a_model_wrote_of_several_documents_is_not_shown(tmp_path):
         assert [(r.description, r.descriptions) for r in graph.relationships(one)] == [("", ())]
         assert [(e.name, e.description, e.descriptions) for e in graph.entities(one, ["a", "b"])] == [("Ada Quill", "", ()), ("Bo", "", ())]
         assert [c.description for c in graph.claims(one)] == ["Sold."]
-        assert graph.coverage_of(one, ["k"]) == {"k": 1.0}
+        assert extent.coverage_of(one, ["k"]) == {"k": 1.0}

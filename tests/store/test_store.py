@@ -26,7 +26,7 @@ from localrag.records import (
     Quote,
     Report,
 )
-from localrag.store import corpus, generations, graph, lacking, ledger, vectors
+from localrag.store import corpus, extent, generations, graph, lacking, ledger, vectors
 from localrag.store.schema import open_index, writer_lock
 from localrag.store.search import search_chunks
 
@@ -354,10 +354,10 @@ def test_documents_that_reports_quote_are_counted_and_those_in_none_are_named(re
 
 def test_coverage_is_the_share_of_passages_today(reported):
     """A passage counts once however often it names them; with every new passage the share is another."""
-    assert graph.coverage_of(reported, ["both", "one", "none"]) == {"both": 0.75, "one": 0.5}
+    assert extent.coverage_of(reported, ["both", "one", "none"]) == {"both": 0.75, "one": 0.5}
     add(reported, "b.txt", *(f"Number {n}. " for n in range(36)))
 
-    assert graph.coverage_of(reported, ["both", "one"]) == {"both": 3 / 40, "one": 2 / 40}
+    assert extent.coverage_of(reported, ["both", "one"]) == {"both": 3 / 40, "one": 2 / 40}
 
 
 def test_reports_come_one_by_one_and_stand_for_parts_without(reported):

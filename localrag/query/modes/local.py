@@ -16,7 +16,7 @@ from localrag.query.question import Question
 from localrag.query.retrieval.context import pack, quoted_answer
 from localrag.query.retrieval.retrieve import named_entities, search
 from localrag.records import Chunk, Claim, Entity, Quote, Relationship
-from localrag.store import corpus, graph, vectors
+from localrag.store import corpus, extent, graph, vectors
 from localrag.text.plain import enumeration, is_cjk, squeeze
 from localrag.text.quotes import claim_line, claim_quotes
 
@@ -107,7 +107,7 @@ async def _sources(question: Question, project: Project, entities: list[Entity],
 def _report_sources(project: Project, chosen: Set[str]) -> list[Source]:
     """Titles and summaries of the reports whose communities hold most of the entities, those that cover most first."""
     matched = graph.communities_with(project.db, chosen)
-    covered = graph.coverage_of(project.db, matched)
+    covered = extent.coverage_of(project.db, matched)
     best = sorted(matched, key=lambda i: (-matched[i], -covered.get(i, 0.0), i))[:MATCHED]
     reports = graph.reports_of(project.db, best)
     return [Source(f"{r.title}: {r.summary}", tuple(q for f in r.findings for q in f.quotes)) for r in reports]

@@ -20,7 +20,7 @@ from localrag.query.modes.themes import themes
 from localrag.query.question import Question
 from localrag.query.retrieval.context import quoted_answer
 from localrag.records import Report
-from localrag.store import corpus, graph, vectors
+from localrag.store import corpus, extent, graph, vectors
 
 REPORTS = 30  # a level with about this many reports is the default: enough detail, few enough calls
 QUOTED = 100  # the same where no model reads them
@@ -42,7 +42,7 @@ async def ask_global(question: Question, project: Project) -> Draft:
     if question.extractive:
         points = themes(question, ids, project)
         return Draft(points, "" if points else "No report of this level bears on the question.", level, note)
-    scored = bearing(question, ids, project)
+    scored = bearing(question, ids, extent.coverage_of(project.db, ids), project)
     order = [*scored, *(i for i in ids if i not in scored)]
     points, read = await _map_reduce(question, project, order, _reports(project), "reports")
     if not points:

@@ -1,7 +1,6 @@
 """What reports say in the documents' own words: the broadest themes, each with how much of the documents it runs through."""
 
 import math
-import random
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -15,8 +14,8 @@ from localrag.query.draft import Point
 from localrag.query.question import Question
 from localrag.query.retrieval.context import quoted, readable
 from localrag.query.retrieval.retrieve import stems
-from localrag.records import Quote, Report
-from localrag.store import corpus, graph
+from localrag.records import Quote, Report, content_id
+from localrag.store import corpus, extent, graph
 from localrag.text.plain import is_cjk
 from localrag.text.quotes import repeats, telling
 
@@ -51,20 +50,19 @@ class _Sentence:
 
 def themes(question: Question, ids: Sequence[str], project: Project) -> tuple[Point, ...]:
     """The reports that bear most on the question, broadest first, in the sentences that together say most of what comes up often."""
-    reports = _broadest(question, ids, project)
+    covered = extent.coverage_of(project.db, ids)
+    reports = _broadest(question, ids, covered, project)
     chosen = _chosen(_sentences_of(reports, question, project), _commonness(question, project), 1 if question.one_sentence else THEMES)
-    covered = graph.coverage_of(project.db, [r.community_id for r in reports])
     order = sorted(chosen, key=lambda n: -covered.get(reports[n].community_id, 0.0))
     said = extents(project, [reports[n].community_id for n in order], chinese=is_cjk(question.text))
-    return tuple(quoted(*chosen[n], title=f"{reports[n].title} ({extent})") for n, extent in zip(order, said, strict=True))
+    return tuple(quoted(*chosen[n], title=f"{reports[n].title} ({reach})") for n, reach in zip(order, said, strict=True))
 
 
-def _broadest(question: Question, ids: Sequence[str], project: Project) -> list[Report]:
+def _broadest(question: Question, ids: Sequence[str], covered: Mapping[str, float], project: Project) -> list[Report]:
     """The reports that bear most on the question, some more than are shown: none much narrower than another, none named like another."""
-    scores = bearing(question, ids, project)
+    scores = bearing(question, ids, covered, project)
     best = [i for i, score in scores.items() if score > 0][: 4 * THEMES]
-    covered = graph.coverage_of(project.db, best)
-    least = BROAD * max(covered.values(), default=0.0)
+    least = BROAD * max((covered.get(i, 0.0) for i in best), default=0.0)
     kept: list[Report] = []
     for report in graph.reports_of(project.db, [i for i in best if covered.get(i, 0.0) >= least]):
         if report.findings and not any(alike(report.title, other.title) for other in kept):
@@ -93,8 +91,7 @@ def _sentences_of(reports: Sequence[Report], question: Question, project: Projec
 
 def _commonness(question: Question, project: Project) -> Callable[[str], float]:
     """How much a word tells of what all is about: it comes up in several passages, and not in most."""
-    ids = list(graph.chunks_of_graph(project.db))
-    drawn = random.Random(question.options.seed).sample(ids, min(SAMPLE, len(ids)))
+    drawn = extent.some_chunks(project.db, SAMPLE, after=content_id(question.options.seed))
     often = Counter(word for c in corpus.chunks_by_id(project.db, drawn) for word in stems(c.text))
     return lambda word: math.log(often[word]) if 2 <= often[word] <= 0.6 * len(drawn) else 0.0
 
@@ -128,20 +125,21 @@ def extents(project: Project, ids: Sequence[str], *, chinese: bool = False) -> l
     if not ids:
         return []
     db = project.db
-    places = graph.places_of(db, ids)
-    chunks = graph.chunks_of_graph(db)
-    documents = set(chunks.values())
-    starts = [] if len(documents) > 1 else chapters(corpus.document_by_id(db, next(iter(documents))))
+    documents = extent.documents_of_graph(db)
     if len(documents) > 1:
-        total, unit, counted = len(documents), ("documents", "份文档"), {i: {d for d, _, _ in places[i]} for i in ids}
-    elif len(starts) > 1:
-        total, unit = len(starts), ("chapters", "章")
-        counted = {i: {str(n) for _, _, at in places[i] if (n := bisect_right(starts, at))} for i in ids}
+        total, unit, counted = len(documents), ("documents", "份文档"), extent.documents_of(db, ids)
     else:
-        total, unit, counted = len(chunks), ("passages", "个段落"), {i: {c for _, c, _ in places[i]} for i in ids}
+        places = extent.places_of(db, ids)
+        starts = chapters(corpus.document_by_id(db, documents[0]))
+        if len(starts) > 1:
+            total, unit = len(starts), ("chapters", "章")
+            counted = {i: len({n for _, at in places[i] if (n := bisect_right(starts, at))}) for i in ids}
+        else:
+            total, unit = extent.chunks_of_graph(db), ("passages", "个段落")
+            counted = {i: len({c for c, _ in places[i]}) for i in ids}
     if chinese:
-        return [f"{total} {unit[1]}中的 {len(counted[i])} {unit[1][0]}" for i in ids]
-    return [f"in {len(counted[i])} of {total} {unit[0]}" for i in ids]
+        return [f"{total} {unit[1]}中的 {counted.get(i, 0)} {unit[1][0]}" for i in ids]
+    return [f"in {counted.get(i, 0)} of {total} {unit[0]}" for i in ids]
 
 
 def chapters(text: str) -> list[int]:

@@ -19,7 +19,7 @@ from localrag.query.answer import Options
 from localrag.query.cost import bearing
 from localrag.query.question import Question
 from localrag.records import ExtractedClaim
-from localrag.store import corpus, graph, lacking, ledger
+from localrag.store import corpus, extent, graph, lacking, ledger
 from localrag.text import plain as text
 from localrag.text.plain import chunk_sentences, sentences
 
@@ -100,8 +100,8 @@ def of_today(folder):
         asyncio.run(build_index([folder / "docs"], project, lambda _: None))
         found = graph.communities(project.db)
         reports = {r.community_id: r for r in graph.reports(project.db)}
-        covered = graph.coverage_of(project.db, reports)
-        order = list(bearing(Question("q", made_vectors(["q"])[0], "extractive", Options()), list(reports), project))
+        covered = extent.coverage_of(project.db, reports)
+        order = list(bearing(Question("q", made_vectors(["q"])[0], "extractive", Options()), list(reports), covered, project))
         chunks = graph.counts(project.db)["chunks"]
     inside = {c.id: frozenset(o.entity_ids for o in found if {*o.entity_ids} < {*c.entity_ids}) for c in found}
     key = {c.id: (c.level, c.entity_ids, inside[c.id]) for c in found}  # a report is written from those of the communities inside

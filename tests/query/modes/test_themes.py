@@ -13,7 +13,7 @@ from localrag.index.pipeline import build_index
 from localrag.opening import open_for_writing
 from localrag.query.answer import Options, answer
 from localrag.query.modes.themes import alike, chapters
-from localrag.store import graph
+from localrag.store import extent, graph
 from localrag.text.plain import squeeze
 from tests.conftest import DATA
 
@@ -32,7 +32,7 @@ def ask_for_themes(source, folder):
         asyncio.run(build_index([source], project, lambda _: None))
         given = asyncio.run(answer("What are the main themes?", project, Options("global")))
         reports = graph.reports_at(project.db, given.level)
-        return given, reports, graph.coverage_of(project.db, [r.community_id for r in reports])
+        return given, reports, extent.coverage_of(project.db, [r.community_id for r in reports])
 
 
 @pytest.fixture(scope="module")
