@@ -7,7 +7,7 @@ Chosen on two sets of 2WikiMultihopQA, HotpotQA and MuSiQue each, where every co
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,27 +110,35 @@ def walk(
     `favoured`: for some chunks how much likelier than by itself a step goes to some of its entities (1: twice as likely).
     `inside`, (chunks,) of 0 and 1: the walk goes to these chunks alone, and to the entities that they mention, as in a network of them.
     """
-    to_chunk, to_entity = (np.ones(n, np.float32) for n in (len(net.entities), len(net.chunks)))
-    to_related = to_chunk
+    to_chunk = to_related = np.ones(0, np.float32)
     if inside is not None:
         to_chunk = _inverse(inside @ net.to_chunks)  # what goes to other chunks goes to those inside, in their shares
         to_related = _inverse((to_chunk > 0).astype(np.float32) @ net.to_related)
-        to_entity = inside
     share = 1.0 if not entities else 0.0 if not chunks else CHUNK_STARTS
-    at_entities = (1 - share) * _starts(entities, len(net.entities))
-    at_chunks = share * _starts(chunks, len(net.chunks))
-    numbers, steered = _steered(net, favoured)
+    at_entities, at_chunks = _starts(entities, 1 - share), _starts(chunks, share)
+    steered = _steered(net, favoured)
     few = [FEW * np.diff(matrix.indptr).astype(np.float32) for matrix in (net.to_entities, net.to_chunks, net.to_related)]
-    e, c = at_entities, at_chunks
+    e, c = np.zeros(len(net.entities), np.float32), np.zeros(len(net.chunks), np.float32)
+    _put(e, at_entities)
+    _put(c, at_chunks)
     for _ in range(STEPS):
-        unsteered = c.copy()
-        unsteered[numbers] = 0
-        from_chunks = _stepped(net.to_entities, unsteered, few[0]) + steered @ c[numbers]
-        from_entities = (1 - RELATED) * _stepped(net.to_chunks, e * to_chunk, few[1]) * to_entity
-        related = _stepped(net.to_related, e * to_related, few[2]) * (to_chunk > 0)
-        e = DAMPING * (from_chunks + RELATED * related) + (1 - DAMPING) * at_entities
-        c = DAMPING * from_entities + (1 - DAMPING) * at_chunks
-    return np.asarray(c, np.float32)
+        led = c[steered.numbers]
+        c[steered.numbers] = 0
+        from_chunks = _stepped(net.to_entities, c, few[0])
+        np.add.at(from_chunks, steered.entities, np.repeat(led, steered.sizes) * steered.shares)
+        c = _stepped(net.to_chunks, e * to_chunk if inside is not None else e, few[1])
+        related = _stepped(net.to_related, e * to_related if inside is not None else e, few[2])
+        if inside is not None:
+            c *= inside
+            related *= to_chunk > 0
+        related *= RELATED
+        e = from_chunks
+        e += related
+        e *= DAMPING
+        c *= DAMPING * (1 - RELATED)
+        _put(e, at_entities, 1 - DAMPING)
+        _put(c, at_chunks, 1 - DAMPING)
+    return c
 
 
 def _stepped(matrix: Any, walks: NDArray[np.float32], few: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -145,20 +153,33 @@ def _inverse(share: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.divide(1, share, out=np.zeros_like(share), where=share > 0)
 
 
-def _starts(weights: Weights, size: int) -> NDArray[np.float32]:
-    starts = np.zeros(size, np.float32)
-    if weights:
-        starts[list(weights)] = list(weights.values())
-        starts /= starts.sum()
-    return starts
+def _starts(weights: Weights, share: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The places where walks start, and how many start there: `share` in all."""
+    begun = np.fromiter(weights.values(), np.float32)
+    return np.fromiter(weights, np.int64), share * begun / (begun.sum() or 1)
 
 
-def _steered(net: Network, favoured: Mapping[int, Weights]) -> tuple[list[int], Any]:
-    """The numbers of the favoured chunks, and their columns of `to_entities` with more of their weight at the favoured entities."""
+def _put(walks: NDArray[np.float32], starts: tuple[NDArray[np.int64], NDArray[np.float32]], share: float = 1.0) -> None:
+    places, begun = starts
+    walks[places] += np.float32(share) * begun
+
+
+class _Steered(NamedTuple):
+    """Columns of `to_entities` of some chunks: their numbers and sizes, and one after the other their entities and the shares of these."""
+
+    numbers: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    entities: NDArray[np.int32]
+    shares: NDArray[np.float32]
+
+
+def _steered(net: Network, favoured: Mapping[int, Weights]) -> _Steered:
+    """The columns of the favoured chunks, with more of their weight at the favoured entities."""
     numbers = sorted(favoured)
     own = net.to_entities[:, numbers]
     boost = np.array(
         [favoured[numbers[j]].get(int(i), 0.0) for j in range(len(numbers)) for i in own.indices[own.indptr[j] : own.indptr[j + 1]]]
     )
     own.data = own.data * (1 + boost).astype(np.float32)
-    return numbers, _columns(own)
+    own = _columns(own)
+    return _Steered(np.array(numbers, np.int64), np.diff(own.indptr), own.indices, own.data)
