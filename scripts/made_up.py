@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction
+from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 
 Made = tuple[Document, list[Chunk], list[Extraction]]  # a document, its chunks, and what is found in each
 
@@ -99,19 +99,19 @@ def make_documents(n: int) -> Iterator[Made]:
         )
         flat = drawn.reshape(-1)
         flat[rng.permutation(len(flat))[: len(own)]] = own[: len(flat)]
-        at = 0
+        at, key = 0, content_id("document", d)  # hashes, as those of real ones: rows come in no order
         chunks, extractions = list[Chunk](), list[Extraction]()
         for k in range(size):
             people = list(
                 dict.fromkeys((written(*names[i], luck), names[i][1]) for i, luck in zip(drawn[k], rng.random(2 * PAIRS), strict=True))
             )
             text = make_text(people, nouns, verbs, rng, defined=k == 0)
-            chunk = Chunk(f"c{first + k:07}", f"d{d:06}", k, at, at + len(text), text, len(text) // 4)
+            chunk = Chunk(content_id("chunk", first + k), key, k, at, at + len(text), text, len(text) // 4)
             chunks.append(chunk)
             at += len(text)
             extractions.append(make_extraction(chunk, people))
         whole = "".join(c.text for c in chunks)
-        yield Document(f"d{d:06}", f"notes/d{d:06}.txt", f"Notes {d}", whole, str(d)), chunks, extractions
+        yield Document(key, f"notes/d{d:06}.txt", f"Notes {d}", whole, str(d)), chunks, extractions
 
 
 def make_text(people: list[tuple[str, str]], nouns: list[str], verbs: list[str], rng: np.random.Generator, *, defined: bool) -> str:
