@@ -40,14 +40,23 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
     if not few:
         return []
     rare, match = " OR ".join(terms[w] for w in few), " OR ".join(terms.values())
-    found = "SELECT rowid, chunk_id, -rank FROM chunk_search WHERE chunk_search MATCH ?"
+    scored = "SELECT rowid, -rank FROM chunk_search WHERE chunk_search MATCH ?"  # what else is in a row takes longer to read
     if len(few) == len(terms):
-        return [(key, score) for _, key, score in db.execute(f"{found} ORDER BY rank LIMIT ?", [match, k])]
-    first = {row: score for row, _, score in db.execute(f"{found} ORDER BY rank LIMIT ?", [rare, WIDER * k])}
+        return _with_ids(db, db.execute(f"{scored} ORDER BY rank LIMIT ?", [match, k]).fetchall())
+    first = dict(db.execute(f"{scored} ORDER BY rank LIMIT ?", [rare, WIDER * k]).fetchall())
     # The rare words count twice here. +: not one query for each row, each of which would count all chunks with a word.
-    among = f"{found} AND +rowid IN (SELECT value FROM json_each(?))"
-    both = [(key, score - first[row]) for row, key, score in db.execute(among, [f"({rare}) AND ({match})", json.dumps(list(first))])]
-    return sorted(both, key=lambda pair: -pair[1])[:k]
+    among = f"{scored} AND +rowid IN (SELECT value FROM json_each(?))"
+    both = [(row, score - first[row]) for row, score in db.execute(among, [f"({rare}) AND ({match})", json.dumps(list(first))])]
+    return _with_ids(db, sorted(both, key=lambda pair: -pair[1])[:k])
+
+
+def _with_ids(db: Database, scored: Sequence[tuple[int, float]]) -> list[tuple[str, float]]:
+    """Rows of the full-text index with their scores → the ids of their chunks with these, in the same order."""
+    rows = db.execute(
+        "SELECT row, chunk_id FROM chunk_rows WHERE row IN (SELECT value FROM json_each(?))", [json.dumps([r for r, _ in scored])]
+    )
+    ids = dict(rows.fetchall())
+    return [(ids[row], score) for row, score in scored]
 
 
 def _few(db: Database, words: Sequence[str], count: dict[str, int]) -> Sequence[str]:
