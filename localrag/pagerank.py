@@ -110,33 +110,33 @@ def walk(
     `favoured`: for some chunks how much likelier than by itself a step goes to some of its entities (1: twice as likely).
     `inside`, (chunks,) of 0 and 1: the walk goes to these chunks alone, and to the entities that they mention, as in a network of them.
     """
-    to_chunk = to_related = np.ones(0, np.float32)
+    to_chunk = to_related = known = None
     if inside is not None:
         to_chunk = _inverse(inside @ net.to_chunks)  # what goes to other chunks goes to those inside, in their shares
-        to_related = _inverse((to_chunk > 0).astype(np.float32) @ net.to_related)
+        known = (to_chunk > 0).astype(np.float32)
+        to_related = _inverse(known @ net.to_related)
     share = 1.0 if not entities else 0.0 if not chunks else CHUNK_STARTS
     at_entities, at_chunks = _starts(entities, 1 - share), _starts(chunks, share)
     steered = _steered(net, favoured)
-    few = [FEW * np.diff(matrix.indptr).astype(np.float32) for matrix in (net.to_entities, net.to_chunks, net.to_related)]
+    going = ((net.to_entities, 1), (net.to_chunks, 1 - RELATED), (net.to_related, RELATED))  # the share of the walks that go that way
+    few = [FEW / share * np.diff(matrix.indptr).astype(np.float32) for matrix, share in going]
     e, c = np.zeros(len(net.entities), np.float32), np.zeros(len(net.chunks), np.float32)
     _put(e, at_entities)
     _put(c, at_chunks)
-    for _ in range(STEPS):
-        led = c[steered.numbers]
-        c[steered.numbers] = 0
-        from_chunks = _stepped(net.to_entities, c, few[0])
-        np.add.at(from_chunks, steered.entities, np.repeat(led, steered.sizes) * steered.shares)
-        c = _stepped(net.to_chunks, e * to_chunk if inside is not None else e, few[1])
-        related = _stepped(net.to_related, e * to_related if inside is not None else e, few[2])
-        if inside is not None:
-            c *= inside
-            related *= to_chunk > 0
-        related *= RELATED
-        e = from_chunks
-        e += related
-        e *= DAMPING
+    for left in reversed(range(STEPS)):
+        from_entities = _times(_stepped(net.to_chunks, _times(e, to_chunk), few[1]), inside)
+        if left:  # after the last step nobody asks who is at entities
+            related = _times(_stepped(net.to_related, _times(e, to_related), few[2]), known)
+            led = c[steered.numbers]
+            c[steered.numbers] = 0
+            e = _stepped(net.to_entities, c, few[0])
+            np.add.at(e, steered.entities, np.repeat(led, steered.sizes) * steered.shares)
+            related *= RELATED
+            e += related
+            e *= DAMPING
+            _put(e, at_entities, 1 - DAMPING)
+        c = from_entities
         c *= DAMPING * (1 - RELATED)
-        _put(e, at_entities, 1 - DAMPING)
         _put(c, at_chunks, 1 - DAMPING)
     return c
 
@@ -146,6 +146,10 @@ def _stepped(matrix: Any, walks: NDArray[np.float32], few: NDArray[np.float32]) 
     followed = np.flatnonzero(walks > few)
     many = 4 * len(followed) > len(walks)
     return np.asarray(matrix @ walks if many else matrix[:, followed] @ walks[followed], np.float32)
+
+
+def _times(walks: NDArray[np.float32], shares: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    return walks if shares is None else walks * shares
 
 
 def _inverse(share: NDArray[np.float32]) -> NDArray[np.float32]:
