@@ -9,16 +9,17 @@ LOOSE = 0.25  # share of a chunk within which its end may be chosen
 Counter = Callable[[Sequence[str]], list[int]]
 
 
-def chunk(document: Document, counts: Counter, *, size: int, overlap: int, header: str = "") -> list[Chunk]:
+def chunk(document: Document, counts: Counter, *, size: int, overlap: int, header: str = "", spans: Sequence[Span] = ()) -> list[Chunk]:
     """Split a document into chunks of at most `size` tokens; each starts with up to `overlap` tokens of whole sentences of the last.
 
     `counts` gives the tokens of several texts. A sentence longer than `size` is cut where it must be. The last chunk ends with the
-    text: no chunk holds only what another holds. A `header` that will stand before every chunk counts as part of it.
+    text: no chunk holds only what another holds. A `header` that will stand before every chunk counts as part of it. `spans`: the
+    sentences, where they are known.
     """
     text = document.text
     before = f"{header}\n" if header else ""
     size = max(size - counts([before])[0], size // 2) if before else size
-    units = _units(text, counts, size)
+    units = _units(text, spans or sentences(text), counts, size)
     weights = counts([text[start:end] for start, end in units])
     chunks: list[Chunk] = []
     first = done = 0
@@ -65,9 +66,8 @@ def _overlap_start(weights: Sequence[int], first: int, last: int, overlap: int) 
     return start
 
 
-def _units(text: str, counts: Counter, size: int) -> list[Span]:
+def _units(text: str, spans: Sequence[Span], counts: Counter, size: int) -> list[Span]:
     """The sentences, with the whitespace that follows each, none longer than `size` tokens."""
-    spans = sentences(text)
     ends = [s.start for s in spans[1:]] + [len(text.rstrip())]
     whole = [Span(s.start, max(end, s.end)) for s, end in zip(spans, ends, strict=False)]
     units: list[Span] = []

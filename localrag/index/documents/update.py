@@ -28,6 +28,7 @@ from localrag.store.moves import Moved, held_paths, id_of, move_documents
 from localrag.store.seen import save_seen, seen
 from localrag.system.cores import own_cores
 from localrag.text.dates import file_day
+from localrag.text.plain import Span
 
 READERS = 4  # processes that read files at the same time, each with up to 2 GB of memory
 MOST_DELETED = 1 / 3  # of the documents below the given paths: more are deleted only where the user says so
@@ -144,7 +145,8 @@ def _read(files: dict[str, Path], found: Look, gone: dict[str, str], digests: Di
     tell("documents", first, len(files), stored_path(left[0], project.root) if left else "")
     reader = _scan_reader(options, project, tell)
     readers = max(1, min(own_cores(), READERS, len(left)))
-    for done, loaded in enumerate(load_all(left, project.root, options, USUAL, reader, digests, readers), first + 1):
+    sentences = dict[str, list[Span]]()
+    for done, loaded in enumerate(load_all(left, project.root, options, USUAL, reader, digests, readers, sentences), first + 1):
         path = loaded.path
         if isinstance(loaded, Skipped):
             stays = path in known and (loaded.failed or _waits(loaded, options))
@@ -154,7 +156,7 @@ def _read(files: dict[str, Path], found: Look, gone: dict[str, str], digests: Di
         came_from = origins.get(loaded.content_hash, []) if path not in known else []
         if came_from:
             groups.follow(project.db, came_from[0], path)
-        if _store(loaded, project, moved=bool(came_from)):
+        if _store(loaded, project, sentences.pop(path, ()), moved=bool(came_from)):
             if path in known:
                 read.changed.append(path)
             elif came_from:
@@ -248,14 +250,14 @@ def _day_of(file: Path) -> str:
     return file_day(file.stat().st_mtime)
 
 
-def _store(document: Document, project: Project, *, moved: bool) -> bool:
+def _store(document: Document, project: Project, spans: Sequence[Span], *, moved: bool) -> bool:
     """Store a document; whether its text or its chunks are new."""
     settings = project.settings
     key, first = id_of(project.db, document.path, document.text)
     document = replace(document, id=key, first_path=first)
     header = document.header if settings.prepend_metadata else ""
     counts = _tokenizer(project.model.file).counts
-    chunks = chunk(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header)
+    chunks = chunk(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header, spans=spans)
     if corpus.holds(project.db, document, chunks):
         corpus.update_document(project.db, document, chunks)
         return False

@@ -16,6 +16,8 @@ from pathlib import Path
 from queue import LifoQueue
 from typing import IO, Any, NamedTuple, NoReturn, cast
 
+import numpy as np
+
 from localrag.index.documents.load.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, Options
 from localrag.index.documents.load.digests import Digests
 from localrag.index.documents.load.files import stored_path
@@ -26,6 +28,7 @@ from localrag.records import Document, Part, Skipped, content_id
 from localrag.system.files import check_system
 from localrag.system.seen import stamp_of
 from localrag.text.dates import file_day, metadata_day
+from localrag.text.plain import Span
 
 VERSION = 1  # of what the parsers make of a file: with another one, every file is read again
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -55,11 +58,12 @@ def load_all(
     scans: ReadScans | None = None,
     digests: Digests | None = None,
     readers: int = 1,
+    sentences: dict[str, list[Span]] | None = None,
 ) -> Iterator[Document | Skipped]:
     """Read files, each into a Document or a reason why not, in their order; paths are stored relative to `root`. Raises LocalragError.
 
     `scans`: how pages without text are read, in the languages that `options` name. `digests`: what is known of the files' bytes. `readers`:
-    so many processes read at the same time, a few files ahead.
+    so many processes read at the same time, a few files ahead. `sentences`: where there are several, gets those of most texts by path.
     """
     check_system()
     digests = digests or Digests({})
@@ -70,7 +74,7 @@ def load_all(
         return
 
     def read(file: Path, worker: "Confined", read_scans: ReadScans | None) -> Document | Skipped:
-        return _load(file, root, options, limits, worker, read_scans, digests)
+        return _load(file, root, options, limits, worker, read_scans, digests, sentences)
 
     yield from _side_by_side(files, read, limits, scans, readers)
 
@@ -136,7 +140,14 @@ def content_hash_of(file: Path, digest: str, options: Options = PLAIN) -> str:
 
 
 def _load(
-    file: Path, root: Path, options: Options, limits: Limits, worker: "Confined", scans: ReadScans | None, digests: Digests
+    file: Path,
+    root: Path,
+    options: Options,
+    limits: Limits,
+    worker: "Confined",
+    scans: ReadScans | None,
+    digests: Digests,
+    sentences: dict[str, list[Span]] | None = None,
 ) -> Document | Skipped:
     path = stored_path(file, root)
     try:
@@ -144,7 +155,7 @@ def _load(
         if reason := _unfit(before, limits):
             return Skipped(path, reason, False)
         content_hash = content_hash_of(file, digests.of(path, file), options)
-        answer = _answer(file, content_hash, options, worker, scans)
+        answer = _answer(file, content_hash, options, worker, scans, split=sentences is not None)
         after = file.stat()
     except OSError as error:
         return Skipped(path, f"cannot be read: {error.strerror}", True)
@@ -157,6 +168,8 @@ def _load(
         reason = f"{answer['reason']}: {options.no_ocr}" if answer["reason"] in _SCANS and options.no_ocr else answer["reason"]
         return Skipped(path, reason, answer["failed"], "" if answer["failed"] or waits else content_hash)
     text = answer["text"]
+    if sentences is not None and (found := _spans(answer.get("sentences"), text)):
+        sentences[path] = found
     metadata = tuple((str(name), str(value)) for name, value in answer["metadata"])
     parts = tuple(Part(p["label"], p["start"], p["end"]) for p in answer["parts"])
     own = dict(metadata).get("title", "") or answer["title"]
@@ -166,9 +179,19 @@ def _load(
     return Document(content_id(path, content_id(text)), path, title[0], text, content_hash, metadata, parts, *when, title[1])
 
 
-def _answer(file: Path, content_hash: str, options: Options, worker: "Confined", scans: ReadScans | None) -> dict[str, Any]:
+def _spans(given: Any, text: str) -> list[Span]:
+    """What the process says are the sentences of a text; none where they cannot be, as a hostile file may have taken it over."""
+    try:
+        flat = np.array(given or [], np.int64).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        return []
+    fits = len(flat) and len(flat) % 2 == 0 and flat[0] >= 0 and flat[-1] <= len(text) and (np.diff(flat) >= 0).all()
+    return [Span(*pair) for pair in flat.reshape(-1, 2).tolist()] if fits else []
+
+
+def _answer(file: Path, content_hash: str, options: Options, worker: "Confined", scans: ReadScans | None, *, split: bool) -> dict[str, Any]:
     """What the worker makes of a file, with the words of its scanned pages. Raises OSError."""
-    request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns}
+    request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns, "split": split}
     answer = worker.ask(request | {"ocr": options.ocr if scans else ""})
     if scans is None or not answer.get("scans"):
         return answer

@@ -17,12 +17,14 @@ from localrag.index.documents.load.page_places import places
 from localrag.index.documents.load.parse import parse
 from localrag.index.documents.load.pixels import picture, to_read
 from localrag.index.documents.load.sandbox import enforce
+from localrag.text.plain import sentences
 
 try:
     import resource
 except ImportError:  # Windows, where `load_all` says that it cannot read
     resource = None  # type: ignore[assignment]
 
+SPLIT = 1_000_000  # characters of a text that is split into sentences here, in a second or two: there is a limit on the time for a file
 _FORBIDDEN = tuple(
     """
     socket. subprocess. os.system os.exec os.fork os.posix_spawn os.spawn pty. os.startfile os.kill os.remove os.rename os.rmdir os.mkdir
@@ -98,7 +100,12 @@ def _done(request: dict[str, Any]) -> dict[str, Any]:
         pages, words, before = request["places"]
         return places(file, pages, words, before, read)
     options = Options(request["text_column"], tuple(request["metadata_columns"]), request.get("ocr", ""), pages=read)
-    return asdict(parse(file, options))
+    content = parse(file, options)
+    found = asdict(content)
+    if request.get("split") and len(content.text) <= SPLIT:
+        with contextlib.suppress(MemoryError, RecursionError):  # the text is there: whoever asked splits it
+            found["sentences"] = sentences(content.text)
+    return found
 
 
 def _said(error: Exception) -> str:

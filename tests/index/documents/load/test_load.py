@@ -11,10 +11,11 @@ import psutil
 import pytest
 
 from localrag.errors import UsageError
-from localrag.index.documents.load import Limits, Options, find_files, load_all
+from localrag.index.documents.load import Confined, Limits, Options, find_files, load_all
 from localrag.index.documents.load.encoding import decode
 from localrag.index.documents.load.formats.tables import table_lines
-from localrag.records import Skipped
+from localrag.records import Document, Skipped
+from localrag.text.plain import Span, sentences
 from tests.index import files as make
 
 PAGE = """<html><head><title>The town</title><meta name="author" content="Ruth Sand"><script>track()</script></head><body>
@@ -420,6 +421,30 @@ def test_several_readers_read_what_one_reads(tmp_path):
     assert several == one
     assert [d.path for d in one if isinstance(d, Skipped)] == ["07.csv", "09.json"]
     assert not [c for c in psutil.Process().children() if "localrag.index.documents.load.worker" in c.cmdline()]
+
+
+def test_several_readers_split_texts_into_sentences(tmp_path, monkeypatch):
+    """They give the sentences that anybody finds in the text; of a text that is too long, or of what cannot be sentences, none."""
+    said = b"Ruth Sand, M.D., bought it.  Lars did not.\n\n- fish\n- rope\n\nHe said: 'No.' She left."
+    write(tmp_path, {"a.txt": said, "b.md": b"# Log\n\n" + said * 3, "c.txt": said * 20_000, "d.bin": b"\0" * 99})
+    found = dict[str, list[Span]]()
+
+    texts = {
+        d.path: d.text for d in load_all(find_files([tmp_path]).files, tmp_path, readers=2, sentences=found) if isinstance(d, Document)
+    }
+
+    assert len(texts) == 3
+    assert found == {path: sentences(texts[path]) for path in ("a.txt", "b.md")}
+    for wrong in ([[0, 5], [3, 9]], [[-1, 5]], [[0, 999_999]], [[0]], [["a", "b"]], [[5, 2]], [[0, 2**70]], {"a": 1}, "no", None):
+        found.clear()
+        monkeypatch.setattr(Confined, "ask", lambda *_, wrong=wrong: ask_for(said, wrong))
+        (document,) = load_all([tmp_path / "a.txt"], tmp_path, readers=2, sentences=found)
+        assert (document.text, found) == (said.decode(), {})
+
+
+def ask_for(text, sentences):
+    """What a reading process that was taken over might answer."""
+    return {"text": text.decode(), "title": "", "metadata": [], "parts": [], "sentences": sentences}
 
 
 def test_readers_end_with_the_one_who_asks_for_their_files(tmp_path):
