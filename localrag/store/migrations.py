@@ -5,7 +5,7 @@ import json
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from localrag.store.statements import CHANGED_CHUNKS, GROWTH, MERGING, MOVING, NOISE, NUMBERS, TRIGGERS
+from localrag.store.statements import CHANGED_CHUNKS, GROWTH, MERGING, MOVING, NOISE, NUMBERS, RETITLED, TRIGGERS
 from localrag.text.dates import metadata_day
 
 migrations = Migrations("localrag")
@@ -218,6 +218,13 @@ def m028_words_that_are_no_names(db: Database) -> None:
 def m029_changed_chunks(db: Database) -> None:
     """What a graph is made from is compared where it may have changed, not everywhere."""
     for statement in CHANGED_CHUNKS:
+        db.execute(statement)
+
+
+@migrations()
+def m030_retitled_documents(db: Database) -> None:
+    """The network that questions walk over follows the titles of documents, also where no graph is published."""
+    for statement in RETITLED:
         db.execute(statement)
 
 

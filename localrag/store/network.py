@@ -4,8 +4,9 @@ Its file holds the counts too that it follows from: after an edit it is made fro
 """
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from localrag.records import content_id
 from localrag.store import ledger, vector_index
 from localrag.store.connect import folder_of
 from localrag.store.counted import Changes, Counted, changed, count_all, counted_after
-from localrag.store.staged import Staged
+from localrag.store.staged import AMONG, Staged
 from localrag.store.vectors import state_of
 from localrag.system.files import new_file
 
@@ -62,9 +63,25 @@ def bring_files_up_to_date(db: Database, before: Outdated | None = None) -> None
     For the one who holds the writer's lock. `before`: the network before a publication.
     """
     vector_index.bring_up_to_date(db)
+    before = _with_other_titles(db, before)
     file = _file(db, folder_of(db))
     if _read(file) is None and (before or db.execute("SELECT count(*) FROM main.chunks").fetchone()[0] > LEAST):
         _make(db, file, before)
+
+
+def _with_other_titles(db: Database, before: Outdated | None) -> Outdated | None:
+    """The network before, outdated also where documents have other titles since; from now on it is none of this index."""
+    documents = sorted(key for (key,) in db.execute("SELECT document_id FROM retitled"))
+    if not documents:
+        return before
+    file, keys = before.file if before else _of_graph(db, folder_of(db)), [json.dumps(documents)]
+    chunks = {key for (key,) in db.execute(f"SELECT id FROM main.chunks WHERE document_id {AMONG}", keys)}
+    titles = [title for (title,) in db.execute(f"SELECT title FROM main.documents WHERE id {AMONG} ORDER BY id", keys)]
+    with db.atomic():
+        ledger.save_settings(db, titles=content_id(ledger.settings(db).get("titles"), *documents, *titles))
+        db.execute("DELETE FROM retitled")
+    changes = before.changes if before else Changes()
+    return Outdated(file, replace(changes, chunks=changes.chunks | chunks)) if file else None
 
 
 def _make(db: Database, file: Path, before: Outdated | None = None) -> Network:
@@ -80,9 +97,9 @@ def _make(db: Database, file: Path, before: Outdated | None = None) -> Network:
 
 
 def same(db: Database, folder: Path) -> bool | None:
-    """Whether the kept file of the present graph holds just that; None where there is none."""
+    """Whether the kept file of the present graph holds just that; None where there is none, or it waits for other titles."""
     file = _file(db, folder)
-    if not file.exists():
+    if not file.exists() or db.execute("SELECT EXISTS (SELECT 1 FROM retitled)").fetchone()[0]:
         return None
     try:
         kept, made = _read(file), _network(count_all(db))
@@ -107,7 +124,8 @@ def _of_graph(db: Database, folder: Path) -> Path | None:
 
 
 def _graph(db: Database) -> str:
-    return content_id("network 4", ledger.settings(db).get("graph"))
+    settings = ledger.settings(db)
+    return content_id("network 4", settings.get("graph"), *filter(None, [settings.get("titles")]))
 
 
 def _network(counted: Counted) -> Network:

@@ -120,5 +120,12 @@ CHANGED_CHUNKS = (
     f" BEGIN {_NOTED} (old.id); END",
 )
 
+# Documents that have another title than the network of entities and chunks was made with.
+RETITLED = (
+    "CREATE TABLE retitled (document_id TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TRIGGER title_changed AFTER UPDATE OF title ON documents WHEN old.title <> new.title"
+    " BEGIN INSERT OR IGNORE INTO retitled VALUES (new.id); END",
+)
+
 # Of an extraction, as the index on it and the query that uses it have it; one that cannot be read has none.
 NOISE = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"

@@ -64,7 +64,7 @@ def edit(folder, rng, turn, kinds=(*CONTENTS, *NAMES)):
         text[rng.randrange(len(text))] = paragraph(rng, rng.randrange(12))
         path.write_text("\n\n".join(text), encoding="utf-8")
     elif what == "rename":
-        path.rename(path.with_name(f"renamed{turn}.txt"))
+        path.rename(path.with_name(f"{rng.choice(GIVEN)} {rng.choice(SURNAMES)} {turn}.txt"))  # a title that names somebody
     elif what == "delete":
         path.unlink()
     else:  # two documents exchanged by name
@@ -191,6 +191,26 @@ def test_after_random_edits_the_file_of_the_network_is_that_of_the_tables(tmp_pa
         with closing(open_index(tmp_path / "index")) as db:
             assert networks.same(db, tmp_path / "index")
         all_counted.clear()  # to compare it
+
+
+def test_the_network_follows_the_titles_of_renamed_files(tmp_path, monkeypatch):
+    """A title says whom a document is about: the network of a renamed file is that of a fresh index, though no graph is published."""
+    monkeypatch.setattr(networks, "LEAST", 0)
+    monkeypatch.setattr(counted, "SHARE", 1.0)
+    _, folder, index = begun(tmp_path, 5)
+    file = min(folder.rglob("*.txt"))
+    with closing(open_index(tmp_path / "index")) as db:
+        before, graph = networks.load_network(db, tmp_path / "index"), ledger.settings(db)["graph"]
+    named = next(f"{a} {b}" for a in GIVEN for b in SURNAMES if f"{a} {b}" in file.read_text(encoding="utf-8"))
+    file.rename(file.with_name(f"{named}.txt"))
+
+    update(folder, index)
+
+    with closing(open_index(tmp_path / "index")) as db:
+        assert networks.same(db, tmp_path / "index")
+        after = networks.load_network(db, tmp_path / "index")
+        assert ledger.settings(db)["graph"] == graph
+    assert (after.to_chunks != before.to_chunks).nnz > 0
 
 
 @pytest.mark.slow
