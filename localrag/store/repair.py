@@ -12,14 +12,16 @@ from sqlite_utils import Database
 
 from localrag.records import IMPORTED, TO_IMPORT
 from localrag.store import generations, ledger
-from localrag.store.check import Wrong, check_index, wrongs
-from localrag.store.connect import cache_files
+from localrag.store.check import check_index, wrongs
+from localrag.store.connect import cache_files, folder_of
 from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
 from localrag.store.network import bring_files_up_to_date
 from localrag.store.schema import back_up
 from localrag.store.search import add_to_search
 from localrag.store.staged import PUBLIC, TABLES
+from localrag.store.wrong import Wrong
+from localrag.system.files import private_file
 
 REDONE = frozenset({"read again", "unreadable", "graph", "layout", "report", "vector", "waiting"})  # by the next `localrag index`
 _OF_GRAPH = PUBLIC - {"merges"}
@@ -59,19 +61,33 @@ def _database(db: Database, _: list[Any]) -> None:
         db.execute("REINDEX")
         if db.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok":
             return
-    new = Database(memory=True)
-    migrations.apply(new)
-    skipped = ("chunk_search", "chunk_terms", "_sqlite", "sqlite", *_MADE_ANEW)
-    for table in [t for t in new.table_names() if not t.startswith(skipped)]:
-        columns = ", ".join(f'"{c.name}"' for c in new.table(table).columns)
-        put = f"INSERT OR IGNORE INTO {table} (rowid, {columns}) VALUES (?{', ?' * len(new.table(table).columns)})"
-        for order in ("ASC", "DESC"):  # from both ends up to what cannot be read
-            with new.atomic(), suppress(sqlite3.DatabaseError):
-                for row in db.execute(f"SELECT rowid, {columns} FROM {table} ORDER BY rowid {order}"):
-                    new.execute(put, row)
-    new.conn.backup(db.conn)
+    part = private_file(folder_of(db) / f"{FILE_NAME}.part")  # as large as what is mended: no memory has room for it
+    try:
+        _saved(db, part)
+    finally:
+        part.unlink(missing_ok=True)
     _full_text(db, [])
     _graph(db, [])
+
+
+def _saved(db: Database, part: Path) -> None:
+    """What can be read of a database, in place of it; by way of a file."""
+    connection = sqlite3.connect(part)
+    connection.execute("PRAGMA synchronous = OFF")  # nobody needs the file after a power cut
+    new = Database(connection)
+    try:
+        migrations.apply(new)
+        skipped = ("chunk_search", "chunk_terms", "_sqlite", "sqlite", *_MADE_ANEW)
+        for table in [t for t in new.table_names() if not t.startswith(skipped)]:
+            columns = ", ".join(f'"{c.name}"' for c in new.table(table).columns)
+            put = f"INSERT OR IGNORE INTO {table} (rowid, {columns}) VALUES (?{', ?' * len(new.table(table).columns)})"
+            for order in ("ASC", "DESC"):  # from both ends up to what cannot be read
+                with new.atomic(), suppress(sqlite3.DatabaseError):
+                    for row in db.execute(f"SELECT rowid, {columns} FROM {table} ORDER BY rowid {order}"):
+                        new.execute(put, row)
+        new.conn.backup(db.conn)
+    finally:
+        new.close()
 
 
 def _orphans(db: Database, keys: list[Any]) -> None:
@@ -118,7 +134,7 @@ def _full_text(db: Database, _: list[Any]) -> None:
         db.execute("DROP TABLE chunk_search")
         db.execute(made)
         db.execute("DELETE FROM chunk_rows")
-        add_to_search(db, db.execute("SELECT id, text FROM chunks").fetchall())
+        add_to_search(db, db.execute("SELECT id, text FROM chunks"))
 
 
 def _graph(db: Database, _: list[Any]) -> None:

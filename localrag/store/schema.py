@@ -106,7 +106,8 @@ def copy_database(db: Database, target: Path) -> None:
             copy.close()
         part.replace(target)
     finally:
-        part.unlink(missing_ok=True)
+        for left in (part, Path(f"{part}-journal")):  # of a full disk
+            left.unlink(missing_ok=True)
 
 
 @contextmanager

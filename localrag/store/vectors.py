@@ -39,6 +39,12 @@ def all_texts(db: Database, kind: str) -> Iterator[tuple[str, str]]:
         yield key, f"{headers[document]}\n{text}"
 
 
+def without_subject(db: Database, kind: str) -> Iterator[str]:
+    """The subjects of stored vectors of a kind that are no more."""
+    there = f"SELECT 1 FROM ({_TEXTS[kind]}) t WHERE t.id = e.subject_id"
+    return (key for (key,) in db.execute(f"SELECT subject_id FROM embeddings e WHERE kind = ? AND NOT EXISTS ({there})", [kind]))
+
+
 def texts(db: Database, kind: str, ids: Sequence[str]) -> dict[str, str]:
     """Subject id → the text that its vector is made of, of some entities or reports."""
     chosen = f"SELECT * FROM ({_TEXTS[kind]}) WHERE id IN (SELECT value FROM json_each(?))"

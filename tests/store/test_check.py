@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from localrag.errors import IndexBusy
 from localrag.index.pipeline import build_index
 from localrag.opening import open_for_writing
+from localrag.records import Chunk, Document, content_id
 from localrag.store import corpus, ledger, network
-from localrag.store.check import check_index, wrongs
+from localrag.store.check import PARTS, check_index, wrongs
 from localrag.store.repair import repair_index
 from localrag.store.schema import open_index, writer_lock
 from localrag.store.search import search_chunks
@@ -327,3 +329,29 @@ def test_a_repair_leaves_a_run_due(folder):
 
     assert ledger.last_run(db)["state"] == "interrupted"
     assert "graph" not in ledger.settings(db)
+
+
+def test_a_check_reads_one_thing_at_a_time(tmp_path):
+    """Of 30 MB of documents, their chunks and 15 MB of vectors, no part of it has more than 5 MB in memory."""
+    db = open_index(tmp_path / "index", create=True)
+    rng = np.random.default_rng(0)
+    for n in range(100):
+        text = "".join(f"Letter {n}.{k} is lost. " for k in range(14_000))
+        document = Document(content_id(f"{n}.txt", content_id(text)), f"{n}.txt", "", text, str(n))
+        cuts = [(k, at, min(len(text), at + 3080)) for k, at in enumerate(range(0, len(text), 3080))]
+        chunks = [Chunk(content_id(document.id, a, z), document.id, k, a, z, text[a:z], 3) for k, a, z in cuts]
+        corpus.add_document(db, document, chunks)
+        made = rng.standard_normal((len(chunks), 384), np.float32)
+        found = zip(chunks, made / np.linalg.norm(made, axis=1, keepdims=True), strict=True)
+        put = "INSERT INTO embeddings (kind, subject_id, content_hash, embedder, vector) VALUES ('chunk', ?, ?, 'e', ?)"
+        db.conn.executemany(put, ((c.id, content_id(c.text), v.tobytes()) for c, v in found))
+    db.conn.commit()
+    ledger.save_settings(db, embedder={"fingerprint": "e"})
+
+    for name in ("chunks", "full text", "vectors"):
+        tracemalloc.start()
+        looked_at, wrong = PARTS[name](db)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert not wrong, looked_at
+        assert peak < 5 << 20, name

@@ -11,7 +11,7 @@ from localrag.cli.views.terminal import write_json
 
 if TYPE_CHECKING:
     from localrag.records import Line
-    from localrag.store.check import Part
+    from localrag.store.wrong import Part
 
 NEXT = "localrag index PATH"  # the command that the index was made with
 LOST = "Put a backup of the index in its place, or move it away and index again."
