@@ -80,7 +80,7 @@ class Terminal:
     def end(self, seconds: float = 300) -> int:
         """Wait for the end; the exit code."""
         until = time.monotonic() + seconds
-        while self._read(0.2) or self.process.poll() is None:
+        while self._read(0.2) or self.process.poll() is None or self._read(0):  # it may have written and ended between the first two
             assert time.monotonic() < until, (self.text("out"), self.text("err"))
         for master in self.masters.values():
             os.close(master)
