@@ -32,7 +32,7 @@ class Patient(Database):
     def atomic(self) -> Generator[Database, None, None]:
         """As in Database: a transaction, or a savepoint inside of one."""
         if not self.conn.in_transaction:
-            self.conn.execute("BEGIN IMMEDIATE")
+            self._begin()
             try:
                 yield self
             except BaseException:
@@ -48,6 +48,21 @@ class Patient(Database):
             return
         with super().atomic():
             yield self
+
+    def _begin(self) -> None:
+        """Wait for the writer's place in the database alone.
+
+        BEGIN IMMEDIATE begins to write to the temporary tables too, and each commit would visit all their changed pages: 0.3 s while a
+        graph of 64,000 chunks waits in them.
+        """
+        self.conn.execute("BEGIN")
+        try:
+            self.conn.execute("DELETE FROM main.settings WHERE false")
+        except sqlite3.OperationalError as error:
+            self.conn.execute("ROLLBACK")
+            if "no such table" not in str(error):
+                raise
+            self.conn.execute("BEGIN IMMEDIATE")  # a database that is being made
 
 
 def connect(path: Path) -> sqlite3.Connection:

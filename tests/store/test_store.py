@@ -27,6 +27,7 @@ from localrag.records import (
     Report,
 )
 from localrag.store import corpus, extent, generations, graph, lacking, ledger, vectors
+from localrag.store.connect import Patient, connect
 from localrag.store.schema import open_index, writer_lock
 from localrag.store.search import search_chunks
 
@@ -396,3 +397,22 @@ def test_without_any_report_every_document_is_in_none(reported):
     reported["reports"].delete_where()
 
     assert graph.coverage(reported) == {"quoted": 0, "in_no_report": ["a.txt"]}
+
+
+def test_a_transaction_takes_the_writers_place_in_the_database_alone(tmp_path):
+    """Nobody else writes to it meanwhile; what is attached, as temporary tables are, is left alone until something is written there."""
+    open_index(tmp_path / "index", create=True).close()
+    db = Patient(connect(tmp_path / "index" / "index.db"))
+    db.attach("other", tmp_path / "other.db")
+    main, other = (sqlite3.connect(path, timeout=0) for path in (tmp_path / "index" / "index.db", tmp_path / "other.db"))
+
+    with db.atomic():
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            main.execute("BEGIN IMMEDIATE")
+        other.execute("BEGIN IMMEDIATE")
+        other.rollback()
+        ledger.save_settings(db, kept=1)
+    main.execute("BEGIN IMMEDIATE")
+    main.rollback()
+
+    assert ledger.settings(db)["kept"] == 1
