@@ -18,6 +18,7 @@ ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,
 LOG_LIMIT = 64 << 20  # bytes of the write-ahead log
 LOG_WAITS = 2.0  # seconds for readers, when it is cut; others that write wait meanwhile
 LOG_ATTEMPTS = 10  # in which it is waited
+WRITER = "DELETE FROM main.settings WHERE false"  # changes nothing, but whoever says it is the one who writes
 
 
 class Patient(Database):
@@ -57,7 +58,7 @@ class Patient(Database):
         """
         self.conn.execute("BEGIN")
         try:
-            self.conn.execute("DELETE FROM main.settings WHERE false")
+            self.conn.execute(WRITER)
         except sqlite3.OperationalError as error:
             self.conn.execute("ROLLBACK")
             if "no such table" not in str(error):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import faiss
@@ -38,6 +39,7 @@ OLD = TOWN | {
 }
 SCRIPT = """
 import asyncio, os, signal, sys
+from itertools import pairwise
 from pathlib import Path
 from localrag.index.pipeline import build_index
 from localrag.opening import open_for_writing
@@ -184,7 +186,8 @@ def test_every_transaction_that_writes_begins_as_a_writer(town):
         asyncio.run(reembed(project, lambda _: None))
         project.db.conn.set_trace_callback(None)
 
-    assert {s for s in said if s.upper().startswith("BEGIN")} == {"BEGIN IMMEDIATE"}
+    first = {(s, after if s == "BEGIN" else "") for s, after in pairwise(said) if s.upper().startswith("BEGIN")}
+    assert first == {("BEGIN", connect.WRITER)}
 
 
 def test_while_an_index_is_embedded_anew_questions_use_the_vectors_there_are(indexed, town):
