@@ -21,6 +21,8 @@ from localrag.text.plain import cjk_bigrams
 
 TOLERANCE = 1e-3  # of a unit vector's length
 
+_UNREADABLE = (sqlite3.DatabaseError, ValueError, KeyError, TypeError, AttributeError)  # a torn table, or values that it should not hold
+
 
 def check_index(db: Database, folder: Path) -> list[Part]:
     """Every part of the index, all at one moment of it, even while another process writes to it."""
@@ -38,13 +40,7 @@ def _part(name: str, look: Callable[[], tuple[str, list[Wrong]]]) -> Part:
     try:
         text, wrong = look()
         return Part(name, text, tuple(wrong))
-    except (
-        sqlite3.DatabaseError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ) as error:  # the tables cannot be read, or do not hold what they should
+    except _UNREADABLE as error:
         return Part(name, "", (Wrong(f"cannot be read ({type(error).__name__})", "database"),))
 
 
@@ -126,12 +122,12 @@ def _full_text(db: Database) -> tuple[str, list[Wrong]]:
     """Each chunk has one row in the full-text index, with its words and character pairs."""
     chunks = Ids([key for (key,) in db.execute("SELECT id FROM chunks ORDER BY id")])
     times = np.zeros(len(chunks), np.int64)
-    bare, other, lost = set(), set(), set()
+    bare, other, lost = Counter[str](), set(), set()
     rows_found = "SELECT s.chunk_id, s.text, s.cjk, r.chunk_id FROM chunk_search s LEFT JOIN chunk_rows r ON r.row = s.rowid"
     for key, text, cjk, owner in db.execute(rows_found):
         n = chunks.number(key)
         if n is None:
-            bare.add(key)
+            bare[key] += 1
             continue
         times[n] += 1
         if owner != key:
@@ -146,7 +142,7 @@ def _full_text(db: Database) -> tuple[str, list[Wrong]]:
         "rows of the full-text index are kept as another chunk's": sorted(lost),
     }
     wrong = [Wrong(f"{len(keys)} {what}: {some_of(keys)}", "full text") for what, keys in found.items() if keys]
-    return f"{one(db, 'SELECT count(*) FROM chunk_rows')} rows, one for each chunk", wrong
+    return f"{times.sum() + bare.total()} rows, one for each chunk", wrong
 
 
 def _chunk(db: Database, key: str) -> tuple[int, int, str]:

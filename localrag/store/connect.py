@@ -17,8 +17,8 @@ WRITER_WAITS = 600.0  # seconds for another process that writes: what indexing h
 ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,000 chunks
 LOG_LIMIT = 64 << 20  # bytes of the write-ahead log
 LOG_WAITS = 2.0  # seconds for readers, when it is cut; others that write wait meanwhile
-LOG_ATTEMPTS = 10  # in which it is waited
-WRITER = "DELETE FROM main.settings WHERE false"  # changes nothing, but whoever says it is the one who writes
+LOG_ATTEMPTS = 10  # that this wait is divided into
+WRITER = "DELETE FROM main.settings WHERE false"  # changes nothing, but takes the write lock
 
 
 class Patient(Database):
@@ -51,10 +51,10 @@ class Patient(Database):
             yield self
 
     def _begin(self) -> None:
-        """Wait for the writer's place in the database alone.
+        """Wait for the write lock of the main database alone.
 
-        BEGIN IMMEDIATE begins to write to the temporary tables too, and each commit would visit all their changed pages: 0.3 s while a
-        graph of 64,000 chunks waits in them.
+        BEGIN IMMEDIATE begins to write to the temporary tables too, and each commit would visit all their changed pages. With a graph of
+        64,000 chunks in them, that was most of the time in which vectors were stored.
         """
         self.conn.execute("BEGIN")
         try:
@@ -138,8 +138,8 @@ def meter_of(db: Database) -> Callable[[], int]:
 def empty_log(db: Database) -> bool:
     """Write the log back into the database and cut it to nothing; False where readers hold it longer than they are waited for.
 
-    Several short attempts: SQLite waits for the places in the log that readers held when an attempt began, and where a new reader
-    takes over such a place, and others join it before it leaves, one long attempt would wait for all of them.
+    Several short attempts: SQLite waits for the read marks (places in the log) that readers held when an attempt began. A new reader may
+    take over such a mark, and others may join it; one long attempt would wait for all of them.
     """
     if isinstance(db, Patient) and db.meter:
         db.meter.note()

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Sequence
 
 from sqlite_utils import Database
 
-SAMPLE = 5_000  # chunks from which it is estimated, in an index of more, how many a broad community reaches
-BROAD = 1_000  # entities from which on a community is broad
+SAMPLE = 5_000  # chunks from which it is estimated, in an index of more, how many a large community reaches
+MANY = 1_000  # entities; the chunks of a community with fewer are counted
 
 _REACHED = (
     "SELECT e.community_id, count(DISTINCT m.chunk_id) FROM members e JOIN mentions m ON m.entity_id = e.entity_id"
     " WHERE e.community_id IN (SELECT value FROM json_each(?)) GROUP BY 1"
 )
-# The order of the tables, and no index of the communities: so many chunks are looked at, however many there are.
+# CROSS JOIN and + fix the plan: the sampled chunks are read first, however many communities are asked for.
 _REACHED_OF_SAMPLE = (
     "SELECT e.community_id, count(DISTINCT m.chunk_id) FROM mentions m CROSS JOIN members e ON e.entity_id = m.entity_id"
     " WHERE m.chunk_id <= ? AND +e.community_id IN (SELECT value FROM json_each(?)) GROUP BY 1"
@@ -22,22 +22,22 @@ _REACHED_OF_SAMPLE = (
 def coverage_of(db: Database, community_ids: Iterable[str]) -> dict[str, float]:
     """How much of the documents each report covers: the share, 0 to 1, of all chunks that mention an entity of its community.
 
-    For a community of BROAD or more entities in an index of more than SAMPLE chunks an estimate, with a standard error of at most 0.007:
+    For a community of MANY or more entities in an index of more than SAMPLE chunks an estimate, with a standard error of at most 0.007:
     the share of those SAMPLE chunks that have the least ids, which are hashes.
     """
     asked = list(community_ids)
     ((total,),) = db.execute("SELECT count(*) FROM chunks")
-    broad = _broad(db, asked) if total > SAMPLE else set()
-    shares = {key: n / total for key, n in db.execute(_REACHED, [json.dumps([i for i in asked if i not in broad])])}
-    if broad:
+    large = _large(db, asked) if total > SAMPLE else set()
+    shares = {key: n / total for key, n in db.execute(_REACHED, [json.dumps([i for i in asked if i not in large])])}
+    if large:
         ((last,),) = db.execute("SELECT id FROM chunks ORDER BY id LIMIT 1 OFFSET ?", [SAMPLE - 1])
-        shares |= {key: n / SAMPLE for key, n in db.execute(_REACHED_OF_SAMPLE, [last, json.dumps(sorted(broad))])}
+        shares |= {key: n / SAMPLE for key, n in db.execute(_REACHED_OF_SAMPLE, [last, json.dumps(sorted(large))])}
     return shares
 
 
-def _broad(db: Database, ids: Sequence[str]) -> set[str]:
+def _large(db: Database, ids: Sequence[str]) -> set[str]:
     many = "SELECT 1 FROM members WHERE community_id = value LIMIT 1 OFFSET ?"
-    rows = db.execute(f"SELECT value FROM json_each(?) WHERE EXISTS ({many})", [json.dumps(list(ids)), BROAD - 1])
+    rows = db.execute(f"SELECT value FROM json_each(?) WHERE EXISTS ({many})", [json.dumps(list(ids)), MANY - 1])
     return {key for (key,) in rows}
 
 

@@ -70,7 +70,7 @@ def bring_files_up_to_date(db: Database, before: Outdated | None = None) -> None
 
 
 def _with_other_titles(db: Database, before: Outdated | None) -> Outdated | None:
-    """The network before, outdated also where documents have other titles since; from now on it is none of this index."""
+    """The network before, with the chunks of retitled documents among its changes; its file no longer counts as the present one."""
     documents = sorted(key for (key,) in db.execute("SELECT document_id FROM retitled"))
     if not documents:
         return before

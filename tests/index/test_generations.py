@@ -39,7 +39,6 @@ OLD = TOWN | {
 }
 SCRIPT = """
 import asyncio, os, signal, sys
-from itertools import pairwise
 from pathlib import Path
 from localrag.index.pipeline import build_index
 from localrag.opening import open_for_writing

@@ -13,7 +13,7 @@ CHUNKS = 600
 
 @pytest.fixture
 def db(tmp_path):
-    """Six hundred passages in as many documents; `wide` is a community of 40 entities, `narrow` of one, and `lone` is in none."""
+    """Six hundred passages in as many documents; `wide` is a community of 40 entities, `narrow` of one."""
     made = open_index(tmp_path / "index", create=True)
     drawn = random.Random(1)
     names = [f"e{n}" for n in range(40)]
@@ -37,7 +37,7 @@ def test_the_reach_of_a_broad_community_is_estimated_in_a_large_index(db, monkey
     assert extent.coverage_of(db, ["wide", "narrow", "none"]) == {"wide": 200 / CHUNKS, "narrow": 3 / CHUNKS}
 
     monkeypatch.setattr(extent, "SAMPLE", 200)
-    monkeypatch.setattr(extent, "BROAD", 40)
+    monkeypatch.setattr(extent, "MANY", 40)
     found = extent.coverage_of(db, ["wide", "narrow", "none"])
 
     assert found["narrow"] == 3 / CHUNKS

@@ -63,7 +63,8 @@ def load_all(
     """Read files, each into a Document or a reason why not, in their order; paths are stored relative to `root`. Raises LocalragError.
 
     `scans`: how pages without text are read, in the languages that `options` name. `digests`: what is known of the files' bytes. `readers`:
-    so many processes read at the same time, a few files ahead. `sentences`: where there are several, gets those of most texts by path.
+    so many processes read at the same time, a few files ahead. `sentences`: filled with path → sentences by these
+    processes, but not for very long texts, nor where one process reads.
     """
     check_system()
     digests = digests or Digests({})

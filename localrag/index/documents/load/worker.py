@@ -24,7 +24,7 @@ try:
 except ImportError:  # Windows, where `load_all` says that it cannot read
     resource = None  # type: ignore[assignment]
 
-SPLIT = 1_000_000  # characters of a text that is split into sentences here, in a second or two: there is a limit on the time for a file
+SPLIT = 1_000_000  # characters; longer texts are not split into sentences here, as the time for a file is limited
 _FORBIDDEN = tuple(
     """
     socket. subprocess. os.system os.exec os.fork os.posix_spawn os.spawn pty. os.startfile os.kill os.remove os.rename os.rmdir os.mkdir
