@@ -6,12 +6,13 @@ here; which documents it holds for is asked in `store/selection.py`.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
 from localrag.errors import UsageError
+from localrag.linear import PatternError, compile_linear
 
 META = "meta."
 KEYS = ("path", "type", "after", "before", f"{META}KEY")
@@ -30,11 +31,12 @@ FAMILIES = {  # of suffixes that one word stands for
 }
 _HINT = "Write: --where 'path=contracts/*,after=2024-01-01,type=pdf,meta.author=\"A. Holm\"'. Keys: " + ", ".join(KEYS)
 _CONDITION = re.compile(
-    r"""\s*(?P<key>[^=!,"']+?)\s*(?P<sign>!=|=)\s*
+    r"""\s*+(?P<key>[^=!,"']++)(?P<sign>!=|=)\s*+
         (?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<bare>[^,"'][^,]*|))\s*(?:,|$)""",
     re.VERBOSE | re.DOTALL,
 )
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
+_WILD = re.compile(r"(?P<deep>(?:^|(?<=/))\*\*/)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]/]*)\]")
 _LONGEST = 10_000  # characters
 
 
@@ -153,35 +155,50 @@ def suffix_of(path: str) -> str:
 
 
 def is_at(path: str, pattern: str) -> bool:
-    """Whether a stored path fits a pattern: `*` and `?` stay within a folder, `**` does not; without any, it is a file or a folder."""
-    return _glob(pattern).fullmatch(unicodedata.normalize("NFC", path)) is not None
+    """Whether a stored path fits a pattern: `*` and `?` stay within a folder, `**` does not; without any, it is a file or a folder.
+
+    In time that grows with the path times the pattern: both may be somebody else's.
+    """
+    return _glob(pattern)(unicodedata.normalize("NFC", path))
 
 
 @lru_cache(maxsize=256)
-def _glob(pattern: str) -> re.Pattern[str]:
+def _glob(pattern: str) -> Callable[[str], bool]:
     plain = unicodedata.normalize("NFC", pattern)
     while plain.startswith("./"):
         plain = plain[2:]
-    if not re.search(r"[*?\[]", plain):
+    if not any(c in plain for c in "*?["):
         folder = plain.rstrip("/")
-        return re.compile(".*" if folder in ("", ".") else re.escape(folder) + r"(?:/.*)?", re.DOTALL)
-    if plain.endswith("/"):
-        plain += "**"
+        return lambda path: folder in ("", ".") or path == folder or path.startswith(folder + "/")
+    try:
+        search = compile_linear(f"^(?:{_translated(plain + '**' if plain.endswith('/') else plain)})$")
+    except PatternError:
+        raise UsageError(f"--where: {pattern!r} is no pattern of paths.", "Use *, ?, ** and [abc].") from None
+    return lambda path: search(path) is not None
+
+
+def _translated(glob: str) -> str:
+    """A glob as a regular expression. Raises PatternError."""
     made, at = "", 0
-    for m in re.finditer(
-        r"(?P<deep>(?:^|(?<=/))\*\*/)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]/]*)\]", plain
-    ):
-        made += re.escape(plain[at : m.start()])
+    for m in _WILD.finditer(glob):
+        made += re.escape(glob[at : m.start()])
         if m["of"] is not None:
-            listed = re.sub(r"([\\\[\]^&~|])", r"\\\1", m["of"])
-            made += f"(?!/)[{'^' if m['not'] else ''}{listed}]"
+            made += f"[{'^/' if m['not'] else ''}{_listed(m['of'])}]"
         else:
             made += "(?:.*/)?" if m["deep"] else ".*" if m["all"] else "[^/]*" if m["some"] else "[^/]"
         at = m.end()
-    try:
-        return re.compile(made + re.escape(plain[at:]), re.DOTALL)
-    except re.error:
-        raise UsageError(f"--where: {pattern!r} is no pattern of paths.", "Use *, ?, ** and [abc].") from None
+    return made + re.escape(glob[at:])
+
+
+def _listed(listed: str) -> str:
+    """The inside of [abc] or [a-c] without the slash, which no wild card stands for."""
+    made = ""
+    for single, first, last in re.findall(r"(?s)(.)(?!-.)|(.)-(.)", listed):
+        if first > last:
+            raise PatternError(f"{first}-{last} is no range.", "Write the lower end first.")
+        for a, b in ((first, min(last, ".")), (max(first, "0"), last)) if first else ((single, single),):
+            made += f"{re.escape(a)}-{re.escape(b)}" if a <= b else ""
+    return made
 
 
 def collection_names(text: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ ROWS = [
     {"errors", "records"},
     {"system", "about"},
     {"text"},
+    {"linear"},
     {"config", "gguf_header", "pagerank", "where"},
     {"model_table"},
     {"models"},

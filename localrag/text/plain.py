@@ -3,10 +3,9 @@
 import re
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
-from itertools import pairwise
 from typing import NamedTuple
 
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -23,7 +22,12 @@ _CLOSED = re.compile(
     r"(?<!`)(`{1,2})(?!`)[^`\n]{1,200}\1(?!`)|https?://[^\s)>\]]+(?=[^\s)>\]])|^[ \t]*\.\.(?= )", re.MULTILINE
 )  # no sentence ends in it
 _ENDS = str.maketrans(".?!。？！", "------")
-_LONGEST = 20_000  # characters handed to the splitter at once: its time grows faster than the text
+_LONGEST = 20_000  # characters handed to the splitter at once: its time may grow with their square, 0.1 s for so many
+_MARKER = re.compile(r"\W*(?:\d{1,3}[.)])+\s*")  # of an item
+_REFERENCE = re.compile(r"(?:\[[^\[\]\n]{1,80}\])+\s*")  # to literature, a footnote
+_STOPPED = re.compile(r"[.!?…。！？．।۔؟։።།။៕][\W\d]*$")
+_AFTER_STOP = re.compile(r"(?<=[。！？])[0-9a-z]")  # in Chinese a sentence may begin so, for sentencex none does
+_UNUSUAL = re.compile(r"[^\S\n ]|[\ud800-\udfff]")  # spaces that sentencex fails at, and what is no text
 
 # English words that are no name and say nothing of what a text is about.
 FUNCTION_WORDS = frozenset(
@@ -52,19 +56,19 @@ class Span(NamedTuple):
 def sentences(text: str) -> list[Span]:
     """The sentences of `text` in order, without surrounding whitespace; headings, list items, table rows and fences stand alone.
 
-    pysbd splits paragraphs (rules for English or Chinese, whichever the paragraph is written in).
+    sentencex splits paragraphs (rules for English or Chinese, whichever the paragraph is written in).
     """
     spans = []
     for block in _blocks(text):
         part = text[block.start : block.end]
-        for start, end in [(0, len(part))] if " · " in part and _ROW.fullmatch(part) else _split(part):
-            trimmed = trim(part, Span(start, end))
+        for span in [Span(0, len(part))] if " · " in part and _ROW.fullmatch(part) else _split(part):
+            trimmed = trim(part, span)
             if trimmed.end > trimmed.start:
                 spans.append(Span(block.start + trimmed.start, block.start + trimmed.end))
     return spans
 
 
-SPLITTER = 3  # version of `sentences`: what an index keeps of another one is not read
+SPLITTER = 4  # version of `sentences`: what an index keeps of another one is not read
 REMEMBERED = 100_000  # chunks whose sentences are known without reading them again, some 40 MB
 _bounds: OrderedDict[bytes, bytes] = OrderedDict()  # hash of a chunk's text → where its sentences start and end
 
@@ -210,18 +214,51 @@ def _pieces(start: int, end: int) -> Iterator[Span]:
         yield Span(at, min(end, at + _LONGEST))
 
 
-def _split(part: str) -> list[tuple[int, int]]:
-    if not part.strip():
-        return []
-    spans = _splitter()(_flowing(part), "zh" if is_cjk(part) else "en")
-    covered = all(a[1] <= b[0] for a, b in pairwise(spans))
-    if not covered or sum(e - s for s, e in spans) < len(part.strip()) * 0.9:
-        return [(0, len(part))]  # the splitter lost its place: better one long sentence than a wrong offset
-    return spans
+def _split(part: str) -> list[Span]:
+    """The sentences of a paragraph by sentencex, line by line of what is not wrapped: there a sentence ends with its line."""
+    language = "zh" if is_cjk(part) else "en"
+    found: list[Span] = []
+    at = 0
+    for line in _flowing(part).split("\n"):
+        found += [Span(at + start, at + end) for start, end in _line_sentences(line, language)] if line.strip() else []
+        at += len(line) + 1
+    return found
 
 
-@cache
-def _splitter() -> Callable[[str, str], list[tuple[int, int]]]:
-    from localrag.text.splitter import split  # it takes its time to load, and most commands split nothing
+def _line_sentences(line: str, language: str) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for first, end in _boundaries(line, language):
+        start = first
+        if found and (reference := _REFERENCE.match(line, start, end)) is not None and not line[start - 1].isspace():
+            start = reference.end()  # it belongs to what stands before it
+            found[-1] = (found[-1][0], start)
+        if start == end:
+            continue
+        if found and _is_one_sentence(line[max(found[-1][0], start - 40) : start], line[start:end]):
+            start = found.pop()[0]
+        found.append((start, end))
+    return found
 
-    return split
+
+def _boundaries(line: str, language: str) -> list[tuple[int, int]]:
+    """Where the sentences are that sentencex finds; the whole line is one where it fails."""
+    from sentencex import get_sentence_boundaries  # most commands split nothing
+
+    plain = _UNUSUAL.sub(lambda m: " " if m[0].isspace() else "\ufffd", _AFTER_STOP.sub("A", line))  # as long as the line
+    try:
+        found = get_sentence_boundaries(language, plain)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # what a fault in Rust raises is no Exception, and has no name to import
+            raise
+        return [(0, len(line))]
+    return [(b["start_index"], b["end_index"]) for b in found]
+
+
+def _is_one_sentence(before: str, after: str) -> bool:
+    """Whether no sentence ends between two stretches, the first cut to its last characters: no mark stands there, or one of another use.
+
+    Such are those of the number of an item, of a name like `httpx.Client`, and what stands before nothing but a closing bracket.
+    """
+    inside = before[-1] == "." and after[0].isalnum()
+    ended = _STOPPED.search(before) is not None
+    return inside or not ended or _MARKER.fullmatch(before) is not None or not any(map(str.isalnum, after))

@@ -265,13 +265,14 @@ def shown(text: str) -> str:
 
 def _role(body: str) -> str:
     """What a role of reStructuredText shows: its title, else the last part of the name behind a ~."""
-    if titled := re.fullmatch(r"(.+?)\s*<[^<>]+>", body, re.DOTALL):
-        return titled[1]
+    title, opened, target = body.removesuffix(">").rpartition("<")
+    if opened and body.endswith(">") and title.strip() and target and ">" not in target:
+        return title.rstrip()
     return body.rpartition(".")[2] if body.startswith("~") else body.lstrip("!.")
 
 
 _WHICH = r"\b(?:which|what|show|give|list|print)\b[^.?!]{0,40}\b"
-_ASKED = (  # in so many words: "sync code" and "large tables" are what a question is about, not what it asks for
+_ASKED_AS = (  # in so many words: "sync code" and "large tables" are what a question is about, not what it asks for
     (
         rf"{_WHICH}(?:code|commands?|snippets?|syntax|sql|quer(?:y|ies)|scripts?|regex|yaml|json|html)\b|\bcode (?:snippet|sample)s?\b"
         r"|\bone.liner|\bwelcher? (?:befehl|code)|\bqué (?:comando|código)|\bquelle commande"
@@ -291,6 +292,9 @@ _ASKED = (  # in so many words: "sync code" and "large tables" are what a questi
 )
 
 
+_ASKED = tuple((re.compile(pattern, re.IGNORECASE), some) for pattern, some in _ASKED_AS)
+
+
 def asked_for(question: str) -> frozenset[Kind]:
     """The kinds of text beside prose that the words of a question ask for."""
-    return frozenset(kind for pattern, some in _ASKED if re.search(pattern, question, re.IGNORECASE) for kind in some)
+    return frozenset(kind for pattern, some in _ASKED if pattern.search(question) for kind in some)

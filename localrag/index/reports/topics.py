@@ -141,7 +141,7 @@ def _code(word: str, tag: str, before: str) -> str:
     return "J" if tag.startswith("JJ") or (tag in {"VBN", "VBG"} and before in "DSJ") else "-"
 
 
-_CHINESE = re.compile(r"V?[JN]+(?:V?[JN]+)*D[JN]*N|[JN]+N")
+_CHINESE = re.compile(r"(?:V?[JN])++D[JN]*N|[JN]+N")
 _LIGHT = frozenset("是 作为 算是 成为 称为 看着 有 时候 地方 家伙 东西 人 时 命 事情 样子".split())  # begin or end no title
 _CHINESE_CODES = {"n": "N", "a": "J", "b": "J", "v": "V"}
 

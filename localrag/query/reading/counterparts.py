@@ -78,11 +78,24 @@ def _spread(word: Word, source: Reading, starts: dict[int, tuple[int, int]]) -> 
     """A word whose characters stand in this order close together in the source: 降血压 in 降低血压."""
     if len(word.text) < 2 or word.kind == "number" or word.when:
         return {}
-    pattern = ".{0,2}?".join(map(re.escape, word.text))
-    found = re.search(pattern, source.text)
-    if found is None or any(c in found[0] for c in STOP):
+    start, end = _close_together(word.text, source.text)
+    if start == end or any(c in source.text[start:end] for c in STOP):
         return {}
-    return {j: 2 for j, (a, b) in starts.items() if a < found.end() and found.start() < b}
+    return {j: 2 for j, (a, b) in starts.items() if a < end and start < b}
+
+
+def _close_together(word: str, text: str) -> tuple[int, int]:
+    """The first place where the characters of a word stand in order, at most two others between any; (0, 0) where there is none."""
+    begun = -1  # bits: where what follows in the word may begin. A pattern would try each way to the same place again.
+    for c in reversed(word):
+        begun = int("".join("01"[t == c] for t in reversed(text)) or "0", 2) & (begun >> 1 | begun >> 2 | begun >> 3)
+    if not begun:
+        return 0, 0
+    start = (begun & -begun).bit_length() - 1
+    ends = {start + 1}
+    for c in word[1:]:
+        ends = {n + 1 for end in ends for n in range(end, min(end + 3, len(text))) if text[n] == c}
+    return start, min(ends)
 
 
 def _contains(word: Word, other: Word) -> bool:

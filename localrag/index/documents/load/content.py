@@ -15,6 +15,11 @@ _TRAILING = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+(?=\n)")  # from where a run be
 _BLANK = re.compile(r"\n{3,}")
 
 
+def number_in(text: str, otherwise: int = 0) -> int:
+    """The whole number that a text is, for counts and levels; `otherwise` where it is none or has ten digits and more."""
+    return int(text) if text.isdecimal() and len(text) < 10 else otherwise
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How files are read. Of rows: the column (or key) that holds the text, and those whose values stand before it.

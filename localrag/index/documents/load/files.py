@@ -2,19 +2,20 @@
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from localrag.config import INDEX_FOLDER, PROJECT_FILE
 from localrag.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from localrag.linear import PatternError, compile_linear
 
 IGNORE_FILES = (".gitignore", ".localragignore")  # of one folder the second has the last word
+MAX_IGNORE_FILE_BYTES = 1_000_000
 _OF_AN_INDEX = {"index.db", "writer.lock"}
+_FOLDER_END = "(?P<ps_d>/)"  # pathspec's expression for the slash behind a folder that a pattern names
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,25 @@ class _Rules:
     """What a folder's ignore files say; their patterns are relative to it."""
 
     folder: Path
-    spec: "GitIgnoreSpec"
+    patterns: tuple["_Rule", ...]  # the last first
 
     def say(self, path: Path, *, is_folder: bool) -> bool | None:
-        """Whether to leave a path out; None where nothing is said of it."""
-        relative = path.relative_to(self.folder).as_posix()
-        return self.spec.check_file(relative + "/" * is_folder).include
+        """Whether to leave a path out; None where nothing is said of it. Its folder was looked at before."""
+        name = os.fsencode(path.relative_to(self.folder).as_posix()).decode("utf-8", "replace")
+        return next((rule.leaves_out for rule in self.patterns if rule.fits(name, is_folder=is_folder)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A pattern as pathspec writes it in a regular expression, and whether it leaves out what fits it."""
+
+    search: Callable[[str], Any]
+    is_for_folders: bool  # whether a slash is expected behind the name of a folder
+    leaves_out: bool
+
+    def fits(self, name: str, *, is_folder: bool) -> bool:
+        """Whether the pattern names a path itself, not one of the folders it lies in."""
+        return self.search(name + "/" * (is_folder and self.is_for_folders)) is not None
 
 
 def check_paths(paths: Sequence[Path], documents: Sequence[Path] = ()) -> None:
@@ -77,7 +91,7 @@ def find_files(paths: Sequence[Path], *, follow_links: bool = False) -> Sources:
         if full.is_file():
             walk.files[str(full)] = full
         else:
-            walk.below(full, full, _rules_above(full))
+            walk.below(full, full, _rules_above(full, walk.left_out))
     while walk.links:
         links, walk.links = sorted(walk.links), []
         for link, top in links:
@@ -112,7 +126,7 @@ class _Walk:
             names = {e.name for e in entries}
             if names >= _OF_AN_INDEX:
                 continue
-            rules = [*rules, *_rules_of(folder, names)]
+            rules = [*rules, *_rules_of(folder, names, self.left_out)]
             for entry in entries:
                 if not entry.name.startswith(".") and entry.name not in (INDEX_FOLDER, PROJECT_FILE) and self._add(entry, top, real, rules):
                     waiting.append((folder / entry.name, real / entry.name, rules))
@@ -161,32 +175,55 @@ def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
     return next((said for r in reversed(rules) if (said := r.say(path, is_folder=is_folder)) is not None), False)
 
 
-def _rules_of(folder: Path, names: set[str]) -> list[_Rules]:
-    lines = [line for name in IGNORE_FILES if name in names for line in _lines(folder / name)]
-    if not lines:
+def _rules_of(folder: Path, names: set[str], left_out: dict[Path, str]) -> list[_Rules]:
+    rules: list[_Rule] = []
+    for file in (folder / name for name in IGNORE_FILES if name in names):
+        for line in _lines(file, left_out):
+            try:
+                rules += _rule(line)
+            except (ValueError, PatternError):
+                left_out[file] = f"a pattern of an ignore file that cannot be read: {line[:80]!r}"
+    return [_Rules(folder, tuple(reversed(rules)))] if rules else []
+
+
+def _rule(line: str) -> list[_Rule]:
+    """The rule in a line of an ignore file; none in a comment. Raises ValueError and PatternError."""
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+    pattern, leaves_out = GitIgnoreSpecPattern.pattern_to_regex(line)
+    if pattern is None:
         return []
-    from pathspec import GitIgnoreSpec
+    only_itself = pattern.replace(_FOLDER_END, "/$")  # not what lies below: its folder was looked at before
+    search = compile_linear(only_itself.replace("[^", "[^/"))  # for git, [!a] is no slash
+    return [_Rule(search, only_itself != pattern, bool(leaves_out))]
 
+
+def _lines(file: Path, left_out: dict[Path, str]) -> list[str]:
+    """The lines of an ignore file. One that is no regular file, or too long, counts as none and is noted in `left_out`."""
     try:
-        return [_Rules(folder, GitIgnoreSpec.from_lines(lines))]
-    except ValueError as error:
-        raise UsageError(f"The ignore files of {folder} cannot be read: {error}.", "Mend the pattern it names.") from error
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        # Not waiting for who writes a pipe, and not what a link leads to: a folder may be anybody's.
+        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        left_out[file] = "an ignore file that is a link: not read" if file.is_symlink() else f"an ignore file: {error.strerror}"
         return []
+    with open(handle, "rb") as opened:  # noqa: PTH123 — a descriptor
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            left_out[file] = "an ignore file that is no regular file: not read"
+            return []
+        data = opened.read(MAX_IGNORE_FILE_BYTES + 1)
+    if len(data) > MAX_IGNORE_FILE_BYTES:
+        left_out[file] = f"an ignore file of more than {MAX_IGNORE_FILE_BYTES // 1_000_000} MB: not read"
+        return []
+    return data.decode("utf-8-sig", "replace").splitlines()
 
 
-def _rules_above(path: Path) -> list[_Rules]:
+def _rules_above(path: Path, left_out: dict[Path, str]) -> list[_Rules]:
     """What the folders above say, up to the top of the repository; nothing if they leave out the given path itself."""
     above = [path, *path.parents]
     top = next((n for n, folder in enumerate(above) if (folder / ".git").exists()), 0)
     rules: list[_Rules] = []
     for folder in reversed(above[1 : top + 1]):
-        rules += _rules_of(folder, {name for name in IGNORE_FILES if (folder / name).is_file()})
+        rules += _rules_of(folder, {name for name in IGNORE_FILES if os.path.lexists(folder / name)}, left_out)
     between = reversed(above[:top])
     return [] if any(_ignored(folder, rules, is_folder=True) for folder in between if rules and folder != rules[0].folder) else rules
 

@@ -1,6 +1,8 @@
 """Which stretches of a text are offered as names, and which are noise."""
 
 import gc
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -89,3 +91,27 @@ def test_how_a_document_writes_its_words_is_kept_while_its_chunks_are_read():
     gc.collect()
 
     assert first() is None
+
+
+@pytest.mark.parametrize(
+    "text", ["'WORD AND WORD ' * 60_000", "'A' * 1_000_000", "'A-' * 500_000", "'Lars Holm ' * 100_000", "('x' * 99 + ' Lars\\n') * 10_000"]
+)
+def test_names_are_looked_for_in_the_time_a_text_takes_to_read(text):
+    """A megabyte of capitals, of one word, of one line: what was copied or kept for each word of it would take minutes or gigabytes."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))\n"
+        "from localrag.index.extraction.names.capitals import Case\n"
+        f"text = {text}; case = Case(text); print(len(case.inside), case.phrases.total())"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=100).returncode == 0
+
+
+def test_the_books_of_one_file_are_read_and_what_stands_around_them_is_not():
+    """A file of several Project Gutenberg books has a licence before, between and after them: names are found in the books alone."""
+    mark = "*** {} OF THE PROJECT GUTENBERG EBOOK ***"
+    books = "".join(
+        f"Agnes Licence {n} wrote to us.\n\n{mark.format('START')}\n\nLars Holm sailed.\n\n{mark.format('END')}\n\n" for n in range(3)
+    )
+    case = Case(books)
+
+    assert case.furniture.blank(books).split() == ["Lars", "Holm", "sailed."] * 3

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from localrag.index.documents.load.content import number_in
 from localrag.index.documents.load.formats.tables import cell, row_line
 
 _C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
@@ -37,7 +38,7 @@ def _values(series: Any, name: str) -> dict[int, str]:
     for n, point in enumerate(parent.iter(f"{_C}v")):
         place = str(point.getparent().get("idx") or n)
         text = cell(point.text)
-        found[int(place) if place.isdecimal() else n] = text.removesuffix(".0")
+        found[number_in(place, n)] = text.removesuffix(".0")
     return found
 
 

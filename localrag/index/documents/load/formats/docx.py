@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.archive import open_archive
-from localrag.index.documents.load.content import Content, Options, Unreadable, clean, described, first_heading
+from localrag.index.documents.load.content import Content, Options, Unreadable, clean, described, first_heading, number_in
 from localrag.index.documents.load.formats.charts import chart_lines, formula
 from localrag.index.documents.load.formats.numbering import Numbering, read_numbering
 from localrag.index.documents.load.formats.tables import table_lines
@@ -93,8 +93,8 @@ def _styles(root: Any) -> _Styles:
             found.level[key] = int(heading[1])
         elif name == "title":
             found.level[key] = 1
-        elif outline.isdecimal() and int(outline) < 9:
-            found.level[key] = int(outline) + 1
+        elif number_in(outline, 9) < 9:
+            found.level[key] = number_in(outline) + 1
         if (number := style.find(f"{_W}pPr/{_W}numPr")) is not None or name.startswith("list"):
             found.listed[key] = _place(number)
     for key in list(based):
@@ -117,7 +117,7 @@ def _place(number: Any) -> tuple[str, int]:
     if number is None:
         return "", 0
     depth = _value(number.find(f"{_W}ilvl"))
-    return _value(number.find(f"{_W}numId")), min(int(depth), 9) if depth.isdecimal() else 0
+    return _value(number.find(f"{_W}numId")), min(number_in(depth), 9)
 
 
 def _blocks(parent: Any, styles: _Styles) -> Iterator[str]:
@@ -194,7 +194,7 @@ def _cells(row: Any) -> Iterator[tuple[Any, int]]:
     for tc in row.iter(f"{_W}tc"):
         if next(tc.iterancestors(f"{_W}tr")) is row:
             span = _value(tc.find(f"{_W}tcPr/{_W}gridSpan"))
-            yield tc, min(int(span), 200) if span.isdecimal() else 1
+            yield tc, min(number_in(span, 1), 200)
 
 
 def _flat(element: Any, styles: _Styles | None = None) -> str:

@@ -68,8 +68,13 @@ def front_matter(text: str) -> tuple[Mapping[str, Any], int]:
 def _yaml(text: str) -> Any:
     import yaml
 
+    class AsWritten(yaml.SafeLoader):  # type: ignore[misc]
+        """Numbers stay text: of 5,000 digits, or 1:1:1 for 3661, Python makes none, or another than is written."""
+
+    for kind in ("int", "float"):
+        AsWritten.add_constructor(f"tag:yaml.org,2002:{kind}", AsWritten.construct_yaml_str)
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, AsWritten)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
 
@@ -78,8 +83,8 @@ def _toml(text: str) -> Any:
     import tomllib
 
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
+        return tomllib.loads(text, parse_float=str)
+    except (ValueError, RecursionError):
         return None
 
 
@@ -175,11 +180,19 @@ def _tex_heading(section: re.Match[str]) -> str:
     return "\n\n{" + "\\#" * len(_TEX_SECTION[section[1]]) + " "
 
 
+_RTF_NUMBER = re.compile(r"(\\[a-z]{1,32})(-?\d{5,})", re.IGNORECASE)  # of a command
+
+
+def _in_range(found: re.Match[str]) -> str:
+    """A command whose number is one that RTF has, so that a character is made of it: else the mark of a lost one."""
+    return found[0] if len(found[2]) < 8 and -32_768 <= int(found[2]) <= 0x10FFFF else f"{found[1]}65533"
+
+
 def parse_rtf(file: Path, _options: Options) -> Content:
     """Rich text without its commands."""
     from striprtf.striprtf import rtf_to_text
 
-    source = file.read_bytes().decode("latin-1")
+    source = _RTF_NUMBER.sub(_in_range, file.read_bytes().decode("latin-1"))
     named = {name: _rtf_info(source, name) for name in ("title", "author", "subject")}
     lines = str(rtf_to_text(source, errors="ignore")).split("\n")
     text: list[str] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.archive import entry, open_archive
-from localrag.index.documents.load.content import Content, Options, Unreadable, clean, compose, described, first_heading
+from localrag.index.documents.load.content import Content, Options, Unreadable, clean, compose, described, first_heading, number_in
 from localrag.index.documents.load.formats.tables import cell, table_lines
 from localrag.index.documents.load.formats.xlsx import titled
 from localrag.index.documents.load.formats.xml import xml_root
@@ -57,7 +57,7 @@ def _blocks(parent: Any, depth: int = 0) -> Iterator[str]:
         if child.tag == f"{_TEXT}h":
             level = str(child.get(f"{_TEXT}outline-level") or "1")
             text = _inline(child)
-            yield f"\n{'#' * min(int(level) if level.isdecimal() else 1, 6)} {' '.join(text.split())}\n" if text.strip() else ""
+            yield f"\n{'#' * min(number_in(level, 1), 6)} {' '.join(text.split())}\n" if text.strip() else ""
         elif child.tag == f"{_TEXT}p":
             yield from _paragraph(child, depth)
         elif child.tag == f"{_TEXT}list":
@@ -110,7 +110,7 @@ def _cell(tc: Any) -> str:
 
 def _repeated(element: Any, what: str) -> int:
     value = str(element.get(f"{_TABLE}number-{what}-repeated") or "1")
-    return min(int(value), _MOST_REPEATED) if value.isdecimal() and len(value) < 10 else 1
+    return min(number_in(value, 1), _MOST_REPEATED)
 
 
 def _flat(element: Any) -> str:
@@ -123,7 +123,7 @@ def _inline(element: Any) -> str:
     for child in element:
         if child.tag == f"{_TEXT}s":
             count = str(child.get(f"{_TEXT}c") or "1")
-            pieces.append(" " * min(int(count) if count.isdecimal() else 1, 100))
+            pieces.append(" " * min(number_in(count, 1), 100))
         elif child.tag in _SPACE:
             pieces.append(_SPACE[child.tag])
         elif isinstance(child.tag, str) and not child.tag.startswith(_DRAW) and child.tag not in {f"{_TEXT}note", f"{_OFFICE}annotation"}:

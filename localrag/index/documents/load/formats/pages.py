@@ -14,7 +14,8 @@ _LAST_WORD = re.compile(r"(\w+)[\ufffe-]$")
 _FIRST_WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"(?<![\d.,])\d{1,4}(?![.,]?\d)")
 _OWN = re.compile(
-    r"[\W_]*(?:page|p\.?|seite|sida|strona|página|стр\.?|第)?\s*#\s*(?:页|頁|ページ)?(?:\s*(?:/|of|von|de)\s*\d+)?[\W_]*", re.IGNORECASE
+    r"(?:[^\w#]|_)*+(?:page|p\.?|seite|sida|strona|página|стр\.?|第)?\s*+#\s*+(?:页|頁|ページ)?(?:\s*+(?:/|of|von|de)\s*+\d++)?[\W_]*+",
+    re.IGNORECASE,
 )
 _EDGE = 2  # lines at the top and at the foot of a page that may be running heads
 _OFTEN, _SHARE = 3, 0.3  # they stand on three pages and on three of ten: those of left and right pages may differ

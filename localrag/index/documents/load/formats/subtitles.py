@@ -9,8 +9,8 @@ from typing import NamedTuple
 from localrag.index.documents.load.content import Content, Options, compose
 from localrag.index.documents.load.encoding import decode
 
-_CUE = re.compile(r"^[ \t]*(?:(\d+):)?(\d{1,2}):(\d{2})[.,]\d{1,3}[ \t]*-->[^\n]*\n(.*?)(?=\n[ \t]*\n|\Z)", re.DOTALL | re.MULTILINE)
-_SPEAKER = re.compile(r"<v(?:\.[^ >]*)?\s+([^>]+)>")
+_CUE = re.compile(r"^[ \t]*(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,]\d{1,3}[ \t]*-->[^\n]*\n(.*?)(?=\n[ \t]*\n|\Z)", re.DOTALL | re.MULTILINE)
+_SPEAKER = re.compile(r"<v(?:\.[^\s>]*+)?\s++([^>]++)>")
 _TAG = re.compile(r"</?[^<>\n]*>|\{\\[^{}]*\}")
 MINUTE = 60
 

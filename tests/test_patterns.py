@@ -1,0 +1,93 @@
+"""Patterns over text that somebody else wrote take at most quadratic time: each is searched with strings made to be hard for it."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localrag.query.reading.counterparts import _close_together
+from tests.patterns import is_steep, patterns
+
+pytestmark = pytest.mark.skipif(not hasattr(__import__("signal"), "setitimer"), reason="a search cannot be given up here")
+
+# Libraries whose patterns search documents, questions and names, beside those that are written in C or Rust.
+LIBRARIES = (
+    *("jieba", "textblob", "nltk.tokenize", "lemminflect", "html", "email", "csv", "json", "tomllib", "yaml"),
+    *("pylatexenc", "striprtf", "docx", "openpyxl", "pptx", "chardet", "defusedxml"),
+)
+# Only in the process that reads files, which is ended after its time: the file is listed with the reason.
+CONFINED = {"striprtf.striprtf"}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?<=[^\d\s])(\.|∯)((\[(\d{1,3},?\s?-?\s?)*\b\d{1,3}\])+|((\d{1,3}\s?)?\d{1,3}))(\s)(?=[A-Z])",  # of pysbd
+        r"\s*(?P<key>[^=!,\"']+?)\s*(?P<sign>!=|=)",
+        r"V?[JN]+(?:V?[JN]+)*D[JN]*N",
+        r"^(?:.+/)?[^/]*a[^/]*a[^/]*a[^/]*b$",
+        r"(.+?)\s*<[^<>]+>",
+        r"(a|a)*b",
+    ],
+)
+def test_a_pattern_of_cubic_or_exponential_time_is_found(pattern):
+    """Such as there were."""
+    assert is_steep(re.compile(pattern))
+
+
+@pytest.mark.parametrize("pattern", [r"\w+ = 1", r"\s+$", r"[^<]*<a[^>]*>", r"(?:a|b)*c", r"a*+a*+b", r"(?>(?:a+)+)b"])
+def test_a_pattern_of_quadratic_time_at_most_is_not(pattern):
+    """Nor one that is linear because nothing is tried again."""
+    assert not is_steep(re.compile(pattern))
+
+
+def test_patterns_are_found_wherever_they_are_written(tmp_path, monkeypatch):
+    """In a module, a class or a table, and where they are used, with what only a call knows left open."""
+    source = 'import re\nA = re.compile("a1")\nB = {"x": [re.compile("b2")]}\nclass C:\n    D = re.compile("c3")\n\n\n'
+    source += 'def f(x):\n    return re.sub("d4", "", x) or re.search(rf"e5{x}", x, re.I) or re.compile("|".join(["f6"]))\n'
+    (tmp_path / "foreign_patterns.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert sorted((p.pattern, bool(p.flags & re.I)) for p in patterns("foreign_patterns").values()) == [
+        *[("a1", False), ("b2", False), ("c3", False), ("d4", False), ("e5x", True), ("f6", False)]
+    ]
+
+
+def pumped(*packages):
+    """What `tests.patterns` says of packages, in a process of its own: a search that hangs fails the test and holds nothing else up."""
+    root = Path(__file__).resolve().parent.parent
+    command = [sys.executable, "-W", "ignore", "-m", "tests.patterns", *packages]
+    return json.loads(subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=1200).stdout.splitlines()[-1])
+
+
+def test_no_pattern_of_the_package_takes_more_than_quadratic_time():
+    """Every pattern, with strings derived from each of its repetitions, in three lengths."""
+    result = pumped("localrag")
+
+    assert result["count"] > 300
+    assert result["steep"] == {}
+
+
+def test_no_pattern_of_a_library_that_sees_documents_takes_more_than_quadratic_time():
+    """But for those that run only where a file is read, under a deadline."""
+    result = pumped(*LIBRARIES)
+
+    assert result["count"] > 100
+    assert {name: p for name, p in result["steep"].items() if name.partition(":")[0] not in CONFINED} == {}
+
+
+def test_a_word_is_looked_for_with_gaps_in_linear_time():
+    """The characters of a word close together in a text: as a pattern would find them, which tries each way between them."""
+    for seed in range(3000):
+        draw = random.Random(seed)
+        word, text = "".join(draw.choices("abc", k=draw.randint(2, 5))), "".join(draw.choices("abcd", k=draw.randint(0, 30)))
+        found = re.search(".{0,2}?".join(word), text)
+        assert _close_together(word, text)[0] == (found.start() if found else 0)
+        assert (_close_together(word, text)[1] > 0) == (found is not None)
+
+    code = "from localrag.query.reading.counterparts import _close_together; print(_close_together('a' * 60 + 'c', 'a' * 20_000))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout == "(0, 0)\n"
