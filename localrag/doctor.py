@@ -20,6 +20,7 @@ import psutil
 from localrag.engine.embedding.embedder import open_embedder
 from localrag.engine.settings import EngineOptions, brief
 from localrag.errors import LocalragError, ModelError, kind_and_place
+from localrag.index.documents.load.sandbox import SCOPED
 from localrag.index.documents.load.tesseract import find_tesseract
 from localrag.models import ModelFile, find_chat_model, find_embedder, weights_size, whole_header
 from localrag.records import Line
@@ -178,13 +179,24 @@ def _permissions(folder: Path | None) -> Line:
 def _reader() -> Line:
     """How the process that parses files is confined: tried in one like it, for what is refused stays refused."""
     check_system()
-    code = "from localrag.index.documents.load.sandbox import enforce; print(enforce())"
+    code = "from localrag.index.documents.load.sandbox import enforce, landlock_version as of; version = of(); print(enforce(), version)"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
-    if done.stdout.strip() == "True":
-        return Line("file reader", "ok", "confined by the kernel: no connection, no other process, no file written")
+    enforced, _, version = done.stdout.strip().partition(" ")
+    if enforced == "True":
+        return _confined(int(version))
     weaker = "Python refuses it connections, processes and writing, but the kernel does not refuse them to native code"
     memory = "; its memory is not limited" if sys.platform == "darwin" else ""
     return Line("file reader", "warn", weaker + memory, "Index files you do not trust on Linux, on x86_64 or ARM64.")
+
+
+def _confined(landlock: int) -> Line:
+    """What the kernel refuses the file reader, by the version of its Landlock; 0 where it has none."""
+    always = "no connection, no other process, no signal, no file written"
+    if not landlock:
+        remedy = "Index files you do not trust on Linux 5.13 or newer, with landlock among the kernel's lsm= at boot."
+        return Line("file reader", "warn", f"confined by the kernel: {always}; but without Landlock it can read what you can read", remedy)
+    rest = "" if landlock >= SCOPED else f" (Landlock {landlock} of {SCOPED}: signals are refused by seccomp alone)"
+    return Line("file reader", "ok", f"confined by the kernel: {always}, and none read but libraries{rest}")
 
 
 def _scans() -> Line:

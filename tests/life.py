@@ -21,6 +21,8 @@ def watch(event, args):
         "socket.sendmsg",
         "urllib.Request",
     )
+    if event == "socket.sendmsg" and args[0].family == 1:
+        return
     if event.startswith(reaching) or (event == "socket.__new__" and args[1] not in (1, -1)):
         attempts.append(f"{event} {args[1:]}")
 

@@ -10,6 +10,7 @@ import pytest
 
 from localrag.doctor import Subject, examine
 from localrag.engine.settings import EngineOptions
+from localrag.index.documents.load.sandbox import landlock_version
 from localrag.system.cores import free_memory
 from tests.conftest import run_localrag
 from tests.index.scans import FOUND, without_tesseract
@@ -44,6 +45,32 @@ def test_what_reads_scans_is_named_or_how_to_get_it(tmp_path, monkeypatch):
     if FOUND:
         there = lines(Subject(None))["scans"]
         assert (there.state, f"Tesseract {FOUND.version} reads " in there.text) == ("ok", True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
+def test_a_kernel_without_landlock_is_named(tmp_path):
+    """Where the kernel says that it has none, a warning tells what the file reader can do there, and which kernel forbids it."""
+    ours = lines(Subject(None))["file reader"]
+    code = """
+import ctypes, os, struct
+from localrag.doctor import Subject, examine
+from localrag.engine.settings import EngineOptions
+from localrag.index.documents.load.sandbox import _op
+program = _op(0x20, 0) + _op(0x15, 444, 0, 1) + _op(0x06, 0x00050026) + _op(0x06, 0x7FFF0000)  # call 444 answers ENOSYS
+code = ctypes.create_string_buffer(program, len(program))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("@HP", 4, ctypes.addressof(code))), 0, 0) == 0
+line = next(line for line in examine(Subject(None), EngineOptions(""), speed=False) if line.name == "file reader")
+print(line.state, line.text, line.remedy, sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120, cwd=ROOT)
+
+    state, text, remedy = done.stdout.splitlines()
+    assert state == "warn"
+    assert "without Landlock it can read what you can read" in text
+    assert "Linux 5.13" in remedy
+    assert ours.state == ("ok" if landlock_version() else "warn")
 
 
 def test_a_model_that_is_not_there_or_no_model_is_a_line_with_its_remedy(tmp_path):

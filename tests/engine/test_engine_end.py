@@ -93,10 +93,10 @@ def test_a_thread_that_ends_by_accident_leaves_nobody_waiting(monkeypatch):
     async def run():
         for _ in range(2):
             with pytest.raises(EngineFailed):
-                await asyncio.wait_for(engine.generate(request([1, 2])), 5)
+                await asyncio.wait_for(engine.generate(request([1, 2])), 60)
 
     asyncio.run(run())
-    engine._thread.join(5)
+    engine._thread.join(60)
     assert engine.backend.closed
 
 
@@ -115,8 +115,8 @@ def test_a_prompt_that_cannot_be_started_fails_alone(monkeypatch):
 
     async def run():
         with pytest.raises(EngineFailed, match="ValueError"):
-            await asyncio.wait_for(engine.generate(request([1, 2])), 5)
-        return await asyncio.wait_for(engine.generate(request([1, 2])), 5)
+            await asyncio.wait_for(engine.generate(request([1, 2])), 60)
+        return await asyncio.wait_for(engine.generate(request([1, 2])), 60)
 
     assert asyncio.run(run()).output_tokens
     engine.close()
@@ -128,7 +128,7 @@ def test_an_engine_that_cannot_be_set_up_frees_its_model():
     backend.settings = None
     with pytest.raises(AttributeError):
         Engine(lambda: backend, piece=16)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not backend.closed and time.monotonic() < deadline:
         time.sleep(0.01)
 

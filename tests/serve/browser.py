@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-CHROMIUM = os.environ.get("LOCALRAG_TEST_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+CHROMIUM = os.environ.get("LOCALRAG_TEST_CHROMIUM") or shutil.which("chromium")
 QUIET = ("background-networking", "component-update", "sync", "quic", "gpu", "default-apps", "extensions")
 ARGS = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in QUIET)]
 
@@ -29,8 +29,8 @@ class Heard:
 def chromium():
     """A browser; the test is skipped where there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not os.access(CHROMIUM, os.X_OK):
-        pytest.skip(f"there is no browser at {CHROMIUM}: set LOCALRAG_TEST_CHROMIUM")
+    if not CHROMIUM or not os.access(CHROMIUM, os.X_OK):
+        pytest.skip(f"there is no browser{f' at {CHROMIUM}' if CHROMIUM else ' named chromium on the path'}: set LOCALRAG_TEST_CHROMIUM")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from localrag.index.documents.load import USUAL, Digests, Options, content_hash_of, is_there
+from localrag.index.documents.load import USUAL, Digests, Options, content_hash_of, is_current, is_there
 from localrag.records import Skipped
 from localrag.system.seen import stamp_of
 
@@ -54,7 +54,7 @@ def look(files: Mapping[str, Path], stored: Stored, digests: Digests, options: O
     """Hold files, by stored path, against what is stored. One is opened only where the system says something else of it than before."""
     hashes = _Hashes(digests, options, stored.scanned.values())
     found = Look()
-    alike = {(s.content_hash, _kind(path)): s for path, s in stored.passed.items()}
+    alike = {(s.content_hash, _kind(path)): s for path, s in stored.passed.items() if path not in stored.documents}
     for path, file in files.items():
         before, unreadable = stored.documents.get(path), stored.passed.get(path)
         if before is None and not (alike and _may_be_read(file)):
@@ -62,7 +62,7 @@ def look(files: Mapping[str, Path], stored: Stored, digests: Digests, options: O
             continue
         now = hashes.of(path, file)
         unreadable = unreadable or (alike.get((now[0], _kind(path))) if now and before is None else None)
-        if unreadable is not None and now and unreadable.content_hash == now[0]:
+        if unreadable is not None and now and unreadable.content_hash == now[0] and is_current(unreadable.reason, options):
             found.skipped.append(replace(unreadable, path=path))
         elif before not in now:
             found.left[path] = file

@@ -233,7 +233,7 @@ def _cut_as_before(db: Database, settings: Settings) -> bool:
 
 
 def _kept(found: Skipped) -> Skipped:
-    return Skipped(found.path, f"{found.reason}; its earlier content is kept", found.failed)
+    return replace(found, reason=f"{found.reason}; its earlier content is kept")
 
 
 def _check_something(paths: Sequence[Path], files: int, project: Project) -> None:

@@ -143,7 +143,7 @@ def test_llama_cpp_stops_when_nobody_waits(shared):
                 await remote(shared).generate(request(max_tokens=1500, content="Write a long story about a ferry, in many chapters."))
 
     asyncio.run(run())
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while shared.busy() and time.monotonic() < until:
         time.sleep(0.05)
     assert shared.busy() == 0
@@ -239,9 +239,9 @@ def test_an_interrupt_ends_a_run_at_once(start, tmp_path):
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 130
+    assert process.wait(timeout=60) == 130
     assert "Stopped." in process.stderr.read()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while server.busy() and time.monotonic() < until:
         time.sleep(0.05)
     assert server.busy() == 0

@@ -4,8 +4,10 @@ import asyncio
 import json
 import random
 import shutil
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from localrag.engine.settings import EngineOptions
 from localrag.index.documents import update
@@ -20,6 +22,7 @@ from localrag.store import purge as erasure
 from tests.cli.test_index import rows
 from tests.conftest import TOWN, run_localrag
 from tests.index.files import pdf
+from tests.index.scans import drawn, needs, saved, without_tesseract
 
 PEOPLE = ["Ruth Sand", "Lars Holm", "Ingrid Holm", "Walter Muir", "Agnes Thorburn", "Chen Guoliang"]
 PLACES = ["Gannet Head", "Carrow Island", "Brannock Harbour", "Molde", "Castlemere"]
@@ -141,16 +144,26 @@ def test_a_file_that_cannot_be_read_any_more_keeps_its_content(tmp_path):
     assert [(f["path"], f["state"]) for f in listed] == [("docs/a.txt", "indexed"), ("docs/table.csv", "failed")]
 
 
-def test_a_file_without_text_is_not_read_again_until_it_changes(tmp_path, monkeypatch):
+@pytest.fixture
+def opened(monkeypatch):
+    """The names of files that are opened to be read."""
+    names = []
+    monkeypatch.setattr(update, "load_all", lambda files, *rest: names.extend(f.name for f in files) or load_all(files, *rest))
+    return names
+
+
+@pytest.mark.parametrize("machine", ["as it is", "without Tesseract"])
+def test_a_file_without_text_is_not_read_again_until_it_changes(machine, tmp_path, opened, monkeypatch):
     """What nothing can be read of is known by its content: later runs list it unread; a damaged file is tried again every time."""
+    if machine == "without Tesseract":
+        monkeypatch.setenv("PATH", without_tesseract(tmp_path))
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "a.txt").write_text(TOWN["b.txt"])
     (docs / "scan.pdf").write_bytes(pdf([]))
     (docs / "broken.csv").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 4)
     first = index(tmp_path)
-    read = []
-    monkeypatch.setattr(update, "load_all", lambda files, *rest: read.extend(f.name for f in files) or load_all(files, *rest))
+    opened.clear()
 
     second = index(tmp_path)
     (docs / "scan.pdf").write_bytes(pdf(["Ruth Sand bought the ferry Skua."]))
@@ -159,7 +172,57 @@ def test_a_file_without_text_is_not_read_again_until_it_changes(tmp_path, monkey
     assert {s.path: s.reason for s in second.skipped} == {s.path: s.reason for s in first.skipped}
     assert [s.path for s in third.skipped] == ["docs/broken.csv"]
     assert third.new == ("docs/scan.pdf",)
-    assert read == ["broken.csv", "broken.csv", "scan.pdf"]
+    assert opened == ["broken.csv", "broken.csv", "scan.pdf"]
+
+
+def test_a_scan_is_opened_again_where_something_else_keeps_it_from_being_read(tmp_path, opened, monkeypatch):
+    """Not in every run: the reason that is listed is that of the last run, whether it is a wish, a program or its data."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text(TOWN["b.txt"])
+    (tmp_path / "docs" / "scan.png").write_bytes(saved(Image.new("L", (60, 60), 255)))
+    reasons = []
+    none, no_data = without_tesseract(tmp_path), tesseract_without_data(tmp_path)
+    for path, settings in ((none, {}), (none, {}), (none, {"ocr": False}), (none, {}), (no_data, {"ocr": True}), (no_data, {})):
+        with monkeypatch.context() as machine:
+            machine.setenv("PATH", path)
+            reasons += [s.reason for s in index(tmp_path, **settings).skipped]
+
+    missing, refused = "a picture: Tesseract is not installed (localrag doctor)", "a picture: --no-ocr"
+    assert reasons == [missing] * 2 + [refused] * 2 + ["a picture: Tesseract has no data for eng (localrag doctor)"] * 2
+    assert opened == ["a.txt", "scan.png", "scan.png", "scan.png"]
+
+
+@needs("eng")
+def test_a_scan_that_changed_where_nothing_reads_it_is_opened_once(tmp_path, opened, monkeypatch):
+    """Its earlier words are kept and it is listed; where Tesseract is there again, its new words are read."""
+    (tmp_path / "docs").mkdir()
+    scan = tmp_path / "docs" / "scan.png"
+    scan.write_bytes(saved(drawn("Ruth Sand bought the ferry Skua.", size=(1400, 500))))
+    index(tmp_path)
+    scan.write_bytes(saved(drawn("Lars Holm sold the ferry Heron.", size=(1400, 500))))
+    opened.clear()
+    with monkeypatch.context() as machine:
+        machine.setenv("PATH", without_tesseract(tmp_path))
+        runs = [index(tmp_path) for _ in range(3)]
+    kept = rows(tmp_path, "SELECT text FROM documents")
+    index(tmp_path)
+
+    assert [s.reason for run in runs for s in run.skipped] == [
+        "a picture: Tesseract is not installed (localrag doctor); its earlier content is kept"
+    ] * 3
+    assert kept == [("Ruth Sand bought the ferry Skua.",)]
+    assert rows(tmp_path, "SELECT text FROM documents") == [("Lars Holm sold the ferry Heron.",)]
+    assert opened == ["scan.png", "scan.png"]
+
+
+def tesseract_without_data(folder):
+    """A PATH with a Tesseract that has data for no language."""
+    (folder / "bare").mkdir(exist_ok=True)
+    bare = without_tesseract(folder / "bare")
+    program = Path(bare) / "tesseract"
+    program.write_text('#!/bin/sh\ncase "$1" in --version) echo "tesseract 5.3.0";; *) echo "List of available languages (0):";; esac\n')
+    program.chmod(0o755)
+    return bare
 
 
 def test_files_left_out_elsewhere_stay_listed(tmp_path):

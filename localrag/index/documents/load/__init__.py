@@ -4,7 +4,7 @@ from localrag.index.documents.load.content import Options
 from localrag.index.documents.load.digests import Digests
 from localrag.index.documents.load.files import Sources, check_paths, find_files, is_index, is_there, stored_path
 from localrag.index.documents.load.parse import BINARY, FORMATS, WITH_SCANS
-from localrag.index.documents.load.reader import USUAL, Confined, Limits, content_hash_of, load_all
+from localrag.index.documents.load.reader import USUAL, Confined, Limits, content_hash_of, is_current, load_all
 
 __all__ = [
     "BINARY",
@@ -19,6 +19,7 @@ __all__ = [
     "check_paths",
     "content_hash_of",
     "find_files",
+    "is_current",
     "is_index",
     "is_there",
     "load_all",

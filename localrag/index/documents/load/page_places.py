@@ -5,10 +5,10 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from localrag.index.documents.load.formats.scan import legible
+from localrag.index.documents.load.open_file import OpenFile
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 SHORTEST = 8  # characters of a quote that are looked for by themselves, where the whole is not found in one piece
@@ -17,7 +17,7 @@ _UNITS = 100_000  # PDFium tells places on a picture in whole pixels: of one thi
 _LEFT_OUT = frozenset("-\u00ad\u2010\u2011\x02\ufffe\ufeff\u00b7")
 
 
-def places(file: Path, pages: Sequence[int], quote: str, before: float, read: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def places(file: OpenFile, pages: Sequence[int], quote: str, before: float, read: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """Where a quote stands on pages that follow each other, as boxes in fractions of the page, from the top left.
 
     `before` is the part of these pages' text, 0 to 1, that comes before the quote: of several places the nearest is taken. `read` are the
@@ -28,7 +28,7 @@ def places(file: Path, pages: Sequence[int], quote: str, before: float, read: Ma
         if len(shown) < len(pages) and file.suffix.lower() == ".pdf":
             import pypdfium2
 
-            document = stack.enter_context(pypdfium2.PdfDocument(file))
+            document = stack.enter_context(pypdfium2.PdfDocument(file.mapped()))
             shown += [_drawn_sheet(n, document[n - 1]) for n in pages if n not in read and 0 < n <= len(document)]
             shown.sort(key=lambda sheet: sheet.number)
         letters = [(n, i, letter) for n, sheet in enumerate(shown) for i, letter in sheet.letters]

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from zipfile import ZipFile
 
 from localrag.index.documents.load.content import Content, Options, Unreadable
 from localrag.index.documents.load.encoding import looks_binary
+from localrag.index.documents.load.open_file import OpenFile
 from localrag.index.documents.load.pixels import PICTURES
 
 # Suffix → where its parser is. Imported when the first file of a kind comes: some take a quarter of a second.
@@ -43,17 +43,17 @@ MOST_DIGITS = 100_000  # of a whole number: it takes 0.2 s to convert, and time 
 HEAD = 65_536  # bytes that tell whether a file of an unknown suffix is text
 
 
-def parse(file: Path, options: Options) -> Content:
+def parse(file: OpenFile, options: Options) -> Content:
     """Read a file by its suffix; any other that is text is read as text. Raises Unreadable, and whatever a damaged file leads to."""
     suffix = file.suffix.lower()
     if suffix not in BINARY:
-        with file.open("rb") as f:
+        with file.open() as f:
             head = f.read(HEAD)
         if looks_binary(head):
             known = suffix in FORMATS
             raise Unreadable("binary, not text" if known or not suffix else f"format not supported: {file.suffix}", failed=known)
     module, _, name = FORMATS.get(suffix, "markup.parse_text").partition(".")
-    parser: Callable[[Path, Options], Content] = getattr(import_module(f"localrag.index.documents.load.formats.{module}"), name)
+    parser: Callable[[OpenFile, Options], Content] = getattr(import_module(f"localrag.index.documents.load.formats.{module}"), name)
     try:
         with _long_numbers():
             content = parser(file, options)
@@ -84,8 +84,8 @@ def _long_numbers() -> Iterator[None]:
         sys.set_int_max_str_digits(before)
 
 
-def _has_images(file: Path) -> bool:
-    with ZipFile(file) as archive:
+def _has_images(file: OpenFile) -> bool:
+    with ZipFile(file.open()) as archive:
         return any(name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".svg", ".tiff")) for name in archive.namelist())
 
 

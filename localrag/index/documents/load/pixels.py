@@ -2,10 +2,10 @@
 
 import base64
 import io
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from localrag.index.documents.load.content import Unreadable
+from localrag.index.documents.load.open_file import OpenFile
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,7 +21,7 @@ FAINTEST = 16  # of 255: a page without a greater difference is blank
 _SCREEN = 100  # dpi that a picture says where nobody set any
 
 
-def to_read(file: Path, page: int) -> dict[str, Any]:
+def to_read(file: OpenFile, page: int) -> dict[str, Any]:
     """Page number `page`, from 1, as Tesseract is given it: grey, about 300 dpi, PGM in base64; or that it is blank. Raises Unreadable."""
     if file.suffix.lower() in PICTURES:
         image = _enlarged(opened(file, page))
@@ -38,7 +38,7 @@ def to_read(file: Path, page: int) -> dict[str, Any]:
     return {"image": base64.b64encode(data.getvalue()).decode()}
 
 
-def picture(file: Path, page: int, width: int) -> dict[str, Any]:
+def picture(file: OpenFile, page: int, width: int) -> dict[str, Any]:
     """Page number `page`, from 1, as PNG in base64, `width` pixels wide. Raises Unreadable."""
     if file.suffix.lower() in PICTURES:
         image = opened(file, page, grey=False)
@@ -54,16 +54,16 @@ def picture(file: Path, page: int, width: int) -> dict[str, Any]:
     return {"png": base64.b64encode(data.getvalue()).decode()}
 
 
-def _page(file: Path, page: int) -> Any:
+def _page(file: OpenFile, page: int) -> Any:
     import pypdfium2
 
-    document = pypdfium2.PdfDocument(file)
+    document = pypdfium2.PdfDocument(file.mapped())
     if not 0 < page <= len(document):
         raise Unreadable(f"it has no page {page}")
     return document[page - 1]
 
 
-def frames(file: Path) -> int:
+def frames(file: OpenFile) -> int:
     """How many pages a picture has; of one that moves its first is all. Raises Unreadable."""
     image = _decoded(file)
     if min(image.size) < SMALLEST:
@@ -71,7 +71,7 @@ def frames(file: Path) -> int:
     return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
 
-def opened(file: Path, page: int, *, grey: bool = True) -> "Image":
+def opened(file: OpenFile, page: int, *, grey: bool = True) -> "Image":
     """A page of a picture, upright as its EXIF says, on white where it lets light through. Raises Unreadable, OSError (damaged)."""
     from PIL import Image, ImageOps
 
@@ -93,12 +93,12 @@ def opened(file: Path, page: int, *, grey: bool = True) -> "Image":
     return image.convert("L" if grey else "RGB")
 
 
-def _decoded(file: Path) -> Any:
+def _decoded(file: OpenFile) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # `_check` is before any pixel is decoded, and says it in words
     try:
-        image = Image.open(file)
+        image = Image.open(file.open())
     except UnidentifiedImageError as error:
         raise Unreadable("damaged: it is no picture, whatever its name says", failed=True) from error
     _check(image)

@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from queue import LifoQueue
@@ -21,7 +21,8 @@ import numpy as np
 from localrag.index.documents.load.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, Options
 from localrag.index.documents.load.digests import Digests
 from localrag.index.documents.load.files import stored_path
-from localrag.index.documents.load.messages import LENGTH, packed
+from localrag.index.documents.load.messages import LENGTH, Link, link_pair, send
+from localrag.index.documents.load.open_file import OpenFile, open_file
 from localrag.index.documents.load.parse import WITH_ROWS, WITH_SCANS
 from localrag.index.documents.load.scans import ReadScans
 from localrag.records import Document, Part, Skipped, content_id
@@ -132,6 +133,12 @@ def _later(*_: Any) -> NoReturn:
     raise _HasScans
 
 
+def is_current(reason: str, options: Options) -> bool:
+    """Whether a file that nothing was read of would be left out for the same reason: of a scan, what kept it from being read."""
+    waits = reason.startswith(tuple(f"{kind}: " for kind in _SCANS))
+    return not (waits and options.no_ocr) or options.no_ocr in reason
+
+
 def content_hash_of(file: Path, digest: str, options: Options = PLAIN) -> str:
     """What `Document.content_hash` will be: of the bytes' digest, the loader's version and the options that bear on this kind of file."""
     suffix = file.suffix.lower()
@@ -163,11 +170,8 @@ def _load(
     if stamp_of(before) != stamp_of(after):
         return Skipped(path, "changed while it was read", True)
     if "reason" in answer:
-        waits = (
-            answer["reason"] in _SCANS and not options.ocr and not options.ocr_refused
-        )  # read as soon as there is something to read it with
         reason = f"{answer['reason']}: {options.no_ocr}" if answer["reason"] in _SCANS and options.no_ocr else answer["reason"]
-        return Skipped(path, reason, answer["failed"], "" if answer["failed"] or waits else content_hash)
+        return Skipped(path, reason, answer["failed"], "" if answer["failed"] else content_hash)  # another hash where scans can be read
     text = answer["text"]
     if sentences is not None and (found := _spans(answer.get("sentences"), text)):
         sentences[path] = found
@@ -221,28 +225,36 @@ class Confined:
         self._ended = False
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What the process makes of a file, or the reason why it makes nothing of it: see `worker` for what it can be asked."""
+        """What the process makes of the file at "path", or the reason why it makes nothing of it: see `worker` for what it can be asked.
+
+        It is given the file itself, open, and its name: it may open nothing that is not a library's.
+        """
         fresh = self._running is None
-        answer = self._asked(request)
-        if answer is None and not fresh and not self._ended:  # the fault may be that of a file before it
-            answer = self._asked(request)
+        asked = {name: value for name, value in request.items() if name != "path"}
+        try:
+            with open_file(Path(request["path"])) as file:
+                answer = self._asked(asked, file)
+                if answer is None and not fresh and not self._ended:  # the fault may be that of a file before it
+                    answer = self._asked(asked, file)
+        except OSError as error:
+            return {"reason": f"cannot be read: {error.strerror}", "failed": True}
         return answer or {"reason": "damaged: it crashed the program that reads it", "failed": True}
 
-    def _asked(self, request: dict[str, Any]) -> dict[str, Any] | None:
+    def _asked(self, request: dict[str, Any], file: OpenFile) -> dict[str, Any] | None:
         """None where the process ended without an answer."""
         if self._ended:
             return None
         self._running = running = self._running or _start(self._limits)
         deadline = time.monotonic() + self._limits.seconds
         try:
-            running.requests.write(packed(request))
-            running.requests.flush()
+            running.requests.settimeout(self._limits.seconds)
+            send(running.requests, request | {"name": file.name}, file.descriptor)
             length = _length(_read(running.answers, LENGTH.size, deadline))
             answer: dict[str, Any] = json.loads(_read(running.answers, length, deadline))
         except TimeoutError:
             self.close()
             return {"reason": f"took longer than {self._limits.seconds:g} s", "failed": True}
-        except (EOFError, BrokenPipeError, ValueError):
+        except (EOFError, ConnectionError, ValueError):
             self.close()
             return None
         if answer.get("reason") == "memory":
@@ -264,13 +276,12 @@ class Confined:
         running.process.kill()
         running.process.wait()
         running.answers.close()
-        with suppress(BrokenPipeError):  # what was still to be written is of no use any more
-            running.requests.close()
+        running.requests.close()
 
 
 class _Running(NamedTuple):
     process: subprocess.Popen[bytes]
-    requests: IO[bytes]
+    requests: Link
     answers: IO[bytes]
 
 
@@ -278,16 +289,19 @@ def _start(limits: Limits) -> _Running:
     """A process that knows nothing of ours: few variables, no open files, and no module of the working folder (-P)."""
     home = str(Path(__file__).resolve().parents[4])
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), home)))
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "localrag.index.documents.load.worker", str(limits.memory), str(int(limits.seconds) + 1)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=env,
-        process_group=0,  # an interrupt at the terminal is for us; we end it
-    )
-    return _Running(process, cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout))
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (*given, home)))  # an empty one would be the working folder
+    ours, its = link_pair()
+    with its:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "localrag.index.documents.load.worker", str(limits.memory), str(int(limits.seconds) + 1)],
+            stdin=its.fileno(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            process_group=0,  # an interrupt at the terminal is for us; we end it
+        )
+    return _Running(process, ours, cast("IO[bytes]", process.stdout))
 
 
 def _length(head: bytes) -> int:

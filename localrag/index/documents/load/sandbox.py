@@ -1,10 +1,12 @@
 """What the Linux kernel refuses the process that parses, whatever native code in it does: a seccomp filter, and Landlock for files.
 
-The filter is a classic BPF program (`man 2 seccomp`) over the number of a system call and its arguments. It refuses connections, other
-processes, signals to others, and whatever writes, makes, moves or removes a file; calls that came after it was written are not known there.
+The filter is a classic BPF program (`man 2 seccomp`) over the number of a system call and its arguments. It allows the calls in a table,
+of which each bears on this process alone: its memory, its threads' locks, its clock, and reading. All others are refused: connections,
+other processes, signals, priorities, whatever writes, makes, moves or removes a file, and calls that came after it was written. Landlock
+(`man 7 landlock`) goes by paths, which a filter cannot see: no file may be opened but those below some folders.
 
-As a program, `sandbox.py MEMORY SECONDS PROGRAM ARGUMENT…` becomes another program under the same limits. It imports nothing of ours, so it
-starts in 40 ms.
+As a program, `sandbox.py MEMORY SECONDS FOLDERS PROGRAM ARGUMENT…` becomes another program under the same limits. It imports nothing of
+ours, so it starts in 40 ms.
 """
 
 import ctypes
@@ -12,48 +14,62 @@ import os
 import platform
 import struct
 import sys
+from collections.abc import Iterable, Sequence
 
 _ARCHES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the table below; the kernel's name of the architecture
-_REFUSED = """
-    socket 41 198|connect 42 203|accept 43 202|sendto 44 206|sendmsg 46 211|recvfrom 45 207|recvmsg 47 212|bind 49 200|listen 50 201
-    socketpair 53 199|accept4 288 242|recvmmsg 299 243|sendmmsg 307 269
-    fork 57|vfork 58|execveat 322 281|clone 56 220
-    kill 62 129|tkill 200 130|rt_sigqueueinfo 129 138|rt_tgsigqueueinfo 297 240|pidfd_send_signal 424 424|pidfd_open 434 434
-    ptrace 101 117|process_vm_readv 310 270|process_vm_writev 311 271|kcmp 312 272|pidfd_getfd 438 438|process_madvise 440 440
-    creat 85|truncate 76 45|ftruncate 77 46|fallocate 285 47|rename 82|renameat 264 38|renameat2 316 276|mkdir 83|mkdirat 258 34|rmdir 84
-    link 86|linkat 265 37|unlink 87|unlinkat 263 35|symlink 88|symlinkat 266 36|mknod 133|mknodat 259 33
-    chmod 90|fchmod 91 52|fchmodat 268 53|fchmodat2 452 452|chown 92|fchown 93 55|lchown 94|fchownat 260 54
-    utime 132|utimes 235|futimesat 261|utimensat 280 88
-    setxattr 188 5|lsetxattr 189 6|fsetxattr 190 7|removexattr 197 14|lremovexattr 198 15|fremovexattr 199 16
-    mount 165 40|umount2 166 39|pivot_root 155 41|chroot 161 51|unshare 272 97|setns 308 268|open_tree 428 428|move_mount 429 429
-    fsopen 430 430|fsconfig 431 431|fsmount 432 432|fspick 433 433|mount_setattr 442 442|open_by_handle_at 304 265
-    io_uring_setup 425 425|io_uring_enter 426 426|io_uring_register 427 427|bpf 321 280|perf_event_open 298 241|userfaultfd 323 282
-    keyctl 250 219|add_key 248 217|request_key 249 218|init_module 175 105|finit_module 313 273|delete_module 176 106
-    kexec_load 246 104|kexec_file_load 320 294|reboot 169 142|swapon 167 224|swapoff 168 225|acct 163 89|quotactl 179 60|syslog 103 116
-    settimeofday 164 170|clock_settime 227 112|adjtimex 159 171|clock_adjtime 305 266|sethostname 170 161|setdomainname 171 162
-    shmget 29 194|shmat 30 196|msgget 68 186|msgsnd 69 189|semget 64 190|semop 65 193|mq_open 240 180|mq_unlink 241 181
-    fanotify_init 300 262|fanotify_mark 301 263|iopl 172|ioperm 173
+_ALLOWED = """
+    read 0 63|pread64 17 67|lseek 8 62|fstat 5 80|newfstatat 262 79|mmap 9 222|munmap 11 215|mremap 25 216|brk 12 214|futex 202 98
+    stat 4|lstat 6|statx 332 291|access 21|faccessat 269 48|faccessat2 439 439|readlink 89|readlinkat 267 78|statfs 137 43|fstatfs 138 44
+    readv 19 65|preadv 295 69|preadv2 327 286|getdents 78|getdents64 217 61|getcwd 79 17|fadvise64 221 223|readahead 187 213
+    write 1 64|writev 20 66|close 3 57|close_range 436 436|dup 32 23|dup2 33|dup3 292 24|poll 7|ppoll 271 73|select 23|pselect6 270 72
+    mprotect 10 226|madvise 28 233|msync 26 227|mincore 27 232|membarrier 324 283|mseal 462 462
+    pkey_alloc 330 289|pkey_free 331 290|pkey_mprotect 329 288|futex_waitv 449 449|futex_wake 454 454|futex_wait 455 455
+    futex_requeue 456 456|set_robust_list 273 99|get_robust_list 274 100|rseq 334 293|set_tid_address 218 96|arch_prctl 158
+    restart_syscall 219 128|rt_sigaction 13 134|rt_sigprocmask 14 135|rt_sigreturn 15 139
+    rt_sigpending 127 136|rt_sigtimedwait 128 137|rt_sigsuspend 130 133
+    sigaltstack 131 132|pause 34|alarm 37|setitimer 38 103|getitimer 36 102|nanosleep 35 101|clock_nanosleep 230 115
+    clock_gettime 228 113|clock_getres 229 114|gettimeofday 96 169|time 201|times 100 153|getrusage 98 165|getrlimit 97 163
+    getpid 39 172|getppid 110 173|gettid 186 178|getuid 102 174|geteuid 107 175|getgid 104 176|getegid 108 177|getgroups 115 158
+    getpgrp 111|getpgid 121 155|getsid 124 156|uname 63 160|sysinfo 99 179|getcpu 309 168|getrandom 318 278
+    sched_yield 24 124|sched_getaffinity 204 123|sched_get_priority_max 146 125|sched_get_priority_min 147 126|exit 60 93|exit_group 231 94
 """
-_START = "execve 59 221"
 _ABSENT = "clone3 435 435|openat2 437 437"  # what they would do stands in memory, where the filter cannot see it; libraries then use others
 _NEWEST = 462
 _X32 = 0x40000000
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_SIGNALS = 0x2000  # O_ASYNC: a signal to whoever is told, as soon as there is something to read
+_ON_DESCRIPTORS = (0, 1, 2, 3, 1030)  # fcntl: to duplicate one, and its flags; not who gets its signals, its leases, its locks
+_ON_DEVICES = (
+    0x5401,
+    0x5413,
+    0x541B,
+    0x5421,
+    0x5450,
+    0x5451,
+)  # ioctl: is it a terminal, how wide; what can be read; blocking, close-on-exec
+_ON_ITSELF = (3, 15, 16, 21, 23, 38, 39)  # prctl: its name, what is known of it
 _EPERM, _ENOSYS = 1, 38
 
 _LOAD, _EQUAL, _ABOVE, _AND_ANY, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _FAIL, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in what the filter looks at; arguments have eight bytes, the lower four come first
 
-_LANDLOCK = 444, 446  # to make a set of rules, and to live by it; the numbers are the same everywhere
-_EXECUTES, _MODIFIES = 1 << 0, 1 << 1 | sum(1 << n for n in range(4, 13))  # write, remove, make
-_TRUNCATES, _KNOWS_TRUNCATE = 1 << 14, 3
+_LANDLOCK = 444, 445, 446  # to make a set of rules, to add one, and to live by it; the numbers are the same everywhere
+_EXECUTE, _READ_FILE, _READ_FOLDER = 1 << 0, 1 << 2, 1 << 3
+_SINCE = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}  # version → rights to files: all of the first; to move, cut off, control
+SCOPED = 6  # the first version that keeps signals and abstract sockets inside
+SYSTEM_FOLDERS = """
+    /lib /lib32 /lib64 /usr/lib /usr/lib32 /usr/lib64 /usr/local/lib /usr/local/lib64 /nix/store /gnu/store /etc/ld.so.cache
+    /usr/share/zoneinfo /etc/localtime /usr/share/locale /usr/share/fonts /usr/local/share/fonts /usr/share/X11/fonts
+""".split()  # shared libraries, and what is read for them: time zones, fonts
 
 
-def enforce(start: int = 0) -> bool:
+def enforce(readable: Iterable[str] = (), *, start: int = 0, receives: bool = False) -> bool:
     """Let the kernel refuse this process, for good, what parsing does not need. Whether it does: on Linux, x86_64 or ARM.
 
+    `readable`: folders and files that may be opened, where the kernel has Landlock (`landlock_version`), beside what is open already.
     `start` is the address in memory of a path: the only one that may be executed. The program there has another memory, and starts none.
+    `receives`: descriptors come through the socket that is stdin.
     """
     if sys.platform != "linux" or platform.machine() not in _ARCHES or sys.maxsize < 2**32:
         return False
@@ -61,51 +77,82 @@ def enforce(start: int = 0) -> bool:
     column, arch = _ARCHES[platform.machine()]
     if libc.prctl(38, 1, 0, 0, 0):  # PR_SET_NO_NEW_PRIVS
         return False
-    _landlock(libc, _MODIFIES if start else _MODIFIES | _EXECUTES)
-    program = _filter(column, arch, start)
+    _landlock(libc, readable, _EXECUTE if start else 0)
+    program = _filter(column, arch, start, receives=receives)
     code = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(code)))
     seccomp, all_threads = (317, 277)[column], 1
     return bool(libc.syscall(seccomp, 1, all_threads, header) == 0 or libc.prctl(22, 2, header, 0, 0) == 0)  # PR_SET_SECCOMP
 
 
-def _landlock(libc: ctypes.CDLL, modifies: int) -> None:
-    """Forbid to write, make, remove or run any file, where the kernel has Landlock: a set of rules without one that allows something."""
-    make, restrict = _LANDLOCK
-    version = libc.syscall(make, None, 0, 1)
-    if version > 0:
-        handled = modifies | (_TRUNCATES if version >= _KNOWS_TRUNCATE else 0)
-        rules = libc.syscall(make, ctypes.create_string_buffer(struct.pack("=Q", handled), 8), 8, 0)
-        if rules >= 0:
-            libc.syscall(restrict, rules, 0)
-            os.close(rules)
+def landlock_version() -> int:
+    """The version of Landlock that the kernel has; 0 where it has none, or nobody switched it on."""
+    return max(0, ctypes.CDLL(None).syscall(_LANDLOCK[0], None, 0, 1)) if sys.platform == "linux" else 0
 
 
-def _filter(column: int, arch: int, start: int) -> bytes:
+def _landlock(libc: ctypes.CDLL, readable: Iterable[str], executes: int) -> None:
+    """Forbid every use of files by path, but for reading below some folders; connections; signals to processes outside."""
+    make, add, restrict = _LANDLOCK
+    version = landlock_version()
+    if not version:
+        return
+    files = sum(rights for since, rights in _SINCE.items() if version >= since)
+    handled = (files, *((0b11,) if version >= 4 else ()), *((0b11,) if version >= SCOPED else ()))  # each kernel takes so many words
+    packed = struct.pack(f"={len(handled)}Q", *handled)
+    rules = libc.syscall(make, ctypes.create_string_buffer(packed, len(packed)), len(packed), 0)
+    if rules < 0:
+        return
+    for path in readable:
+        try:
+            there = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        rights = _READ_FILE | executes | (_READ_FOLDER if os.path.isdir(path) else 0)  # noqa: PTH112 - pathlib takes 10 ms to load
+        libc.syscall(add, rules, 1, ctypes.create_string_buffer(struct.pack("=Qi", rights, there), 12), 0)
+        os.close(there)
+    libc.syscall(restrict, rules, 0)
+    os.close(rules)
+
+
+def _filter(column: int, arch: int, start: int, *, receives: bool) -> bytes:
     """The filter's instructions, eight bytes each."""
     refuse, absent, allow = (_op(_RETURN, value) for value in (_FAIL | _EPERM, _FAIL | _ENOSYS, _ALLOW))
     lines = [_op(_LOAD, _ARCH), _op(_EQUAL, arch, 1, 0), _op(_RETURN, _KILL), _op(_LOAD, _NUMBER)]
     lines += [_op(_ABOVE, _X32 - 1, 0, 1), absent, _op(_ABOVE, _NEWEST, 0, 1), absent]
+    lines += [line for number in _numbers(_ALLOWED, column) for line in (_op(_EQUAL, number, 0, 1), allow)]
     lines += [line for number in _numbers(_ABSENT, column) for line in (_op(_EQUAL, number, 0, 1), absent)]
-    lines += [line for number in _numbers(_REFUSED, column) for line in (_op(_EQUAL, number, 0, 1), refuse)]
-    low, high = start & 0xFFFFFFFF, start >> 32
-    for number in _numbers(_START, column):
-        lines += [_op(_EQUAL, number, 0, 6 if start else 1)]
-        if start:
-            lines += [_op(_LOAD, _FIRST_ARGUMENT), _op(_EQUAL, low, 0, 3), _op(_LOAD, _FIRST_ARGUMENT + 4), _op(_EQUAL, high, 0, 1), allow]
-        lines += [refuse]
-    opening = {"open 2": 1, "openat 257 56": 2}
-    for call, argument in opening.items():
+
+    def add(call: str, *then: bytes) -> None:
+        """What is looked at of a call's arguments; whatever passes is refused."""
         for number in _numbers(call, column):
-            lines += [_op(_EQUAL, number, 0, 4), _op(_LOAD, _FIRST_ARGUMENT + 8 * argument), _op(_AND_ANY, _WRITES, 0, 1), refuse, allow]
-    own = {"tgkill 234 131": os.getpid(), "prlimit64 302 261": 0}  # of this process only, as abort() and setrlimit() have it
-    for call, first in own.items():
-        for number in _numbers(call, column):
-            lines += [_op(_EQUAL, number, 0, 4), _op(_LOAD, _FIRST_ARGUMENT), _op(_EQUAL, first, 1, 0), refuse, allow]
-    for number in _numbers("ioctl 16 29", column):  # TIOCSTI and TIOCLINUX type into a terminal
-        lines += [_op(_EQUAL, number, 0, 5), _op(_LOAD, _FIRST_ARGUMENT + 8), _op(_EQUAL, 0x5412, 1, 0), _op(_EQUAL, 0x541C, 0, 1), refuse]
-        lines += [allow]
-    return b"".join([*lines, allow])
+            lines.extend((_op(_EQUAL, number, 0, len(then) + 1), *then, refuse))
+
+    for call, argument in {"open 2": 1, "openat 257 56": 2}.items():
+        add(call, _argument(argument), _op(_AND_ANY, _WRITES, 1, 0), allow)
+    add("fcntl 72 25", _argument(1), *_among(_ON_DESCRIPTORS), _op(_EQUAL, 4, 0, 3), _argument(2), _op(_AND_ANY, _SIGNALS, 1, 0), allow)
+    add("ioctl 16 29", _argument(1), *_among(_ON_DEVICES))
+    add("prctl 157 167", _argument(0), *_among(_ON_ITSELF))
+    for call in ("tgkill 234 131", "tkill 200 130"):  # of this process only, as abort() has it
+        add(call, _argument(0), *_among((os.getpid(),)))
+    new = _FIRST_ARGUMENT + 8 * 2  # of its own, the limits can be read; only that of computing time can be set
+    reads = (_op(_LOAD, new), _op(_EQUAL, 0, 0, 3), _op(_LOAD, new + 4), _op(_EQUAL, 0, 0, 1), allow)
+    add("prlimit64 302 261", _argument(0), _op(_EQUAL, 0, 0, 8), _argument(1), *_among((0,)), *reads)
+    if receives:
+        add("recvmsg 47 212", _argument(0), *_among((0,)))
+    if start:
+        low, high = start & 0xFFFFFFFF, start >> 32
+        add("execve 59 221", _argument(0), _op(_EQUAL, low, 0, 3), _op(_LOAD, _FIRST_ARGUMENT + 4), _op(_EQUAL, high, 0, 1), allow)
+    return b"".join([*lines, refuse])
+
+
+def _argument(n: int) -> bytes:
+    """Load the lower half of an argument, from 0: all that the kernel takes of a number, a flag or a descriptor."""
+    return _op(_LOAD, _FIRST_ARGUMENT + 8 * n)
+
+
+def _among(values: Sequence[int]) -> list[bytes]:
+    """Allow the call if what is loaded is one of these, else go on."""
+    return [line for value in values for line in (_op(_EQUAL, value, 0, 1), _op(_RETURN, _ALLOW))]
 
 
 def _op(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
@@ -119,15 +166,18 @@ def _numbers(calls: str, column: int) -> list[int]:
     return [int(row[1 + column]) for row in rows if len(row) > 1 + column]
 
 
-def become(program: str, arguments: list[str], memory: int, seconds: int) -> None:
-    """Go on as another program: no more memory (bytes) and computing time than this, one thread, and what `enforce` leaves."""
+def become(program: str, arguments: list[str], memory: int, seconds: int, folders: list[str]) -> None:
+    """Go on as another program: no more memory (bytes) and computing time than this, one thread, and what `enforce` leaves.
+
+    It reads what is below `folders`, and shared libraries.
+    """
     import resource
 
     limits = ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds))
     nothing = ((what, 0) for what in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC))
     for what, value in (*limits, *nothing):
         try:
-            resource.setrlimit(what, (value, resource.getrlimit(what)[1]))
+            resource.setrlimit(what, (value, value))
         except (ValueError, OSError):  # not every system knows every limit
             continue
     path = ctypes.create_string_buffer(os.fsencode(program))
@@ -135,10 +185,15 @@ def become(program: str, arguments: list[str], memory: int, seconds: int) -> Non
     values = [os.fsencode(f"{name}={value}") for name, value in os.environ.items()]
     libc = ctypes.CDLL(None, use_errno=True)
     argv, envp = (ctypes.c_char_p * (len(given) + 1))(*given, None), (ctypes.c_char_p * (len(values) + 1))(*values, None)
-    enforce(ctypes.addressof(path))
+    enforce([program, *folders, *shared_libraries()], start=ctypes.addressof(path))
     libc.execve(path, argv, envp)
     sys.exit(f"{program} cannot be started: {os.strerror(ctypes.get_errno())}")
 
 
+def shared_libraries() -> list[str]:
+    """Where the system looks for shared libraries."""
+    return [*SYSTEM_FOLDERS, *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))]
+
+
 if __name__ == "__main__":
-    become(sys.argv[3], sys.argv[4:], int(sys.argv[1]), int(sys.argv[2]))
+    become(sys.argv[4], sys.argv[5:], int(sys.argv[1]), int(sys.argv[2]), list(filter(None, sys.argv[3].split(os.pathsep))))

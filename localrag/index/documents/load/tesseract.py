@@ -1,10 +1,11 @@
 """Tesseract, the program that reads pictures: which one is installed, for which languages, and one page read by it.
 
 It runs apart from everything, a process a page, under the limits of the process that parses (`sandbox`): the picture comes on its stdin,
-the words go to its stdout.
+the words go to its stdout, and it opens nothing but its data and shared libraries.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,11 +37,12 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Tesseract:
-    """An installed Tesseract: where it is, its version, the languages whose data it has."""
+    """An installed Tesseract: where it is, its version, the languages whose data it has, and the folder of that data if it names it."""
 
     program: str
     version: str
     languages: tuple[str, ...]
+    data: str = ""
 
 
 def find_tesseract() -> Tesseract | None:
@@ -56,9 +58,18 @@ def find_tesseract() -> Tesseract | None:
     except (OSError, subprocess.SubprocessError):
         return None
     head = (version.stdout or version.stderr).split()
-    lines = (listed.stdout or listed.stderr).splitlines()[1:]
+    first, *lines = (listed.stdout or listed.stderr).splitlines() or [""]
     languages = tuple(sorted(line.strip() for line in lines if line.strip()))
-    return Tesseract(os.path.realpath(program), head[1] if len(head) > 1 else "", languages)
+    data = re.search(r'"([^"]+)"', first)  # List of available languages in "/usr/share/tesseract-ocr/5/tessdata/" (4):
+    return Tesseract(os.path.realpath(program), head[1] if len(head) > 1 else "", languages, data[1] if data else "")
+
+
+def _data_folders(tesseract: Tesseract) -> list[str]:
+    """Where its data may be: the folder it names, else those that installations have."""
+    if tesseract.data:
+        return [tesseract.data]
+    share = Path(tesseract.program).parent.parent / "share"
+    return [*filter(None, [os.environ.get("TESSDATA_PREFIX")]), str(share / "tessdata"), str(share / "tesseract-ocr")]
 
 
 def reading_options(settings: Settings) -> Options:
@@ -120,7 +131,7 @@ class Reader:
 
     def _words(self, image: bytes, *, upright: bool) -> Page:
         asked = ["-", "-", "-l", self._languages, "--dpi", "300", "--psm", "3" if upright else "1", "tsv"]
-        limits = [str(MEMORY), str(int(SECONDS) + 5)]
+        limits = [str(MEMORY), str(int(SECONDS) + 5), os.pathsep.join(_data_folders(self._tesseract))]
         # With more than one thread Tesseract is three times slower: its loops are shorter than a thread's start.
         env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"OMP_THREAD_LIMIT": "1"}
         with self._lock:

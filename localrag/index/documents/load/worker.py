@@ -1,4 +1,4 @@
-"""The process that parses: takes a path at a time on stdin and answers on stdout, with little memory and no network.
+"""The process that parses: takes an open file at a time from the socket on stdin and answers on stdout, with little memory and no network.
 
 Whatever a hostile file does to it, it does to this process alone.
 """
@@ -7,12 +7,13 @@ import contextlib
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 from localrag.index.documents.load.content import Options, Unreadable
-from localrag.index.documents.load.messages import packed, read_message
+from localrag.index.documents.load.libraries import may_read, readable
+from localrag.index.documents.load.messages import link_at, packed, receive
+from localrag.index.documents.load.open_file import OpenFile
 from localrag.index.documents.load.page_places import places
 from localrag.index.documents.load.parse import parse
 from localrag.index.documents.load.pixels import picture, to_read
@@ -24,6 +25,7 @@ try:
 except ImportError:  # Windows, where `load_all` says that it cannot read
     resource = None  # type: ignore[assignment]
 
+_READS = ("open", "os.listdir", "os.scandir")  # of a path; a descriptor was opened before
 SPLIT = 1_000_000  # characters; longer texts are not split into sentences here, as the time for a file is limited
 _FORBIDDEN = tuple(
     """
@@ -35,14 +37,16 @@ _FORBIDDEN = tuple(
 
 def serve(memory: int, seconds: int) -> None:
     """Parse files until stdin ends. `memory`: bytes of address space; `seconds`: of computing for one file."""
-    answers, requests = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer
+    answers, requests = os.fdopen(os.dup(1), "wb"), link_at(0)
     os.dup2(2, 1)  # what a library prints is no answer
     confine(memory)
     sys.setrecursionlimit(8000)  # pages nest up to 2048 elements, each three calls
-    while (request := read_message(requests)) is not None:
+    while (received := receive(requests)) is not None:
+        request, descriptor = received
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 5)  # should nobody be left to stop it
-        answer, exhausted = _answer(request)
+        answer, exhausted = _answer(request, OpenFile(request["name"], descriptor))
+        os.close(descriptor)
         answers.write(packed(answer))
         answers.flush()
         if exhausted:
@@ -50,35 +54,38 @@ def serve(memory: int, seconds: int) -> None:
 
 
 def confine(memory: int) -> None:
-    """No more memory than this, no file written or removed, no core dump, no connection, no other process, no thread.
+    """No more memory than this, no file opened but Python's and libraries', none written or removed, no connection, no other process.
 
     What Python code does is refused by a hook, everywhere; what native code does by the kernel, on Linux (`sandbox`). Elsewhere native
     code that a hostile file has taken over is stopped by the limits of resources alone.
     """
-    _limit(resource.RLIMIT_AS, memory)
+    places = readable()
+    _limit(resource.RLIMIT_AS, memory, memory)
     for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
-        _limit(nothing, 0)
+        _limit(nothing, 0, 0)
     sys.modules["numpy"] = None  # type: ignore[assignment]  # openpyxl would load it, and it a hundred threads
-    enforce()
+    enforce(places, receives=True)
     sys.addaudithook(_refuse)
 
 
-def _limit(what: int, value: int) -> None:
+def _limit(what: int, value: int, most: int | None = None) -> None:
+    """Set a limit; `most` is what it may be raised to later."""
     with contextlib.suppress(ValueError, OSError):  # not every system knows every limit
-        resource.setrlimit(what, (value, resource.getrlimit(what)[1]))
+        resource.setrlimit(what, (value, resource.getrlimit(what)[1] if most is None else most))
 
 
 def _refuse(event: str, args: Any) -> None:
     writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    reads = event in _READS and not isinstance(args[0], int) and not may_read(os.fsdecode(args[0] or "."))
     foreign = event == "ctypes.dlopen" and not str(args[0]).startswith(tuple(filter(None, sys.path)))  # a library of no package
-    if writes or foreign or event.startswith(_FORBIDDEN):
+    if writes or reads or foreign or event.startswith(_FORBIDDEN):
         raise PermissionError(f"a file may not lead to {event}")
 
 
-def _answer(request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def _answer(request: dict[str, Any], file: OpenFile) -> tuple[dict[str, Any], bool]:
     """What was read or found, or why not; and whether memory ran out."""
     try:
-        return _done(request), False
+        return _done(request, file), False
     except Unreadable as error:
         return {"reason": _squeezed(str(error)), "failed": error.failed}, False
     except MemoryError:
@@ -89,8 +96,7 @@ def _answer(request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         return {"reason": _squeezed(_said(error)), "failed": True}, False
 
 
-def _done(request: dict[str, Any]) -> dict[str, Any]:
-    file = Path(request["path"])
+def _done(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
     if "picture" in request:
         return picture(file, *request["picture"])
     if "page" in request:

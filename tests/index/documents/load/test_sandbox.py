@@ -3,12 +3,16 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
-from localrag.index.documents.load import find_files, load_all
+from localrag.index.documents.load import Confined, Limits, find_files, load_all
+from localrag.index.documents.load.sandbox import landlock_version
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
+landlock = pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock, which is what forbids reading")
 
 # Stands in for the library that reads PDFs: native code in it calls the C library past Python, whose hooks see nothing of it.
 TAKEN_OVER = """
@@ -39,19 +43,81 @@ done = {
     "kill": call("kill", os.getppid(), 0),
     "ptrace": call("ptrace", 16, os.getppid(), 0, 0),
     "io_uring": call("syscall", 425, 1, ctypes.create_string_buffer(256)),
-    "read": call("open", folder + b"/kept.txt", os.O_RDONLY),
 }
-raise ValueError(" ".join(name for name, result in done.items() if result != -1 and not (name == "system" and result)))
+raise ValueError("done:" + " ".join(name for name, result in done.items() if result != -1 and not (name == "system" and result)))
+"""
+
+# What touches another process, PID, by other ways than a signal that is sent to it; `link` is a socket or a pipe that is open.
+ON_OTHERS = r"""
+import ctypes, os
+libc = ctypes.pythonapi
+def call(name, *args):
+    return getattr(libc, name)(*args)
+pid, link = PID, LINK
+column = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
+def system(numbers, *args):
+    return libc.syscall(numbers[column], *args)
+few, mask, many = (ctypes.create_string_buffer(b, 64) for b in (b"", b"\1", b"\xff" * 64))
+done = {
+    "signal on input": call("fcntl", link, 10, 9),
+    "owner of input": call("fcntl", link, 8, pid),
+    "owner of input in a structure": call("fcntl", link, 15, (ctypes.c_int * 2)(1, pid)),
+    "input is told of": call("fcntl", link, 4, 0x2000),
+    "input is told of by ioctl": call("ioctl", link, 0x5452, ctypes.byref(ctypes.c_int(1))),
+    "owner of a socket": call("ioctl", link, 0x8901, ctypes.byref(ctypes.c_int(pid))),
+    "group of a socket": call("ioctl", link, 0x8902, ctypes.byref(ctypes.c_int(pid))),
+    "lock": system((73, 32), link, 6),
+    "priority": call("setpriority", 0, pid, 19),
+    "processors": system((203, 122), pid, 8, mask),
+    "scheduler": system((144, 119), pid, 3, few),
+    "parameters": system((142, 118), pid, few),
+    "input and output": system((251, 30), 1, pid, 3 << 13),
+    "limits": call("prlimit", pid, 7, many, None),
+    "own memory": call("prlimit", 0, 9, many, None),
+    "signal 0": call("kill", pid, 0),
+    "signal to a thread": system((234, 131), pid, pid, 0),
+    "signal with a value": system((129, 138), pid, 0, few),
+    "handle": system((434, 434), pid, 0),
+    "group": system((109, 154), 0, 0),
+    "memory segments": system((31, 195), 0, 14, many),
+    "queues": system((71, 187), 0, 14, many),
+    "semaphores": system((66, 191), 0, 0, 19, many),
+    "watch": system((294, 26), 0),
+    "pages": system((256, 238), pid, 8, mask, mask),
+    "message": call("recvmsg", 1, few, 0x40),
+}
+"""
+SAY = 'raise ValueError("done:" + ", ".join(name for name, result in done.items() if result != -1))'
+
+# What another one's files and processes hold; PLACES are paths.
+READS = """
+import ctypes, os
+libc = ctypes.pythonapi
+libc.opendir.restype = ctypes.c_void_p
+done = {}
+for path in PLACES:
+    done[path] = libc.open(os.fsencode(path), os.O_RDONLY)
+    if done[path] == -1 and libc.opendir(os.fsencode(path)):
+        done[path] = 0
+environment = [name for name in os.environ if "SECRET" in name or "KEY" in name]
+done |= dict.fromkeys(environment, 0)
+"""
+
+TELLS_WHAT_IT_SEES = """
+class PdfiumError(Exception): ...
+class PdfDocument:
+    def __init__(self, data):
+        raise ValueError(bytes(data).decode() + str(data))
 """
 
 
 def read_with(module, tmp_path, monkeypatch):
     """What becomes of `a.pdf` and a note where this module is loaded for the library that reads PDFs."""
-    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules").mkdir(exist_ok=True)
     (tmp_path / "modules" / "pypdfium2.py").write_text(module)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "modules"), os.environ.get("PYTHONPATH", "")]))
     docs = tmp_path / "docs"
-    docs.mkdir()
+    docs.mkdir(exist_ok=True)
     (docs / "a.pdf").write_bytes(b"%PDF-1.4 hostile")
     (docs / "b.txt").write_text("Ruth Sand sailed.")
     return list(load_all(find_files([docs]).files, docs))
@@ -63,11 +129,89 @@ def test_native_code_in_the_reader_cannot_connect_run_write_or_remove(tmp_path, 
     (tmp_path / "kept.txt").write_text("kept")
     hostile, note = read_with(TAKEN_OVER.replace("FOLDER", repr(os.fsencode(tmp_path))), tmp_path, monkeypatch)
 
-    assert hostile.reason == "damaged: read"
+    assert hostile.reason == "damaged: done:"
     assert hostile.failed
     assert note.text == "Ruth Sand sailed."
     assert (tmp_path / "kept.txt").read_text() == "kept"
     assert not (tmp_path / "made").exists()
+
+
+@pytest.fixture
+def victim():
+    """Another process of the same user."""
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+@linux
+def test_native_code_in_the_reader_cannot_touch_another_process(victim, tmp_path, monkeypatch):
+    """No signal by whatever way, no priority, processor or limit; outside most of these succeed. The other one runs on as it was."""
+    before = psutil.Process(victim.pid)
+    was = before.nice(), before.cpu_affinity(), before.rlimit(psutil.RLIMIT_NOFILE)
+    attack = ON_OTHERS.replace("PID", str(victim.pid))
+
+    hostile, note = read_with(attack.replace("LINK", "0") + SAY, tmp_path, monkeypatch)
+
+    assert hostile.reason == "damaged: done:"
+    assert note.text == "Ruth Sand sailed."
+    assert victim.poll() is None
+    assert (before.nice(), before.cpu_affinity(), before.rlimit(psutil.RLIMIT_NOFILE)) == was
+    free = attack.replace("LINK", "os.pipe()[0]") + SAY
+    outside = subprocess.run([sys.executable, "-c", free], check=False, capture_output=True, text=True, timeout=60).stderr
+    for name in ("signal on input", "owner of input", "input is told of", "priority", "scheduler", "own memory", "signal 0", "handle"):
+        assert name in outside.rpartition("done:")[2]
+
+
+@linux
+@landlock
+def test_native_code_in_the_reader_reads_nothing_of_others(tmp_path, monkeypatch):
+    """Neither the user's files and folders nor what the system says of processes; the environment holds no secret."""
+    monkeypatch.setenv("LOCALRAG_API_KEY", "treasure")
+    monkeypatch.setenv("SECRET_TOKEN", "treasure")
+    (tmp_path / "kept.txt").write_text("kept")
+    (tmp_path / "modules" / "packed").mkdir(parents=True)
+    (tmp_path / "modules" / "notes.txt").write_text("no module, though beside one")
+    of_processes = [f"/proc/{who}/{what}" for who in (os.getpid(), "self") for what in ("environ", "maps", "cmdline", "mem", "fd")]
+    mine = [tmp_path, tmp_path / "kept.txt", tmp_path / "docs" / "b.txt", tmp_path / "modules" / "notes.txt"]
+    of_the_system = ["/proc", "/proc/meminfo", "/etc/passwd", "/etc", "/", str(Path.home()), "/tmp", "/dev/zero"]
+    places = [*map(str, mine), *of_processes, *of_the_system]
+
+    hostile, note = read_with(READS.replace("PLACES", repr(places)) + SAY, tmp_path, monkeypatch)
+
+    assert hostile.reason == "damaged: done:"
+    assert note.text == "Ruth Sand sailed."
+
+
+def test_the_reader_is_given_files_and_no_paths(tmp_path, monkeypatch):
+    """All that its libraries see of a file is its name and what is in it; a file that is none is not waited for."""
+    hostile, _ = read_with(TELLS_WHAT_IT_SEES, tmp_path, monkeypatch)
+    os.mkfifo(tmp_path / "docs" / "c.txt")
+    reader = Confined(Limits(seconds=20))
+
+    assert "%PDF-1.4 hostile" in hostile.reason
+    assert "a.pdf" not in hostile.reason
+    assert reader.ask({"path": str(tmp_path / "docs" / "c.txt")}) == {"reason": "cannot be read: it is no regular file", "failed": True}
+    assert reader.ask({"path": str(tmp_path / "docs" / "d.txt")})["reason"] == "cannot be read: No such file or directory"
+    reader.close()
+
+
+def test_a_reader_that_takes_no_request_is_given_up(tmp_path, monkeypatch):
+    """However long the request: what is read of pages before can be longer than what a socket holds."""
+    hang = "import time\ntime.sleep(60)\n"
+    read_hostile = {"text_column": "", "metadata_columns": [], "split": False, "path": str(tmp_path / "docs" / "a.pdf")}
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "sitecustomize.py").write_text(hang)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.pdf").write_bytes(b"%PDF-1.4")
+    reader = Confined(Limits(seconds=1.0))
+
+    answer = reader.ask(read_hostile | {"read": [[1, {"words": ["x" * 1000] * 5000}]]})
+    reader.close()
+
+    assert answer == {"reason": "took longer than 1 s", "failed": True}
 
 
 @pytest.mark.parametrize("how", ["ctypes.string_at(0)", "os.abort()"], ids=["segmentation fault", "abort"])
@@ -89,6 +233,10 @@ def test_a_reader_that_crashes_costs_its_file_only(how, tmp_path, monkeypatch):
         "os.truncate(path, 0)",
         "shutil.rmtree(path)",
         "os.chmod(path, 0)",
+        "open(path).read()",
+        "os.open(path, os.O_RDONLY)",
+        "os.listdir(os.path.dirname(path))",
+        "os.listdir()",
         "os.kill(os.getppid(), 0)",
         "ctypes.CDLL(None)",
         "ctypes.CDLL('libc.so.6')",
@@ -99,7 +247,9 @@ def test_python_code_in_the_reader_is_refused_everywhere(what, tmp_path, monkeyp
     path = tmp_path / "kept.txt"
     path.write_text("kept")
     module = f"import localrag.index.documents.load.worker, ctypes, os, shutil\npath = {str(path)!r}\n{what}"
-    code = f"import sys, localrag.index.documents.load.worker as w\nsys.addaudithook(w._refuse)\nimport ctypes\nexec({module!r})"
+    code = (
+        f"import sys, localrag.index.documents.load.worker as w\nw.readable()\nsys.addaudithook(w._refuse)\nimport ctypes\nexec({module!r})"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
 
     assert "PermissionError: a file may not lead to" in done.stderr
@@ -110,18 +260,18 @@ def test_python_code_in_the_reader_is_refused_everywhere(what, tmp_path, monkeyp
 def test_the_kernel_refuses_threads_and_processes_beyond_the_first():
     """The limit of processes holds beside the filter: it is all that stops a fork where there is no filter."""
     code = (
-        "import resource, localrag.index.documents.load.worker as w; w.confine(2**31); "
-        "print(resource.getrlimit(resource.RLIMIT_NPROC)[0], open('/proc/self/status').read().split('Seccomp:')[1].split()[0])"
+        "import ctypes, resource, localrag.index.documents.load.worker as w; w.confine(2**31); "
+        "print(resource.getrlimit(resource.RLIMIT_NPROC), ctypes.pythonapi.prctl(21))"  # PR_GET_SECCOMP: 2 is a filter
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
-    assert done.stdout.split() == ["0", "2"]
+    assert done.stdout == "(0, 0) 2\n"
 
 
 @linux
 def test_the_filter_holds_in_a_process_of_its_own(tmp_path):
     """`enforce` says that the kernel took the filter; a write is then refused although Python's own hooks allow it."""
-    code = f"from localrag.index.documents.load.sandbox import enforce; print(enforce()); open({str(tmp_path / 'new')!r}, 'w')"
+    code = f"from localrag.index.documents.load.sandbox import enforce; print(enforce(['/'])); open({str(tmp_path / 'new')!r}, 'w')"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
 
     assert done.stdout.strip() == "True"

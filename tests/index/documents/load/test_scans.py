@@ -2,6 +2,7 @@
 
 import base64
 import io
+import os
 import random
 import re
 import struct
@@ -14,6 +15,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from localrag.index.documents.load import Options, find_files, load_all
+from localrag.index.documents.load.open_file import OpenFile
 from localrag.index.documents.load.page_places import places
 from localrag.index.documents.load.pixels import MOST_PIXELS, to_read
 from localrag.index.documents.load.scans import scan_reader
@@ -31,6 +33,11 @@ def read(tmp_path, name, data, languages="eng", kept=None, heard=None):
     reader = scan_reader(FOUND, languages, Kept() if kept is None else kept, lambda *step: heard is not None and heard.append(step))
     (found,) = load_all([file], tmp_path, Options(ocr=languages), scans=reader)
     return found
+
+
+def opened(file):
+    """A file as the process that reads it is given it."""
+    return OpenFile(file.name, os.open(file, os.O_RDONLY))
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "tiff", "webp", "bmp", "gif"])
@@ -70,7 +77,7 @@ def test_a_page_that_was_scanned_on_its_side_is_read(tmp_path):
     image = drawn(TEXT).rotate(90, expand=True, fillcolor=255)
     found = read(tmp_path, "side.png", saved(image), kept=kept)
     [(_, page)] = kept.values()
-    [shown] = places(tmp_path / "side.png", [1], "Lars Holm answered", 0.5, {1: page})["pages"]
+    [shown] = places(opened(tmp_path / "side.png"), [1], "Lars Holm answered", 0.5, {1: page})["pages"]
 
     assert share_found(TEXT, found.text) >= 0.97
     mask = framed(image, shown["boxes"])
@@ -100,7 +107,7 @@ def test_the_frames_of_a_quote_cover_its_pixels(tmp_path):
     kept = Kept()
     found = read(tmp_path, "a.png", saved(image), kept=kept)
     [(_, page)] = kept.values()
-    [shown] = places(tmp_path / "a.png", [1], "Skua leaked badly", 0.95, {1: page})["pages"]
+    [shown] = places(opened(tmp_path / "a.png"), [1], "Skua leaked badly", 0.95, {1: page})["pages"]
     mask, ink = framed(image, shown["boxes"]), black(words_only)
 
     assert "Skua leaked badly" in found.text
@@ -196,7 +203,7 @@ def test_in_a_mixed_pdf_only_the_scans_are_read_by_ocr(tmp_path):
         ("page 3", "Lars Holm stayed at home."),
     ]
     assert [n for _, n in kept] == [2]
-    shown = places(tmp_path / "mixed.pdf", [1, 2], found.text[: found.parts[1].end], 0.0, {2: kept[next(iter(kept))][1]})["pages"]
+    shown = places(opened(tmp_path / "mixed.pdf"), [1, 2], found.text[: found.parts[1].end], 0.0, {2: kept[next(iter(kept))][1]})["pages"]
     assert [(page["n"], len(page["boxes"])) for page in shown] == [(1, 1), (2, 1)]
 
 
@@ -300,14 +307,14 @@ def test_a_page_as_large_as_a_wall_is_drawn_smaller(tmp_path):
     data = io.BytesIO()
     made.save(data)
     (tmp_path / "poster.pdf").write_bytes(data.getvalue().replace(b"/Contents", b"/Contents"))
-    assert to_read(tmp_path / "poster.pdf", 1) == {"blank": True}
+    assert to_read(opened(tmp_path / "poster.pdf"), 1) == {"blank": True}
 
     document = pypdfium2.PdfDocument(make.pdf_of(["0 0 5000 5000 re f"]))
     document[0].set_mediabox(0, 0, 5_700, 5_700)
     data = io.BytesIO()
     document.save(data)
     (tmp_path / "poster.pdf").write_bytes(data.getvalue())
-    image = Image.open(io.BytesIO(base64.b64decode(to_read(tmp_path / "poster.pdf", 1)["image"])))
+    image = Image.open(io.BytesIO(base64.b64decode(to_read(opened(tmp_path / "poster.pdf"), 1)["image"])))
     assert 0.9 * MOST_PIXELS < image.width * image.height <= 1.01 * MOST_PIXELS
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.archive import open_archive
@@ -12,6 +11,7 @@ from localrag.index.documents.load.formats.charts import chart_lines, formula
 from localrag.index.documents.load.formats.numbering import Numbering, read_numbering
 from localrag.index.documents.load.formats.tables import table_lines
 from localrag.index.documents.load.formats.xml import xml_root
+from localrag.index.documents.load.open_file import OpenFile
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -51,13 +51,13 @@ def comment_line(text: str, author: str, date: str) -> str:
     return f"Comment{f' by {author}' if author else ''}{f', {date[:10]}' if date else ''}: {text}"
 
 
-def parse_docx(file: Path, _options: Options) -> Content:
+def parse_docx(file: OpenFile, _options: Options) -> Content:
     """A Word document."""
     import docx
 
     open_archive(file).close()
     try:
-        document = docx.Document(str(file))
+        document = docx.Document(file.open())
     except (ValueError, KeyError) as error:
         raise Unreadable(f"damaged: {error}", failed=True) from error
     styles = _styles(document.styles.element)

@@ -1,7 +1,6 @@
 """EPUB: a book as its chapters, each a page of HTML."""
 
 import re
-from pathlib import Path
 from posixpath import dirname, join, normpath
 
 from localrag.index.documents.load.archive import entry, open_archive
@@ -9,6 +8,7 @@ from localrag.index.documents.load.content import Content, Options, Unreadable, 
 from localrag.index.documents.load.encoding import decode
 from localrag.index.documents.load.formats.html import html_content
 from localrag.index.documents.load.formats.xml import xml_root
+from localrag.index.documents.load.open_file import OpenFile
 
 _DUBLIN_CORE = {
     "title": "title",
@@ -20,7 +20,7 @@ _DUBLIN_CORE = {
 }
 
 
-def parse_epub(file: Path, _options: Options) -> Content:
+def parse_epub(file: OpenFile, _options: Options) -> Content:
     """A book: its chapters in reading order are the parts."""
     with open_archive(file) as archive:
         names = set(archive.namelist())

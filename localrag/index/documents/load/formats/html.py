@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.content import Content, Options, clean, described, first_heading
 from localrag.index.documents.load.encoding import decode
 from localrag.index.documents.load.formats.tables import row_line, table_lines
+from localrag.index.documents.load.open_file import OpenFile
 
 _DROPPED = frozenset("script style noscript template svg head iframe object select datalist rp map audio video canvas".split())
 _BLOCKS = frozenset(
@@ -49,7 +49,7 @@ class _Page:
         return clean("".join(pieces))
 
 
-def parse_html(file: Path, _options: Options) -> Content:
+def parse_html(file: OpenFile, _options: Options) -> Content:
     """A web page; its title and description are metadata."""
     data = file.read_bytes()
     declared = _DECLARED.search(data[:4096])

@@ -1,15 +1,14 @@
 """Pictures: the text on them, read by OCR; each page of a TIFF is a part."""
 
-from pathlib import Path
-
 from localrag.index.documents.load.content import A_PICTURE, Content, Options, Unreadable, clean, compose
 from localrag.index.documents.load.formats.pages import goes_on, sections, without_running
 from localrag.index.documents.load.formats.paragraphs import paragraphs
 from localrag.index.documents.load.formats.scan import lines, told, why_unread
+from localrag.index.documents.load.open_file import OpenFile
 from localrag.index.documents.load.pixels import frames
 
 
-def parse_image(file: Path, options: Options) -> Content:
+def parse_image(file: OpenFile, options: Options) -> Content:
     """A picture. Raises Unreadable where nothing on it can be read, or nobody may."""
     if not options.ocr:
         raise Unreadable(A_PICTURE)

@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.content import Content, Options, compose, first_heading
 from localrag.index.documents.load.encoding import decode
 from localrag.index.documents.load.formats.tables import row_line, table_lines
+from localrag.index.documents.load.open_file import OpenFile
 
 LONGEST_OUTPUT = 2000  # characters kept of what a notebook's cell printed
 
 
-def parse_json(file: Path, options: Options) -> Content:
+def parse_json(file: OpenFile, options: Options) -> Content:
     """`path.to.key: value` lines, each object of a list a paragraph. What is no JSON is read as text."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
     values = read_values(text)
@@ -75,7 +75,7 @@ def _scalar(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool | float | int) else " ".join(str(value).split())
 
 
-def parse_notebook(file: Path, options: Options) -> Content:
+def parse_notebook(file: OpenFile, options: Options) -> Content:
     """The cells of a notebook, code between fences, with what it printed; each cell is a part."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
     notebook = read_values(text)

@@ -4,18 +4,18 @@ from email import message_from_string, policy
 from email.header import decode_header, make_header
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.content import Content, Options, Unreadable, clean, described
 from localrag.index.documents.load.encoding import decode
 from localrag.index.documents.load.formats.html import html_content
+from localrag.index.documents.load.open_file import OpenFile
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 LONG = 50_000  # characters of a header, 1,300 addresses; to parse them one by one takes the square of their number
 
 
-def parse_mail(file: Path, _options: Options) -> Content:
+def parse_mail(file: OpenFile, _options: Options) -> Content:
     """A message, and those it forwards."""
     from email import message_from_bytes
 

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Mapping
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.content import Content, Options, clean, described
 from localrag.index.documents.load.encoding import decode
 from localrag.index.documents.load.formats.tables import table_lines
+from localrag.index.documents.load.open_file import OpenFile
 
 _FRONT = re.compile(r"\A\ufeff?(?:---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)|\+\+\+[ \t]*\n(.*?)\n\+\+\+[ \t]*(?:\n|\Z))", re.DOTALL)
 _LONGEST_FRONT = 20_000  # characters: a longer one is no front matter
@@ -22,12 +22,12 @@ _HEADING = {
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 
 
-def parse_text(file: Path, _options: Options) -> Content:
+def parse_text(file: OpenFile, _options: Options) -> Content:
     """Any text, as it stands."""
     return Content(decode(file.read_bytes()))
 
 
-def parse_markdown(file: Path, _options: Options) -> Content:
+def parse_markdown(file: OpenFile, _options: Options) -> Content:
     """Markdown as it stands; front matter in YAML or TOML is its metadata."""
     text = decode(file.read_bytes())
     values, end = front_matter(text)
@@ -37,20 +37,20 @@ def parse_markdown(file: Path, _options: Options) -> Content:
     return Content(text, title, metadata)
 
 
-def parse_rst(file: Path, _options: Options) -> Content:
+def parse_rst(file: OpenFile, _options: Options) -> Content:
     """reStructuredText as it stands."""
     text = decode(file.read_bytes())
     return Content(text, _underlined(text))
 
 
-def parse_org(file: Path, _options: Options) -> Content:
+def parse_org(file: OpenFile, _options: Options) -> Content:
     """Org as it stands; `#+TITLE:` and its like are metadata."""
     text = decode(file.read_bytes())
     metadata = described(**{name.lower(): value for name, value in _ORG.findall(text)})
     return Content(text, dict(metadata).get("title", "") or _first(_HEADING["org"], text), metadata)
 
 
-def parse_asciidoc(file: Path, _options: Options) -> Content:
+def parse_asciidoc(file: OpenFile, _options: Options) -> Content:
     """AsciiDoc as it stands."""
     text = decode(file.read_bytes())
     return Content(text, _first(_HEADING["adoc"], text))
@@ -113,7 +113,7 @@ _TEX_SILENT = re.compile(
 )
 
 
-def parse_tex(file: Path, _options: Options) -> Content:
+def parse_tex(file: OpenFile, _options: Options) -> Content:
     """LaTeX without preamble, comments and markup; sections as `# …` headings, formulas as they are written. No file is included."""
     source = decode(file.read_bytes())
     body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
@@ -188,7 +188,7 @@ def _in_range(found: re.Match[str]) -> str:
     return found[0] if len(found[2]) < 8 and -32_768 <= int(found[2]) <= 0x10FFFF else f"{found[1]}65533"
 
 
-def parse_rtf(file: Path, _options: Options) -> Content:
+def parse_rtf(file: OpenFile, _options: Options) -> Content:
     """Rich text without its commands."""
     from striprtf.striprtf import rtf_to_text
 

@@ -1,7 +1,6 @@
 """OpenDocument (LibreOffice): texts, spreadsheets and presentations, whose content is one XML file in an archive."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.archive import entry, open_archive
@@ -9,6 +8,7 @@ from localrag.index.documents.load.content import Content, Options, Unreadable, 
 from localrag.index.documents.load.formats.tables import cell, table_lines
 from localrag.index.documents.load.formats.xlsx import titled
 from localrag.index.documents.load.formats.xml import xml_root
+from localrag.index.documents.load.open_file import OpenFile
 
 _OF = "urn:oasis:names:tc:opendocument:xmlns:"
 _TEXT, _TABLE, _DRAW, _OFFICE = (f"{{{_OF}{name}:1.0}}" for name in ("text", "table", "drawing", "office"))
@@ -17,7 +17,7 @@ _SPACE = {f"{_TEXT}tab": "\t", f"{_TEXT}line-break": "\n"}
 _MOST_REPEATED = 1000  # of a row or cell; beyond that it is the empty rest of a sheet
 
 
-def parse_opendocument(file: Path, _options: Options) -> Content:
+def parse_opendocument(file: OpenFile, _options: Options) -> Content:
     """A text (.odt), spreadsheet (.ods) or presentation (.odp)."""
     with open_archive(file) as archive:
         if b"encryption-data" in entry(archive, "META-INF/manifest.xml", needed=False):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.content import ONLY_IMAGES, Content, Options, Unreadable, clean, compose, described
@@ -10,6 +9,7 @@ from localrag.index.documents.load.formats.pages import CELL, HYPHEN, Line, goes
 from localrag.index.documents.load.formats.paragraphs import paragraphs
 from localrag.index.documents.load.formats.scan import lines as scanned
 from localrag.index.documents.load.formats.scan import not_read, told
+from localrag.index.documents.load.open_file import OpenFile
 
 _WIDE = 1.3  # times the height of a line: a gap between cells, wider than justified text has between words
 STAMP = 40  # letters that scanners and their programs put on a page by themselves
@@ -17,12 +17,12 @@ _JUNK_TITLE = re.compile(r"^(?:untitled.*|microsoft \w+ - .*|.*\.(?:docx?|pptx?|
 _DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
 
 
-def parse_pdf(file: Path, options: Options) -> Content:
+def parse_pdf(file: OpenFile, options: Options) -> Content:
     """A PDF with text in it, its own or read by OCR. Raises Unreadable for protected and damaged ones, and those nothing is read of."""
     import pypdfium2
 
     try:
-        document = pypdfium2.PdfDocument(file)
+        document = pypdfium2.PdfDocument(file.mapped())
         count = len(document)
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():

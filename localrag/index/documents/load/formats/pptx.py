@@ -1,7 +1,6 @@
 """PowerPoint: each slide a part, its title a heading, with tables, charts and the speaker's notes."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.archive import open_archive
@@ -10,17 +9,18 @@ from localrag.index.documents.load.formats.charts import chart_lines
 from localrag.index.documents.load.formats.docx import comment_line, core_metadata
 from localrag.index.documents.load.formats.tables import cell, table_lines
 from localrag.index.documents.load.formats.xml import xml_root
+from localrag.index.documents.load.open_file import OpenFile
 
 _DEEPEST = 20  # groups within groups
 
 
-def parse_pptx(file: Path, _options: Options) -> Content:
+def parse_pptx(file: OpenFile, _options: Options) -> Content:
     """A presentation."""
     import pptx
 
     open_archive(file).close()
     try:
-        presentation = pptx.Presentation(str(file))
+        presentation = pptx.Presentation(file.open())
     except (ValueError, KeyError) as error:
         raise Unreadable(f"damaged: {error}", failed=True) from error
     authors = _authors(presentation.part)

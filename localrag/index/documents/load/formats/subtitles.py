@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 from html import unescape
-from pathlib import Path
 from typing import NamedTuple
 
 from localrag.index.documents.load.content import Content, Options, compose
 from localrag.index.documents.load.encoding import decode
+from localrag.index.documents.load.open_file import OpenFile
 
 _CUE = re.compile(r"^[ \t]*(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,]\d{1,3}[ \t]*-->[^\n]*\n(.*?)(?=\n[ \t]*\n|\Z)", re.DOTALL | re.MULTILINE)
 _SPEAKER = re.compile(r"<v(?:\.[^\s>]*+)?\s++([^>]++)>")
@@ -21,7 +21,7 @@ class _Cue(NamedTuple):
     text: str
 
 
-def parse_subtitles(file: Path, _options: Options) -> Content:
+def parse_subtitles(file: OpenFile, _options: Options) -> Content:
     """The words of each minute as a paragraph, ended where a sentence does; a change of speaker begins a line."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
     body, parts = compose(_minutes(list(_cues(text))))

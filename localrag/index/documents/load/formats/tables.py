@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
 from itertools import chain, groupby, islice, zip_longest
-from pathlib import Path
 
 from localrag.index.documents.load.content import Content, Options
 from localrag.index.documents.load.encoding import decode
+from localrag.index.documents.load.open_file import OpenFile
 
 Row = Sequence[str]
 PEEK = 50  # rows that are looked at to tell whether the first is a header
@@ -95,7 +95,7 @@ def text_rows(header: Row, rows: Iterable[Row], options: Options) -> Iterator[st
             yield f"{line}\n{row[at].strip()}" if line else row[at].strip()
 
 
-def parse_csv(file: Path, options: Options) -> Content:
+def parse_csv(file: OpenFile, options: Options) -> Content:
     """Rows between commas, semicolons, tabs or bars, whichever divides them most evenly."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
     csv.field_size_limit(max(len(text), 1))
@@ -110,7 +110,7 @@ def parse_csv(file: Path, options: Options) -> Content:
     return Content("\n".join(table_lines(rows, likely=True)))
 
 
-def _delimiter(lines: Sequence[str], file: Path) -> str:
+def _delimiter(lines: Sequence[str], file: OpenFile) -> str:
     def evenness(delimiter: str) -> float:
         rows = [len(row) for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True) if row]
         most = max(set(rows), key=lambda n: (n > 1, rows.count(n)), default=1)

@@ -4,7 +4,6 @@ import re
 import zipfile
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.archive import open_archive
@@ -13,12 +12,13 @@ from localrag.index.documents.load.formats.charts import chart_lines
 from localrag.index.documents.load.formats.docx import core_metadata
 from localrag.index.documents.load.formats.tables import cell, table_lines, text_rows
 from localrag.index.documents.load.formats.xml import xml_root
+from localrag.index.documents.load.open_file import OpenFile
 
 _UNNAMED = re.compile(r"(?:sheet|tabelle|feuil|hoja|blad|foglio|лист|工作表) ?\d*", re.IGNORECASE)
 _CHART = re.compile(r"xl/charts/chart\d*\.xml")
 
 
-def parse_xlsx(file: Path, options: Options) -> Content:
+def parse_xlsx(file: OpenFile, options: Options) -> Content:
     """A workbook; of formulas the value that Excel last saw."""
     import openpyxl
     from openpyxl.utils.exceptions import InvalidFileException
@@ -26,7 +26,7 @@ def parse_xlsx(file: Path, options: Options) -> Content:
     with open_archive(file) as archive:
         charts = [list(chart_lines(xml_root(archive.read(name)))) for name in sorted(archive.namelist()) if _CHART.fullmatch(name)]
     try:
-        book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
+        book = openpyxl.load_workbook(file.open(), read_only=True, data_only=True, keep_links=False)
         sheets = [(sheet.title, _sheet(sheet, options)) for sheet in book.worksheets]
     except (InvalidFileException, ValueError, KeyError, TypeError, AttributeError, IndexError, zipfile.BadZipFile) as error:
         raise Unreadable(f"damaged: {error}", failed=True) from error

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from localrag.index.documents.load.content import Content, Options, Unreadable, clean
 from localrag.index.documents.load.encoding import decode
 from localrag.index.documents.load.formats.html import html_content, parse_html
+from localrag.index.documents.load.open_file import OpenFile
 
 _HEADINGS = frozenset({"title", "article-title", "head", "heading", "h1", "h2", "h3"})
 _SUPPRESSED = frozenset({"script", "style"})
@@ -24,7 +24,7 @@ def xml_root(data: bytes) -> Any:
         raise Unreadable(f"damaged: {error}", failed=True) from error
 
 
-def parse_xml(file: Path, options: Options) -> Content:
+def parse_xml(file: OpenFile, options: Options) -> Content:
     """A document's paragraphs, or `tag: text` lines where each element holds one value; pages of HTML as such."""
     data = file.read_bytes()
     try:
