@@ -1,7 +1,7 @@
 """Opening a project: find the index folder, bind it to its models, hand out what indexing and questions work with."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,9 @@ from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find
 from localrag.project import Opened, Project
 from localrag.store import ledger
 from localrag.store.connect import only_read
+from localrag.store.copied import noted_as_written
 from localrag.store.graph import holds_any
+from localrag.store.memory import kept_in_memory
 from localrag.store.names import FILE_NAME, nearest_index
 from localrag.store.schema import open_index, writer_lock
 from localrag.system.files import config_dir
@@ -71,8 +73,7 @@ def open_for_writing(
     chat = _chat_model(folder, model, engine, fresh=fresh)
     vectors = find_embedder(embedder) if embedder or fresh else _bound_model(folder, "embedder")
     models = {"chat_model": chat.binding, "embedder": vectors.binding}  # before a folder is made: a damaged file is refused here
-    with writer_lock(folder):
-        db = open_index(folder, create=True)
+    with writer_lock(folder), kept_in_memory(folder), closing(open_index(folder, create=True)) as db:
         bound, empty = ledger.settings(db), not holds_any(db, "documents")
         _bind(folder, bound, chat, vectors, rebuild=rebuild or empty)  # a first run that found nothing leaves the choice of models open
         if rebuild:
@@ -89,11 +90,8 @@ def open_for_writing(
         project = Project(
             root_of(folder), folder, db, db, settings, Model(ledger.CallLedger(db), chat, engine), vectors_by, None, reader, tagger
         )
-        try:
+        with closing(project), noted_as_written(db):
             yield project
-        finally:
-            project.close()
-            db.close()
 
 
 def settings_for(
@@ -102,20 +100,20 @@ def settings_for(
     """What a run would use: the root of stored paths, settings, model, and the index as it is, if there is one. Raises ModelError."""
     if not (folder / FILE_NAME).exists():
         return root_of(folder), replace(Settings(), **changes), _chat_model(folder, model, engine, fresh=True), None
-    db = open_index(folder)
-    settings = replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes)
-    return root_of(folder), settings, _chat_model(folder, model, engine), db
+    chat, db = _chat_model(folder, model, engine), open_index(folder)
+    try:
+        return root_of(folder), replace(Settings.from_json(ledger.settings(db).get("settings", {})), **changes), chat, db
+    except BaseException:
+        db.close()
+        raise
 
 
 @contextmanager
 def open_to_look(chosen: Path | None) -> Iterator[Opened]:
     """The index to look into: no model is needed, nor looked for. Raises NoIndex."""
     folder = find_index(chosen)
-    db = open_index(folder, still=True)
-    try:
+    with closing(open_index(folder, still=True)) as db:
         yield Opened(root_of(folder), folder, db)
-    finally:
-        db.close()
 
 
 @contextmanager
@@ -136,7 +134,18 @@ def open_for_questions(
     to files. Raises NoIndex, IndexMismatch, ModelError.
     """
     folder, engine = find_index(chosen), replace(engine or EngineOptions(), prefix_files=logs)
-    db = open_index(folder, still=still)
+    with (
+        kept_in_memory(folder),
+        closing(open_index(folder, still=still)) as db,
+        closing(_to_ask(db, folder, model, reranker, engine, asks=asks, logs=logs)) as project,
+    ):
+        yield project
+
+
+def _to_ask(
+    db: Database, folder: Path, model: str | None, reranker: str | None, engine: EngineOptions, *, asks: bool, logs: bool
+) -> Project:
+    """The project of an opened index, for `open_for_questions`."""
     if not logs:
         only_read(db.conn)
     bound = ledger.settings(db)
@@ -154,12 +163,7 @@ def open_for_questions(
     reader = reader_for(chat, engine) if asks else None
     quick = open_embedder(embedder, quick=True)
     kept = ledger.CallLedger(db) if logs else ledger.Unlogged(ledger.CallLedger(db))
-    project = Project(root_of(folder), folder, db, db, settings, Model(kept, chat, engine), quick, rerank, reader, logs=logs)
-    try:
-        yield project
-    finally:
-        project.close()
-        db.close()
+    return Project(root_of(folder), folder, db, db, settings, Model(kept, chat, engine), quick, rerank, reader, logs=logs)
 
 
 def prompt_folders(root: Path) -> list[Path]:
@@ -179,11 +183,8 @@ def bound_to(chosen: Path | None) -> dict[str, Any]:
         folder = find_index(chosen)
     except NoIndex:
         return {}
-    db = open_index(folder)
-    try:
+    with closing(open_index(folder)) as db:
         return ledger.settings(db) if holds_any(db, "documents") else {}
-    finally:
-        db.close()
 
 
 def reader_for(chat: ModelFile, engine: EngineOptions) -> Reader | None:
@@ -199,9 +200,7 @@ def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
 
 def model_names(folder: Path) -> tuple[str | None, str | None]:
     """How to find the chat model and the embedder an index was made with, whether or not they are still there; None for the default."""
-    db = open_index(folder)
-    bound = ledger.settings(db)
-    db.close()
+    bound = _bound(folder)
     table = known_models()
     kinds = {"chat_model": table["chat"], "embedder": table["embedder"]}
     chat, embedder = (bound[k]["name" if bound[k]["name"] in known else "path"] if k in bound else None for k, known in kinds.items())
@@ -220,11 +219,8 @@ def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *
 
 
 def _bound(folder: Path) -> dict[str, Any]:
-    db = open_index(folder)
-    try:
+    with closing(open_index(folder)) as db:
         return ledger.settings(db)
-    finally:
-        db.close()
 
 
 def _bound_model(folder: Path, kind: str) -> ModelFile:

@@ -2,18 +2,25 @@
 
 import os
 import random
+import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
 from localrag.store.check import check_index, wrongs
-from localrag.store.schema import open_index, writer_lock
+from localrag.store.copied import Torn
+from localrag.store.schema import open_index
+from tests import power
 from tests.cli.test_index import rows
-from tests.conftest import TOWN, run_process, write_town
+from tests.conftest import TOWN, run_localrag, run_process, write_town
+from tests.serve.server import served
 from tests.test_slow import GRAPH, many_documents
 
 KILLS = 50
@@ -149,12 +156,214 @@ def test_many_read_while_one_writes(tmp_path):
     assert all(a.returncode == 0 and "Lars Holm" in a.stdout for a in answered), [a.stderr for a in answered]
 
 
-def test_a_second_writer_is_refused(tmp_path):
-    """While one process writes to an index, another ends with the first one's number and what to do."""
-    write_town(tmp_path / "docs")
-    with writer_lock(tmp_path / ".localrag"):
-        refused = run_process("index", "docs", "--extractor", "phrases", cwd=tmp_path)
+@pytest.fixture
+def written_to(plain_town, tmp_path):
+    """A folder whose index another process is writing to: a real run, stopped in the middle; and that process."""
+    folder = shutil.copytree(plain_town, tmp_path / "town")
+    (folder / "docs" / "new.txt").write_text("Ada Quill painted the Skua green.")
+    writer = subprocess.Popen([sys.executable, "-m", "localrag", "index", "docs", "-q"], cwd=folder)
+    lock = folder / ".localrag" / "writer.lock"
+    while lock.read_text() != str(writer.pid):
+        assert writer.poll() is None
+        time.sleep(0.002)
+    writer.send_signal(signal.SIGSTOP)
+    yield folder, writer
+    writer.send_signal(signal.SIGCONT)
+    assert writer.wait(120) == 0
+
+
+WRITERS = (
+    "index docs", "rm docs/a.md", "rm --all --yes", "reembed", "gc", "check --repair", 'merges add Skua "Lars Holm"', "layout",
+    "collections rename a b", "collections rm a", "sessions rm --all --yes",
+)  # fmt: skip
+
+
+def test_a_second_writer_is_refused(written_to):
+    """While one process writes to an index, every other command that would ends with the first one's number and what to do; nothing that
+    was there is changed, and questions are answered."""
+    folder, writer = written_to
+    for command in WRITERS:
+        refused = run_localrag(*shlex.split(command), cwd=folder)
+        assert refused.returncode == 1, (command, refused.stderr)
+        assert f"process {writer.pid}) is writing to" in refused.stderr, command
+        assert "Wait for it" in refused.stderr, command
+    asked = run_localrag("ask", "Who is the mate of the Skua?", "--mode", "basic", cwd=folder)
+    assert "Lars Holm" in asked.stdout
+
+
+def test_what_a_page_or_a_pack_would_write_waits_for_the_writer(written_to, tmp_path):
+    """A run that a served page starts is refused with the same sentence, and its questions are answered; a pack is not unpacked over an
+    index, written to or not, and is made of one."""
+    folder, writer = written_to
+    with served(folder) as running, running.client() as client:
+        assert client.post("/api/index", json={}).status_code == 202
+        while (run := client.get("/api/status").json()["run"])["ours"]:
+            time.sleep(0.1)
+        asked = client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "Who is the mate of the Skua?"}]})
+    packed = run_localrag("pack", str(tmp_path / "town.zip"), cwd=folder)
+    refused = run_localrag("unpack", str(tmp_path / "town.zip"), ".", cwd=folder)
+
+    assert f"process {writer.pid}) is writing to" in str(run)
+    assert "Lars Holm" in asked.text
+    assert packed.returncode == 0, packed.stderr
+    assert (refused.returncode, "There is an index in" in refused.stderr) == (2, True)
+
+
+EDITS = """
+import asyncio, sys
+from pathlib import Path
+from localrag.index.pipeline import build_index
+from localrag.opening import open_for_writing
+from localrag.store import network, vector_index
+
+network.LEAST = vector_index.LEAST = 3  # the files beside the database are made for few chunks too
+folder = Path(sys.argv[1])
+for day in range(2, 5):
+    for file in (folder / "docs").iterdir():
+        lines = file.read_text().splitlines()
+        file.write_text("\\n".join(line.rpartition(" day ")[0] + f" day {day}." for line in lines))
+    with open_for_writing(folder / ".localrag", extractor="phrases") as project:
+        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+    (folder / ".localrag" / f"published {day}").touch()  # which the log of file calls has too
+"""
+
+
+def write_days(docs, day):
+    """Documents whose every sentence says which day it is."""
+    people = ["Lars Holm", "Ingrid Holm", "Ruth Sand", "Walter Muir", "Agnes Thorburn", "Ada Quist"]
+    docs.mkdir(parents=True)
+    for n in range(8):
+        pairs = [(people[(n + k) % 6], people[(n + 2 * k + 1) % 6]) for k in range(8)]
+        (docs / f"{n}.txt").write_text("\n".join(f"{a} wrote to {b} about the ferry Skua in letter {n} on day {day}." for a, b in pairs))
+
+
+def days_in(index):
+    """The days that the documents of an index, what is found of them and its graph speak of."""
+    with closing(open_index(index)) as db:
+        texts = " ".join(text for (text,) in db.execute("SELECT text FROM documents UNION ALL SELECT text FROM chunks"))
+    return {int(day) for day in re.findall(r" day (\d+)", texts)}
+
+
+@pytest.mark.skipif(not shutil.which("gcc") or sys.platform != "linux", reason="needs gcc and Linux to log the file calls of a process")
+def test_after_a_power_cut_the_last_published_state_is_there(tmp_path):
+    """Of three updates, cut whenever something was synced and at other moments, what is on the disk is an index in which nothing is wrong,
+    with the documents of the newest update that had ended, or of the next one; of writes that were not synced any part may be lost."""
+    folder, log, rng = tmp_path / "town", tmp_path / "calls.log", random.Random(0)
+    write_days(folder / "docs", 1)
+    assert run_process("index", "docs", "--extractor", "phrases", "-q", cwd=folder).returncode == 0
+    disk, published, told = power.Disk(), 1, []
+    disk.start(folder / ".localrag")
+    power.logged(EDITS, folder / ".localrag", log, folder)
+    ops = power.ops_in(log)
+    syncs = [n for n, op in enumerate(ops) if op.kind == "s"]
+    cuts = {*syncs, *(n + 1 for n in syncs), *rng.sample(range(len(ops)), 60), len(ops) - 1}
+    assert len(syncs) > 10
+    for n, op in enumerate(ops):
+        disk.do(op)
+        if op.kind == "c" and "published" in op.path:
+            published = int(op.path[-1])
+        if n in cuts:
+            left = tmp_path / "left"
+            power.put(disk.cut(rng), folder / ".localrag", left)
+            days = days_in(left)
+            if wrong := [w.text for w in wrong_in(left)]:
+                told.append((n, op.kind, Path(op.path).name, wrong))
+            if days not in ({published}, {published + 1}):
+                told.append((n, op.kind, Path(op.path).name, f"{days} where {published} was published"))
+
+    assert not told, (len(told), len(cuts), told[:5])
+
+
+ORDERS = {  # in which a program copies the files of a folder
+    "as it finds them": lambda names: names,
+    "the database first": sorted,
+    "the log first": lambda names: sorted(names, reverse=True),
+}
+
+
+def copy_files(folder, target, order):
+    """Copy the files of a folder one after the other, as `cp -r` does; those that are gone by then are passed over."""
+    target.mkdir()
+    for name in ORDERS[order]([path.name for path in folder.iterdir()]):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(folder / name, target / name)
+        time.sleep(0.02)  # larger files take as long
+
+
+def test_a_copy_that_is_taken_while_a_run_writes_opens_at_a_published_state(tmp_path):
+    """Copied again and again during three updates, in whatever order, a folder is an index in which nothing is wrong, of one published
+    state, which answers; only one whose parts do not fit together is refused with what to do."""
+    write_days(tmp_path / "town" / "docs", 1)
+    assert run_process("index", "docs", "--extractor", "phrases", "-q", cwd=tmp_path / "town").returncode == 0
+    index, copies, refused = tmp_path / "town" / ".localrag", [], []
+    writer = subprocess.Popen([sys.executable, "-c", EDITS, tmp_path / "town"], stderr=subprocess.PIPE, text=True)
+    while writer.poll() is None:
+        order = list(ORDERS)[len(copies) % len(ORDERS)]
+        copies.append((order, tmp_path / f"copy{len(copies)}"))
+        copy_files(index, copies[-1][1], order)
+    assert writer.returncode == 0, writer.stderr.read()
+    seen = set()
+    for order, copy in copies:
+        try:
+            days = days_in(copy)
+        except Torn as torn:
+            refused.append(str(torn))
+            continue
+        assert len(days) == 1, (order, copy, days)
+        assert wrong_in(copy) == [], (order, copy)
+        seen |= days
+    _, last = next(c for c in reversed(copies) if c[0] == "the log first")
+    found = run_process("search", "Who wrote to Ruth Sand?", "--index", str(last), cwd=tmp_path)
+
+    assert len(seen) > 1
+    assert len(refused) < len(copies) / 4, refused
+    assert "letter" in found.stdout, found.stderr
+
+
+def test_a_log_that_was_copied_before_the_database_is_left_out(tmp_path):
+    """A copy with the beginning of a log, and the database into which all of it was written later, is the database."""
+    write_days(tmp_path / "town" / "docs", 1)
+    assert run_process("index", "docs", "--extractor", "phrases", "-q", cwd=tmp_path / "town").returncode == 0
+    index, copy = tmp_path / "town" / ".localrag", tmp_path / "copy"
+    copy.mkdir()
+    early = "lambda p: p.stage == 'graph' and shutil.copy(folder / '.localrag/index.db-wal', folder.parent / 'copy')"
+    code = EDITS.replace("lambda _: None", early).replace("import asyncio", "import asyncio, shutil").replace("range(2, 5)", "range(2, 3)")
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "town"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (copy / "index.db-wal").stat().st_size
+    shutil.copy(index / "index.db", copy)
+
+    assert days_in(copy) == {2}
+    assert wrong_in(copy) == []
+
+
+def test_a_copy_whose_parts_do_not_fit_together_is_refused(tmp_path):
+    """Half of the database from before the log was written into it, and half from afterwards, without that log: said, with what to do."""
+    write_days(tmp_path / "town" / "docs", 1)
+    assert run_process("index", "docs", "--extractor", "phrases", "-q", cwd=tmp_path / "town").returncode == 0
+    index, copy = tmp_path / "town" / ".localrag", tmp_path / "copy"
+    copy.mkdir()
+    code = f"""
+import os, sys
+from pathlib import Path
+from localrag.opening import open_for_writing
+from localrag.store.connect import empty_log
+with open_for_writing(Path(sys.argv[1])) as project:
+    before = (project.folder / "index.db").read_bytes()
+    with project.db.atomic():
+        project.db.execute("DELETE FROM chunks")
+        project.db.execute("UPDATE documents SET text = text || text")
+    empty_log(project.db)
+    after = (project.folder / "index.db").read_bytes()
+    half = len(before) // 8192 * 4096
+    (Path({str(copy)!r}) / "index.db").write_bytes(before[:half] + after[half:])
+"""
+    done = subprocess.run([sys.executable, "-c", code, index], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    refused = run_process("search", "Who wrote to Ruth Sand?", "--index", str(copy), cwd=tmp_path)
 
     assert refused.returncode == 1
-    assert f"process {os.getpid()}) is writing to" in refused.stderr
-    assert "Wait for it" in refused.stderr
+    assert "its parts do not fit together" in refused.stderr
+    assert "localrag pack" in refused.stderr
+    run_localrag("check", "--repair", "--index", str(copy), cwd=tmp_path)
+    assert days_in(copy) == {1}

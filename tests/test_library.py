@@ -3,10 +3,12 @@
 import asyncio
 import dataclasses
 import doctest
+import gc
 import shutil
 import subprocess
 import sys
 import typing
+import weakref
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import localrag
 from localrag.errors import IndexBusy, NoIndex, UsageError
 from localrag.library import Asking, Index
 from localrag.query.question import Options, Watch
+from localrag.store.memory import memory_of
 from localrag.store.schema import writer_lock
 from tests.conftest import write_town
 
@@ -206,3 +209,35 @@ def test_progress_comes_in_order_and_ends_complete(tmp_path):
 
     assert next(iter(last)) == "documents"
     assert all(step.done == step.total for step in last.values())
+
+
+def test_a_closed_index_keeps_nothing_in_memory(plain_town, tmp_path):
+    """What questions read of an index is shared by those who have it open, and goes with the last of them; so does what writing kept."""
+    folder = shutil.copytree(plain_town, tmp_path / "town")
+    with Index.open(folder) as one, Index.open(folder) as other:
+        one.search("the ferry")
+        other.search("the ferry")
+        kept = memory_of(one.folder)
+        network, matrix = weakref.ref(kept["network"][1].rarity), weakref.ref(kept["vectors of chunk"][2])
+        del kept
+        other.close()
+        assert network() is not None
+    gc.collect()
+
+    assert (network(), matrix()) == (None, None)
+    assert not memory_of(folder / ".localrag")
+
+
+def test_another_index_in_the_same_place_is_answered_from_itself(plain_town, tmp_path):
+    """An index that takes the place of another, also under an open `Index`, is asked for its own passages."""
+    folder = shutil.copytree(plain_town, tmp_path / "town")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Halvor Berg painted the ferry Skua green. Nobody had asked Halvor Berg.")
+    with Index.create(tmp_path, extractor="phrases") as index:
+        index.add(tmp_path / "docs")
+    with Index.open(folder) as before:
+        assert "Lars Holm" in before.search("Who is the mate of the ferry?")[0].text
+        shutil.rmtree(folder / ".localrag")
+        shutil.copytree(tmp_path / ".localrag", folder / ".localrag")
+        with Index.open(folder) as after:
+            assert [p.path for p in after.search("Who painted the ferry?")] == ["docs/a.txt"]

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,11 +92,11 @@ async def _run(
     reports: bool,
 ) -> Outcome:
     db = project.db
-    run = ledger.start_run(db, os.getpid())
-    state, before, written = "failed", _spent(project.model), meter_of(db)
+    before, written = _spent(project.model), meter_of(db)
     by_model = project.settings.extractor == "model"
-    tell = Tell(project, run, progress, stages=(*READING, *["extraction"] * by_model, *GRAPH, *REPORTS * reports), workers=crew.status)
-    try:
+    stages = (*READING, *["extraction"] * by_model, *GRAPH, *REPORTS * reports)
+    with _noted(project) as run:
+        tell = Tell(project, run, progress, stages=stages, workers=crew.status)
         with generations.next_in_view(db):
             loaded = await _stages(paths, project, crew, tell, deletion, collections, reports=reports)
         _remember(paths, project)
@@ -108,12 +109,20 @@ async def _run(
                 f"The index of vectors could not be written to {project.folder}: questions compare {slow:,} vectors one by one. "
                 "Make room there, then run the same command again."
             )
-        failures = tuple(ledger.failures(db))
-        state = "partly" if failures else "complete"
         tell.end()
-        calls, read, wrote, computed = (now - then for now, then in zip(_spent(project.model), before, strict=True))
-        speed = project.model.report().get("decode_tokens_per_s")
-        return Outcome(loaded, failures, tell.took, calls, read, wrote, computed, speed, tuple(collected), written())
+    calls, read, wrote, computed = (now - then for now, then in zip(_spent(project.model), before, strict=True))
+    speed, failures = project.model.report().get("decode_tokens_per_s"), tuple(ledger.failures(db))
+    return Outcome(loaded, failures, tell.took, calls, read, wrote, computed, speed, tuple(collected), written())
+
+
+@contextmanager
+def _noted(project: Project) -> Iterator[int]:
+    """Note in the index that a run began, and how it ended: complete, partly, failed or interrupted; its number."""
+    db, written = project.db, meter_of(project.db)
+    run, state = ledger.start_run(db, os.getpid()), "failed"
+    try:
+        yield run
+        state = "partly" if ledger.failures(db) else "complete"
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         raise
@@ -197,10 +206,8 @@ async def publish_brought(project: Project, progress: Callable[[Progress], None]
     No chat model is asked, but for reports of communities that the other program has none of, and for what was there before.
     """
     db = project.db
-    run = ledger.start_run(db, os.getpid())
-    tell = Tell(project, run, progress, stages=(*READING, *GRAPH, *REPORTS))
-    state = "failed"
-    try:
+    with _noted(project) as run:
+        tell = Tell(project, run, progress, stages=(*READING, *GRAPH, *REPORTS))
         style = "extractive" if project.settings.extractor == "phrases" else await choose_style(project)
         with generations.next_in_view(db):
             crew = Here(tools_of(project))
@@ -208,9 +215,6 @@ async def publish_brought(project: Project, progress: Callable[[Progress], None]
             await split_sentences(db, crew, tell)
             await find_phrases(project, crew, tell)
             await _build(project, style, crew, tell, brought=brought)
-        state = "partly" if ledger.failures(db) else "complete"
-    finally:
-        ledger.end_run(db, run, state, project.model.report())
 
 
 async def rebuild_graph(project: Project, progress: Callable[[Progress], None]) -> None:
@@ -241,17 +245,16 @@ def lay_out_anew(project: Project, progress: Callable[[Progress], None], picture
 async def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
     """Embed chunks, entities and reports with the project's embedder, in place of the vectors of any other; nothing else is redone."""
     db = project.db
-    run = ledger.start_run(db, os.getpid())
-    tell = Tell(project, run, progress, stages=("search index", "entities", "report vectors"))
-    with generations.next_in_view(db):
-        chunks = store.counts(db)["chunks"]
-        tell.chunks(chunks, chunks)
-        crew = Here(tools_of(project))
-        await embed_chunks(project, crew, tell)
-        embedded = await embed_graph(project, crew, tell, None, None)
-        generations.publish(db, embedder=new_embedder(project), settings={"graph_vectors": embedded})
-    tell.end()
-    ledger.end_run(db, run, "partly" if ledger.failures(db) else "complete", {})
+    with _noted(project) as run:
+        tell = Tell(project, run, progress, stages=("search index", "entities", "report vectors"))
+        with generations.next_in_view(db):
+            chunks = store.counts(db)["chunks"]
+            tell.chunks(chunks, chunks)
+            crew = Here(tools_of(project))
+            await embed_chunks(project, crew, tell)
+            embedded = await embed_graph(project, crew, tell, None, None)
+            generations.publish(db, embedder=new_embedder(project), settings={"graph_vectors": embedded})
+        tell.end()
 
 
 async def _build(project: Project, style: str, crew: Crew, tell: Tell, *, reports: bool = True, brought: Brought | None = None) -> None:

@@ -1,7 +1,6 @@
 """The graph's picture for the page: the block of `picture.py`, names on request; they are not given for another picture's numbers."""
 
 import gzip
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -16,10 +15,10 @@ from localrag.serve.guard import error
 from localrag.serve.site import Site
 from localrag.store import places
 from localrag.store.connect import snapshot
+from localrag.store.memory import memory_of
 
 MOST = 500  # names at once
 NEAR = ("127.", "::1", "localhost")  # clients for whom packing takes longer than sending
-_kept: dict[Path, Picture] = {}
 _making = Lock()
 
 
@@ -27,10 +26,13 @@ def picture(site: Site, db: Database) -> Picture:
     """The picture of the graph in the index as `db` sees it; it is kept until the graph is another one."""
     state = places.state(db)
     with _making:
-        kept = _kept.get(site.folder)
-        if kept is None or kept.state != state:
-            kept = _kept[site.folder] = make_picture(db, state)
-    return kept
+        memory = memory_of(site.folder)
+        before, kept = memory.get("picture", ("", None))
+        if isinstance(kept, Picture) and before == state:
+            return kept
+        made = make_picture(db, state)
+        memory["picture"] = (state, made)
+    return made
 
 
 def routes(site: Site) -> list[Route]:

@@ -1,5 +1,6 @@
 """Connections to `index.db`: how long they wait for each other, what one question reads from, and a log that stays short."""
 
+import shlex
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from localrag.errors import NoIndex
+from localrag.errors import IndexBusy, LocalragError, NoIndex
 from localrag.store.names import FILE_NAME
 from localrag.store.written import LogMeter
 from localrag.system.files import private_file, private_folder
@@ -73,14 +74,59 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_existing(path: Path) -> sqlite3.Connection:
-    """A connection that makes no file; where the folder cannot be written to (a log beside it is needed), one that only reads."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=ASKER_WAITS, isolation_level="IMMEDIATE")
+    """A connection that makes no file; where the folder cannot be written to (a log beside it is needed), one that only reads.
+
+    That one sees the database without its log, so it is given only where the log is empty. Raises IndexBusy, LocalragError.
+    """
+    try:
+        return _checked(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=ASKER_WAITS, isolation_level="IMMEDIATE"))
+    except sqlite3.OperationalError as error:
+        if not _cannot_write(error):
+            raise _refused(path, error) from error
+        if log_of(path):
+            raise LocalragError(
+                f"The index in {path.parent} has changes in its log ({path.name}-wal), which cannot be read where nothing can be written.",
+                f"Read a copy of it: cp -r {shlex.quote(str(path.parent))} DIR, then --index DIR",
+            ) from error
+    try:
+        return _checked(connect_alone(path))
+    except sqlite3.OperationalError as error:
+        raise _refused(path, error) from error
+
+
+def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """The connection once it has read something: before that SQLite opens neither the log nor its index."""
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError:
+    except BaseException:
         connection.close()
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        raise
     return connection
+
+
+def _cannot_write(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)  # with what they are extended by
+
+
+def connect_alone(path: Path) -> sqlite3.Connection:
+    """A connection that reads the database without its log."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+def log_of(path: Path) -> int:
+    """The size of a database's log in bytes; 0 where there is none."""
+    log = Path(f"{path}-wal")
+    return log.stat().st_size if log.exists() else 0
+
+
+def _refused(path: Path, error: sqlite3.OperationalError) -> LocalragError:
+    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return IndexBusy(
+            f"Another process holds the index in {path.parent} for itself.", "Wait for it, or stop it; what it has done is saved."
+        )
+    return LocalragError(
+        f"The index {path} cannot be opened: {error}.", "Check the disk and the folder's permissions; then: localrag check"
+    )
 
 
 @contextmanager
@@ -117,8 +163,7 @@ def cut_log(db: Database) -> None:
 
     SQLite by itself begins its write-ahead log anew only at a moment without readers, which may never come.
     """
-    log = Path(f"{_file_of(db)}-wal")
-    if log.exists() and log.stat().st_size > LOG_LIMIT:
+    if log_of(file_of(db)) > LOG_LIMIT:
         empty_log(db)
 
 
@@ -155,7 +200,8 @@ def _checkpoint_busy(db: Database) -> bool:
     return bool(busy)
 
 
-def _file_of(db: Database) -> Path:
+def file_of(db: Database) -> Path:
+    """The file of a database."""
     (path,) = [file for _, name, file in db.execute("PRAGMA database_list") if name == "main"]
     return Path(path)
 

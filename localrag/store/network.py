@@ -21,24 +21,26 @@ from localrag.records import content_id
 from localrag.store import ledger, vector_index
 from localrag.store.connect import folder_of
 from localrag.store.counted import Changes, Counted, changed, count_all, counted_after
+from localrag.store.memory import memory_of
 from localrag.store.staged import AMONG, Staged
 from localrag.store.vectors import state_of
 from localrag.system.files import new_file
 
 LEAST = 10_000  # chunks; a network of fewer is made by whoever asks first, one of more while indexing
 _MATRICES = ("to_chunks", "to_entities", "to_related")
-_kept: dict[Path, tuple[str, Network]] = {}  # of this process, which may ask many questions
 
 
 def load_network(db: Database, folder: Path) -> Network:
     """The network of the stored graph: from memory, else from its file where that is of this graph, else built anew."""
     file = _file(db, folder)
-    if folder in _kept and _kept[folder][0] == file.name:
-        return _kept[folder][1]
+    memory = memory_of(folder)
+    name, kept = memory.get("network", ("", None))
+    if isinstance(kept, Network) and name == file.name:
+        return kept
     net = _read(file)
     if net is None:
         net = _make(db, file)
-    _kept[folder] = (file.name, net)
+    memory["network"] = (file.name, net)
     return net
 
 

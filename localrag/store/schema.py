@@ -10,6 +10,7 @@ from sqlite_utils import Database
 
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 from localrag.store.connect import LOG_LIMIT, Patient, connect, connect_existing, hold_still
+from localrag.store.copied import check_copy, note_place
 from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
 from localrag.store.written import LogMeter
@@ -20,37 +21,33 @@ CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relati
 _ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
 
 
-def open_index(folder: Path, *, create: bool = False, still: bool = False) -> Database:
+def open_index(folder: Path, *, create: bool = False, still: bool = False, torn_too: bool = False) -> Database:
     """The database in an index folder. `create` is for the one who holds the writer's lock: it makes what is missing and opens for writing.
 
     `still`: as it is at this moment, to read only, for a command that ends soon (see `snapshot`).
 
+    `torn_too`: also a copy whose parts do not fit together (see `copied`), for what finds and mends it.
+
     An index of an older localrag is brought up to date, after a copy of it was made; without `create` the lock is taken for that moment.
 
-    Raises NoIndex, IndexBusy, IndexMismatch (made by a newer localrag), LocalragError (damaged or not writable).
+    Raises NoIndex, IndexBusy, IndexMismatch (made by a newer localrag), Torn, LocalragError (damaged or not writable).
     """
     path = folder / FILE_NAME
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
     try:
+        copied = path.exists() and not torn_too and check_copy(path)
         connection = connect(path) if create else connect_existing(path)
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
-        connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
-        db = Patient(connection)
-        if create:
-            db.enable_wal()
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
-            db.meter = LogMeter(path)
-        _check_version(db, path)
-        if create:
-            _migrate(db, path)
-        elif migrations.pending(db):
-            _migrate_alone(db, path)
-        if still:
-            hold_still(connection)
+        try:
+            db = _made_ready(Patient(connection), path, create=create)
+            if copied:
+                note_place(db, path)
+            if still:
+                hold_still(connection)
+            return db
+        except BaseException:
+            connection.close()
+            raise
     except (sqlite3.OperationalError, OSError) as error:
         raise LocalragError(
             f"The index {path} cannot be opened for writing: {error}.",
@@ -58,6 +55,25 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False) -> Da
         ) from error
     except sqlite3.DatabaseError as error:
         raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
+
+
+def _made_ready(db: Patient, path: Path, *, create: bool) -> Patient:
+    """The database with its settings and its tables up to date; for the arguments see `open_index`."""
+    connection = db.conn
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
+    if create:
+        db.enable_wal()
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
+        db.meter = LogMeter(path)
+    _check_version(db, path)
+    if create:
+        _migrate(db, path)
+    elif migrations.pending(db):
+        _migrate_alone(db, path)
     return db
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from localrag.store.connect import folder_of
+from localrag.store.memory import memory_of
 from localrag.system.files import new_file
 
 KINDS = {"chunk": "chunks", "entity": "entities", "report": "reports"}  # what has a vector
@@ -83,20 +84,18 @@ def as_matrix(blobs: list[bytes]) -> Vectors:
 # Searching
 
 
-_kept: dict[tuple[Path, str], tuple[str, Any]] = {}  # of this process, which may ask many questions
-
-
 def opened(db: Database, folder: Path, kind: str, dimensions: int) -> tuple[Any, int]:
     """The index file of a kind, mapped into memory, and the number of the last vector that it may have; None and 0 where there is none."""
     file = file_of(db, kind)
     if file is None:
         return None, 0
-    if _kept.get((folder, kind), ("", None))[0] != file.name:
+    memory, key = memory_of(folder), f"index file of {kind}"
+    name, index = memory.get(key, ("", None))
+    if index is None or name != file.name:
         index = _mapped(folder, file)
         if index is None:
             return None, 0
-        _kept[folder, kind] = (file.name, index)
-    index = _kept[folder, kind][1]
+        memory[key] = (file.name, index)
     return (index, file.last) if index.d == dimensions else (None, 0)
 
 

@@ -11,6 +11,7 @@ from sqlite_utils import Database
 
 from localrag.records import Entity, content_id
 from localrag.store import corpus, ledger, vector_index
+from localrag.store.memory import memory_of
 from localrag.store.selection import Selected
 from localrag.store.vector_index import Numbers, Vectors
 
@@ -179,17 +180,15 @@ def _looked_up(db: Database, index: Any, asked: NDArray[np.float32], k: int, ins
         wider *= 4
 
 
-_kept: dict[tuple[Path, str], tuple[str, Numbers, Vectors]] = {}  # of this process, which may ask many questions
-
-
 def _compared(db: Database, folder: Path, kind: str, above: int) -> Iterable[tuple[Numbers, Vectors]]:
     """The vectors of a kind whose numbers are greater than `above`: from memory, or as they are read where they are too many for it."""
     state = f"{state_of(db, kind)} {above}"
-    before = _kept.get((folder, kind), ("", np.empty(0, np.int64), np.empty((0, 0), np.float32)))
+    memory, name = memory_of(folder), f"vectors of {kind}"
+    before = memory.get(name, ("", np.empty(0, np.int64), np.empty((0, 0), np.float32)))
     if before[0] != state:
         if vector_index.count(db, kind, above) > vector_index.LEAST:
             return vector_index.batches(db, kind, above)
-        before = _kept[folder, kind] = (state, *_brought_up_to_date(db, kind, vector_index.numbers(db, kind, above), *before[1:]))
+        before = memory[name] = (state, *_brought_up_to_date(db, kind, vector_index.numbers(db, kind, above), *before[1:]))
     return [before[1:]] if len(before[1]) else []
 
 

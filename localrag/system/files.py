@@ -78,7 +78,8 @@ def replace_file(path: Path, data: bytes) -> None:
 def new_file(target: Path) -> Iterator[Path]:
     """An empty file beside `target`, for its owner alone, to be written by its path; then it takes the target's place in one step.
 
-    It is removed where the writing fails, and so are those that killed processes left in the folder. Raises OSError.
+    After a power cut too there is the old file or the new one, whole. It is removed where the writing fails, and so are those that killed
+    processes left in the folder. Raises OSError.
     """
     remove_dead_parts(target.parent)
     part = private_file(target.with_name(f"{target.name}.localrag-{os.getpid()}-{token_hex(4)}.part"))
@@ -87,6 +88,8 @@ def new_file(target: Path) -> Iterator[Path]:
             if fcntl:  # says that its process lives also where process numbers do not: in another container, on another machine
                 fcntl.flock(held, fcntl.LOCK_SH)
             yield part
+            if fcntl:  # Windows syncs only what is open for writing
+                os.fsync(held.fileno())  # else a power cut may leave the new name with half of what it stands for
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

@@ -13,13 +13,18 @@ from dataclasses import replace
 import pytest
 
 from localrag.index.collect import collect_all
+from localrag.index.crew import shipping
+from localrag.index.crew.shipping import Arriving, Wanted, find
 from localrag.index.documents.update import Deletion
 from localrag.library import Index
+from localrag.models import ModelFile
 from localrag.query.answer import Options, answer
 from localrag.store import growth, ledger
 from localrag.store.schema import back_up, open_index
+from localrag.system.files import cache_dir
 from tests.cli.test_index import rows
 from tests.conftest import run_localrag, write_town
+from tests.index.crew.test_shipping import send
 from tests.index.documents.test_update import words_in
 from tests.index.test_erasure import SECRET, SECRETS, index, opened
 
@@ -213,6 +218,27 @@ def test_files_of_the_engine_go_when_they_were_not_used_for_long(town, home):
 
     assert (said["prefixes"], said["copies of models"]) == (1, 1)
     assert left == {"70-ab-new.kv", "other-new.ab.Q8_0.gguf"}
+
+
+def test_models_that_were_sent_to_a_worker_go_when_they_were_not_used_for_long(tmp_path, town, tiny, monkeypatch):
+    """A model that came from another machine, a file or a folder, is collected with all its files; one that was found again stays."""
+    monkeypatch.setenv("LOCALRAG_HOME", str(tmp_path / "worker"))
+    for file in ("config.json", "model.safetensors", "1_Pooling/config.json"):
+        (tmp_path / "mine" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / file).write_text(f"of {file}")
+    sent = [Wanted.of(f) for f in (tiny("llama"), tiny("mamba"), ModelFile("mine", "embedder", tmp_path / "mine"))]
+    for wanted in sent:
+        send(wanted, Arriving(wanted))
+    folder, old = cache_dir() / shipping.FOLDER, time.time() - 100 * 86_400
+    for path in folder.rglob("*"):
+        os.utime(path, (old, old))
+    assert find(sent[0])
+    (folder / f"{sent[1].fingerprint}.4194305.part").mkdir()  # of a process that is gone
+    (folder / f"{sent[1].fingerprint}.{os.getpid()}.part").mkdir()  # of one that is there
+    said = collected(town)
+
+    assert said["models sent to a worker"] == 3
+    assert sorted(p.name for p in folder.iterdir()) == sorted([sent[0].fingerprint, f"{sent[1].fingerprint}.{os.getpid()}.part"])
 
 
 def test_answers_to_questions_are_asked_for_again_for_a_while(town):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.index.erase import erase
-from localrag.index.pipeline import build_index, reembed
+from localrag.index.pipeline import build_index, publish_brought, reembed
 from localrag.models import ModelFile, find_chat_model
 from localrag.opening import open_for_questions, open_for_writing
 from localrag.query.answer import MODES, Options, answer
@@ -207,6 +208,31 @@ def test_while_an_index_is_embedded_anew_questions_use_the_vectors_there_are(ind
         kept = {row[0] for row in project.db.execute("SELECT DISTINCT embedder FROM embeddings")}
         assert ledger.settings(project.db)["embedder"] == other.file.binding
     assert kept == {other.file.fingerprint}
+
+
+RUNS = {
+    "index": lambda project: build_index([project.root / "docs"], project, lambda _: None),
+    "import": lambda project: publish_brought(project, lambda _: None, lambda *_: ([], [])),
+    "reembed": lambda project: reembed(project, lambda _: None),
+}
+
+
+@pytest.mark.parametrize(("error", "state"), [(RuntimeError, "failed"), (KeyboardInterrupt, "interrupted")])
+@pytest.mark.parametrize("command", RUNS)
+def test_a_run_that_does_not_end_well_is_not_left_running(town, command, error, state):
+    """Where its embedder fails or it is interrupted, every command that notes a run notes its end as well."""
+    edit(town)
+
+    def fails(_):
+        raise error
+
+    with open_for_writing(town / ".localrag", engine=EngineOptions()) as project, pytest.raises(error):
+        broken = SimpleNamespace(file=ModelFile("other", "embedder", find_chat_model(None).path), embed=fails)
+        asyncio.run(RUNS[command](replace(project, embedder=broken)))
+    with closing(open_index(town / ".localrag")) as db:
+        run = ledger.last_run(db)
+
+    assert (run["state"], run["ended_at"] is None) == (state, False)
 
 
 def test_an_answer_is_given_although_it_cannot_be_kept(town, monkeypatch):

@@ -21,6 +21,7 @@ from localrag.query.retrieval.answerable import signals
 from localrag.query.retrieval.retrieve import named_entities, nearest_chunks, search
 from localrag.store import corpus, graph, ledger, vectors
 from localrag.store.connect import snapshot
+from localrag.store.memory import memory_of
 from localrag.store.schema import open_index
 from localrag.store.selection import NothingSelected, Selected
 from localrag.where import Selection
@@ -214,8 +215,7 @@ def test_a_cache_is_of_the_whole_index(demo):
         path.unlink()
     from localrag.store import network
 
-    network._kept.clear()
-    vectors._kept.clear()
+    memory_of(demo.folder).clear()
     ask(demo, QUESTIONS[0], "path=press/*", mode="mix")
 
     ids, matrix = vectors.load(demo.db, "chunk")

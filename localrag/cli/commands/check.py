@@ -1,6 +1,6 @@
 """`localrag check`: is everything in the index as it must be? And how what a check found is printed."""
 
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,12 +30,10 @@ def check_command(
     from localrag.store.schema import open_index, writer_lock
 
     folder = find_index(index)
-    with writer_lock(folder) if repair else nullcontext():
-        db = open_index(folder, create=repair)
+    with writer_lock(folder) if repair else nullcontext(), closing(open_index(folder, create=repair, torn_too=True)) as db:
         parts = check_index(db, folder)
         copy = repair_index(db, folder) if repair else None
         after = check_index(db, folder) if copy else parts
-        db.close()
     left = list(wrongs(after))
     lines = _lines(parts, after if copy else None)
     following = _what_next(after, copy, bool(left))

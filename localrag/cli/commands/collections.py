@@ -1,5 +1,6 @@
 """`localrag collections`: the named sets of documents that `index --collection` makes."""
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -56,11 +57,9 @@ def rename_command(
     if len(names := collection_names(new)) != 1:
         raise UsageError(f"{new!r} is not one name.", "Give one: localrag collections rename NAME NEW")
     folder = find_index(index)
-    with writer_lock(folder):
-        db = open_index(folder)
+    with writer_lock(folder), closing(open_index(folder)) as db:
         rename(db, name, names[0])
         say(f"{names[0]} has {collections(db)[names[0]]} documents.")
-        db.close()
 
 
 @collections_app.command("rm")
@@ -72,8 +71,6 @@ def rm_command(name: Name, index: IndexOption = None) -> None:
     from localrag.store.schema import open_index, writer_lock
 
     folder = find_index(index)
-    with writer_lock(folder):
-        db = open_index(folder)
+    with writer_lock(folder), closing(open_index(folder)) as db:
         remove(db, name)
         say(f"The collection {name} is removed; its documents are still in the index.")
-        db.close()

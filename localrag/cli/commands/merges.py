@@ -1,6 +1,7 @@
 """`localrag merges`: which names were made one entity, and the user's own word on it."""
 
 import asyncio
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,7 +78,8 @@ def add_command(
     from localrag.store import graph
     from localrag.store.schema import open_index
 
-    known = {normalise(alias) for alias in graph.aliases(open_index(find_index(index)))}
+    with closing(open_index(find_index(index))) as db:
+        known = {normalise(alias) for alias in graph.aliases(db)}
     for one in (name, into):
         if normalise(one) not in known:
             raise UsageError(f"No entity is called {one!r}.", 'Look for it: localrag status, or localrag ask "…"')

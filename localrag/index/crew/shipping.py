@@ -13,7 +13,7 @@ import psutil
 from localrag.errors import LocalragError, ModelError
 from localrag.model_table import known_models
 from localrag.models import ModelFile, find_chat_model, find_embedder, fingerprint, shards, stamp
-from localrag.system.files import cache_dir, private_file, private_folder
+from localrag.system.files import cache_dir, private_file, private_folder, was_used
 
 PIECE = 16 << 20  # bytes that are sent at once
 FOLDER = "models"  # in the cache
@@ -69,15 +69,22 @@ def find(wanted: Wanted) -> Path | None:
     for path in _candidates(wanted):
         with suppress(ModelError, OSError):
             if path.exists() and _weight(path) == wanted.weight and fingerprint(path) == wanted.fingerprint:
+                if path.is_relative_to(cache_dir() / FOLDER):
+                    was_used(_sent(wanted) / wanted.files[0][0])
                 return path
     return None
 
 
 def _candidates(wanted: Wanted) -> Iterator[Path]:
-    yield wanted.in_folder(cache_dir() / FOLDER / wanted.fingerprint)
+    yield wanted.in_folder(_sent(wanted))
     for name in known_models()[wanted.kind]:
         with suppress(ModelError):
             yield (find_embedder if wanted.kind == "embedder" else find_chat_model)(name).path
+
+
+def _sent(wanted: Wanted) -> Path:
+    """The folder of the cache that the files of a model which was sent are in."""
+    return cache_dir() / FOLDER / wanted.fingerprint
 
 
 class Arriving:
@@ -86,11 +93,12 @@ class Arriving:
     def __init__(self, wanted: Wanted) -> None:
         """Make room for it. Raises LocalragError where the disk has none."""
         self.wanted = wanted
-        self._target = cache_dir() / FOLDER / wanted.fingerprint
+        self._target = _sent(wanted)
         self._part = self._target.with_name(f"{wanted.fingerprint}.{getpid()}.part")
         try:
             private_folder(self._target.parent)
-            _remove_dead(self._target.parent)
+            for part in dead_parts(self._target.parent):
+                shutil.rmtree(part, ignore_errors=True)
             free = shutil.disk_usage(self._target.parent).free
         except OSError as error:
             raise self._full(error.strerror) from error
@@ -141,8 +149,7 @@ class Arriving:
         shutil.rmtree(self._part, ignore_errors=True)
 
 
-def _remove_dead(folder: Path) -> None:
-    for part in folder.glob("*.part"):
-        number = part.name.split(".")[-2]
-        if number.isdigit() and not psutil.pid_exists(int(number)):
-            shutil.rmtree(part, ignore_errors=True)
+def dead_parts(folder: Path) -> list[Path]:
+    """The folders of models whose sending broke off with the process that took them."""
+    numbers = {part: part.name.split(".")[-2] for part in folder.glob("*.*.part")}
+    return [part for part, number in numbers.items() if number.isdigit() and not psutil.pid_exists(int(number)) and part.is_dir()]

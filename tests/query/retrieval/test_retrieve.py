@@ -17,6 +17,7 @@ from localrag.query.route import route
 from localrag.store import corpus, generations
 from localrag.store import network as networks
 from localrag.store.counted import count_all
+from localrag.store.memory import memory_of
 from localrag.store.schema import open_index
 from localrag.store.staged import Staged
 
@@ -108,11 +109,11 @@ def test_auto_says_which_mode_and_why(project, question, mode):
 
 def test_the_network_on_disk_is_the_one_of_the_tables(project):
     """Read from its files, torn or whole, the network equals one built anew; a changed graph is not served from old files."""
-    networks._kept.clear()
+    memory_of(project.folder).clear()
     built = networks._network(count_all(project.db))
     networks.load_network(project.db, project.folder)
     for damage in (None, 100, -4):
-        networks._kept.clear()
+        memory_of(project.folder).clear()
         (file,) = project.folder.glob("network.*")
         if damage is not None:
             file.write_bytes(file.read_bytes()[:damage])

@@ -1,0 +1,44 @@
+"""Thousands of questions to one opened index: memory does not grow with their number."""
+
+import random
+import shutil
+import sys
+
+import psutil
+import pytest
+
+from localrag.library import Index
+from tests.conftest import TOWN
+
+MODES = ("basic", "mix", "local", "auto")
+WORDS = sorted({word.strip(".,") for text in TOWN.values() for word in text.split()})
+GROWS = 8 << 20  # bytes from one half of the questions to the next; measured were some 100 kB
+
+
+def used_memory(index, questions, each):
+    """Ask so many questions, by turns searched and answered, no two alike; bytes of this process after `each` of them."""
+    rng, process, found = random.Random(0), psutil.Process(), []
+    for n in range(1, questions + 1):
+        text = f"Who {' '.join(rng.sample(WORDS, 3))} in {rng.randrange(10_000)}?"
+        if n % 2:
+            assert index.search(text)
+        else:
+            assert index.ask(text, mode=MODES[n // 2 % len(MODES)], style="extractive").answer
+        if n % each == 0:
+            found.append(process.memory_info().rss)
+    return found
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_hundreds_of_questions(plain_town, tmp_path):
+    """After the first hundreds, which fill the caches, the next ones need no more memory; answers are kept in the index meanwhile."""
+    with Index.open(shutil.copytree(plain_town, tmp_path / "town")) as index:
+        used = used_memory(index, 600, 200)
+
+    assert used[2] - used[1] < GROWS, used
+
+
+if __name__ == "__main__":  # python -m tests.query.test_soak FOLDER QUESTIONS
+    with Index.open(sys.argv[1]) as opened:
+        for n, size in enumerate(used_memory(opened, int(sys.argv[2]), 200), 1):
+            sys.stdout.write(f"{200 * n:>6} questions {size / 1e6:8.1f} MB\n")

@@ -1,0 +1,162 @@
+"""An index that cannot be read as it is says so: nobody is answered from old data, and no refusal leaves a connection open."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+
+import psutil
+import pytest
+
+from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex, UsageError
+from localrag.opening import open_for_questions, open_for_writing, open_to_look
+from localrag.store import connect
+from localrag.store.collections import collections
+from localrag.store.connect import snapshot
+from localrag.store.schema import open_index
+from tests.test_crashes import able
+
+LOCALRAG = f"{sys.executable} -m localrag"
+
+
+@pytest.fixture
+def town(plain_town, tmp_path):
+    """A copy of the index to be changed."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    return tmp_path / "town"
+
+
+@contextmanager
+def unfinished(folder):
+    """The writer of an index whose last change is in the log alone, where a killed process leaves it."""
+    with closing(open_index(folder, create=True)) as db:
+        with db.atomic():
+            db.execute("INSERT INTO collections VALUES ('letters', 'docs/b.txt')")
+        assert (folder / "index.db-wal").stat().st_size > 0
+        yield db
+
+
+def read_only(script, folder):
+    """Run a shell script in a namespace where the index of a folder is on a read-only file system."""
+    mounted = f"mount --bind {folder}/.localrag {folder}/.localrag; mount -o remount,ro,bind {folder}/.localrag\n{script}"
+    command = ["unshare", "-rm", "sh", "-c", mounted]
+    return subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=300, env=os.environ)
+
+
+@able
+@pytest.mark.parametrize("command", ["collections list", "status", 'search "the ferry"', 'ask "Who is the mate of the Skua?" --mode basic'])
+def test_a_log_that_cannot_be_read_is_said_and_its_copy_answers(town, tmp_path, command):
+    """On a read-only disk an index with changes in its log is refused with the command that helps, and that command helps."""
+    with unfinished(town / ".localrag"):
+        for name in ("index.db", "index.db-wal"):
+            shutil.copy(town / ".localrag" / name, tmp_path / name)
+    for name in ("index.db", "index.db-wal"):  # as it was before the last connection was closed; no file of shared memory beside it
+        shutil.copy(tmp_path / name, town / ".localrag" / name)
+    done = read_only(f"{LOCALRAG} {command}", town)
+    (helps,) = [line.partition("it: ")[2].partition(",")[0] for line in done.stderr.splitlines() if "→" in line]
+    subprocess.run(helps.replace("DIR", str(tmp_path / "copy")), shell=True, check=True)
+
+    assert done.returncode == 1
+    assert "has changes in its log (index.db-wal)" in done.stderr
+    assert "Lars" not in done.stdout
+    with open_to_look(tmp_path / "copy") as copy:
+        assert collections(copy.db) == {"letters": 1}
+
+
+@able
+def test_a_log_that_can_be_read_is_read_on_a_read_only_disk(town):
+    """While the one who writes it is there, or where a killed one left the log's index too, the newest state is answered from."""
+    folder = town / ".localrag"
+    with unfinished(folder):
+        live = read_only(f"{LOCALRAG} collections list", town)
+        for path in folder.glob("index.db*"):
+            shutil.copy(path, town / path.name)
+    for path in town.glob("index.db*"):
+        shutil.move(path, folder / path.name)
+    left = read_only(f"{LOCALRAG} collections list", town)
+
+    assert (live.stdout.split(), left.stdout.split()) == (["1", "letters"], ["1", "letters"]), live.stderr + left.stderr
+
+
+@able
+def test_an_index_without_a_log_is_read_on_a_read_only_disk(town):
+    """With no log, or an empty one, the database alone is the newest state."""
+    (town / ".localrag" / "index.db-wal").touch()
+    done = read_only(f"{LOCALRAG} files", town)
+
+    assert done.returncode == 0, done.stderr
+    assert "docs/b.txt" in done.stdout
+
+
+def test_an_index_that_another_process_holds_for_itself_is_not_read_past_it(town, monkeypatch):
+    """A lock is waited for and then told as a lock: the database is not read without its log."""
+    monkeypatch.setattr(connect, "ASKER_WAITS", 0.2)
+    folder = town / ".localrag"
+    with closing(sqlite3.connect(folder / "index.db")) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("INSERT INTO collections VALUES ('letters', 'docs/b.txt')")
+        other.commit()
+        with pytest.raises(IndexBusy, match="holds the index"), snapshot(folder):
+            pass
+        with pytest.raises(IndexBusy, match="holds the index"):
+            open_index(folder)
+
+
+def test_a_database_that_cannot_be_opened_at_all_is_told_as_that(tmp_path):
+    """A folder in place of the database is neither an index without a log nor something unexpected."""
+    (tmp_path / "index.db").mkdir()
+    with pytest.raises(LocalragError, match="cannot be opened: ") as told, snapshot(tmp_path):
+        pass
+
+    assert "localrag check" in told.value.hint
+
+
+def other_model(folder, tiny):
+    return open_for_writing(folder, model=str(tiny("llama").path))
+
+
+def newer(folder, _):
+    with closing(open_index(folder)) as db, db.atomic():
+        db.table("_sqlite_migrations").insert({"migration_set": "localrag", "name": "m999_future", "applied_at": "now"})
+    return open_to_look(folder)
+
+
+def empty(folder, _):
+    with closing(open_index(folder)) as db, db.atomic():
+        db.execute("DELETE FROM settings WHERE key = 'chat_model'")
+    return open_for_questions(folder)
+
+
+def wrong_domain(folder, _):
+    (folder / "domain.toml").write_text("about = [")
+    return open_for_questions(folder)
+
+
+def wrong_domain_of_a_writer(folder, _):
+    (folder / "domain.toml").write_text("about = [")
+    return open_for_writing(folder)
+
+
+def other_embedder(folder, _):
+    with closing(open_index(folder)) as db, db.atomic():
+        db.execute("UPDATE settings SET value = json_set(value, '$.fingerprint', 'another') WHERE key = 'embedder'")
+    return open_for_questions(folder)
+
+
+@pytest.mark.parametrize(
+    ("opening", "error"),
+    [
+        (other_model, IndexMismatch), (newer, IndexMismatch), (empty, NoIndex), (wrong_domain, UsageError),
+        (wrong_domain_of_a_writer, UsageError), (other_embedder, IndexMismatch),
+    ],
+)  # fmt: skip
+def test_an_index_that_is_refused_is_closed(town, tiny, opening, error):
+    """Whatever an index is refused for, no connection to it stays open, also while the error is still looked at."""
+    with pytest.raises(error) as refused, opening(town / ".localrag", tiny):
+        pass
+    left = [file.path for file in psutil.Process().open_files() if file.path.startswith(str(town))]
+
+    assert refused.value.__traceback__
+    assert left == []
