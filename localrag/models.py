@@ -4,7 +4,7 @@ import importlib.util
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
@@ -39,7 +39,7 @@ class ModelFile:
 
     With `url` it is a chat model behind a server there, or behind each of several (with commas between); `path` is then a file whose
     vocabulary stands in for counting tokens, `facts` what each server told (`remote.identified`), and `bound` the fingerprint by which an
-    index knows the model, where that is another.
+    index knows the model, where that is another. `by_index`: it is the index that names it, and not the user at this moment.
     """
 
     name: str
@@ -48,6 +48,7 @@ class ModelFile:
     url: str = ""
     facts: tuple[Facts, ...] = ()
     bound: str = ""
+    by_index: bool = field(default=False, compare=False)
 
     @property
     def fingerprint(self) -> str:

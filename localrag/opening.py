@@ -1,6 +1,7 @@
 """Opening a project: find the index folder, bind it to its models, hand out what indexing and questions work with."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,10 @@ from sqlite_utils import Database
 from localrag.config import INDEX_FOLDER, Settings, project_file
 from localrag.engine.embedding.embedder import open_embedder, open_reranker
 from localrag.engine.settings import EngineOptions
-from localrag.errors import IndexMismatch, ModelError, NoIndex
+from localrag.errors import IndexMismatch, ModelError, NoIndex, UsageError
 from localrag.llm.domain import read_domain
 from localrag.llm.model import Model
-from localrag.llm.prompts import read_prompts
+from localrag.llm.prompts import prompt_files, prompt_name, read_prompts, untrusted_prompts
 from localrag.llm.reader import Reader
 from localrag.llm.tagging import Tagger
 from localrag.model_table import known_models
@@ -28,11 +29,21 @@ from localrag.store.memory import kept_in_memory
 from localrag.store.names import FILE_NAME, nearest_index
 from localrag.store.schema import open_index, writer_lock
 from localrag.system.files import config_dir
+from localrag.system.ownership import check_ours
+from localrag.system.trust import is_known, remember
 
 
 def find_index(chosen: Path | None) -> Path:
-    """The index folder: the one given, or `.localrag` here or in the nearest parent. Raises NoIndex."""
+    """The index folder: the one given, or `.localrag` here or in the nearest parent.
+
+    Raises NoIndex; UsageError for one that was not given and that others made or may change.
+    """
     if folder := nearest_index(chosen):
+        if chosen is None:
+            name = shlex.quote(str(folder))
+            own = f" To make your own here: localrag index PATH --index {INDEX_FOLDER}" if folder.parent != Path.cwd() else ""
+            hint = f"If you trust it, name it: --index {name}.{own}"
+            check_ours((folder, folder / FILE_NAME), f"The index in {folder}", hint)
         return folder if chosen is None else folder.resolve()
     if chosen is not None:
         raise NoIndex(f"There is no index in {chosen}.", f"Make one: localrag index PATH --index {chosen}")
@@ -80,11 +91,14 @@ def open_for_writing(
             ledger.save_settings(db, window_of={})
         if recluster:
             ledger.save_settings(db, reclustered=bound.get("reclustered", 0) + 1)
+        number = ledger.identity(db)
+        for file in (chat, vectors):
+            remember("model", number, file.given)
         if not empty and bound.get("embedder", models["embedder"])["fingerprint"] != vectors.fingerprint:
             del models["embedder"]  # questions need the one that the published vectors are of: it changes when they do
         settings = replace(Settings.from_json(bound.get("settings", {})), **changes)
         ledger.save_settings(db, settings=settings.to_json(), **models)
-        settings = _with_files(settings, folder)
+        settings = _with_files(settings, folder, engine or EngineOptions())
         reader, tagger = reader_for(chat, engine or EngineOptions()), tagger_for(chat, engine or EngineOptions())
         vectors_by = open_embedder(vectors)
         project = Project(
@@ -158,7 +172,7 @@ def _to_ask(
             "Embed it anew, which asks no chat model anything: localrag reembed",
         )
     chat = _chat_model(folder, model, engine) if asks else bundled_chat_model()
-    settings = _with_files(Settings.from_json(bound.get("settings", {})), folder)
+    settings = _with_files(Settings.from_json(bound.get("settings", {})), folder, engine)
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
     reader = reader_for(chat, engine) if asks else None
     quick = open_embedder(embedder, quick=True)
@@ -172,9 +186,25 @@ def prompt_folders(root: Path) -> list[Path]:
     return [(project.parent if project else root) / "prompts", config_dir() / "prompts"]
 
 
-def _with_files(settings: Settings, folder: Path) -> Settings:
-    """The settings with what users keep in files of their own: the domain and prompts. Raises UsageError."""
-    return replace(settings.with_domain(read_domain(folder)), prompts=read_prompts(prompt_folders(root_of(folder))))
+def prompts_in_use(root: Path) -> dict[str, list[str]]:
+    """The files of prompts that stand in for the shipped ones (`own`), and those that would if the user trusted them (`untrusted`)."""
+    folders = prompt_folders(root)
+    untrusted = untrusted_prompts(folders)
+    own: dict[str, str] = {}
+    for path in prompt_files(folders):
+        if path not in untrusted:
+            own.setdefault(prompt_name(path), str(path))
+    return {"own": list(own.values()), "untrusted": [str(path) for path in untrusted]}
+
+
+def _with_files(settings: Settings, folder: Path, engine: EngineOptions) -> Settings:
+    """The settings with the domain and the prompts that users keep in files; what is left out of these is said. Raises UsageError."""
+    folders = prompt_folders(root_of(folder))
+    prompts = read_prompts(folders)
+    if left_out := untrusted_prompts(folders):
+        more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        engine.say(f"Not used, as you never said that you trust it: the prompt {left_out[0]}{more}. If you do: localrag prompts trust")
+    return replace(settings.with_domain(read_domain(folder)), prompts=prompts)
 
 
 def bound_to(chosen: Path | None) -> dict[str, Any]:
@@ -199,23 +229,29 @@ def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
 
 
 def model_names(folder: Path) -> tuple[str | None, str | None]:
-    """How to find the chat model and the embedder an index was made with, whether or not they are still there; None for the default."""
-    bound = _bound(folder)
-    table = known_models()
-    kinds = {"chat_model": table["chat"], "embedder": table["embedder"]}
-    chat, embedder = (bound[k]["name" if bound[k]["name"] in known else "path"] if k in bound else None for k, known in kinds.items())
+    """How to find the chat model and the embedder an index was made with, whether or not they are still there; None for the default.
+
+    Raises UsageError for one that was not chosen on this machine.
+    """
+    bound, table = _bound(folder), known_models()
+    chat, embedder = (
+        _ways(folder, bound, kind, table[listed])[0] if kind in bound else None
+        for kind, listed in (("chat_model", "chat"), ("embedder", "embedder"))
+    )
     return chat, embedder
 
 
 def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *, fresh: bool = False) -> ModelFile:
     """The chat model asked for, else the index's own; of one behind a server, what the server tells. Raises ModelError, UsageError."""
     file = find_chat_model(model) if model or fresh else _bound_model(folder, "chat_model")
+    known = None if fresh else _bound(folder)
+    if model and known is not None:
+        remember("model", _identity(known, folder), file.given)
     if not file.url:
         return file
     from localrag.engine.remote.remote import identified  # a client for the network, loaded only where a model is behind a server
 
-    known = None if fresh else _bound(folder).get("chat_model")
-    return identified(file, engine or EngineOptions(), known)
+    return identified(file, engine or EngineOptions(), (known or {}).get("chat_model"))
 
 
 def _bound(folder: Path) -> dict[str, Any]:
@@ -223,24 +259,70 @@ def _bound(folder: Path) -> dict[str, Any]:
         return ledger.settings(db)
 
 
+def _identity(bound: dict[str, Any], folder: Path) -> str:
+    """By what this machine knows an index; one that was never written to since indexes have numbers, by its folder."""
+    known = bound.get("id")
+    return known if isinstance(known, str) else str(folder.resolve())
+
+
 def _bound_model(folder: Path, kind: str) -> ModelFile:
-    """The model an index was made with, under the name it has there; the default where it was made with none. Raises ModelError.
+    """The model an index was made with, under the name it has there; the default where it was made with none.
 
     Its file may have moved, and its name may by now be another file's: the one with the fingerprint is taken, of the list or of the path.
+    Raises ModelError; UsageError for one that was not chosen on this machine.
     """
     find = find_chat_model if kind == "chat_model" else find_embedder
-    bound = _bound(folder).get(kind)
-    if bound is None:
+    known = _bound(folder)
+    if kind not in known:
         return find(None)
-    name, path = str(bound["name"]), str(bound["path"])
     listed = known_models()["chat" if kind == "chat_model" else "embedder"]
-    ways = [name, path] if name in listed and "://" not in path else [path]
+    ways = _ways(folder, known, kind, listed)
     for way in ways:
         with suppress(ModelError):
-            file = replace(find(way), name=name)
-            if file.url or file.fingerprint == bound["fingerprint"]:
+            file = replace(find(way), name=str(known[kind]["name"]), by_index=True)
+            if file.url or file.fingerprint == known[kind]["fingerprint"]:
                 return file
     return find(ways[0])
+
+
+def _ways(folder: Path, known: dict[str, Any], kind: str, listed: Iterable[str]) -> list[str]:
+    """How to find the model an index was made with: by its name on the user's list, and by the path or the servers that the index names.
+
+    The index may come from somebody else. What it names is looked at, or sent to, only where it was chosen on this machine: for this index,
+    or by standing on the list of models. A fingerprint proves nothing there: whoever wrote the index wrote it too, and may have sent the
+    file along. Raises UsageError where it names nothing else.
+    """
+    name, path = str(known[kind]["name"]), str(known[kind]["path"])
+    ways = [name] if name in listed and "://" not in path else []
+    given = find_chat_model(path).given if "://" in path else path
+    if is_known("model", _identity(known, folder), given) or _is_listed(path, kind, listed):
+        ways.append(path)
+    if ways:
+        return ways
+    if kind == "chat_model":
+        mend = f'localrag ask "…" --model {shlex.quote(path)} --index {shlex.quote(str(folder))}'
+    else:
+        mend = f"localrag models add {shlex.quote(path)} --kind embedder, or embed anew: localrag reembed --embedder NAME"
+    if "://" in path:
+        raise UsageError(
+            f"The index in {folder} names a model server that was not chosen for it on this machine: {path}. Nothing was sent there.",
+            f"If it may see your questions and passages: {mend}",
+        )
+    raise UsageError(
+        f"The index in {folder} names a model file that was not chosen for it on this machine: {path}. It was not opened.",
+        f"If you trust that file: {mend}",
+    )
+
+
+def _is_listed(path: str, kind: str, listed: Iterable[str]) -> bool:
+    find = find_chat_model if kind == "chat_model" else find_embedder
+    if path in listed:
+        return True
+    for name in listed:
+        with suppress(ModelError):
+            if str(find(name).path) == path:
+                return True
+    return False
 
 
 def _bind(folder: Path, bound: dict[str, dict[str, str]], chat: ModelFile, embedder: ModelFile, *, rebuild: bool) -> None:

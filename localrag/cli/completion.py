@@ -76,17 +76,27 @@ def _indexes(_ctx: typer.Context, incomplete: str) -> list[Offer]:
     return [f"{beginning}{p.name}" for p in folders if nearest_index(p)]
 
 
-def _entities(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    from localrag.store.names import entity_names, nearest_index
+def _index_of(ctx: typer.Context) -> Path | None:
+    """The index that a command would use; None where there is none, or where it is another user's and was not named."""
+    from localrag.store.names import FILE_NAME, nearest_index
+    from localrag.system.ownership import foreign
 
-    folder = nearest_index(ctx.params.get("index"))
+    chosen = ctx.params.get("index")
+    folder = nearest_index(chosen)
+    return None if folder and chosen is None and (foreign(folder) or foreign(folder / FILE_NAME)) else folder
+
+
+def _entities(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    from localrag.store.names import entity_names
+
+    folder = _index_of(ctx)
     return list(entity_names(folder, incomplete)) if folder else []
 
 
 def _communities(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    from localrag.store.names import community_titles, nearest_index
+    from localrag.store.names import community_titles
 
-    folder = nearest_index(ctx.params.get("index"))
+    folder = _index_of(ctx)
     return list(community_titles(folder, incomplete)) if folder else []
 
 

@@ -29,10 +29,11 @@ from localrag.models import find_chat_model, find_embedder
 from localrag.opening import find_index, open_for_questions
 from localrag.project import Project, choose_style
 from localrag.query.answer import Options
-from localrag.store import corpus, extent, graph, ledger
+from localrag.store import corpus, extent, graph
 from localrag.store.ledger import CallLedger
 from localrag.store.names import FILE_NAME
 from localrag.store.schema import copy_database, open_index, writer_lock
+from localrag.store.studies import RECORD, register
 from localrag.system.files import private_folder, replace_file
 from localrag.text.plain import enumeration
 
@@ -90,9 +91,8 @@ def _keep_index(index: Path | None, own: Path, tell: Tell) -> None:
     try:
         if (folder / DOMAIN_FILE).exists():
             shutil.copy(folder / DOMAIN_FILE, own / DOMAIN_FILE)
+        register(db, own.parent)  # before there is anything in it: `rm` has to find it
         copy_database(db, own / FILE_NAME)
-        known = ledger.settings(db).get("studies", [])  # `rm` has to find them
-        ledger.save_settings(db, studies=sorted({*known, str(own.resolve().parent)}))
     finally:
         db.close()
 
@@ -109,7 +109,7 @@ def _bind(folder: Path, plan: Plan, project: Project, options: Options) -> None:
 
 def read_study(folder: Path) -> dict[str, Any]:
     """What is known of a study; empty where none was begun. Raises UsageError."""
-    file = folder / "study.json"
+    file = folder / RECORD
     try:
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
     except (OSError, ValueError, TypeError) as error:
@@ -118,7 +118,7 @@ def read_study(folder: Path) -> dict[str, Any]:
 
 def save_study(folder: Path, **values: Any) -> None:
     """Add to what is known of a study."""
-    replace_file(folder / "study.json", json.dumps(read_study(folder) | values, ensure_ascii=False, indent=1).encode())
+    replace_file(folder / RECORD, json.dumps(read_study(folder) | values, ensure_ascii=False, indent=1).encode())
 
 
 async def _questions(folder: Path, plan: Plan, project: Project, tell: Tell) -> list[Asked]:

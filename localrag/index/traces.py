@@ -1,13 +1,14 @@
 """The end of an erasure: everything that was made of documents that are gone leaves the index folder. Part of the pipeline."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from localrag.config import Domain
 from localrag.index.graph.aliases import drop_aliases
 from localrag.llm.domain import change_domains
 from localrag.llm.grammar import THING
 from localrag.project import Project
-from localrag.store import departed
+from localrag.store import departed, studies
 from localrag.store import purge as erasure
 
 
@@ -31,7 +32,17 @@ def erase_traces(project: Project) -> bool:
         project.model.say(f"{folder / 'domain.toml'} no longer has what it quoted of them.")
     if lines := drop_aliases(folder, is_left_over):
         project.model.say(f"{lines} decisions about their names are out of {folder / 'aliases.txt'}.")
-    for study in erasure.forget_studies(db):
-        project.model.say(f"The study in {study} was made of them; it is gone as well.")
+    for study, left in erasure.forget_studies(db):
+        project.model.say(f"The study in {study} was made of them; it is gone as well.{_listed(left)}")
+    for study in studies.others(db):
+        project.model.say(
+            f"The index names a study in {study}, but nothing shows that it was made of it here: nothing in it was touched. If it holds "
+            "what was removed, delete that folder yourself."
+        )
     erasure.forget_traces(db, [*project.settings.entity_types, THING])
     return erasure.finish(db, folder)
+
+
+def _listed(left: list[Path]) -> str:
+    """What localrag did not write and so let be, as a sentence."""
+    return f" What is not localrag's stays: {', '.join(map(str, left))}" if left else ""

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localrag.opening import open_to_look, root_of
+from localrag.opening import open_to_look, prompts_in_use, root_of
 from localrag.project import Opened
 from localrag.records import Answer, Chunk, Citation, Community, Document, Entity, Mention, Merge, Relationship, Report
 from localrag.store import corpus, graph, ledger, look, status
@@ -163,7 +163,7 @@ class Holdings:
     def status(self) -> Row:
         """What the index holds, what failed and what it cost: the values of `localrag status --json`."""
         with self._look() as here:
-            return status.status(here.db, self.folder)
+            return status.status(here.db, self.folder) | {"prompts": prompts_in_use(here.root)}
 
     def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "Exported":
         """Write the graph, reports and passages for other programs: `format` is one of `localrag.exchange.export.FORMATS`.

@@ -5,21 +5,24 @@ the first heading is for the reader. Fixed text stands first and what differs fr
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from string import Template
 
 from localrag.config import OwnPrompts
 from localrag.errors import LocalragError, UsageError
 from localrag.records import content_id
-from localrag.system.files import data_path
+from localrag.system.files import config_dir, data_path
+from localrag.system.trust import is_known, remember
 
 _HEADING = re.compile(r"^## (system|user|assistant)[ \t]*\n", re.MULTILINE)
 
 Message = dict[str, str]
+MOST_BYTES = 1 << 20  # of a prompt
 STYLES = ("abstractive", "extractive", "tune")  # folders of prompts that users may write; those that measure are the same for everybody
 
 
@@ -81,14 +84,71 @@ def prompt_names() -> tuple[str, ...]:
 def read_prompts(folders: Iterable[Path]) -> OwnPrompts:
     """The prompts that a user wrote, in STYLE/NAME.md below folders of which the first counts most; other folders' files are let be.
 
-    Raises UsageError for a file that has no shipped counterpart, or lacks one of its placeholders or has another.
+    A folder may come from somebody else, so those that the user has never trusted are passed over (`untrusted_prompts`). Raises UsageError
+    for a file that has no shipped counterpart, or lacks one of its placeholders or has another, or was changed since it was trusted.
     """
     found: dict[str, tuple[str, str, str]] = {}
-    for path in (f for folder in folders for style in STYLES for f in sorted((folder / style).glob("*.md"))):
-        name = f"{path.parent.name}/{path.stem}"
-        own = (name, check_prompt(name, path), str(path))
-        found.setdefault(name, own)
+    for path in prompt_files(folders):
+        name = prompt_name(path)
+        if is_trusted(path):
+            remember("prompt", str(path.absolute()))  # that it changes is then an error, also of one that was trusted elsewhere
+            found.setdefault(name, (name, check_prompt(name, path), str(path)))
+        elif is_known("prompt", str(path.absolute())):
+            check_prompt(name, path)
+            raise UsageError(
+                f"{path} was changed since you trusted it.",
+                f"See what it says: localrag prompts diff {name}. If it is to be used: localrag prompts trust {name}",
+            )
     return tuple(found[name] for name in sorted(found))
+
+
+def untrusted_prompts(folders: Iterable[Path]) -> list[Path]:
+    """The files that would stand in for prompts if the user trusted them."""
+    return [path for path in prompt_files(folders) if not is_trusted(path)]
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether a prompt may be used: it is in the user's own folder, or says what is shipped or what the user trusted, here or elsewhere."""
+    if path.is_relative_to(config_dir() / "prompts"):
+        return True
+    text = _plain_text(path)
+    return text is not None and (is_known("prompt-text", _digest(text)) or (prompt_name(path), text) in _shipped())
+
+
+def trust_prompt(path: Path) -> None:
+    """Let a file stand in for a prompt for as long as it says what it says now. Raises UsageError where it cannot."""
+    text = check_prompt(prompt_name(path), path)
+    remember("prompt", str(path.absolute()))
+    remember("prompt-text", _digest(text))
+
+
+def prompt_name(path: Path) -> str:
+    """The prompt that a file stands in for."""
+    return f"{path.parent.name}/{path.stem}"
+
+
+def prompt_files(folders: Iterable[Path]) -> Iterator[Path]:
+    """The files in folders that stand for prompts, by their places."""
+    yield from (f for folder in folders for style in STYLES for f in sorted((folder / style).glob("*.md")))
+
+
+def _plain_text(path: Path) -> str | None:
+    """What a file says, if it is one of text that is no larger than prompts are: a folder may hold anything under any name."""
+    try:
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+            return None
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+@cache
+def _shipped() -> frozenset[tuple[str, str]]:
+    return frozenset((name, shipped_prompt(name)) for name in prompt_names())
 
 
 def check_prompt(name: str, path: Path) -> str:

@@ -1,5 +1,6 @@
 """Connections to `index.db`: how long they wait for each other, what one question reads from, and a log that stays short."""
 
+import re
 import shlex
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
@@ -13,7 +14,12 @@ from localrag.store.names import FILE_NAME
 from localrag.store.written import LogMeter
 from localrag.system.files import private_file, private_folder
 
-CACHES = ("*.faiss*", "network.*", "*.part")  # files beside the database that can be made from it again
+# Files beside the database that can be made from it again, of older localrags as well, and what killed processes left of them. An index
+# folder may hold files of the user's, so nothing is taken for one of these that is not named as they are.
+_KIND = r"(?:chunk|entity|report)\.[0-9a-f]+"
+_CACHE = rf"(?:{_KIND}\.faiss|network\.[0-9a-f]+\.(?:[0-9a-f]+\.arrays|\w+\.npz))"
+_PART = rf"(?:{_CACHE}|{_KIND}|index\.db[\w.-]*|domain\.toml[\w.]*|aliases\.txt|serve\.key)(?:\.localrag-\d+-[0-9a-f]+)?\.part(?:-journal)?"
+_IS_CACHE = re.compile(rf"{_CACHE}|{_PART}").fullmatch
 WRITER_WAITS = 600.0  # seconds for another process that writes: what indexing has made must be kept
 ASKER_WAITS = 120.0  # the longest write measured took 80: a first graph of 100,000 chunks
 LOG_LIMIT = 64 << 20  # bytes of the write-ahead log
@@ -213,4 +219,9 @@ def folder_of(db: Database) -> Path:
 
 def cache_files(folder: Path) -> list[Path]:
     """The files of an index folder that can be made from its database again, and what killed processes left of them."""
-    return [path for pattern in CACHES for path in folder.glob(pattern)]
+    return [path for path in folder.glob("*") if is_cache(path)]
+
+
+def is_cache(path: Path) -> bool:
+    """Whether a file of an index folder is one of these, by its name."""
+    return _IS_CACHE(path.name) is not None

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from secrets import token_hex
 from sqlite3 import OperationalError
 from typing import Any
 
@@ -116,6 +117,14 @@ def save_settings(db: Database, **values: Any) -> None:
     """Set some of the values that `settings` returns."""
     with db.atomic():
         db.table("settings").insert_all(({"key": k, "value": json.dumps(v)} for k, v in values.items()), replace=True)
+
+
+def identity(db: Database) -> str:
+    """What tells this index from all others, also where its folder is moved; made where it has none. Raises OperationalError."""
+    if not isinstance(known := settings(db).get("id"), str):
+        save_settings(db, id=token_hex(16))
+        known = settings(db)["id"]
+    return str(known)
 
 
 def save_failure(db: Database, failure: Failure) -> None:

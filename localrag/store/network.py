@@ -19,7 +19,7 @@ from sqlite_utils import Database
 from localrag.pagerank import Ids, Network, make_network
 from localrag.records import content_id
 from localrag.store import ledger, vector_index
-from localrag.store.connect import folder_of
+from localrag.store.connect import folder_of, is_cache
 from localrag.store.counted import Changes, Counted, changed, count_all, counted_after
 from localrag.store.memory import memory_of
 from localrag.store.staged import AMONG, Staged
@@ -181,5 +181,5 @@ def _write(arrays: Iterable[NDArray[Any]], file: Path) -> None:
         with new_file(file) as part, part.open("wb") as f:
             for array in arrays:
                 np.save(f, array)
-        for old in set(file.parent.glob("network.*")) - {file}:
+        for old in {f for f in file.parent.glob("network.*") if is_cache(f)} - {file}:
             old.unlink(missing_ok=True)

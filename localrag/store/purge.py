@@ -6,9 +6,8 @@ their words, summaries that the rebuilt graph asks for again, conversations whos
 
 import json
 import re
-import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,17 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.about import OF_SEVERAL
-from localrag.errors import IndexBusy, LocalragError
+from localrag.errors import IndexBusy
 from localrag.records import OF_A_QUESTION, UNSURE, content_id
-from localrag.store import corpus, ledger, scans
+from localrag.store import corpus, ledger, scans, studies
 from localrag.store.connect import cache_files
 from localrag.store.departed import departed_paths, forget_departures, holds_text, leftovers
 from localrag.store.network import bring_files_up_to_date
-from localrag.store.schema import open_index
 from localrag.store.search import clear_search
 from localrag.store.seen import forget_seen
 from localrag.store.staged import TABLES
 from localrag.system.files import cache_dir
 
-STUDY = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "study.json", "report.html")
 # What models are asked for a question, and may say of it; of an index that was begun by an older localrag the call itself does not tell.
 OF_QUESTIONS = ("standalone", "answer", "map", "reduce", "primer", "rate", "questions")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -123,27 +120,21 @@ def _stands(db: Database, quote: str) -> bool:
     return holds_text(db, quote) or bool(db.execute("SELECT 1 FROM documents WHERE instr(text, ?) LIMIT 1", [quote]).fetchone())
 
 
-def forget_studies(db: Database) -> list[Path]:
-    """Delete the studies whose copy of the index holds what is gone, all of them that localrag wrote; returns their folders."""
-    settings, documents = ledger.settings(db), set(corpus.document_hashes(db))
-    known, with_text = [Path(p) for p in settings.get("studies", [])], set(settings.get("studies_with_text", []))
-    lost = [p for p in known if str(p) in with_text or any(path not in documents for path, _ in _copied(p))]
-    for folder in lost:
-        shutil.rmtree(folder / "index", ignore_errors=True)
-        for name in STUDY:
-            (folder / name).unlink(missing_ok=True)
-        with suppress(OSError):  # something of the user's is in it
-            folder.rmdir()
-    ledger.save_settings(db, studies=[str(p) for p in known if p not in lost and p.exists()], studies_with_text=[])
-    return lost
+def forget_studies(db: Database) -> list[tuple[Path, list[Path]]]:
+    """Delete the studies whose copy of the index holds what is gone; returns their folders, each with the files in it that stay."""
+    with_text, documents = ledger.settings(db).get("studies_with_text", []), set(corpus.document_hashes(db))
+    lost = [p for p in studies.own_studies(db) if str(p) in with_text or any(path not in documents for path, _ in _copied(p))]
+    gone = [(study, studies.delete(study)) for study in lost]
+    left = [str(p) for p in studies.named(db) if p not in lost and p.exists()]
+    ledger.save_settings(db, studies=left, studies_with_text=[])
+    return gone
 
 
 def _note_studies(db: Database, texts: Iterable[str]) -> None:
     """Remember the studies that hold a sentence of these texts which no stored document has, under whatever path they have it."""
     sentences = {s for text in texts for part in _SENTENCE.findall(text) if (s := part.strip()) and not holds_text(db, s)}
-    settings = ledger.settings(db)
-    holding = [p for p in settings.get("studies", []) if any(s in text for _, text in _copied(Path(p)) for s in sentences)]
-    ledger.save_settings(db, studies_with_text=sorted({*settings.get("studies_with_text", []), *holding}))
+    holding = [str(p) for p in studies.own_studies(db) if any(s in text for _, text in _copied(p) for s in sentences)]
+    ledger.save_settings(db, studies_with_text=sorted({*ledger.settings(db).get("studies_with_text", []), *holding}))
 
 
 def _copied(study: Path) -> list[tuple[str, str]]:
@@ -214,7 +205,7 @@ def forget_conversations(db: Database, numbers: Sequence[int]) -> None:
     chosen = json.dumps(list(numbers))
     rows = db.execute("SELECT question FROM answers WHERE conversation IN (SELECT value FROM json_each(?))", [chosen])
     asked = json.dumps([question for (question,) in rows])
-    for copy in _study_copies(db):
+    for copy in studies.copies(db):
         _forget_asked(copy, "question", asked)
         copy.close()
     with db.atomic():
@@ -229,13 +220,6 @@ def _forget_asked(db: Database, column: str, values: str) -> None:
         db.execute("DELETE FROM llm_calls WHERE about = ? OR task IN (SELECT value FROM json_each(?))", [OF_A_QUESTION, kinds])
 
 
-def _study_copies(db: Database) -> Iterator[Database]:
-    """The copies of the index that studies have, opened; one that is damaged or of another version is passed over."""
-    for study in ledger.settings(db).get("studies", []):
-        with suppress(LocalragError):
-            yield open_index(Path(study) / "index")
-
-
 def conversations_are_due(db: Database) -> bool:
     """Whether conversations were deleted and their words may still stand in the log."""
     return bool(ledger.settings(db).get("forgetting"))
@@ -244,7 +228,7 @@ def conversations_are_due(db: Database) -> bool:
 def finish_conversations(db: Database, folder: Path) -> bool:
     """As `finish`, of conversations: what the documents gave stays as it is. False where another process still reads what was."""
     done = _write_anew(db, folder)
-    for copy in _study_copies(db):
+    for copy in studies.copies(db):
         (path,) = [file for _, name, file in copy.execute("PRAGMA database_list") if name == "main"]
         done = _write_anew(copy, Path(path).parent) and done
         copy.close()

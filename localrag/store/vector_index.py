@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from localrag.store.connect import folder_of
+from localrag.store.connect import folder_of, is_cache
 from localrag.store.memory import memory_of
 from localrag.system.files import new_file
 
@@ -235,7 +235,7 @@ def _forget(db: Database, folder: Path, kind: str) -> None:
 
 def _remove_others(folder: Path, kind: str, name: str = "") -> None:
     for old in folder.glob(f"{kind}.*.faiss"):
-        if old.name != name:
+        if old.name != name and is_cache(old):
             old.unlink(missing_ok=True)
 
 

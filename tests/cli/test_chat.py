@@ -11,8 +11,9 @@ import time
 import psutil
 import pytest
 
-from localrag.store import connect, ledger
+from localrag.store import connect
 from localrag.store.schema import copy_database, open_index
+from localrag.store.studies import register
 from tests.conftest import run_localrag, run_process
 from tests.terminals import Screen, out
 
@@ -251,7 +252,7 @@ def test_a_deleted_conversation_leaves_no_byte(here, home):
     db = open_index(here / ".localrag")
     (here / "study" / "index").mkdir(parents=True)
     copy_database(db, here / "study" / "index" / "index.db")
-    ledger.save_settings(db, studies=[str(here / "study")])
+    register(db, here / "study")
     db.close()
     assert files_with(here, "Quibblewort")
     (number,) = {row["id"] for row in json.loads(out("sessions", "search", "quibblewort", "--json"))}

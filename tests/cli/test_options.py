@@ -15,6 +15,7 @@ from localrag.eval.retrieval import RETRIEVERS
 from localrag.query.answer import MODES
 from localrag.store import ledger
 from localrag.store.schema import open_index
+from localrag.system.trust import remember
 from tests.terminals import invoke, out
 
 
@@ -105,12 +106,14 @@ WITHOUT_JSON = {
     "merges add": "writes a decision; `merges list --json` has it",
     "config set": "writes a file of settings; `config --json` has it",
     "config unset": "writes a file of settings; `config --json` has it",
+    "config trust": "writes a note; `config` says what is not trusted",
     "config path": "a path is its result",
     "config schema": "a JSON schema is its result",
     "init": "writes localrag.toml; `config --json` has what it sets",
     "prompts show": "a prompt is its result; `prompts list --json` has its file",
     "prompts diff": "a difference of texts is its result",
     "prompts edit": "opens an editor; `prompts list --json` has what came of it",
+    "prompts trust": "writes notes; `prompts list --json` has what came of them",
     "prompts reset": "moves a file; `prompts list --json` has it",
     "layout": "writes places, which the page and `export` show",
     "sessions rm": "removes conversations; `sessions list --json` has those that are left",
@@ -133,6 +136,7 @@ def test_a_look_at_an_index_needs_no_model(town):
     """Where the GGUF file has moved, everything that asks no model works; a question names the missing file."""
     answer = json.loads(out("ask", "Who is Lars Holm?", "--style", "extractive", "--json"))
     db = open_index(town / ".localrag", create=True)
+    remember("model", ledger.identity(db), str(town / "gone.gguf"))  # it was there when the index was made
     ledger.save_settings(db, chat_model={"name": "gone", "path": str(town / "gone.gguf"), "fingerprint": "0"})
     db.close()
 

@@ -1,6 +1,8 @@
 """Settings: where they are read from and which counts, what is refused with its place, and that no option is forgotten."""
 
+import contextlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import typer
 from localrag.cli import app
 from localrag.cli.commands import evaluate
 from localrag.cli.options import EXTRACTORS, MODES, STYLES
-from localrag.cli.settings import apply, read, table
+from localrag.cli.settings import apply, read, table, trusted
 from localrag.config import Settings
+from localrag.errors import UsageError
 from tests.conftest import run_localrag, write_town
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +58,12 @@ def run(own, *args, **env):
 
 
 def put(own, text, user=False):
-    """Write settings to the project's file or the user's."""
-    (read.user_file() if user else own / "project" / "localrag.toml").write_text(text, encoding="utf-8")
+    """Write settings to the project's file, which the user trusts, or to the user's."""
+    path = read.user_file() if user else own / "project" / "localrag.toml"
+    path.write_text(text, encoding="utf-8")
+    if not user:
+        with contextlib.suppress(UsageError):
+            trusted.trust(path)
 
 
 def options(group, path=""):
@@ -142,6 +149,69 @@ def test_files_are_named_relative_to_the_file_that_names_them(project):
     moved = json.loads(run_localrag("status", "--json", cwd=project / "project" / "below").stdout)
 
     assert found["documents"] == moved["documents"] == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'model = "http://127.0.0.1:9/v1#m"',
+        'model = "evil.gguf"',
+        'embedder = "./evil"',
+        'reranker = "sub/evil.gguf"',
+        'index = "../elsewhere"',
+        'inbox = "/tmp/inbox"',
+        "follow_links = true",
+        "no_log = false",
+        "read_only = false",
+    ],
+)
+def test_a_folders_settings_that_may_harm_count_only_once_they_are_trusted(project, line):
+    """A localrag.toml may come with a folder: a server, a file for native code, a place outside end every command until the user agrees."""
+    path, name = project / "project" / "localrag.toml", line.split()[0]
+    path.write_text(f'mode = "mix"\n{line}\n', encoding="utf-8")
+    refused, shown = run(project, "files"), run(project, "config")
+    by_set = run(project, "config", "set", "mode", "local")
+    still = run(project, "files")
+    agreed = run(project, "config", "trust")
+    found = read.given()
+    trusted.check_project(path, found)
+    path.write_text(f'mode = "global"\n# more\n{line}\n', encoding="utf-8")
+    trusted.check_project(path, read.given())  # another mode changes nothing about it
+
+    assert refused.returncode == 2
+    assert f"line 2: {name} = " in refused.stderr
+    assert "localrag config trust" in refused.stderr and "localrag config trust" in shown.stderr
+    assert (by_set.returncode, still.returncode) == (0, 2)  # setting one thing trusts nothing else
+    assert agreed.returncode == 0, agreed.stderr
+    assert name in agreed.stderr
+    (project / "other").mkdir()
+    shutil.copy(path, project / "other")
+    with pytest.raises(UsageError, match="counts only if you trust"):
+        trusted.check_project(project / "other" / "localrag.toml", read.read_file(project / "other" / "localrag.toml", "project"))
+
+
+def test_what_the_user_sets_in_a_folder_counts(project):
+    """`config set` asks nothing: who types it agrees; neither do settings that change only how documents are read and answers look."""
+    done = run(project, "config", "set", "inbox", "/tmp/somewhere")
+    assert done.returncode == 0, done.stderr
+    assert run(project, "files").returncode == 0
+    (project / "project" / "localrag.toml").write_text('mode = "mix"\nindex = ".localrag"\ntypes = ["ship"]\nmodel = "smollm2-135m"\n')
+    assert run(project, "files").returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have neither owners nor modes there")
+def test_a_localrag_toml_that_others_may_change_is_refused(project):
+    """Whatever it sets: who may write to it may set more tomorrow."""
+    path = project / "project" / "localrag.toml"
+    path.write_text("strict = true\n", encoding="utf-8")
+    path.chmod(0o666)
+    refused = run(project, "files")
+    agreed = run(project, "config", "trust")
+    after = run(project, "files")
+    path.write_text("strict = false\n", encoding="utf-8")
+
+    assert (refused.returncode, "may be written to by everybody" in refused.stderr) == (2, True)
+    assert (agreed.returncode, after.returncode, run(project, "files").returncode) == (0, 0, 2)
 
 
 @pytest.mark.parametrize(

@@ -324,4 +324,7 @@ def test_models_travel_along_and_missing_ones_are_named(plain_town, chat_file, t
     bound = ledger.settings(open_index(tmp_path / "with" / ".localrag"))["chat_model"]
     assert Path(bound["path"]).is_relative_to(home)
     assert Path(bound["path"]).stat().st_size == chat_file.path.stat().st_size + 64
+    asked = run_localrag("ask", "Who bought the ferry Skua?", cwd=tmp_path / "with")
+    assert (asked.returncode, f"--model {bound['path']}" in asked.stderr) == (2, True)  # whoever made the pack made the file, too
+    assert run_localrag("ask", "Who bought the ferry Skua?", "--model", bound["path"], cwd=tmp_path / "with").returncode == 0
     assert run_localrag("ask", "Who bought the ferry Skua?", cwd=tmp_path / "with").returncode == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -24,6 +25,7 @@ from localrag.records import Answer, Citation, content_id
 from localrag.store import corpus, ledger
 from localrag.store.check import check_index, wrongs
 from localrag.store.schema import back_up
+from localrag.store.studies import STUDY
 from tests.cli.test_index import rows
 from tests.conftest import TOWN, run_localrag
 from tests.fakes import Scripted, example
@@ -63,6 +65,12 @@ def index(folder, answers=says):
     with opened(folder, answers) as project:
         asyncio.run(build_index([folder / "docs"], project, lambda _: None, deletion=Deletion(prune=True)))
         return project.model._engine.tasks
+
+
+def erase_loudly(project, said):
+    """Remove the secret; what the user is told goes to `said`."""
+    project.model.options = replace(project.model.options, say=said.append)
+    asyncio.run(erase(documents_at([project.root / "docs" / "secret.txt"], project), project, lambda _: None))
 
 
 def remove(folder, *paths):
@@ -289,6 +297,101 @@ def test_all_is_asked_about(town):
     assert "localrag rm --all --yes" in refused.stderr
     assert done.returncode == 0, done.stderr
     assert words_in(town / ".localrag", *SECRETS, "Skua", "Holm") == []
+
+
+def foreign_study(folder, *, record=None):
+    """A folder of the user's that looks like a study and holds more, with a copy of an index that has the secret."""
+    (folder / "index").mkdir(parents=True)
+    for name in STUDY:
+        (folder / name).write_text("mine")
+    (folder / "index" / "thesis.odt").write_text("three years of work")
+    copy = sqlite3.connect(folder / "index" / "index.db")
+    copy.execute("CREATE TABLE documents (path TEXT, text TEXT)")
+    copy.execute("INSERT INTO documents VALUES ('docs/secret.txt', ?)", [SECRET])
+    copy.commit()
+    copy.close()
+    if record is not None:
+        (folder / "study.json").write_text(json.dumps(record))
+    return folder
+
+
+def every_file(folder):
+    return {p: (p.read_bytes(), p.stat().st_atime_ns) for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.mark.parametrize("record", [None, "the index's id", "[]", "{"])
+def test_a_folder_that_an_index_only_names_is_neither_opened_nor_touched(town, tmp_path_factory, record):
+    """An index from elsewhere may name any folder as its study, and bring a record that says so: nothing there is read or deleted."""
+    thesis = foreign_study(tmp_path_factory.mktemp("user") / "thesis")
+    with opened(town) as project:
+        settings = ledger.settings(project.db)
+        named = {"index_id": settings.get("id"), "index": str(project.folder.resolve()), "folder": str(thesis)}
+        if record:
+            (thesis / "study.json").write_text(json.dumps(named) if record == "the index's id" else record)
+        ledger.save_settings(project.db, studies=[*settings["studies"], str(thesis)], studies_with_text=[str(thesis)])
+        for path in thesis.rglob("*"):
+            os.utime(path, ns=(0, 0))
+        before = every_file(thesis)
+        said = []
+        erase_loudly(project, said)
+
+    assert every_file(thesis) == before
+    assert any(str(thesis) in line and "nothing in it was touched" in line for line in said)
+    assert words_in(town / ".localrag", *SECRETS) == []
+
+
+def test_of_a_study_only_what_localrag_wrote_goes(town):
+    """What the user put beside or among its files stays, and is listed; the rest is gone, with every word of the removed text."""
+    study = town / ".localrag" / "study"
+    notes = [study / "notes.txt", study / "index" / "notes.txt", study / "index" / "mine" / "notes.txt"]
+    notes[2].parent.mkdir()
+    for note in notes:
+        note.write_text("mine")
+    said = []
+    with opened(town) as project:
+        erase_loudly(project, said)
+
+    assert sorted(p for p in study.rglob("*") if p.is_file()) == sorted(notes)
+    assert [line for line in said if str(notes[0]) in line and str(notes[1]) in line]
+    assert words_in(town / ".localrag", *SECRETS) == []
+
+
+def test_an_index_folder_may_hold_files_of_the_users(town):
+    """Of what lies beside the database, indexing and `rm` delete what localrag named, and nothing that has but a like name."""
+    names = ["network.png", "network.arrays", "network.1.txt", "chunk.faiss", "chunk.notes.faiss", "mine.faiss", "film.part"]
+    for name in names:
+        (town / ".localrag" / name).write_text("mine")
+    remove(town, "docs/secret.txt")
+    (town / "docs" / "secret.txt").write_text("Another letter.")
+    index(town)
+
+    assert [name for name in names if not (town / ".localrag" / name).exists()] == []
+
+
+def test_a_copy_of_an_index_leaves_the_studies_of_the_first_alone(town, tmp_path_factory):
+    """A copied index names the same studies: what is removed from the copy is not removed from them; of a moved index they still go."""
+    other = tmp_path_factory.mktemp("copy")
+    shutil.copytree(town / ".localrag", other / ".localrag", ignore=shutil.ignore_patterns("study"))
+    shutil.copytree(town / "docs", other / "docs")
+    remove(other, "docs/secret.txt")
+    kept = words_in(town / ".localrag" / "study", *SECRETS)
+    (town / ".localrag" / "study").rename(other / "study")  # where it was made it is a study, elsewhere a folder of the user's
+    remove(town, "docs/secret.txt")
+
+    assert kept
+    assert words_in(other / "study", *SECRETS)
+
+
+def test_a_moved_index_still_erases_its_studies(town, tmp_path_factory):
+    """The folder of an index may be renamed; a study elsewhere is still its own."""
+    study = tmp_path_factory.mktemp("studies") / "one"
+    _keep_index(town / ".localrag", study / "index", lambda _: None)
+    home = tmp_path_factory.mktemp("moved") / "town"
+    shutil.move(town, home)
+    remove(home, "docs/secret.txt")
+
+    assert words_in(study, *SECRETS) == []
+    home.rename(town)
 
 
 def test_a_path_that_never_was_is_refused(town):

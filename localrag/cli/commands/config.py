@@ -90,6 +90,23 @@ def unset_command(name: NameArgument, user: UserOption = False) -> None:
     say(f"{name} is no longer set in {path}")
 
 
+@config_app.command("trust")
+def trust_command() -> None:
+    """Let the nearest localrag.toml name servers, files and folders outside of its own, as it does now."""
+    from localrag.cli.settings.trusted import trust
+    from localrag.cli.views.console import say
+    from localrag.cli.views.settings import written
+    from localrag.config import PROJECT_FILE, project_file
+    from localrag.errors import UsageError
+
+    path = project_file(Path.cwd())
+    if path is None:
+        raise UsageError(f"There is no {PROJECT_FILE} here or in a folder above.", "Write one: localrag init")
+    values = trust(path)
+    said = ", ".join(f"{name} = {written(value)}" for name, value in values.items())
+    say(f"{path} counts as it is now{f': {said}' if said else ''}")
+
+
 @config_app.command("path")
 def path_command(user: UserOption = False) -> None:
     """Print which file `config set` writes to."""
@@ -118,9 +135,13 @@ def _rows(index: Path | None) -> "list[Shown]":
     """Every setting as it stands; that the index cannot be read is said."""
     from localrag.cli.settings.read import given
     from localrag.cli.settings.shown import bound_or_nothing, shown
+    from localrag.cli.settings.trusted import is_trusted
     from localrag.cli.views.console import say
+    from localrag.config import project_file
 
-    found = given()
+    found, project = given(), project_file(Path.cwd())
+    if project and not is_trusted(project, found):
+        say(f"You did not say that you trust {project}, so commands end in an error. If you do: localrag config trust")
     chosen = found["index"].value if "index" in found else ""
     bound, problem = bound_or_nothing(index or (Path(chosen) if chosen else None))
     if problem:

@@ -24,9 +24,9 @@ UserOption = Annotated[bool, typer.Option("--user", help="For all your indexes, 
 
 @prompts_app.command("list")
 def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
-    """List the prompts, and which of them are your own."""
+    """List the prompts, which of them are your own, and which files would be if you trusted them."""
     from localrag.errors import UsageError
-    from localrag.llm.prompts import check_prompt, prompt_names
+    from localrag.llm.prompts import check_prompt, is_trusted, prompt_names
 
     folders, rows = _folders(index), []
     for name in prompt_names():
@@ -35,7 +35,10 @@ def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None
             _ = file and check_prompt(name, file)
         except UsageError as error:
             problem = f"{error} {error.hint}"
-        rows.append({"name": name, "file": str(file) if file else None, "problem": problem})
+        trusted = file is None or is_trusted(file)
+        if not trusted and not problem:
+            problem = f"{file} is not used: you did not say that you trust it. If you do: localrag prompts trust {name}"
+        rows.append({"name": name, "file": str(file) if file else None, "trusted": trusted, "problem": problem})
     if as_json:
         write_json({"prompts": rows, "folders": [str(f) for f in folders]})
         return
@@ -46,11 +49,11 @@ def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None
 
 @prompts_app.command("show")
 def show_command(name: NameArgument, index: IndexOption = None) -> None:
-    """Print a prompt as it is used: your own where there is one."""
-    from localrag.llm.prompts import shipped_prompt
+    """Print a prompt as it is used: your own where there is one that you trust."""
+    from localrag.llm.prompts import is_trusted, shipped_prompt
 
-    file = _own(_known(name), _folders(index))
-    write_out(file.read_text(encoding="utf-8") if file else shipped_prompt(name))
+    files = [file for folder in _folders(index) if (file := _own(_known(name), [folder])) and is_trusted(file)]
+    write_out(files[0].read_text(encoding="utf-8") if files else shipped_prompt(name))
 
 
 @prompts_app.command("diff")
@@ -78,13 +81,14 @@ def edit_command(name: NameArgument, user: UserOption = False, index: IndexOptio
 
     from localrag.cli.views.console import say
     from localrag.errors import UsageError
-    from localrag.llm.prompts import check_prompt, shipped_prompt
+    from localrag.llm.prompts import shipped_prompt, trust_prompt
     from localrag.system.files import private_folder, replace_file
 
     file = _folders(index)[user] / f"{_known(name)}.md"
     if not file.exists():
         private_folder(file.parent)
         replace_file(file, shipped_prompt(name).encode())
+        trust_prompt(file)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise UsageError("There is no editor in $VISUAL or $EDITOR.", f"Edit the file as you like: {file}")
@@ -96,8 +100,30 @@ def edit_command(name: NameArgument, user: UserOption = False, index: IndexOptio
         file.unlink()
         say(f"{name} is as shipped.")
         return
-    check_prompt(name, file)
+    trust_prompt(file)
     say(f"{name} is your own now: {file}\nWhat it is for is made anew by the next: localrag index PATH")
+
+
+@prompts_app.command("trust")
+def trust_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME…", help="Prompts of `localrag prompts list`. Default: all.", autocompletion=_names)
+    ] = None,
+    index: IndexOption = None,
+) -> None:
+    """Use prompts that came with a folder, or that you wrote without `edit`, for as long as they say what they say now."""
+    from localrag.cli.views.console import say
+    from localrag.errors import UsageError
+    from localrag.llm.prompts import prompt_name, trust_prompt, untrusted_prompts
+
+    wanted = {_known(name) for name in names or ()}
+    files = [file for file in untrusted_prompts(_folders(index)) if not wanted or prompt_name(file) in wanted]
+    if not files:
+        raise UsageError("There is no prompt here that you do not trust already.", "What is used: localrag prompts list")
+    for file in files:
+        trust_prompt(file)
+        say(f"{prompt_name(file)} is used from now on as it is: {file}")
+    say("What they are for is made anew by the next: localrag index PATH")
 
 
 @prompts_app.command("reset")

@@ -3,6 +3,8 @@
 import os
 import secrets
 import sys
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from localrag.serve.guard import Door
 
 KEY = "serve.key"  # a file of the index folder
+MOST_OF_KEY = 4096  # bytes
 
 
 def serve_command(
@@ -95,13 +98,15 @@ def _announce(address: str, door: "Door", *, browse: bool) -> None:
 
 
 def read_key(file: Path, *, make: bool) -> str:
-    """The key in a file; a new one, 256 random bits, where `make` and there is none. Raises UsageError."""
-    from localrag.errors import UsageError
-    from localrag.system.files import private_file
+    """The key in a file. With `make` a new one, 256 random bits, takes the place of none and of one that was not made on this machine.
 
-    if make and not file.exists():
-        private_file(file).write_text(secrets.token_urlsafe(32), encoding="ascii")
+    An index folder may come from somebody else, who knows the key in it. Raises UsageError.
+    """
+    from localrag.errors import UsageError
+
     try:
+        if make:
+            _make_key(file)
         key = file.read_text(encoding="utf-8").strip()
         shared = os.name == "posix" and file.stat().st_mode & 0o077
     except (OSError, UnicodeDecodeError) as error:
@@ -111,3 +116,25 @@ def read_key(file: Path, *, make: bool) -> str:
     if shared:
         raise UsageError(f"Others may read the key in {file}.", f"Keep it to yourself: chmod 600 {file}")
     return key
+
+
+def _make_key(file: Path) -> None:
+    """Write a new key, unless the one that is there was made on this machine. Raises OSError."""
+    from localrag.cli.views.console import say
+    from localrag.system.files import replace_file
+    from localrag.system.trust import is_known, remember
+
+    there = os.path.lexists(file)
+    if there and file.is_file() and not file.is_symlink() and file.stat().st_size < MOST_OF_KEY:
+        with suppress(UnicodeDecodeError):
+            if is_known("serve-key", _digest(file.read_text(encoding="utf-8").strip())):
+                return
+    key = secrets.token_urlsafe(32)
+    remember("serve-key", _digest(key))
+    replace_file(file, key.encode())
+    if there:
+        say(f"The key in {file} was not made on this machine: it is replaced by a new one.")
+
+
+def _digest(key: str) -> str:
+    return sha256(f"key of a server {key}".encode()).hexdigest()

@@ -59,7 +59,23 @@ def set_defaults(context: "typer.Context") -> None:
     if words[:1] and words[0] not in WITHOUT and not {"-h", "--help"} & {*options}:
         from localrag.cli.settings.read import given
 
-        context.default_map = defaults(context.command, given())
+        found = given()
+        _check_project(found)
+        context.default_map = defaults(context.command, found)
+
+
+def _check_project(found: "Mapping[str, Given]") -> None:
+    """Raises UsageError where the nearest localrag.toml counts only once the user trusts it, and does not yet."""
+    from pathlib import Path
+
+    from localrag.config import project_file
+    from localrag.system.ownership import foreign
+
+    project = project_file(Path.cwd())
+    if project and (foreign(project) or any(one.origin == "project" for one in found.values())):
+        from localrag.cli.settings.trusted import check_project  # which needs the table of settings: a quarter of a second
+
+        check_project(project, found)
 
 
 def defaults(group: Any, found: "Mapping[str, Given]", path: str = "") -> dict[str, Any]:

@@ -7,8 +7,9 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from localrag.cli.settings.read import meant, read_text, user_file
+from localrag.cli.settings.read import meant, read_file, read_text, user_file
 from localrag.cli.settings.table import MODELS, NAMES, PATHS, USER_ONLY, about, example
+from localrag.cli.settings.trusted import is_trusted, trust
 from localrag.cli.settings.values import of_text
 from localrag.config import PROJECT_FILE, project_file
 from localrag.errors import UsageError
@@ -37,6 +38,7 @@ def set_value(path: Path, name: str, text: str) -> Any:
     value = _portable(name, of_text(name, text), path)
     before = read_text(path) if path.exists() else ""
     document = _parsed(path, before)
+    trusts = path != user_file() and _counts(path)
     item = list(value) if isinstance(value, tuple) else value
     commented = re.compile(rf"^#{name} = .*$", re.MULTILINE)
     if name not in document and commented.search(before):
@@ -45,7 +47,17 @@ def set_value(path: Path, name: str, text: str) -> Any:
     else:
         document[name] = item
         _save(path, tomlkit.dumps(document))
+    if trusts:  # what the user sets here counts; what else stood there before only if it did already
+        trust(path)
     return value
+
+
+def _counts(path: Path) -> bool:
+    """Whether a localrag.toml counts as it is: there is none yet, or the user trusts what is in it. One that is broken does not."""
+    try:
+        return not path.exists() or is_trusted(path, read_file(path, "project"))
+    except UsageError:
+        return False
 
 
 def unset_value(path: Path, name: str) -> None:

@@ -1,6 +1,6 @@
 """Parts of an index as JSON-ready values, and how they are printed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +154,8 @@ def print_status(found: dict[str, Any]) -> None:
     table.add_row(
         "spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written" + _by_arithmetic(found)
     )
-    for kind, model in found["models"].items():
-        table.add_row(kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})")
+    for row in _made_with(found["models"], found["prompts"]):
+        table.add_row(*row)
     table.add_row("index", f"{found['index']} ({found['bytes'] / 1e6:.1f} MB)")
     table.add_row("kept for now", _kept_line(found["kept"]))
     if run := found["run"]:
@@ -172,6 +172,16 @@ def print_status(found: dict[str, Any]) -> None:
         out.print(f"{'failed' if row['failed'] else 'left out'}: {in_line(row['path'])}: {row['reason']}")
     for row in found["failed"]:
         out.print(f"failed: {row['stage']} {in_line(row['subject'])}: {row['reason']}")
+
+
+def _made_with(models: dict[str, dict[str, str]], prompts: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+    """The models, the prompts that are used in place of the shipped ones, and those that are not."""
+    for kind, model in models.items():
+        yield kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})"
+    if prompts["own"]:
+        yield "own prompts", ", ".join(map(in_line, prompts["own"]))
+    if prompts["untrusted"]:
+        yield "not used", f"{', '.join(map(in_line, prompts['untrusted']))} (if you trust them: localrag prompts trust)"
 
 
 def freed_line(one: Freed) -> str:

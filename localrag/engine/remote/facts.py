@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from localrag.engine.remote.dialect import whole
-from localrag.engine.remote.server import KEY_HINT, Lost, Malformed, Refused, Wire, check_host, get, open_wire, post
+from localrag.engine.remote.server import Lost, Malformed, Refused, Wire, check_host, get, key_refused, open_wire, post
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokens import Tokenizer
 from localrag.errors import EngineFailed, UsageError
@@ -87,7 +87,7 @@ async def _ask_all(file: ModelFile, options: EngineOptions) -> list[Facts | None
             return None
         return await look(wire, url, file)
 
-    wire = open_wire(file.urls)
+    wire = open_wire(file.urls, by_index=file.by_index)
     return list(await asyncio.gather(*(one(url) for url in file.urls)))
 
 
@@ -99,7 +99,7 @@ async def look(wire: Wire, url: str, file: ModelFile) -> Facts | None:
         return None
     except Refused as error:
         if error.status in (401, 403):
-            raise EngineFailed(f"{url} does not take the key.", KEY_HINT) from error
+            raise key_refused(wire, url) from error
         return None if error.status in (429, 502, 503, 504) else Facts()
     except Malformed:
         return Facts()

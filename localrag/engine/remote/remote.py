@@ -17,7 +17,7 @@ from localrag.engine.remote.dialect import Told, body_of, json_tokens, next_with
 from localrag.engine.remote.facts import identified
 from localrag.engine.remote.held import Answer
 from localrag.engine.remote.pool import Pool, Server, patience, pause
-from localrag.engine.remote.server import KEY_HINT, Lost, Malformed, Refused, check_host, open_wire, stream
+from localrag.engine.remote.server import Lost, Malformed, Refused, Wire, check_host, key_refused, open_wire, stream
 from localrag.engine.request import Generation, Request
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokens import Tokenizer
@@ -53,7 +53,7 @@ class Remote:
             check_host(url, options.allowed_hosts)
         self.figures = Figures()
         self._file = replace(file, facts=file.facts or tuple(Facts() for _ in file.urls))
-        self._wire = open_wire(file.urls)
+        self._wire = open_wire(file.urls, by_index=file.by_index)
         # A server is asked how it is before it gets its first document: the model behind it may be another by now.
         servers = [
             Server(url, facts, told.at_once(facts, options), down_since=time.monotonic())
@@ -187,7 +187,7 @@ class Remote:
             return min(max(error.retry_after, pause(tries.busy)), patience(request.priority))
         tries.failed += 1
         if error.status not in SERVER_FAILED or tries.failed >= MOST_FAILED:
-            raise EngineFailed(f"{server.url} refused the request ({error}).", _hint(error.status))
+            raise EngineFailed(f"{server.url} refused the request ({error}).", _hint(error.status, self._wire, server.url))
         return pause(tries.failed)
 
     def _begin(self) -> None:
@@ -253,9 +253,9 @@ def _no_room(server: Server, what: str) -> ContextTooSmall:
     )
 
 
-def _hint(status: int) -> str:
+def _hint(status: int, wire: Wire, url: str) -> str:
     if status in (401, 403):
-        return KEY_HINT
+        return key_refused(wire, url).hint
     if status == 404:
         return "Check the address (it ends in /v1) and the model's name: --model http://HOST:PORT/v1#NAME"
     return "See the server's own log."

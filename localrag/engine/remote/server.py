@@ -11,12 +11,14 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from localrag.errors import EngineFailed, UsageError
+from localrag.system.trust import is_known, remember
 
 PATIENCE = 600  # seconds between two signs of life of an answer
 CONNECT = 5  # seconds until a connection stands
@@ -44,8 +46,20 @@ class Refused(Exception):
 class Wire:
     """How to talk to servers: with which key, and whose certificates are trusted."""
 
-    headers: dict[str, str] = field(repr=False)  # one may be the key
+    headers: dict[str, str]
     trust: ssl.SSLContext | bool
+    keys: dict[str, str] = field(default_factory=dict, repr=False)  # of each server, by its scheme, host and port
+    unbound: str = ""  # the hash of a key that belongs to no server yet: to these, as soon as one of them answers
+
+    def headers_for(self, url: str) -> dict[str, str]:
+        """What a request to an address says of itself: the key of that server, and no other's."""
+        key = self.keys.get(_origin(url))
+        return self.headers | ({"Authorization": f"Bearer {key}"} if key else {})
+
+    def answered(self) -> None:
+        """Note, of a key that was used for the first time, which servers it is for; the key itself is written nowhere."""
+        if self.unbound:
+            _belongs(self.unbound, list(self.keys))
 
 
 def check_host(url: str, allowed: Sequence[str]) -> None:
@@ -68,18 +82,68 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def open_wire(urls: Sequence[str]) -> Wire:
-    """The key of LOCALRAG_API_KEY or of the file LOCALRAG_API_KEY_FILE, and the CA of LOCALRAG_CA_FILE. Raises UsageError."""
+def open_wire(urls: Sequence[str], *, by_index: bool = False) -> Wire:
+    """The keys of LOCALRAG_API_KEY or of the file LOCALRAG_API_KEY_FILE, and the CA of LOCALRAG_CA_FILE. Raises UsageError.
+
+    A key belongs to the servers it was set for: to those that it is given with, as `ADDRESS KEY`; else to those that the user named when it
+    was first used, and not `by_index`. No other server gets it.
+    """
     headers = {"Accept-Encoding": "identity", "User-Agent": "localrag", "Content-Type": "application/json"}
-    if key := _key():
-        headers["Authorization"] = f"Bearer {key}"
+    keys, unbound = _keys([_origin(url) for url in urls], bind=not by_index)
     if not any(url.startswith("https:") for url in urls):
-        return Wire(headers, trust=False)
+        return Wire(headers, trust=False, keys=keys, unbound=unbound)
     ca = os.environ.get("LOCALRAG_CA_FILE")
     try:
-        return Wire(headers, ssl.create_default_context(cafile=ca))
+        return Wire(headers, ssl.create_default_context(cafile=ca), keys, unbound)
     except OSError as error:
         raise UsageError(f"LOCALRAG_CA_FILE={ca} holds no certificates that can be read.", "Give a PEM file.") from error
+
+
+def _keys(asked: Sequence[str], *, bind: bool) -> tuple[dict[str, str], str]:
+    """The key of each server that is to get one, and the hash of a key that is now used for the first time."""
+    words = _key().split()
+    if len(words) == 1:
+        digest = _digest(words[0])
+        new = bind and not is_known("key", digest)
+        return {origin: words[0] for origin in asked if new or is_known("key", digest, origin)}, digest if new else ""
+    if len(words) % 2 or not all(word.startswith(("http://", "https://")) for word in words[::2]):
+        raise UsageError(
+            "The key of the model server holds characters that no key has, and is no list of servers with their keys.",
+            "It is one word, or for each server: http://HOST:PORT KEY",
+        )
+    keys = {_origin(url): key for url, key in zip(words[::2], words[1::2], strict=True)}
+    for origin, key in keys.items():
+        _belongs(_digest(key), [origin])
+    return keys, ""
+
+
+def _digest(key: str) -> str:
+    return sha256(f"key of a model server {key}".encode()).hexdigest()
+
+
+def _belongs(digest: str, origins: Sequence[str]) -> None:
+    remember("key", digest)
+    for origin in origins:
+        remember("key", digest, origin)
+
+
+def _origin(url: str) -> str:
+    """Scheme, host and port of an address."""
+    try:
+        found = httpx.URL(url)
+    except httpx.InvalidURL:
+        return url
+    return f"{found.scheme}://{found.host}:{found.port or (443 if found.scheme == 'https' else 80)}"
+
+
+def key_refused(wire: Wire, url: str) -> EngineFailed:
+    """The error where a server does not take a request for want of a key: it got the wrong one, or none."""
+    if _key() and _origin(url) not in wire.keys:
+        return EngineFailed(
+            f"{url} asks for a key, and the one that is set was set for another server: it was not sent.",
+            f"Say which is for this one: LOCALRAG_API_KEY='{_origin(url)} KEY'",
+        )
+    return EngineFailed(f"{url} does not take the key.", KEY_HINT)
 
 
 def _key() -> str:
@@ -90,7 +154,7 @@ def _key() -> str:
         except (OSError, ValueError) as error:
             raise UsageError(f"The key in {file} (LOCALRAG_API_KEY_FILE) cannot be read.", "Check its path and rights.") from error
     key = key.strip()
-    if not (key.isascii() and key.isprintable()):
+    if not all(line.isascii() and line.isprintable() for line in key.split("\n")):
         raise UsageError("The key of the model server holds characters that no key has.", "It is one line of ASCII characters.")
     return key
 
@@ -158,11 +222,12 @@ async def _opened(wire: Wire, method: str, url: str, body: dict[str, Any] | None
     limits = httpx.Timeout(seconds, connect=min(seconds, CONNECT))
     try:
         async with (
-            httpx.AsyncClient(headers=wire.headers, verify=wire.trust, trust_env=False, timeout=limits) as client,
+            httpx.AsyncClient(headers=wire.headers_for(url), verify=wire.trust, trust_env=False, timeout=limits) as client,
             client.stream(method, url, content=content) as response,
         ):
             if response.status_code != httpx.codes.OK:
                 raise await _refusal(response)
+            wire.answered()
             yield response
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):

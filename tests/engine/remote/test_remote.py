@@ -3,6 +3,8 @@
 import asyncio
 import json
 import threading
+from dataclasses import replace
+from secrets import token_hex
 
 import pytest
 
@@ -422,6 +424,31 @@ def test_no_more_requests_at_once_than_servers_take():
     assert engine.report()["tasks"][""]["requests"] == 50
 
 
+def test_a_key_goes_to_the_server_it_was_set_for(monkeypatch, home):
+    """The first server that is named and answers; to another one only where it is given with that address. It is written nowhere."""
+    key, request = token_hex(16), Request((), 5, messages=({"role": "user", "content": TEXT},))
+
+    def sent(made, *, by_index=False):
+        file = replace(find_chat_model(f"{made.url}#m"), by_index=by_index)
+        asyncio.run(Remote(file, EngineOptions()).generate(request))
+        return made.headers[-1].get("Authorization")
+
+    monkeypatch.setenv("LOCALRAG_API_KEY", key)
+    with Server(lambda _: "yes") as first, Server(lambda _: "yes") as other, Server(lambda _: 401) as strict:
+        got = [sent(first, by_index=True), sent(first), sent(first, by_index=True), sent(other), sent(first)]
+        with pytest.raises(EngineFailed) as refused:
+            sent(strict)
+        monkeypatch.setenv("LOCALRAG_API_KEY", f"{other.url} {key}")
+        got += [sent(other), sent(first)]
+        monkeypatch.setenv("LOCALRAG_API_KEY", key)
+        got += [sent(other)]
+
+    assert got == [None, f"Bearer {key}", f"Bearer {key}", None, f"Bearer {key}", f"Bearer {key}", None, f"Bearer {key}"]
+    assert strict.headers[-1].get("Authorization") is None
+    assert f"LOCALRAG_API_KEY='http://127.0.0.1:{strict.port} KEY'" in refused.value.hint
+    assert not [f for f in home.rglob("*.json") if key in f.read_text(encoding="utf-8", errors="replace")]
+
+
 @pytest.mark.parametrize("url", ["http://192.168.1.7:8080/v1", "https://api.openai.com/v1", "http://127.0.0.1.example.org/v1"])
 def test_another_machine_is_refused_unless_allowed(url):
     """Documents go to no other host unless it was named."""
@@ -438,15 +465,15 @@ def test_a_folder_is_indexed_and_asked_through_a_server(tmp_path):
     def play(body):
         return json.dumps(example(body["response_format"]["json_schema"]["schema"])) if "response_format" in body else "A ferry."
 
-    made = Server(play)
+    made, key = Server(play), token_hex(16)
     write_town(tmp_path / "docs")
-    indexed = run_localrag("index", "docs", "--model", f"{made.url}#played", cwd=tmp_path, LOCALRAG_API_KEY="sesame")
-    asked = run_localrag("ask", "Who is the mate?", "--json", cwd=tmp_path, LOCALRAG_API_KEY="sesame")
+    indexed = run_localrag("index", "docs", "--model", f"{made.url}#played", cwd=tmp_path, LOCALRAG_API_KEY=key)
+    asked = run_localrag("ask", "Who is the mate?", "--json", cwd=tmp_path, LOCALRAG_API_KEY=key)
     made.close()
 
     assert indexed.returncode == 0, indexed.stderr
     assert asked.returncode == 0, asked.stderr
     assert {b["model"] for b in made.bodies} == {"played"}
-    assert {h["Authorization"] for h in made.headers} == {"Bearer sesame"}
-    assert not [f for f in (tmp_path / ".localrag").rglob("*") if f.is_file() and b"sesame" in f.read_bytes()]
+    assert {h["Authorization"] for h in made.headers} == {f"Bearer {key}"}
+    assert not [f for f in (tmp_path / ".localrag").rglob("*") if f.is_file() and key.encode() in f.read_bytes()]
     assert json.loads(asked.stdout)["citations"]
