@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from sqlite3 import OperationalError
 from typing import Any
 
 from sqlite_utils import Database
@@ -172,6 +173,8 @@ def _to_ask(
             "Embed it anew, which asks no chat model anything: localrag reembed",
         )
     chat = _chat_model(folder, model, engine) if asks else bundled_chat_model()
+    if model and logs and asks:
+        _bind_again(db, bound["chat_model"], chat)
     settings = _with_files(Settings.from_json(bound.get("settings", {})), folder, engine)
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
     reader = reader_for(chat, engine) if asks else None
@@ -254,9 +257,23 @@ def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *
     return identified(file, engine or EngineOptions(), (known or {}).get("chat_model"))
 
 
+def _bind_again(db: Database, bound: dict[str, str], chat: ModelFile) -> None:
+    """Note where the model of an index is that came from another machine, once it was said."""
+    same = chat.fingerprint == bound["fingerprint"] or (chat.url and chat.name == bound["name"])
+    if not bound["path"] and same:
+        with suppress(OperationalError):  # an index that cannot be written to answers all the same
+            ledger.save_settings(db, chat_model=bound | {"path": chat.given})
+
+
 def _bound(folder: Path) -> dict[str, Any]:
     with closing(open_index(folder)) as db:
         return ledger.settings(db)
+
+
+def _identity(bound: dict[str, Any], folder: Path) -> str:
+    """By what this machine knows an index; one that was never written to since indexes have numbers, by its folder."""
+    known = bound.get("id")
+    return known if isinstance(known, str) else str(folder.resolve())
 
 
 def _identity(bound: dict[str, Any], folder: Path) -> str:
@@ -299,6 +316,8 @@ def _ways(folder: Path, known: dict[str, Any], kind: str, listed: Iterable[str])
         ways.append(path)
     if ways:
         return ways
+    if not path:
+        raise _no_place(folder, kind, name)
     if kind == "chat_model":
         mend = f'localrag ask "…" --model {shlex.quote(path)} --index {shlex.quote(str(folder))}'
     else:
@@ -312,6 +331,15 @@ def _ways(folder: Path, known: dict[str, Any], kind: str, listed: Iterable[str])
         f"The index in {folder} names a model file that was not chosen for it on this machine: {path}. It was not opened.",
         f"If you trust that file: {mend}",
     )
+
+
+def _no_place(folder: Path, kind: str, name: str) -> UsageError:
+    """What to do about an index that was unpacked: it does not say where its models are."""
+    if kind == "chat_model":
+        mend = f'localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(name)} or --model FILE.gguf --index {shlex.quote(str(folder))}'
+    else:
+        mend = f"localrag models add FILE --name {shlex.quote(name)} --kind embedder, or embed anew: localrag reembed --embedder NAME"
+    return UsageError(f"The index in {folder} needs the model {name}, and came here without saying where it is.", f"Say so once: {mend}")
 
 
 def _is_listed(path: str, kind: str, listed: Iterable[str]) -> bool:

@@ -7,7 +7,6 @@ comment, its last bytes, is the seal: the SHA-256 of everything before it. It fi
 
 import json
 import os
-import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -21,8 +20,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from localrag import __version__
 from localrag.errors import ModelError, UsageError
-from localrag.index.graph.aliases import FILE_NAME as ALIASES
-from localrag.llm.domain import FILE_NAME as DOMAIN
+from localrag.exchange.members import BESIDE, DOCUMENTS, INDEX, KINDS, MODELS, MOST_MEMBERS, clashes, is_safe, reason_to_leave_out
 from localrag.model_table import shipped_models
 from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find_embedder, shards
 from localrag.opening import find_index, root_of
@@ -37,9 +35,6 @@ MANIFEST = "manifest.json"
 SEAL = "localrag pack {format} sha256 "  # and 64 hexadecimal digits: the archive's comment
 DIGITS = 64
 BLOCK = 1 << 20
-INDEX, DOCUMENTS, MODELS = "index", "documents", "models"  # the archive's folders
-BESIDE = (DOMAIN, ALIASES)  # what else of an index folder belongs to the index; caches are made anew, and serve.key stays a secret
-KINDS = ("chat_model", "embedder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +68,8 @@ def pack(target: Path, chosen: Path | None = None, *, documents: bool = False, m
         files |= {f"{DOCUMENTS}/{path}": file for path, file in found.items()}
         for row in rows if models else ():
             files |= _model_files(row)
+        if len(files) > MOST_MEMBERS:
+            raise UsageError(f"A pack holds at most {MOST_MEMBERS:,} files, and these are {len(files):,}.", "Leave out --documents.")
         manifest = {"format": FORMAT, "localrag": __version__, "documents": len(paths), "models": rows}
         with new_file(target) as part:
             manifest = _written(part, files, manifest)
@@ -102,10 +99,15 @@ def _documents(paths: list[str], root: Path) -> tuple[dict[str, Path], tuple[tup
         file = root / path
         if PurePosixPath(path).is_absolute() or not is_safe(path):
             left_out[path] = "lies outside the folder that holds the index"
+        elif reason := reason_to_leave_out(path):
+            left_out[path] = reason
         elif not file.is_file():
             left_out[path] = "no file is there"
         else:
             found[path] = file
+    for path in clashes(found):
+        left_out[path] = "some systems take its name for another document's"
+        del found[path]
     return found, tuple(left_out.items())
 
 
@@ -139,12 +141,6 @@ def bundled() -> set[str]:
     shipped = shipped_models()
     embedder = find_embedder(shipped["default_embedder"])
     return {bundled_chat_model().fingerprint, embedder.fingerprint}
-
-
-def is_safe(name: str) -> bool:
-    """Whether a path leads to a place below the folder it is taken from, on every system, and is written as plainly as can be."""
-    parts = name.split("/")
-    return not any(p in ("", ".", "..") for p in parts) and not any(c in name for c in "\\\0") and not re.match(r"[A-Za-z]:", name)
 
 
 def _written(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:

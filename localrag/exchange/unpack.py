@@ -1,49 +1,44 @@
 """A pack is verified to the last byte before anything of it appears; then the index stands in its place, bound to this machine's models.
 
-Whoever made the file may mean harm: a member may claim to lie elsewhere, to be a link, or to be small. Nothing is believed but what the
-manifest lists, and no member yields more bytes than are listed there, or than the disk has room for.
+Whoever made the file may mean harm: a member may claim to lie elsewhere, to be a link, or to be small. Only what `pack` writes is taken
+(`members.py`), no member yields more bytes than are listed, or than the disk has room for, and what the index says of the machine it was
+made on is dropped (`store/foreign.py`).
 """
 
 import json
 import os
 import re
+import shlex
 import shutil
+import sqlite3
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
+from sqlite_utils import Database
+
 from localrag.config import INDEX_FOLDER
 from localrag.errors import LocalragError, ModelError, UsageError
-from localrag.exchange.pack import (
-    DIGITS,
-    DOCUMENTS,
-    FORMAT,
-    INDEX,
-    MANIFEST,
-    MODELS,
-    SEAL,
-    bundled,
-    digest_of,
-    is_safe,
-    is_served,
-    measured,
-)
+from localrag.exchange.members import DOCUMENTS, INDEX, KINDS, MODELS, MOST_MEMBERS, belongs, clashes, reason_to_leave_out
+from localrag.exchange.pack import DIGITS, FORMAT, MANIFEST, SEAL, bundled, digest_of, is_served, measured
 from localrag.model_table import known_models, shipped_models
-from localrag.models import bundled_chat_model, find_chat_model, find_embedder, fingerprint
+from localrag.models import bundled_chat_model, find_chat_model, find_embedder, fingerprint, shards
 from localrag.store import corpus, ledger
+from localrag.store.foreign import clean, drop_machine
 from localrag.store.names import FILE_NAME
 from localrag.store.network import bring_files_up_to_date
 from localrag.store.schema import open_index
 from localrag.system.files import data_dir, new_file, private_file, private_folder, remove_dead_folders, working_folder
 
 PLACE = "localrag-unpack"
-MOST_OF_MANIFEST = 256 << 20  # bytes: a million documents
+MANIFEST_HEAD, MANIFEST_ROW = 1 << 20, 200  # bytes of a manifest: of its head, and of a member beside its name
 _SEAL = re.compile(SEAL.format(format=r"(\d{1,6})").encode() + rb"([0-9a-f]{%d})" % DIGITS)
+Listed = tuple[tuple[str, str], ...]
 _AGAIN = "Copy it again from where it was made, and check both: localrag unpack --check FILE"
 
 
@@ -60,7 +55,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What a pack brought: the index folder (None where it was only checked), how many documents and files of them, the models."""
+    """What a pack brought: the index folder (None where it was only checked), how many documents and files of them, the models.
+
+    `left_out`: files that were not taken, and why. `dropped`: what the index said of the machine it was made on.
+    """
 
     folder: Path | None
     localrag: str
@@ -69,6 +67,8 @@ class Unpacked:
     members: int
     size: int
     models: tuple[Model, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
 
 
 def check_pack(file: Path) -> Unpacked:
@@ -77,7 +77,7 @@ def check_pack(file: Path) -> Unpacked:
         manifest = _manifest(archive, file)
         for info in _members(archive, manifest, file):
             _copied(archive, info, manifest["members"][info.filename], None, file)
-    return _said(manifest, None, ())
+    return _said(manifest, None, left_out=_left_out(manifest["members"], None))
 
 
 def unpack(file: Path, folder: Path) -> Unpacked:
@@ -94,26 +94,51 @@ def unpack(file: Path, folder: Path) -> Unpacked:
     with _opened(file) as archive:
         manifest = _manifest(archive, file)
         infos = _members(archive, manifest, file)
-        documents = _places(infos, folder)
         with _made(folder) as place:
             _check_room(infos, folder)
             for info in infos:
                 private_folder((place / info.filename).parent)
                 with private_file(place / info.filename).open("wb") as f:
                     _copied(archive, info, manifest["members"][info.filename], f, file)
-            models = _bound(place, manifest)
+            lost = clean(place / INDEX / FILE_NAME)
+            with _index(place / INDEX) as db:
+                left_out = _left_out(manifest["members"], set(corpus.document_hashes(db)))
+                documents = _places([info.filename for info in infos if info.filename not in dict(left_out)], folder)
+                dropped = (*lost, *drop_machine(db))
+                models = _bound(db, place, manifest)
+                bring_files_up_to_date(db)
             for name, path in documents.items():
                 private_folder(path.parent)
                 (place / name).replace(path)
             (place / INDEX).replace(target)
-    return _said(manifest, target, models)
+    return _said(manifest, target, models, left_out, dropped)
 
 
-def _said(manifest: dict[str, Any], folder: Path | None, models: tuple[Model, ...]) -> Unpacked:
+def _said(
+    manifest: dict[str, Any],
+    folder: Path | None,
+    models: tuple[Model, ...] = (),
+    left_out: Listed = (),
+    dropped: Listed = (),
+) -> Unpacked:
     members = manifest["members"]
-    files = sum(name.startswith(f"{DOCUMENTS}/") for name in members)
+    files = sum(name.startswith(f"{DOCUMENTS}/") for name in members) - len(left_out)
     size = sum(m["size"] for m in members.values())
-    return Unpacked(folder, str(manifest["localrag"]), int(manifest["documents"]), files, len(members), size, models)
+    shown = tuple((name.removeprefix(f"{DOCUMENTS}/"), why) for name, why in left_out)
+    return Unpacked(folder, str(manifest["localrag"]), int(manifest["documents"]), files, len(members), size, models, shown, dropped)
+
+
+def _left_out(members: Iterable[str], known: set[str] | None) -> Listed:
+    """The documents that are not taken, and why; `known`: the paths that the index has documents of, where that can be asked."""
+    found = {}
+    for name in members:
+        top, _, path = name.partition("/")
+        reason = reason_to_leave_out(path, windows=os.name == "nt") if top == DOCUMENTS else ""
+        if top == DOCUMENTS and not reason and known is not None and path not in known:
+            reason = "the index has no document of that path"
+        if reason:
+            found[name] = reason
+    return tuple(found.items())
 
 
 def _opened(file: Path) -> ZipFile:
@@ -144,17 +169,18 @@ def _wrong(file: Path, what: str) -> LocalragError:
 
 def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
     try:
-        info = archive.getinfo(MANIFEST)
-        if info.file_size > MOST_OF_MANIFEST:
+        info, most = archive.getinfo(MANIFEST), MANIFEST_HEAD
+        most += sum(MANIFEST_ROW + 6 * len(name) for name in archive.namelist())  # JSON may take six bytes for one
+        if info.file_size > most:
             raise _wrong(file, "its manifest is too large")
         with archive.open(info) as f:
-            found = json.loads(f.read(MOST_OF_MANIFEST))
+            found = json.loads(f.read(most))
         sound = isinstance(found["members"], dict) and f"{INDEX}/{FILE_NAME}" in found["members"] and isinstance(found["models"], list)
         sound = sound and all(isinstance(m["size"], int) and isinstance(m["sha256"], str) for m in found["members"].values())
         sound = sound and all(isinstance(m[k], str) for m in found["models"] for k in ("kind", "name", "path", "fingerprint"))
         if not sound or not isinstance(found["documents"], int) or not isinstance(found["localrag"], str):
             raise _wrong(file, "its manifest cannot be read")
-    except (KeyError, TypeError, ValueError, BadZipFile, zlib.error, AttributeError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, EOFError, BadZipFile, zlib.error, AttributeError, RuntimeError) as error:
         raise _wrong(file, "its manifest cannot be read") from error
     return dict(found)
 
@@ -165,13 +191,14 @@ def _members(archive: ZipFile, manifest: dict[str, Any], file: Path) -> list[Zip
     names = [info.filename for info in infos]
     if len(infos) + 1 != len(archive.infolist()) or sorted(names) != sorted(manifest["members"]) or len({*names}) != len(names):
         raise _wrong(file, "it has other members than its manifest lists")
+    if len(infos) > MOST_MEMBERS or sum(info.compress_size for info in infos) > file.stat().st_size:  # members within each other
+        raise _wrong(file, "it has more members than it can hold")
+    if name := next(clashes(names), None):
+        raise _wrong(file, f"{name!r} is another member's name on some systems")
     for info in infos:
         mode = info.external_attr >> 16
-        top, _, rest = info.filename.partition("/")
-        if info.orig_filename != info.filename or top not in (INDEX, DOCUMENTS, MODELS) or not is_safe(rest):
-            raise _wrong(file, f"{info.filename!r} would lie outside the folder")
-        if (top == INDEX and "/" in rest) or (top == DOCUMENTS and INDEX_FOLDER in rest.split("/")):
-            raise _wrong(file, f"{info.filename!r} does not belong into an index")
+        if info.orig_filename != info.filename or not belongs(info.filename):
+            raise _wrong(file, f"{info.filename!r} is no member that a pack has")
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or info.is_dir() or info.flag_bits & 1:
             raise _wrong(file, f"{info.filename!r} is no plain file")
         if info.file_size != manifest["members"][info.filename]["size"]:
@@ -190,9 +217,9 @@ def _copied(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], target: Any
         raise _wrong(file, f"{info.filename!r} is not what its manifest lists")
 
 
-def _places(infos: list[ZipInfo], folder: Path) -> dict[str, Path]:
+def _places(names: Iterable[str], folder: Path) -> dict[str, Path]:
     """Where the documents go. Raises UsageError where something is there already."""
-    places = {i.filename: folder / i.filename.partition("/")[2] for i in infos if i.filename.startswith(f"{DOCUMENTS}/")}
+    places = {name: folder / name.partition("/")[2] for name in names if name.startswith(f"{DOCUMENTS}/")}
     top = folder.resolve()
     for path in places.values():
         if path.exists() or path.is_symlink():
@@ -232,25 +259,31 @@ def _check_room(infos: list[ZipInfo], folder: Path) -> None:
         )
 
 
-def _bound(place: Path, manifest: dict[str, Any]) -> tuple[Model, ...]:
-    """Open the unpacked index, put packed models into their place, and bind the index to what this machine has."""
-    db = open_index(place / INDEX, create=True)
+@contextmanager
+def _index(folder: Path) -> Iterator[Database]:
+    """The unpacked index, opened."""
+    db = open_index(folder, create=True)
     try:
-        corpus.document_hashes(db)
-        models = []
-        for row in manifest["models"]:
-            kind = str(row["kind"])
-            bound = ledger.settings(db).get(kind)
-            if bound is None:
-                continue
-            model = Model(kind, bound["name"], bound["fingerprint"])
-            model = _brought(place / MODELS / kind, model) or _here(model, bound["path"])
-            if model.path and model.path != bound["path"]:
-                ledger.save_settings(db, **{kind: bound | {"path": model.path}})
-            models.append(model)
-        bring_files_up_to_date(db)
+        yield db
+    except sqlite3.DatabaseError as error:
+        raise LocalragError(f"The index in the pack is not usable: {error}. Nothing was unpacked.", _AGAIN) from error
     finally:
         db.close()
+
+
+def _bound(db: Database, place: Path, manifest: dict[str, Any]) -> tuple[Model, ...]:
+    """Put packed models into their place, and bind the index to what this machine has. `dropped` said where models were."""
+    models = []
+    for kind in KINDS:
+        bound = ledger.settings(db).get(kind)
+        if bound is None:
+            continue
+        model = Model(kind, bound["name"], bound["fingerprint"])
+        served = any(row["kind"] == kind and is_served(row["path"]) for row in manifest["models"])
+        model = _brought(place / MODELS / kind, model) or _here(model, served=served)
+        if model.path:
+            ledger.save_settings(db, **{kind: bound | {"path": model.path}})
+        models.append(model)
     return tuple(models)
 
 
@@ -258,7 +291,7 @@ def _brought(packed: Path, model: Model) -> Model | None:
     """A model that came in the pack, now where pulled models are kept; None where none came. Raises ModelError for another one."""
     if not packed.is_dir():
         return None
-    (first, *rest) = sorted(packed.iterdir())
+    first = min(packed.iterdir())
     if fingerprint(first) != model.fingerprint:
         raise ModelError(f"The model {model.name} in the pack is not the one that its index was made with.", _AGAIN)
     folder = private_folder(data_dir() / "models")
@@ -268,31 +301,32 @@ def _brought(packed: Path, model: Model) -> Model | None:
             shutil.move(first, target)
         return replace(model, path=str(target))
     folder = private_folder(folder / model.fingerprint)  # two models may have one name
-    for part in (first, *rest):
+    for part in shards(first):  # and no file beside them
         if not (folder / part.name).exists():
             with new_file(folder / part.name) as new:
                 shutil.copyfile(part, new)
     return replace(model, path=str(folder / first.name))
 
 
-def _here(model: Model, path: str) -> Model:
-    """A model where it is on this machine: with localrag itself, where it was on the other, or by its name on the list of models."""
-    if is_served(path) or model.fingerprint in bundled():
-        return replace(model, path=path if is_served(path) else _bundled_path(model))
+def _here(model: Model, *, served: bool) -> Model:
+    """A model where it is on this machine: with localrag itself, or on the list of models. Where it was on another says nothing."""
+    if model.fingerprint in bundled():
+        return replace(model, path=_bundled_path(model))
     find, kind = (find_chat_model, "chat") if model.kind == "chat_model" else (find_embedder, "embedder")
-    for name in [path, *known_models()[kind]]:
-        try:
+    for name in known_models()[kind] if not served else ():
+        with suppress(ModelError):
             file = find(name)
             if file.fingerprint == model.fingerprint:
                 return replace(model, path=str(file.path))
-        except ModelError:
-            continue
+    if served:
+        return replace(model, remedy=f'Say once where it is served: localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(model.name)}')
     other = (
         "or ask with another: localrag ask --model NAME"
         if kind == "chat"
         else "or embed anew with another: localrag reembed --embedder NAME"
     )
-    return replace(model, remedy=f"Copy its file to {path}, pack it along (localrag pack FILE --models), {other}")
+    add = f"localrag models add FILE --name {shlex.quote(model.name)}"
+    return replace(model, remedy=f"Bring its file here ({add}), pack it along (localrag pack FILE --models), {other}")
 
 
 def _bundled_path(model: Model) -> str:

@@ -1,6 +1,7 @@
 """Documents as they were before they were read: the file itself; of PDFs and pictures how pages look, and where words stand on them."""
 
 import base64
+import os
 import stat
 import threading
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from localrag.serve.inbox import receive
 from localrag.serve.site import Gone, Site, number
 from localrag.store import look, scans
 from localrag.store.connect import snapshot
+from localrag.store.seen import seen
 
 KEPT = 64 << 20  # bytes of pictures
 PER_PAGE = Limits(seconds=20.0)
@@ -104,12 +106,18 @@ def routes(site: Site, pages: Pages) -> list[Route]:
 
 
 def _file(request: Request, db: Database, site: Site) -> tuple[dict[str, Any], Path]:
-    """A document and its file, which is named by the index and by nothing that was sent. Raises Unknown."""
+    """A document and its file, which is named by the index and by nothing that was sent. Raises Unknown, Gone.
+
+    An index that came from elsewhere may name any file of this machine: one outside of the index's root must have been read here.
+    """
     key = request.path_params["id"]
     found = look.described(db, key)
     if found is None:
         raise Unknown(f"There is no document {key}.")
-    return found, site.root / found["path"]
+    file = site.root / found["path"]
+    if not Path(os.path.normpath(file)).is_relative_to(site.root) and found["path"] not in seen(db):
+        raise Gone(f"{file.name} was not read on this machine.", "If it is yours, index its folder: localrag index PATH")
+    return found, file
 
 
 def _changed(file: Path) -> int:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from localrag.index.documents.load import BINARY, FORMATS, stored_path
+from localrag.index.documents.load import BINARY, FORMATS, OF_AN_INDEX, stored_path
 from localrag.index.documents.load.encoding import looks_binary
 from localrag.index.documents.load.parse import HEAD
 from localrag.serve.guard import error
@@ -43,6 +43,7 @@ def accepted_name(sent: str) -> str:
         or name != name.strip()
         or name.startswith(".")
         or name.endswith((".", PART))
+        or name.casefold() in OF_AN_INDEX  # two of them would make the inbox look like an index, which is not read
         or any(c in '/\\<>:"|?*' or unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") for c in name)
         or name.partition(".")[0].strip().lower() in _DEVICES
     )

@@ -5,13 +5,13 @@ Its file holds the counts too that it follows from: after an edit it is made fro
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 from sqlite_utils import Database
@@ -19,6 +19,7 @@ from sqlite_utils import Database
 from localrag.pagerank import Ids, Network, make_network
 from localrag.records import content_id
 from localrag.store import ledger, vector_index
+from localrag.store.arrays import check_columns, check_ids, check_kind, check_lengths, check_places, mapped_arrays
 from localrag.store.connect import folder_of, is_cache
 from localrag.store.counted import Changes, Counted, changed, count_all, counted_after
 from localrag.store.memory import memory_of
@@ -28,6 +29,8 @@ from localrag.system.files import new_file
 
 LEAST = 10_000  # chunks; a network of fewer is made by whoever asks first, one of more while indexing
 _MATRICES = ("to_chunks", "to_entities", "to_related")
+_COUNTED = 3 + 3 * len(_MATRICES)  # where the counts begin among the arrays
+log = logging.getLogger(__name__)
 
 
 def load_network(db: Database, folder: Path) -> Network:
@@ -88,7 +91,7 @@ def _with_other_titles(db: Database, before: Outdated | None) -> Outdated | None
 
 def _make(db: Database, file: Path, before: Outdated | None = None) -> Network:
     """The network of the tables: from that `before`, where there is one, or from one with the same graph beside fewer chunks."""
-    if before is None and (of_graph := _of_graph(db, file.parent)):
+    if before is None and (of_graph := _of_graph(db, file.parent)) and of_graph != file:  # itself it is missing, or not to be used
         before = Outdated(of_graph, Changes())
     known = _read_counts(before.file) if before else None
     counted = counted_after(db, known, before.changes) if before and known else None
@@ -143,37 +146,58 @@ def _arrays(net: Network) -> Iterator[NDArray[Any]]:
 
 
 def _read(file: Path) -> Network | None:
-    """The network in a file, whose pages are read when a walk comes by; None where it is missing or torn: the tables have it all."""
-    try:
-        arrays = list(_mapped(file))
-        entities, chunks = Ids(arrays[0]), Ids(arrays[1])
-        m, n = len(entities), len(chunks)
-        shapes = ((n, m), (m, n), (m, m))
-        matrices = {name: csc_matrix(tuple(arrays[3 * i + 3 : 3 * i + 6]), shapes[i]) for i, name in enumerate(_MATRICES)}
-        return Network(entities, chunks, **matrices, rarity=arrays[2])
-    except (OSError, ValueError, IndexError, EOFError):
+    """The network in a file, mapped into memory; None where it is missing, torn or none: the tables have it all."""
+    arrays = _arrays_of(file)
+    if arrays is None:
         return None
+    entities, chunks = Ids(arrays[0]), Ids(arrays[1])
+    matrices = {name: csc_matrix(tuple(part), shape) for name, part, shape in _matrices(arrays)}
+    return Network(entities, chunks, **matrices, rarity=arrays[2])
 
 
 def _read_counts(file: Path) -> Counted | None:
     """The counts in a file of a network; None where they are missing or torn."""
+    arrays = _arrays_of(file)
+    return None if arrays is None else Counted(Ids(arrays[0]), Ids(arrays[1]), *arrays[_COUNTED:])
+
+
+def _arrays_of(file: Path) -> list[NDArray[Any]] | None:
+    """The arrays of a network's file if they are such; None, and a word to the user where a file is there that is something else."""
     try:
-        entities, chunks, *_ = arrays = list(_mapped(file))
-        return Counted(Ids(entities), Ids(chunks), *arrays[3 + 3 * len(_MATRICES) :])
-    except (OSError, ValueError, TypeError, EOFError):
+        arrays = mapped_arrays(file)
+        _check(arrays)
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError) as error:
+        log.warning("%s is not used, and is made anew from the index: %s.", file, getattr(error, "strerror", None) or error)
+        return None
+    return arrays
 
 
-def _mapped(file: Path) -> Iterator[NDArray[Any]]:
-    """The arrays that were saved one after the other into a file, mapped into memory."""
-    size = file.stat().st_size
-    with file.open("rb") as f:
-        while f.tell() < size:
-            npy.read_magic(f)
-            shape, _, dtype = npy.read_array_header_1_0(f)
-            count, at = int(np.prod(shape)), f.tell()
-            yield np.memmap(file, dtype, "r", at, shape) if count else np.empty(shape, dtype)
-            f.seek(at + count * dtype.itemsize)
+def _check(arrays: Sequence[NDArray[Any]]) -> None:
+    """Raises ValueError where arrays are not those of a network: SciPy goes wherever they say."""
+    if len(arrays) != _COUNTED + len(fields(Counted)) - 2:
+        raise ValueError("it has another number of arrays")
+    entities, chunks, rarity = arrays[:3]
+    for ids in (entities, chunks):
+        check_ids(ids)
+    check_kind("f4", rarity)
+    check_lengths(entities, rarity)
+    for _, (data, places, starts), shape in _matrices(arrays):
+        check_columns(data, places, starts, shape)
+    who, where, counts, titled, first, second, weights = arrays[_COUNTED:]
+    check_kind("f4", counts, titled, weights)
+    check_lengths(who, where, counts, titled)
+    check_lengths(first, second, weights)
+    for numbers, below in ((who, entities), (where, chunks), (first, entities), (second, entities)):
+        check_places(numbers, len(below))
+
+
+def _matrices(arrays: Sequence[NDArray[Any]]) -> Iterator[tuple[str, Sequence[NDArray[Any]], tuple[int, int]]]:
+    """The matrices among the arrays of a network: name, values with their places and the columns' beginnings, and shape."""
+    m, n = len(arrays[0]), len(arrays[1])
+    for i, (name, shape) in enumerate(zip(_MATRICES, ((n, m), (m, n), (m, m)), strict=True)):
+        yield name, arrays[3 * i + 3 : 3 * i + 6], shape
 
 
 def _write(arrays: Iterable[NDArray[Any]], file: Path) -> None:

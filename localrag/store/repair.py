@@ -129,6 +129,11 @@ def _read_again(db: Database, keys: list[Any]) -> None:
 
 
 def _full_text(db: Database, _: list[Any]) -> None:
+    rebuild_full_text(db)
+
+
+def rebuild_full_text(db: Database) -> None:
+    """Make the full-text index anew from the chunks."""
     with db.atomic():
         (made,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'chunk_search'").fetchone()
         db.execute("DROP TABLE chunk_search")

@@ -8,7 +8,9 @@ given again, so a file that the database names is right for as long as it is the
 
 import contextlib
 import json
+import logging
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
+from localrag.store.arrays import open_regular
 from localrag.store.connect import folder_of, is_cache
+from localrag.store.faiss_file import check_file
 from localrag.store.memory import memory_of
 from localrag.system.files import new_file
 
@@ -29,6 +33,8 @@ BEHIND = 0.05  # the share of vectors that a file may lack, or have too many, be
 LOOKED_AT = 500_000  # vectors in the lists that a search looks through, some 25 ms; questions unlike the documents need many
 SAMPLE = 64  # vectors a list that the lists are chosen by
 AT_ONCE = 16_384  # vectors read from the database
+
+log = logging.getLogger(__name__)
 
 Numbers = NDArray[np.int64]
 Vectors = NDArray[np.float32]
@@ -91,23 +97,38 @@ def opened(db: Database, folder: Path, kind: str, dimensions: int) -> tuple[Any,
         return None, 0
     memory, key = memory_of(folder), f"index file of {kind}"
     name, index = memory.get(key, ("", None))
-    if index is None or name != file.name:
-        index = _mapped(folder, file)
-        if index is None:
+    if name != file.name:
+        index = _mapped(folder, kind, file)
+        if index is None and not (folder / Path(file.name).name).exists():
             return None, 0
-        memory[key] = (file.name, index)
-    return (index, file.last) if index.d == dimensions else (None, 0)
+        memory[key] = (file.name, index)  # None: not to be used
+    return (index, file.last) if index is not None and index.d == dimensions else (None, 0)
 
 
-def _mapped(folder: Path, file: File) -> Any:
-    """The index in a file, read where it is looked at; None where it is missing or torn: the vectors themselves are in the database."""
+def _mapped(folder: Path, kind: str, file: File) -> Any:
+    """The index in a file, read where it is looked at; None where it is missing, torn or none: the vectors themselves are in the database.
+
+    FAISS would go wherever a file says, so one that is not laid out as ours is no more than mentioned.
+    """
     import faiss
 
-    path = folder / file.name
-    with contextlib.suppress(OSError, RuntimeError):
-        if path.stat().st_size == file.size:  # beyond the end of a shorter one there is no memory
-            return faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
-    return None
+    path = folder / f"{kind}.faiss"
+    try:
+        if not re.fullmatch(rf"{kind}\.[0-9a-f]{{16}}\.faiss", file.name):  # a path that the index names
+            raise ValueError("its name is not localrag's")
+        path = folder / file.name
+        with open_regular(path) as opened_file:
+            size = os.fstat(opened_file.fileno()).st_size
+            if size != file.size:
+                raise ValueError("it is not as long as it was")
+            check_file(opened_file, size, file.vectors)
+        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+    except FileNotFoundError:
+        return None
+    except (OSError, RuntimeError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        log.warning("%s is not used, and is made anew by the next localrag index: %s.", path, said)
+        return None
 
 
 def candidates(index: Any, query: Vectors, n: int, wider: int, inside: Numbers | None) -> Numbers:
@@ -161,7 +182,7 @@ def _bring_up_to_date(db: Database, folder: Path, kind: str) -> None:
         return
     import faiss  # which a run with nothing to do has no use for
 
-    mapped = _mapped(folder, file) if file else None
+    mapped = _mapped(folder, kind, file) if file else None
     if file and mapped is not None and mapped.d == _dimensions(db, kind) and mapped.nlist >= lists(size):
         newer = count(db, kind, file.last)
         if max(newer, file.vectors - (size - newer)) <= BEHIND * size:
@@ -244,7 +265,7 @@ def same(db: Database, folder: Path, kind: str) -> bool | None:
     file = file_of(db, kind)
     if file is None or not (folder / file.name).exists():
         return None
-    index = _mapped(folder, file)
+    index = _mapped(folder, kind, file)
     if index is None or index.ntotal != file.vectors:
         return False
     known, seen = numbers(db, kind), [np.empty(0, np.int64)]

@@ -95,7 +95,19 @@ def test_a_file_that_is_sent_lies_whole_in_the_inbox(client, folder):
     assert not list((folder / "inbox").glob("*.part"))
 
 
-NAMES = ["..%2F..%2Fevil.txt", "%2e%2e/evil.txt", "a%5Cb.txt", ".bashrc", "nul.txt", "a%00.txt", "%20a.txt", "a.part", "x%2F"]
+NAMES = [
+    "..%2F..%2Fevil.txt",
+    "%2e%2e/evil.txt",
+    "a%5Cb.txt",
+    ".bashrc",
+    "nul.txt",
+    "a%00.txt",
+    "%20a.txt",
+    "a.part",
+    "x%2F",
+    "index.db",
+    "Writer.LOCK",
+]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "%E2%80%AEa.txt"])

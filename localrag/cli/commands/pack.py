@@ -31,10 +31,7 @@ def pack_command(
         return
     members = packed.manifest["members"]
     say(f"{packed.path}: {packed.size / 1e6:,.1f} MB, {len(members)} files, {packed.manifest['documents']} documents.")
-    for path, reason in packed.left_out[:20]:
-        say(f"left out  {in_line(path)}: {reason}")
-    if len(packed.left_out) > 20:
-        say(f"          and {len(packed.left_out) - 20} more (all of them: --json)")
+    _print_listed("left out", packed.left_out)
     say(f"On the other machine: localrag unpack {file.name} DIR")
 
 
@@ -56,14 +53,27 @@ def unpack_command(
         raise typer.Exit(5)
 
 
+def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
+    """Print names and what there is to say of each, at most 20."""
+    from localrag.cli.views.console import say
+
+    for name, said in listed[:20]:
+        say(f"{what}  {in_line(name)}: {in_line(said)}")
+    if len(listed) > 20:
+        say(f"{' ' * len(what)}  and {len(listed) - 20} more (all of them: --json)")
+
+
 def _print(found: "Unpacked", file: Path) -> None:
     from localrag.cli.views.console import say
 
     what = f"{found.members} files, {found.size / 1e6:,.1f} MB, {found.documents} documents, packed by localrag {in_line(found.localrag)}"
     if found.folder is None:
         say(f"{file} is whole: {what}.")
+        _print_listed("left out when unpacked", found.left_out)
         return
     say(f"{found.folder}: {what}.")
+    _print_listed("left out", found.left_out)
+    _print_listed("dropped", found.dropped)
     for model in found.models:
         kind = "chat model" if model.kind == "chat_model" else "embedder"
         say(f"{kind}  {in_line(model.name)}: {model.path or f'missing here. {model.remedy}'}")

@@ -9,7 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from localrag.errors import UsageError
-from localrag.exchange.imports.foreign import Edge, Foreign, Group, Insight, Node, Passage, Source, Statement
+from localrag.exchange.imports.foreign import (
+    DEEPEST,
+    Edge,
+    Foreign,
+    Group,
+    Insight,
+    Node,
+    Passage,
+    Source,
+    Statement,
+    Unusual,
+    real_number,
+    shown,
+    strength_of,
+    tree_faults,
+    unusual_refused,
+    whole_number,
+)
 from localrag.system.extras import require
 
 PROGRAM = "Microsoft GraphRAG"
@@ -22,6 +39,11 @@ Row = dict[str, Any]
 def read_graphrag(folder: Path) -> Foreign:
     """All that the folder's tables say; `folder` may be the project above it. Raises UsageError naming what is not as expected."""
     require("export", "pyarrow")
+    with unusual_refused(folder, PROGRAM):
+        return _read(folder)
+
+
+def _read(folder: Path) -> Foreign:
     schema = tomllib.loads((Path(__file__).parent / "graphrag.toml").read_text(encoding="utf-8"))
     place = _place(folder, schema)
     digest = sha256()
@@ -31,8 +53,8 @@ def read_graphrag(folder: Path) -> Foreign:
     return Foreign(
         PROGRAM,
         digest.hexdigest()[:20],
-        tuple(Source(row["id"], str(row["title"] or row["id"]), str(row["text"] or "")) for row in tables["documents"]),
-        tuple(Passage(row["id"], _first(row["document"]), str(row["text"] or "")) for row in tables["chunks"]),
+        tuple(Source(str(row["id"]), str(row["title"] or row["id"]), str(row["text"] or "")) for row in tables["documents"]),
+        tuple(Passage(str(row["id"]), _first(row["document"]), str(row["text"] or "")) for row in tables["chunks"]),
         tuple(_node(row) for row in tables["entities"]),
         tuple(_edge(row) for row in tables["relationships"]),
         tuple(_statement(row) for row in tables["claims"] if row.get("kind") in (None, "claim")),
@@ -96,13 +118,17 @@ def _first(document: Any) -> str:
 
 def _node(row: Row) -> Node:
     kind = str(row["type"] or "").strip('"').lower()
-    return Node(str(row["name"]), TYPES.get(kind, kind), str(row["description"] or "").strip(), tuple(row["chunks"] or ()))
+    return Node(str(row["name"]), TYPES.get(kind, kind), str(row["description"] or "").strip(), _chunks_of(row))
+
+
+def _chunks_of(row: Row) -> tuple[str, ...]:
+    return tuple(map(str, row["chunks"] or ()))
 
 
 def _edge(row: Row) -> Edge:
     """Its weight is the sum of the model's ratings, of 1 to 10, over the chunks that state it."""
-    chunks = tuple(row["chunks"] or ())
-    strength = min(10, max(1, round(float(row["weight"] or 1) / max(1, len(chunks)))))
+    chunks = _chunks_of(row)
+    strength = strength_of(row["weight"] or 1, len(chunks))
     return Edge(str(row["source"]), str(row["target"]), str(row["description"] or "").strip(), strength, chunks)
 
 
@@ -114,43 +140,62 @@ def _statement(row: Row) -> Statement:
 def _groups(tables: Mapping[str, list[Row]], entities: Mapping[Any, str], skipped: dict[str, str]) -> Iterable[Group]:
     """The communities, those of whole trees that have reports throughout."""
     reports = {row["number"]: row for row in tables["reports"]}
-    rows = {row["number"]: row for row in tables["communities"]}
-    parents = {number: _parent(row, rows) for number, row in rows.items()}
+    rows = _by_level(tables["communities"], skipped)
+    parents = _parents(rows)
     nodes = {row["number"]: str(row["name"]) for row in tables["entities"]}
     edges = {row["number"]: (str(row["source"]), str(row["target"])) for row in tables["relationships"]}
-
-    def root(number: Any) -> Any:
-        while parents[number] is not None:
-            number = parents[number]
-        return number
-
-    bare = {root(number) for number in rows if number not in reports}
+    faults = tree_faults(parents, {number: row["level"] for number, row in rows.items()})
+    roots: dict[Any, Any] = {}
+    for number in rows:  # the coarsest first
+        roots[number] = number if number in faults or parents[number] is None else roots[parents[number]]
+    bare = {roots[number] for number in rows if number not in reports or number in faults}
     for number, row in sorted(rows.items()):
-        if root(number) in bare:
-            skipped[f"community {number}"] = "it, or one below the same top, has no report: its entities are clustered anew"
+        if roots[number] in bare:
+            why = faults.get(number, "it, or one below the same top, has no report or no place")
+            skipped[f"community {number}"] = f"{why}: its entities are clustered anew"
             continue
         report, parent = reports[number], parents[number]
         yield Group(
             str(number),
-            int(row["level"]),
+            row["level"],
             None if parent is None else str(parent),
             tuple(entities[key] for key in row["entities"] if key in entities),
             str(report["title"]),
             str(report["summary"]),
-            float(report["rating"] or 0.0),
+            real_number(report["rating"]),
             str(report["rating_explanation"] or ""),
             tuple(_insight(f, nodes, edges) for f in report["findings"] or ()),
         )
 
 
-def _parent(row: Row, rows: Mapping[Any, Row]) -> Any:
-    """The number of the community above; where a table does not say it, the one of the level above that holds all of its entities."""
+def _by_level(table: list[Row], skipped: dict[str, str]) -> dict[int, Row]:
+    """The communities by number, the coarsest first; those without a number or level that could be one are listed."""
+    rows = []
+    for row in table:
+        try:
+            number, level = whole_number(row["number"], "its number"), whole_number(row["level"], "its level", DEEPEST)
+            rows.append((level, number, row | {"number": number, "level": level, "entities": list(row["entities"] or ())}))
+        except Unusual as error:
+            skipped[f"community {shown(row['number'])}"] = f"{error}: its entities are clustered anew"
+    return {number: row for _, number, row in sorted(rows, key=lambda one: one[:2])}
+
+
+def _parents(rows: Mapping[int, Row]) -> dict[int, Any]:
+    """Community → the number of the one above; where a table does not say it, the one of the level above that holds all of its entities."""
+    held: defaultdict[tuple[int, Any], list[int]] = defaultdict(list)
+    for number, row in rows.items():
+        for key in dict.fromkeys(row["entities"]):
+            held[row["level"], key].append(number)
+    return {number: _parent(row, rows, held) for number, row in rows.items()}
+
+
+def _parent(row: Row, rows: Mapping[int, Row], held: Mapping[tuple[int, Any], list[int]]) -> Any:
     if row["level"] == 0:
         return None
     if row.get("parent") in rows:
         return row["parent"]
-    inside = {*row["entities"]}
-    return next((n for n, other in rows.items() if other["level"] == row["level"] - 1 and inside <= {*other["entities"]}), None)
+    homes = [set(held.get((row["level"] - 1, key), ())) for key in row["entities"]]
+    return min(set.intersection(*homes), default=None) if homes else None
 
 
 def _insight(finding: Any, nodes: Mapping[Any, str], edges: Mapping[Any, tuple[str, str]]) -> Insight:

@@ -8,7 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from localrag.errors import UsageError
-from localrag.exchange.imports.foreign import Edge, Foreign, Group, Insight, Node, Passage, Source
+from localrag.exchange.imports.foreign import (
+    DEEPEST,
+    Edge,
+    Foreign,
+    Group,
+    Insight,
+    Node,
+    Passage,
+    Source,
+    Unusual,
+    real_number,
+    strength_of,
+    tree_faults,
+    unusual_refused,
+    whole_number,
+)
 
 DOCUMENTS, CHUNKS = "kv_store_full_docs.json", "kv_store_text_chunks.json"
 GRAPH, REPORTS = "graph_chunk_entity_relation.graphml", "kv_store_community_reports.json"
@@ -29,13 +44,19 @@ def read_nano(folder: Path) -> Foreign:
 
 
 def _read(folder: Path, program: str, reports: Mapping[str, Row]) -> Foreign:
+    with unusual_refused(folder, program):
+        return _read_all(folder, program, reports)
+
+
+def _read_all(folder: Path, program: str, reports: Mapping[str, Row]) -> Foreign:
     documents, chunks = _store(folder, DOCUMENTS, program, "content"), _store(folder, CHUNKS, program, "content", "full_doc_id")
     nodes, edges = _graph(folder / GRAPH, program)
     digest = sha256()
     for name in (DOCUMENTS, CHUNKS, GRAPH, *[REPORTS] * bool(reports)):
         digest.update((folder / name).read_bytes())
     titles = {row["full_doc_id"]: row.get("file_path") for row in chunks.values()}
-    ordered = sorted(chunks.items(), key=lambda item: (str(item[1]["full_doc_id"]), int(item[1].get("chunk_order_index", 0))))
+    ordered = sorted(chunks.items(), key=lambda item: (str(item[1]["full_doc_id"]), real_number(item[1].get("chunk_order_index", 0))))
+    skipped: dict[str, str] = {}
     return Foreign(
         program,
         digest.hexdigest()[:20],
@@ -43,7 +64,8 @@ def _read(folder: Path, program: str, reports: Mapping[str, Row]) -> Foreign:
         tuple(Passage(key, str(row["full_doc_id"]), str(row["content"])) for key, row in ordered),
         tuple(_node(name, row) for name, row in nodes.items()),
         tuple(_edge(source, target, row) for source, target, row in edges),
-        groups=tuple(_groups(reports)),
+        groups=tuple(_groups(reports, skipped)),
+        skipped=skipped,
     )
 
 
@@ -64,7 +86,7 @@ def _store(folder: Path, name: str, program: str, *needed: str) -> dict[str, Row
                     f"{path} is not as {program} writes it: {key} has {', '.join(row)}, but no {' and no '.join(missing)}.",
                     "Give a folder of its present version.",
                 )
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", "Copy it again, or run that program again.") from error
     return dict(rows)
 
@@ -106,11 +128,7 @@ def _node(name: str, row: Row) -> Node:
 def _edge(source: str, target: str, row: Row) -> Edge:
     """Its weight is the sum of the model's ratings over the chunks that state it, or their number."""
     chunks = _chunks_of(row)
-    try:
-        weight = float(row.get("weight") or 1)
-    except ValueError:
-        weight = 1.0
-    return Edge(_plain(source), _plain(target), _described(row), min(10, max(1, round(weight / max(1, len(chunks))))), chunks)
+    return Edge(_plain(source), _plain(target), _described(row), strength_of(row.get("weight") or 1, len(chunks)), chunks)
 
 
 def _described(row: Row) -> str:
@@ -121,29 +139,42 @@ def _chunks_of(row: Row) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, row.get("source_id", "").split(BETWEEN))))
 
 
-def _groups(reports: Mapping[str, Row]) -> Iterator[Group]:
+def _groups(reports: Mapping[str, Row], skipped: dict[str, str]) -> Iterator[Group]:
     """The communities with their reports; a report that the model failed to write has no title, and its community is left out."""
-    parents = {child: key for key, row in reports.items() for child in row.get("sub_communities", ())}
-    sound = {key for key, row in reports.items() if isinstance(row.get("report_json"), dict) and row["report_json"].get("title")}
-
-    def whole(key: str | None) -> bool:
-        return key is None or (key in sound and whole(parents.get(key)))
-
+    parents = {child: key for key, row in reports.items() for child in _texts(row.get("sub_communities"))}
+    levels = {}
     for key, row in reports.items():
-        if whole(key) and (int(row["level"]) == 0) == (key not in parents):
-            said = row["report_json"]
-            insights = tuple(
-                Insight(str(f.get("summary", "")), str(f.get("explanation", ""))) if isinstance(f, dict) else Insight("", str(f))
-                for f in said.get("findings", ())
-            )
-            yield Group(
-                key,
-                int(row["level"]),
-                parents.get(key),
-                tuple(map(_plain, row["nodes"])),
-                str(said["title"]),
-                str(said.get("summary", "")),
-                float(said.get("rating") or 0.0),
-                str(said.get("rating_explanation", "")),
-                insights,
-            )
+        try:
+            levels[key] = whole_number(row.get("level"), "its level", DEEPEST)
+        except Unusual as error:
+            skipped[f"community {key}"] = f"{error}: its entities are clustered anew"
+    faults = tree_faults({key: parents.get(key) for key in levels}, levels)
+    skipped |= {f"community {key}": f"{why}: its entities are clustered anew" for key, why in faults.items()}
+    kept: set[str | None] = {None}
+    for key in sorted((k for k in levels if k not in faults), key=levels.__getitem__):
+        row, said = reports[key], reports[key].get("report_json")
+        if parents.get(key) not in kept or not isinstance(said, dict) or not said.get("title"):
+            continue
+        kept.add(key)
+        yield Group(
+            key,
+            levels[key],
+            parents.get(key),
+            tuple(map(_plain, _texts(row.get("nodes")))),
+            str(said["title"]),
+            str(said.get("summary", "")),
+            real_number(said.get("rating")),
+            str(said.get("rating_explanation", "")),
+            tuple(map(_insight, said["findings"] if isinstance(said.get("findings"), list) else ())),
+        )
+
+
+def _insight(found: Any) -> Insight:
+    if isinstance(found, dict):
+        return Insight(str(found.get("summary", "")), str(found.get("explanation", "")))
+    return Insight("", str(found))
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts of a list; nothing of what is none."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

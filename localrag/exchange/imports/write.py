@@ -11,7 +11,7 @@ from localrag.engine.tokens import Tokenizer
 from localrag.errors import UsageError
 from localrag.exchange.imports.foreign import Foreign, Group, Insight
 from localrag.exchange.imports.locate import Located, locate
-from localrag.exchange.pack import is_safe
+from localrag.exchange.members import is_safe
 from localrag.index.documents.load import stored_path
 from localrag.index.pipeline import publish_brought
 from localrag.index.progress import Progress

@@ -341,3 +341,18 @@ def test_a_failed_first_run_leaves_the_models_open(tmp_path, tiny):
     assert (first.returncode, second.returncode) == (2, 0), second.stderr
     assert bound["path"] == model
     assert run_localrag("index", "docs", "--model", str(tiny("gemma2").path), "--extractor", "phrases", cwd=tmp_path).returncode == 1
+
+
+def test_a_folder_that_looks_like_an_index_is_listed_with_what_is_in_it(tmp_path):
+    """Two files by these names keep a folder's documents out of the index: that is said, and `files --skipped` has it."""
+    put(tmp_path, docs__a=TOWN["b.txt"], docs__sub__b="Ruth Sand met Walter Muir at Molde.")
+    for name in ("index.db", "writer.lock"):
+        (tmp_path / "docs" / "sub" / name).write_text("x")
+    index(tmp_path)
+    listed = run_localrag("files", "--skipped", "--json", cwd=tmp_path)
+
+    assert find_files([tmp_path / "docs"]).left_out == {
+        tmp_path / "docs" / "sub": "a folder with index.db and writer.lock: an index, not documents"
+    }
+    assert "docs/sub" in listed.stdout
+    assert "writer.lock" in listed.stdout

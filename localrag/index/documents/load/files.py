@@ -14,7 +14,7 @@ from localrag.linear import PatternError, compile_linear
 
 IGNORE_FILES = (".gitignore", ".localragignore")  # of one folder the second has the last word
 MAX_IGNORE_FILE_BYTES = 1_000_000
-_OF_AN_INDEX = {"index.db", "writer.lock"}
+OF_AN_INDEX = {"index.db", "writer.lock"}
 _FOLDER_END = "(?P<ps_d>/)"  # pathspec's expression for the slash behind a folder that a pattern names
 
 
@@ -75,7 +75,7 @@ def is_there(path: Path) -> bool:
 
 def is_index(folder: Path) -> bool:
     """Whether a folder is that of an index, under whatever name."""
-    return all(is_there(folder / name) for name in _OF_AN_INDEX)
+    return all(is_there(folder / name) for name in OF_AN_INDEX)
 
 
 def find_files(paths: Sequence[Path], *, follow_links: bool = False) -> Sources:
@@ -124,7 +124,8 @@ class _Walk:
                 self.closed[folder] = f"a folder that may not be opened ({error.strerror})"
                 continue
             names = {e.name for e in entries}
-            if names >= _OF_AN_INDEX:
+            if names >= OF_AN_INDEX:
+                self.left_out[folder] = f"a folder with {' and '.join(sorted(OF_AN_INDEX))}: an index, not documents"
                 continue
             rules = [*rules, *_rules_of(folder, names, self.left_out)]
             for entry in entries:

@@ -1,0 +1,338 @@
+"""A pack that somebody else made: nothing of it is taken but what `pack` writes, and nothing of it speaks for this machine."""
+
+import ast
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import localrag
+from localrag.errors import LocalragError
+from localrag.exchange.members import clashes, fold, reason_to_leave_out
+from localrag.exchange.pack import pack
+from localrag.exchange.unpack import check_pack, unpack
+from localrag.store import ledger
+from localrag.store.foreign import NUMBER, OF_A_MACHINE, PORTABLE
+from localrag.store.schema import open_index
+from tests.conftest import run_localrag
+from tests.exchange.test_pack import database, everything, sealed  # noqa: F401
+from tests.serve.server import served
+
+INDEX = "index/index.db"
+
+
+def altered(content, tmp_path, *statements):
+    """The bytes of a database after statements."""
+    file = tmp_path / "altered.db"
+    file.write_bytes(content)
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
+        for statement in statements:
+            db.execute(*statement) if isinstance(statement, tuple) else db.execute(statement)
+    data = file.read_bytes()
+    file.unlink()
+    return data
+
+
+def setting(key, value):
+    return "INSERT OR REPLACE INTO settings VALUES (?, ?)", [key, json.dumps(value)]
+
+
+def schema_of(folder):
+    with closing(sqlite3.connect(folder / ".localrag" / "index.db")) as db:
+        return sorted(db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall(), key=repr)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["index/serve.key", "index/network.a.b.arrays", "index/chunk.0.faiss", "index/writer.lock", "index/index.db-wal", "index/index.db.part",
+     "index/index.db.before-m030", "index/prompts", "index/INDEX.DB", "models/other/a.gguf", "models/a.gguf", "models/chat_model/.a",
+     "documents/.LocalRAG/index.db", "documents/" + "a" * 1001],
+)  # fmt: skip
+def test_a_member_that_pack_never_writes_is_refused(database, tmp_path, name):  # noqa: F811
+    """Caches, keys, locks and copies of the database are not of an index that travels, whatever the manifest lists."""
+    file = sealed(tmp_path / "evil", {INDEX: database, name: b"x"})
+
+    for call in (lambda: check_pack(file), lambda: unpack(file, tmp_path / "there")):
+        with pytest.raises(LocalragError, match="not as localrag packs"):
+            call()
+    assert everything(tmp_path) == ["evil"]
+
+
+MORE_THAN_DOCUMENTS = [".bash_login", ".gitignore", "docs/.localragignore", "docs/.git/hooks/post-checkout", "localrag.toml",
+                       "docs/LocalRAG.TOML", "prompts/answer.md", "Prompts/other.md", "docs/sub/local\u200brag.toml", "aux.txt", "docs/NUL",
+                       "a\x1b[2J.md", "docs/unknown.md"]  # fmt: skip
+
+
+def test_files_that_are_more_than_documents_are_left_out_and_listed(database, plain_town, tmp_path):  # noqa: F811
+    """Hidden ones, settings, prompts, ignore files, devices of another system, and what the index has no document of."""
+    mine = (plain_town / "docs" / "a.md").read_bytes()
+    members = {INDEX: database, "documents/docs/a.md": mine} | {f"documents/{name}": b"x" for name in MORE_THAN_DOCUMENTS}
+    found = unpack(sealed(tmp_path / "evil", members), tmp_path / "there")
+
+    assert {name for name, _ in found.left_out} == {*MORE_THAN_DOCUMENTS}
+    assert all(reason for _, reason in found.left_out)
+    assert found.files == 1
+    assert everything(tmp_path / "there") == [".localrag", ".localrag/index.db", "docs", "docs/a.md"]
+
+
+def test_pack_leaves_out_what_unpack_would_not_take(plain_town, tmp_path):
+    """A hidden file that was indexed by name is listed where it is packed, and its text is in the index all the same."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    (tmp_path / "town" / ".notes.md").write_text("Ola Berg keeps the lamp of Vardby.")
+    done = run_localrag("index", "docs", ".notes.md", "--extractor", "phrases", cwd=tmp_path / "town")
+    assert done.returncode == 0, done.stderr
+    made = pack(tmp_path / "a.localrag", tmp_path / "town", documents=True)
+    found = unpack(made.path, tmp_path / "there")
+
+    assert [name for name, _ in made.left_out] == [".notes.md"]
+    assert found.left_out == ()
+    with closing(sqlite3.connect(tmp_path / "there" / ".localrag" / "index.db")) as db:
+        assert db.execute("SELECT count(*) FROM documents WHERE path = '.notes.md'").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("other", ["docs/A.MD", "docs/a.md/b", "DOCS", "docs/\uff41.md", "docs/a\u200d.md"])
+def test_names_that_some_system_takes_for_one_another_are_refused(database, tmp_path, other):  # noqa: F811
+    """In another case, another width, with invisible characters, or a file where another member has a folder."""
+    file = sealed(tmp_path / "evil", {INDEX: database, "documents/docs/a.md": b"x", f"documents/{other}": b"y"})
+
+    with pytest.raises(LocalragError, match="some systems"):
+        unpack(file, tmp_path / "there")
+    assert everything(tmp_path) == ["evil"]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6), max_size=6))
+def test_names_that_are_told_apart_are_different_however_they_are_folded(names):
+    """Of names without clashes no two fold to one."""
+    bad = {*clashes(names)}
+    kept = [name for name in names if name not in bad]
+    assert len({fold(name) for name in kept}) == len(kept)
+    assert all(isinstance(reason_to_leave_out(name, windows=True), str) for name in names)
+
+
+def test_a_manifest_larger_than_its_members_need_is_refused_unread(database, tmp_path):  # noqa: F811
+    """A few bytes in the archive do not become gigabytes of lists in memory; nor do thousands of nested ones end in a crash."""
+    for name, manifest in (("wide", {"x": [[]] * 2_000_000}), ("deep", {"x": 0})):
+        file = sealed(tmp_path / name, {INDEX: database}, manifest=manifest)
+        if name == "deep":
+            file = nested(file, database)
+        with pytest.raises(LocalragError, match="manifest"):
+            check_pack(file)
+
+
+def nested(file, content):
+    """A pack whose manifest nests lists deeper than Python's stack."""
+    import zipfile
+
+    from tests.exchange.test_pack import DIGITS, SEAL, sha256
+
+    seal = SEAL.format(format=1).encode()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.comment = seal + b"0" * DIGITS
+        archive.writestr(INDEX, content)
+        archive.writestr("manifest.json", '{"x":' + "[" * 200_000 + "]" * 200_000 + "}")
+    data = file.read_bytes()[: -DIGITS - len(seal)]
+    file.write_bytes(data + seal + sha256(data).hexdigest().encode())
+    return file
+
+
+# What an index says of its machine
+
+
+def test_an_unpacked_index_deletes_no_folder_of_its_user(database, plain_town, tmp_path):  # noqa: F811
+    """Studies that a foreign index names are none of this machine: `rm` and `sessions rm` leave them alone, and unpack lists them."""
+    home = tmp_path / "home"
+    (home / "index").mkdir(parents=True)
+    shutil.copy(plain_town / ".localrag" / "index.db", home / "index" / "index.db")
+    (home / "answers.jsonl").write_text("mine")
+    evil = altered(database, tmp_path, setting("studies", [str(home)]), setting("studies_with_text", [str(home)]))
+    found = unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    before = {p: p.read_bytes() for p in home.rglob("*") if p.is_file()}
+    removed = run_localrag("rm", "docs/a.md", cwd=tmp_path / "there")
+    run_localrag("sessions", "rm", "--all", cwd=tmp_path / "there")
+
+    assert removed.returncode == 0, removed.stderr
+    assert {p: p.read_bytes() for p in home.rglob("*") if p.is_file()} == before
+    assert ("study", str(home)) in found.dropped
+
+
+def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, tmp_path):  # noqa: F811
+    """Folders, addresses, permissions, runs, what the system said of files, index files, unknown settings and unreadable ones."""
+    with closing(open_index_of(database, tmp_path)) as db:
+        settings = ledger.settings(db)
+    chat = settings["chat_model"] | {"path": "http://10.0.0.9:8080/v1#mine", "name": "mine", "fingerprint": "f" * 16}
+    evil = altered(
+        database, tmp_path,
+        setting("sources", ["/home/other/secret", "docs"]), setting("chat_model", chat), setting("executable", "/bin/sh"),
+        setting("settings", settings["settings"] | {"follow_links": True, "chunk_tokens": "many", "own": 1}), setting(NUMBER, "n"),
+        ("INSERT OR REPLACE INTO settings VALUES ('deep', ?)", ["[" * 200_000 + "]" * 200_000]),
+        "INSERT OR REPLACE INTO seen VALUES ('docs/a.md', 1, 2, 3, 'd')", "INSERT INTO vector_files VALUES ('chunk', '/dev/zero', 9, 9, 9)",
+        "INSERT INTO runs (pid, state, figures) VALUES (1, 'running', '{\"host\": \"other\"}')",
+    )  # fmt: skip
+    found = unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    db = open_index(tmp_path / "there" / ".localrag")
+    kept = ledger.settings(db)
+
+    assert {("indexed folder", "/home/other/secret"), ("indexed folder", "docs"), ("setting executable", "/bin/sh"),
+            ("address of the chat model mine", "http://10.0.0.9:8080/v1")} <= {*found.dropped}  # fmt: skip
+    assert {what for what, _ in found.dropped} >= {"setting deep", "setting follow_links"}
+    assert kept["chat_model"] == {"name": "mine", "path": "", "fingerprint": "f" * 16}
+    assert not {"sources", "executable", "deep", NUMBER} & kept.keys()
+    assert kept["settings"]["follow_links"] is False
+    assert not {"chunk_tokens", "own"} & kept["settings"].keys()
+    for table in ("seen", "vector_files"):
+        assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    assert db.execute("SELECT DISTINCT pid, figures, facts FROM runs").fetchall() == [(0, "{}", "{}")]
+    assert db.execute("SELECT count(*) FROM runs WHERE state = 'running' OR ended_at IS NULL").fetchone() == (0,)
+    db.close()
+
+
+def open_index_of(content, tmp_path):
+    (tmp_path / "looked").mkdir()
+    (tmp_path / "looked" / "index.db").write_bytes(content)
+    return open_index(tmp_path / "looked")
+
+
+def test_every_setting_is_either_of_the_index_or_of_the_machine(plain_town):
+    """What the package saves, and what an index has, is named in one of the two lists: a new setting is decided on, not forgotten."""
+    saved = {
+        word.arg
+        for file in Path(localrag.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", "")) == "save_settings"
+        for word in call.keywords
+        if word.arg
+    }
+    with closing(open_index(plain_town / ".localrag")) as db:
+        saved |= ledger.settings(db).keys()
+
+    assert len(saved) > 20
+    assert saved - PORTABLE - OF_A_MACHINE.keys() - {NUMBER} == set()
+
+
+def test_the_address_of_a_server_is_asked_for_again_and_nothing_is_sent_to_it(database, tmp_path):  # noqa: F811
+    """`unpack` says so and exits in 5; `ask` names the command, and no connection is tried."""
+    chat = {"name": "mine", "path": "http://127.0.0.1:9/v1#mine", "fingerprint": "f" * 16}
+    sealed(
+        tmp_path / "evil",
+        {INDEX: altered(database, tmp_path, setting("chat_model", chat))},
+        manifest={"models": [{"kind": "chat_model"} | chat]},
+    )
+    done = run_localrag("unpack", "evil", "there", cwd=tmp_path)
+    asked = run_localrag("ask", "Who bought the ferry Skua?", cwd=tmp_path / "there")
+
+    assert done.returncode == 5
+    assert "dropped" in done.stderr
+    assert "--model http://HOST:PORT/v1#mine" in done.stderr
+    assert asked.returncode != 0
+    assert "Say so once" in asked.stderr
+    assert "--model http://HOST:PORT/v1#mine" in asked.stderr
+    assert "127.0.0.1:9" not in asked.stderr
+
+
+def test_vectors_that_fit_no_matrix_are_dropped_and_questions_answered(database, tmp_path):  # noqa: F811
+    """Of another length, or no bytes at all: they are counted, and `index` makes them again."""
+    nth = "WHERE number = (SELECT number FROM embeddings WHERE kind = 'entity' ORDER BY number LIMIT 1 OFFSET {})"
+    values = ("x'0102'", "7", "zeroblob(4000004)")
+    changes = [f"UPDATE embeddings SET vector = {value} {nth.format(n)}" for n, value in enumerate(values)]
+    evil = altered(database, tmp_path, *changes)
+    found = unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    asked = run_localrag("ask", "Who bought the ferry Skua?", "--json", cwd=tmp_path / "there")
+
+    assert [what for what, _ in found.dropped if "embeddings" in what] == ["3 rows of embeddings"]
+    assert asked.returncode == 0, asked.stderr
+
+
+def test_a_document_elsewhere_on_the_machine_is_not_taken_for_one_that_was_read_here(database, tmp_path):  # noqa: F811
+    """An index may name any path: the page shows no such file, and the button that indexes again does not go there."""
+    from localrag.store import look
+
+    secret = tmp_path / "secret.txt"
+    secret.write_text("mine")
+    evil = altered(
+        database, tmp_path, ("UPDATE documents SET path = ? WHERE path = 'docs/a.md'", [str(secret)]),
+        "UPDATE documents SET path = '../secret.txt' WHERE path = 'docs/b.txt'",
+    )  # fmt: skip
+    unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    with closing(open_index(tmp_path / "there" / ".localrag")) as db:
+        assert look.tops(db) == ["docs"]
+        ids = [key for (key,) in db.execute("SELECT id FROM documents WHERE path LIKE '%secret.txt'")]
+    with served(tmp_path / "there") as server, server.client() as client:
+        answers = [client.get(f"/api/documents/{key}/original") for key in ids]
+
+    assert len(ids) == 2
+    assert {a.status_code for a in answers} == {410}
+    assert not any("mine" in a.text for a in answers)
+
+
+# The database itself
+
+
+FOREIGN = {
+    "trigger": ["CREATE TRIGGER evil AFTER UPDATE ON settings BEGIN DELETE FROM documents; END"],
+    "view": ["DROP TABLE failures", "CREATE VIEW failures AS SELECT '' AS stage, '' AS subject, '' AS reason, '' AS at, '' AS kind"],
+    "virtual table": ["CREATE VIRTUAL TABLE evil USING fts5(x, content='settings')"],
+    "default": ["DROP TABLE next_gone", "CREATE TABLE next_gone (path TEXT PRIMARY KEY DEFAULT (hex(randomblob(900000000))))"],
+    "computed column": ["DROP TABLE next_gone", "CREATE TABLE next_gone (path TEXT AS (hex(zeroblob(400000000))), x)",
+                        "INSERT INTO next_gone (x) VALUES (1)"],
+    "index": ["CREATE INDEX evil ON documents(hex(text))"],
+    "dropped index": ["DROP INDEX chunks_by_document"],
+    "another table": ["CREATE TABLE evil (x)"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_nothing_of_a_foreign_schema_is_taken_over(database, plain_town, tmp_path, kind):  # noqa: F811
+    """Triggers, views, virtual tables and the like are gone, the rows are there, and the index is sound."""
+    evil = altered(database, tmp_path, *FOREIGN[kind])
+    found = unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+
+    assert schema_of(tmp_path / "there") == schema_of(plain_town)
+    assert bool(found.dropped) or kind == "dropped index"
+    assert run_localrag("check", cwd=tmp_path / "there").returncode == 0
+    done = run_localrag("ask", "Who bought the ferry Skua?", "--json", cwd=tmp_path / "there")
+    assert json.loads(done.stdout)["citations"], done.stderr
+
+
+def test_an_older_index_of_a_foreign_schema_is_brought_up_to_date_without_it(database, tmp_path):  # noqa: F811
+    """Migrations run on our tables alone: a trigger of somebody else's sees none of their statements."""
+    from tests.store.test_migrations import EVERY, old_index
+
+    folder = old_index(tmp_path / "old", EVERY[10])
+    with closing(sqlite3.connect(folder / "index.db")) as db:
+        db.execute("CREATE TRIGGER evil AFTER INSERT ON _sqlite_migrations BEGIN DELETE FROM documents; END")
+        db.commit()
+    found = unpack(sealed(tmp_path / "evil", {INDEX: (folder / "index.db").read_bytes()}), tmp_path / "there")
+    db = open_index(tmp_path / "there" / ".localrag")
+
+    assert found.dropped[0][0] == "trigger evil"
+    assert db.execute("SELECT text FROM documents").fetchall() == [("old words",)]
+    assert db.execute("SELECT count(*) FROM chunk_search WHERE chunk_search MATCH 'words'").fetchone() == (1,)
+    db.close()
+
+
+@pytest.mark.parametrize("kind", ["no index", "no database", "torn pages", "names that are no text", "a view of migrations"])
+def test_a_database_that_is_no_sound_index_is_refused(database, tmp_path, kind):  # noqa: F811
+    """Nothing is left behind, and the error says which file and what to do."""
+    if kind == "no index":
+        evil = altered(b"", tmp_path, "CREATE TABLE documents (x)")
+    elif kind == "no database":
+        evil = b"SQLite format 3\0" + b"\xff" * 5000
+    elif kind == "torn pages":
+        at = len(database) // 2 // 4096 * 4096
+        evil = database[:at] + b"\xff" * 65_536 + database[at + 65_536 :]
+    elif kind == "names that are no text":
+        evil = altered(database, tmp_path, "INSERT INTO _sqlite_migrations VALUES (99, 'localrag', CAST(x'ff' AS TEXT), '')")
+    else:
+        evil = altered(database, tmp_path, "DROP TABLE _sqlite_migrations", "CREATE VIEW _sqlite_migrations AS SELECT 1 AS name")
+    file = sealed(tmp_path / "evil", {INDEX: evil})
+
+    with pytest.raises(LocalragError) as error:
+        unpack(file, tmp_path / "there")
+    assert error.value.hint
+    assert everything(tmp_path) == ["evil"]

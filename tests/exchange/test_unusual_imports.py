@@ -1,0 +1,179 @@
+"""What other programs' folders may hold that they never write: communities in circles, levels that are no numbers. Nothing loops."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localrag.errors import LocalragError, UsageError
+from localrag.exchange.imports.foreign import strength_of, tree_faults
+from localrag.exchange.imports.graphrag import read_graphrag
+from localrag.exchange.imports.working_dir import read_nano
+
+ROOT = Path(__file__).resolve().parents[2]
+NAN = float("nan")
+DEADLINE = 60  # seconds: what loops needs longer
+READ = """
+import json, sys
+from pathlib import Path
+from localrag.errors import UsageError
+from localrag.exchange.imports.graphrag import read_graphrag
+from localrag.exchange.imports.working_dir import read_nano
+try:
+    found = {"graphrag": read_graphrag, "nano": read_nano}[sys.argv[1]](Path(sys.argv[2]))
+    print(json.dumps([[g.key for g in found.groups], dict(found.skipped)]))
+except UsageError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+def read(program, folder):
+    """What a process says that reads the folder: the communities that it kept and what it left out, or the error."""
+    call = [sys.executable, "-c", READ, program, str(folder)]
+    done = subprocess.run(call, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def graphrag(folder, communities, other=()):
+    """An output of Microsoft GraphRAG with these communities, as (number, level, parent), all of one entity."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    tables = {
+        "documents": [{"id": "d", "title": "a.txt", "text": "Ingrid Holm bought the Skua."}],
+        "text_units": [{"id": "t", "text": "Ingrid Holm bought the Skua.", "document_id": "d"}],
+        "entities": [{"id": "e", "human_readable_id": 0, "title": "INGRID HOLM", "type": "PERSON", "description": "",
+                      "text_unit_ids": ["t"]}],
+        "relationships": [{"human_readable_id": 0, "source": "INGRID HOLM", "target": "SKUA", "description": "", "weight": 1.0,
+                           "text_unit_ids": ["t"]}],
+        "communities": [{"community": n, "level": level, "parent": parent, "entity_ids": ["e"]} for n, level, parent in communities],
+        "community_reports": [{"community": n, "title": f"r{n}", "summary": "s", "rank": 1.0, "rating_explanation": "", "findings": []}
+                              for n, *_ in communities],
+    }  # fmt: skip
+    folder.mkdir()
+    for name, rows in (tables | dict(other)).items():
+        parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet")
+    return folder
+
+
+CIRCLES = {
+    "its own parent": ([(0, 0, -1), (1, 1, 1)], ["0"]),
+    "parents of each other": ([(0, 0, -1), (1, 1, 2), (2, 1, 1)], ["0"]),
+    "a circle of three levels": ([(0, 0, -1), (1, 1, 3), (2, 2, 1), (3, 3, 2)], ["0"]),
+    "below a circle": ([(0, 0, -1), (1, 1, 1), (2, 2, 1)], ["0"]),
+    "a parent that is not there": ([(0, 0, -1), (5, 2, 99)], ["0"]),
+    "levels that are no numbers": ([(0, 0.0, -1.0), (1, NAN, 0.0), (2, float("inf"), 0.0), (3, -1.0, 0.0), (4, 1e300, 0.0)], ["0"]),
+    "half a level": ([(0, 0.0, -1), (1, 0.5, 0)], ["0"]),
+    "as they are written": ([(0, 0, -1), (1, 1, 0), (2, 2, 1)], ["0", "1", "2"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CIRCLES)
+def test_communities_that_are_in_no_tree_are_listed(tmp_path, kind):
+    """Each with the reason, and in finite time; the trees beside them are kept."""
+    communities, kept = CIRCLES[kind]
+    found, skipped = read("graphrag", graphrag(tmp_path / "output", communities))
+
+    assert found == kept
+    assert len(skipped) == len(communities) - len(kept)
+    assert all(name.startswith("community ") and reason for name, reason in skipped.items())
+
+
+def test_many_communities_without_parents_are_read_in_finite_time(tmp_path):
+    """A table of an early version says no parents: the one above is looked up by its entities, not by a look at all pairs."""
+    many = [{"community": n, "level": n % 2, "entity_ids": ["e"]} for n in range(20_000)]
+    found, _ = read("graphrag", graphrag(tmp_path / "output", [(0, 0, -1)], {"communities": many}))
+    assert found == []  # no report but one
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"entities": [{"id": ["e"], "human_readable_id": 0, "title": "A", "type": "", "description": "", "text_unit_ids": ["t"]}]},
+     {"entities": [{"id": "e", "human_readable_id": 0, "title": "A", "type": "", "description": "", "text_unit_ids": 7}]},
+     {"communities": [{"community": 0, "level": 0, "parent": -1, "entity_ids": 3}]},
+     {"community_reports": [{"community": {"a": 1}, "title": "", "summary": "", "rank": 1, "rating_explanation": "", "findings": []}]}],
+)  # fmt: skip
+def test_ids_of_another_kind_are_refused_with_a_sentence(tmp_path, other):
+    """No traceback: the folder is named, and what to do."""
+    with pytest.raises(UsageError, match="not as Microsoft GraphRAG writes it") as error:
+        read_graphrag(graphrag(tmp_path / "output", [(0, 0, -1)], other))
+    assert error.value.hint
+
+
+def nano(folder, reports):
+    """A working folder of nano-graphrag with these reports."""
+    folder.mkdir()
+    stores = {
+        "kv_store_full_docs.json": {"d": {"content": "Ingrid Holm bought the Skua."}},
+        "kv_store_text_chunks.json": {
+            "c": {"content": "Ingrid Holm bought the Skua.", "full_doc_id": "d", "chunk_order_index": float("nan")}
+        },
+        "kv_store_community_reports.json": reports,
+    }
+    for name, rows in stores.items():
+        (folder / name).write_text(json.dumps(rows))
+    xml = '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="d0" for="edge" attr.name="weight"/><graph><node id="A"/>'
+    xml += '<node id="B"/><edge source="A" target="B"><data key="d0">nan</data></edge></graph></graphml>'
+    (folder / "graph_chunk_entity_relation.graphml").write_text(xml)
+    return folder
+
+
+def report(level, *below, **other):
+    return {"level": level, "sub_communities": list(below), "nodes": ["A"], "report_json": {"title": "t", "rating": "high"}} | other
+
+
+NANO = {
+    "its own parent": ({"0": report(0, "1"), "1": report(1), "2": report(1, "2")}, ["0", "1"]),
+    "a circle": ({"0": report(0), "1": report(1, "2"), "2": report(1, "1")}, ["0"]),
+    "a long chain": ({str(n): report(n, str(n + 1)) for n in range(1000)}, [str(n) for n in range(1000)]),
+    "deeper than any": ({str(n): report(n, str(n + 1)) for n in range(1500)}, [str(n) for n in range(1001)]),
+    "levels that are no numbers": ({"0": report(0), "1": report("x"), "2": report(None), "3": report(NAN), "4": report([1])}, ["0"]),
+    "lists that are none": ({"0": report(0), "1": report(0, nodes=7, sub_communities={"a": 1}, report_json={"title": "t", "findings": 3})},
+                            ["0", "1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NANO)
+def test_communities_of_a_working_folder_are_trees_or_listed(tmp_path, kind):
+    """No circle is followed, no chain is too deep, and what has no place is named."""
+    reports, kept = NANO[kind]
+    found, skipped = read("nano", nano(tmp_path / "work", reports))
+
+    assert sorted(found) == sorted(kept)
+    assert {name.removeprefix("community ") for name in skipped} == reports.keys() - {*kept}
+
+
+def test_stores_nested_deeper_than_the_stack_are_refused(tmp_path):
+    """Not with a traceback of a recursion."""
+    folder = nano(tmp_path / "work", {})
+    (folder / "kv_store_community_reports.json").write_text('{"a": ' + "[" * 200_000 + "]" * 200_000 + "}")
+    with pytest.raises(LocalragError, match="cannot be read"):
+        read_nano(folder)
+
+
+def test_no_tree_has_a_way_round():
+    """Whatever parents and levels are said: from what has no fault the way up ends at the top."""
+    import random
+
+    drawn = random.Random(0)
+    for _ in range(300):
+        keys = range(drawn.randint(1, 12))
+        levels = {key: drawn.randint(0, 3) for key in keys}
+        parents = {key: drawn.choice([None, *keys, 99]) for key in keys}
+        faults = tree_faults(parents, levels)
+        for key in keys:
+            steps, at = 0, key
+            while key not in faults and parents[at] is not None:
+                at, steps = parents[at], steps + 1
+                assert at not in faults
+                assert steps <= len(keys)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1, "much", None, [1], 10**400])
+def test_a_weight_of_any_kind_gives_a_strength_from_1_to_10(weight):
+    """Also one that no arithmetic takes."""
+    assert 1 <= strength_of(weight, 0) <= 10
