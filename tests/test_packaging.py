@@ -1,13 +1,16 @@
 """What is shipped and how it is built elsewhere: dependencies by system, the workflow of CI, the container."""
 
+import ast
 import re
+import sys
 import tomllib
-from importlib.metadata import metadata
+from importlib.metadata import metadata, packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +48,28 @@ def test_every_version_that_is_installed_is_one_that_is_asked_for():
     for spec in PROJECT["project"]["dependencies"]:
         wanted = Requirement(spec)
         assert wanted.specifier.contains(Version(metadata(wanted.name)["Version"]), prereleases=True), spec
+
+
+def imported():
+    """Every module of others that the package imports, by its first name, with a file that does."""
+    for file in sorted((ROOT / "localrag").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            yield from ((name.partition(".")[0], file) for name in names)
+
+
+def test_every_package_that_is_imported_is_asked_for():
+    """None is there only because another package needs it today."""
+    asked = {canonicalize_name(Requirement(spec).name) for spec in every_spec()}
+    homes = packages_distributions()
+    missing = {}
+    for name, file in imported():
+        known = {canonicalize_name(home) for home in homes.get(name, ())}
+        if name not in sys.stdlib_module_names and name != "localrag" and known and not known & asked:
+            missing[name] = file.relative_to(ROOT).as_posix()
+    assert not missing
 
 
 @pytest.fixture(scope="module")

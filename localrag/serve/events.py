@@ -86,16 +86,15 @@ def _stop(_request: Request, site: Site) -> dict[str, Any]:
 
 
 def _remove(request: Request, site: Site) -> dict[str, Any]:
-    """Remove a document from the index; its file, too, where it was dragged in."""
+    """Remove a document from the index; then its file, too, where it was dragged in."""
     key = request.path_params["id"]
     with snapshot(site.folder) as db:
         found = look.described(db, key)
     if found is None:
         raise Unknown(f"There is no document {key}.")
-    site.jobs.start("rm", [str(site.root / found["path"])])
     name = name_in_inbox(found["path"], site.root, site.inbox)
-    if name:
-        remove_from_inbox(name, site.inbox)
+    then = partial(remove_from_inbox, name, site.inbox) if name else None
+    site.jobs.start("rm", [str(site.root / found["path"])], then)
     return {"started": True, "file": "removed" if name else "kept"}
 
 

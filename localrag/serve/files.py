@@ -1,21 +1,26 @@
 """Documents as they were before they were read: the file itself; of PDFs and pictures how pages look, and where words stand on them."""
 
+import asyncio
 import base64
 import os
 import stat
-import threading
+import time
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from sqlite_utils import Database
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from localrag.contents import Unknown
 from localrag.index.documents.load import WITH_SCANS, Confined, Limits
-from localrag.serve.inbox import receive
+from localrag.serve.inbox import Room, receive
 from localrag.serve.site import Gone, Site, number
 from localrag.store import look, scans
 from localrag.store.connect import snapshot
@@ -23,79 +28,96 @@ from localrag.store.seen import seen
 
 KEPT = 64 << 20  # bytes of pictures
 PER_PAGE = Limits(seconds=20.0)
+PROCESSES = 3  # files that are looked at at once
+REFUSED = 1_000  # files whose names are remembered
 WIDTH = 1_200  # pixels of a picture
 
 
 class Pages:
-    """Pictures of pages and the places of words on them, by one confined process; the newest pictures are kept."""
+    """Pictures of pages and the places of words on them, by a few confined processes; the newest pictures are kept.
+
+    A file has one process at most, and one that took too long is not tried again until it changes: it keeps no other file waiting.
+    """
 
     def __init__(self) -> None:
-        self._process = Confined(PER_PAGE)
-        self._lock = threading.Lock()
+        self._processes = [Confined(PER_PAGE) for _ in range(PROCESSES)]
+        self._idle = list(self._processes)
+        self._places = asyncio.Semaphore(PROCESSES)
+        self._files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()  # those that are read, and waited for
         self._kept: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
+        self._refused: OrderedDict[Path, tuple[int, Gone]] = OrderedDict()  # files that took too long, and when they were changed last
 
-    def picture(self, file: Path, page: int, width: int) -> bytes:
+    async def picture(self, file: Path, page: int, width: int) -> bytes:
         """A page, from 1, as PNG. Raises Gone."""
         key = (file, _changed(file), page, width)
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = base64.b64decode(self._asked(file, picture=[page, width])["png"])
-                while sum(map(len, self._kept.values())) > KEPT and len(self._kept) > 1:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(key)
-            return self._kept[key]
+        if key not in self._kept:
+            self._kept[key] = base64.b64decode((await self._asked(file, picture=[page, width]))["png"])
+            while sum(map(len, self._kept.values())) > KEPT and len(self._kept) > 1:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
 
-    def places(self, file: Path, pages: list[int], words: str, before: float, read: dict[int, Any] | None = None) -> list[dict[str, Any]]:
+    async def places(
+        self, file: Path, pages: list[int], words: str, before: float, read: dict[int, Any] | None = None
+    ) -> list[dict[str, Any]]:
         """Where words stand on pages, see `page_places.places`. Raises Gone."""
-        _changed(file)
-        with self._lock:
-            found: list[dict[str, Any]] = self._asked(file, places=[pages, words, before], read=list((read or {}).items()))["pages"]
-            return found
+        answer = await self._asked(file, places=[pages, words, before], read=list((read or {}).items()))
+        found: list[dict[str, Any]] = answer["pages"]
+        return found
 
-    def _asked(self, file: Path, **what: Any) -> dict[str, Any]:
-        answer = self._process.ask({"path": str(file)} | what)
-        if "reason" in answer:
-            raise Gone(f"{file.name} cannot be shown: {answer['reason']}", "Its text is in the index all the same.")
-        return answer
+    async def _asked(self, file: Path, **what: Any) -> dict[str, Any]:
+        async with self._process(file) as process:
+            changed = _changed(file)
+            if self._refused.get(file, (0,))[0] == changed:
+                raise self._refused[file][1]
+            began = time.monotonic()
+            answer = await run_in_threadpool(process.ask, {"path": str(file)} | what)
+        if "reason" not in answer:
+            return answer
+        gone = Gone(f"{file.name} cannot be shown: {answer['reason']}", "Its text is in the index all the same.")
+        if time.monotonic() - began >= PER_PAGE.seconds:
+            self._refused[file] = (changed, gone)
+            while len(self._refused) > REFUSED:
+                self._refused.popitem(last=False)
+        raise gone
+
+    @asynccontextmanager
+    async def _process(self, file: Path) -> AsyncIterator[Confined]:
+        """A process for a file, once none reads it; whoever waits holds no thread."""
+        async with self._files.setdefault(file, asyncio.Lock()), self._places:
+            process = self._idle.pop()
+            try:
+                yield process
+            finally:
+                self._idle.append(process)
 
     def close(self) -> None:
-        """End the process."""
-        with self._lock:
-            self._process.close()
+        """End the processes. What they are asked at that moment has no answer."""
+        for process in self._processes:
+            process.end()
+        for process in self._idle:
+            process.close()
 
 
 def routes(site: Site, pages: Pages) -> list[Route]:
     """Files that come in, and those that are looked at."""
 
-    async def put(request: Request) -> Response:
-        return await receive(request, site)
+    room = Room(site.inbox)
 
-    def picture(request: Request) -> Response:
-        with snapshot(site.folder) as db:
-            _, file = _file(request, db, site)
-        data = pages.picture(file, request.path_params["n"], number(request, "width", 100, 2_000, WIDTH))
+    async def put(request: Request) -> Response:
+        return await receive(request, site, room)
+
+    async def picture(request: Request) -> Response:
+        _, file = await run_in_threadpool(_found, request, site)
+        data = await pages.picture(file, request.path_params["n"], number(request, "width", 100, 2_000, WIDTH))
         return Response(data, media_type="image/png")
 
-    def boxes(request: Request) -> Response:
-        with snapshot(site.folder) as db:
-            found, file = _file(request, db, site)
-            if file.suffix.lower() not in WITH_SCANS:
-                raise Unknown(f"{file.name} has no pages that could be shown.")
-            start = number(request, "start", 0, found["length"])
-            end = number(request, "end", start, min(found["length"], start + 20_000))
-            words = look.window(db, found["id"], start, end)
-            shown = [(int(label.rpartition(" ")[2]), a, b) for label, a, b in found["parts"] if a < end and b > start]
-            read = scans.pages_of(db, found["content_hash"], [n for n, *_ in shown])
-        if not shown:
-            return JSONResponse({"pages": []})
-        first = shown[0][1]
-        before = (start - first) / max(1, shown[-1][2] - first)
-        return JSONResponse({"pages": pages.places(file, [n for n, *_ in shown], words, before, read)})
+    async def boxes(request: Request) -> Response:
+        file, numbers, words, before, read = await run_in_threadpool(_words, request, site)
+        return JSONResponse({"pages": await pages.places(file, numbers, words, before, read) if numbers else []})
 
     def original(request: Request) -> Response:
-        with snapshot(site.folder) as db:
-            _, file = _file(request, db, site)
-        return _sent(file)
+        return _sent(_found(request, site)[1])
 
     return [
         Route("/api/files/{name:path}", put, methods=["PUT"]),
@@ -103,6 +125,26 @@ def routes(site: Site, pages: Pages) -> list[Route]:
         Route("/api/documents/{id}/boxes", boxes),
         Route("/api/documents/{id}/original", original),
     ]
+
+
+def _found(request: Request, site: Site) -> tuple[dict[str, Any], Path]:
+    with snapshot(site.folder) as db:
+        return _file(request, db, site)
+
+
+def _words(request: Request, site: Site) -> tuple[Path, list[int], str, float, dict[int, Any]]:
+    """The file, and the words between two characters of its text as `Pages.places` looks for them. Raises Unknown, ValueError."""
+    with snapshot(site.folder) as db:
+        found, file = _file(request, db, site)
+        if file.suffix.lower() not in WITH_SCANS:
+            raise Unknown(f"{file.name} has no pages that could be shown.")
+        start = number(request, "start", 0, found["length"])
+        end = number(request, "end", start, min(found["length"], start + 20_000))
+        words = look.window(db, found["id"], start, end)
+        shown = [(int(label.rpartition(" ")[2]), a, b) for label, a, b in found["parts"] if a < end and b > start]
+        read = scans.pages_of(db, found["content_hash"], [n for n, *_ in shown])
+    first, last = (shown[0][1], shown[-1][2]) if shown else (0, 0)
+    return file, [n for n, *_ in shown], words, (start - first) / max(1, last - first), dict(read)
 
 
 def _file(request: Request, db: Database, site: Site) -> tuple[dict[str, Any], Path]:

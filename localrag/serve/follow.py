@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,10 +29,11 @@ class Asked:
         self.task.cancel()
 
     async def end(self) -> None:
-        """End it and wait until it has ended."""
+        """End it and wait until it has ended, whatever came of it. Cancelled, it is ended all the same, and not waited for."""
         self.task.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await self.task
+        await asyncio.wait({self.task})
+        if not self.task.cancelled():
+            self.task.exception()  # so that it is not reported as one that nobody asked for
 
 
 def ask(worker: Worker, text: str, options: Options, history: Sequence[Answer] = (), *, person: bool = False) -> Asked:
@@ -81,3 +81,4 @@ async def unless_gone(asked: Asked, request: Request) -> Answer:
         return asked.task.result()
     finally:
         leaving.cancel()
+        asked.task.cancel()  # where this was cancelled; else it has ended

@@ -2,9 +2,12 @@
 
 import os
 import shutil
+import threading
 import unicodedata
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -23,15 +26,61 @@ SPARE = 256 << 20  # bytes of the disk that are left free
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{d}{n}" for d in ("com", "lpt") for n in range(1, 10))})  # of another system
 
 
-async def receive(request: Request, site: Site) -> Response:
+class Room:
+    """The room on the disk that files which are being sent may take: what is free, less the reserve and what was promised to others."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._promised = 0  # bytes that were not written yet
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def promised(self, size: int) -> Iterator["Promise"]:
+        """Have so many bytes for a file; what it did not need is free again at the end. Raises HTTPException."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        promise = Promise(self)
+        promise.have(size)
+        try:
+            yield promise
+        finally:
+            self.change(-promise.left)
+
+    def change(self, size: int) -> None:
+        """Promise so many bytes more, or less. Raises HTTPException where they are not there."""
+        with self._lock:
+            if size >= 0 and shutil.disk_usage(self._folder).free < self._promised + size + SPARE:
+                raise HTTPException(507, "There is not enough room on the disk.")
+            self._promised += size
+
+
+class Promise:
+    """What one file may still write."""
+
+    def __init__(self, room: Room) -> None:
+        self._room, self.left = room, 0
+
+    def have(self, size: int) -> None:
+        """Be promised at least so many bytes. Raises HTTPException."""
+        more = max(0, size - self.left)
+        self._room.change(more)
+        self.left += more
+
+    def written(self, size: int) -> None:
+        """So many bytes lie on the disk."""
+        self.left -= size
+        self._room.change(-size)
+
+
+async def receive(request: Request, site: Site, room: Room) -> Response:
     """Take a file that is sent as the body of a request."""
     if site.read_only:
         return error(403, "This server lets nothing be changed.", hint="Start it without --read-only.")
     name = accepted_name(request.path_params["name"])
     length = request.headers.get("content-length", "")
-    if length.isdecimal():
-        _check_size(int(length), site)
-    size = await _kept(request, name, site)
+    expected = int(length) if length.isascii() and length.isdecimal() else 0
+    _check_size(expected, site)
+    with room.promised(expected) as promise:
+        size = await _kept(request, name, site, promise)
     return JSONResponse({"name": name, "bytes": size}, 201)
 
 
@@ -55,14 +104,10 @@ def accepted_name(sent: str) -> str:
 def _check_size(size: int, site: Site) -> None:
     if size > site.most_bytes:
         raise HTTPException(413, f"At most {site.most_bytes:,} bytes are taken; copy a larger file into an indexed folder by hand.")
-    site.inbox.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(site.inbox).free < size + SPARE:
-        raise HTTPException(507, "There is not enough room on the disk.")
 
 
-async def _kept(request: Request, name: str, site: Site) -> int:
+async def _kept(request: Request, name: str, site: Site, promise: Promise) -> int:
     """Write the body to a file that has its name only when it is whole; what came of one that breaks off is removed. Its size."""
-    _check_size(0, site)
     target, part = site.inbox / name, site.inbox / f"{name}{PART}"
     if target.exists() or target.is_symlink():
         raise HTTPException(409, f"There is a file {name} in the inbox already.")
@@ -77,9 +122,10 @@ async def _kept(request: Request, name: str, site: Site) -> int:
                 if not size:
                     _check_kind(name, piece)
                 size += len(piece)
-                if size > site.most_bytes:
-                    _check_size(size, site)
-                await run_in_threadpool(f.write, piece)
+                _check_size(size, site)
+                promise.have(len(piece))
+                await run_in_threadpool(_write, f, piece)
+                promise.written(len(piece))
         _named(part, target)
     except FileExistsError:
         raise HTTPException(409, f"There is a file {name} in the inbox already.") from None
@@ -88,6 +134,11 @@ async def _kept(request: Request, name: str, site: Site) -> int:
     finally:
         part.unlink(missing_ok=True)
     return size
+
+
+def _write(f: IO[bytes], piece: bytes) -> None:
+    f.write(piece)
+    f.flush()  # so that the disk has less room by it before its promise ends
 
 
 def _named(part: Path, target: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -30,9 +30,11 @@ class Jobs:
         self._process: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
         self._lock = threading.Lock()
+        self._following: threading.Thread | None = None
+        self._unfinished = ""  # what could not be done after the last process
 
-    def start(self, command: str, paths: Sequence[str]) -> None:
-        """Begin `localrag COMMAND PATHS` on this index. Raises IndexBusy where one is under way."""
+    def start(self, command: str, paths: Sequence[str], then: Callable[[], None] | None = None) -> None:
+        """Begin `localrag COMMAND PATHS` on this index, and do `then` once it has succeeded. Raises IndexBusy where one is under way."""
         with self._lock:
             if self.running:
                 raise IndexBusy("The index is being changed already.", "Wait for it, or stop it.")
@@ -45,17 +47,29 @@ class Jobs:
             self._process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said, process_group=0)
             with suppress(psutil.Error):  # it has ended already
                 psutil.Process(self._process.pid).nice(NICE)
+            self._unfinished, self._following = "", None
+            if then:
+                self._following = threading.Thread(target=self._follow, args=(self._process, then), name="localrag-run", daemon=True)
+                self._following.start()
+
+    def _follow(self, process: "subprocess.Popen[bytes]", then: Callable[[], None]) -> None:
+        if process.wait() == 0:
+            try:
+                then()
+            except OSError as error:
+                self._unfinished = str(error)
 
     @property
     def running(self) -> bool:
         """Whether a process of this server changes the index."""
-        return self._process is not None and self._process.poll() is None
+        following = self._following is not None and self._following.is_alive()
+        return following or (self._process is not None and self._process.poll() is None)
 
     @property
     def failed_with(self) -> str:
         """What the last process said, where it failed; files that could not be read (5) and an interrupt (130) are no failure."""
         if self._process is None or self._said is None or self._process.poll() in (None, 0, 5, 130, -signal.SIGINT, -signal.SIGKILL):
-            return ""
+            return self._unfinished
         size = self._said.seek(0, 2)
         self._said.seek(max(0, size - LAST_WORDS))
         return self._said.read().decode(errors="replace").strip()
@@ -74,5 +88,7 @@ class Jobs:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        if self._following is not None:
+            self._following.join()
         if self._said:
             self._said.close()

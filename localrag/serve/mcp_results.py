@@ -12,6 +12,7 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BaseModel
 
 from localrag import contents
+from localrag.text.marks import fence, one_line, quoted
 
 Row = dict[str, Any]
 MOST = 24_000  # bytes of a result: no tokenizer in use makes more than one token of three bytes of prose
@@ -168,7 +169,8 @@ def passages(rows: Sequence[Row]) -> CallToolResult:
         return _result("Nothing was found.", Passages(passages=[]))
     room = MOST // 2 // len(rows)
     found = [Passage(**{k: row[k] for k in Passage.model_fields} | {"snippet": cut(row["snippet"], room // 2)}) for row in rows]
-    said = [f"{n}. {_place(row)}\n{cut(row['text'], room)}" for n, row in enumerate(rows, 1)]
+    fenced = fence("passage", texts := [cut(row["text"], room) for row in rows])
+    said = [f"{n}. {_place(row)}\n{fenced(text)}" for n, (row, text) in enumerate(zip(rows, texts, strict=True), 1)]
     return _result("\n\n".join(said), Passages(passages=found), [document_link(row["path"]) for row in rows])
 
 
@@ -188,9 +190,10 @@ def answer(made: Row, *, late: bool = False) -> CallToolResult:
             break
         sources.append(source)
     text = cut(made["answer"], MOST // 6)
-    listed = "\n".join(f"[{s.n}] {_place(s.model_dump())}: “{s.quote}”" for s in sources)
+    listed = "\n".join(f"[{s.n}] {_place(s.model_dump())}: {quoted(s.quote)}" for s in sources)
     known = "" if made["answerable"] else "The documents do not say it; these are the closest passages."
-    prose = "\n\n".join(part for part in (known, text, listed and f"Sources\n{listed}", note) if part)
+    said = text and fence("answer", [text])(text)
+    prose = "\n\n".join(part for part in (known, said, listed and f"Sources\n{listed}", note) if part)
     values = Answered(
         answer=text, mode=made["mode"], answerable=made["answerable"], complete=complete, note=note.strip(), citations=sources
     )
@@ -217,7 +220,9 @@ def passage(found: Row) -> CallToolResult:
     )
     rest = f"\n\nThe document goes on: passage(start={end})." if end < found["length"] else ""
     return _result(
-        f"{found['path']}, characters {values.start}–{end} of {values.length}\n\n{text}{rest}", values, [document_link(found["path"])]
+        f"{one_line(found['path'])}, characters {values.start}–{end} of {values.length}\n{fence('passage', [text])(text)}{rest}",
+        values,
+        [document_link(found["path"])],
     )
 
 
@@ -244,7 +249,7 @@ def entity(found: Row, others: Sequence[str]) -> CallToolResult:
         communities=_fitting(reports, SOME),
         others=_fitting(others, SOME),
     )
-    lines = [f"{values.name} ({values.type})", values.description, _listed("Also called", values.names)]
+    lines = [one_line(f"{values.name} ({values.type})"), one_line(values.description), _listed("Also called", values.names)]
     lines.append(_listed(f"Related to ({len(values.relationships)} of {values.relationships_total})", map(_relation, values.relationships)))
     lines.append(_listed(f"Mentioned ({len(values.mentions)} of {values.mentions_total})", (_mention(m) for m in values.mentions)))
     lines += [_listed("In the communities", values.communities), _listed("Other entities of that name", values.others)]
@@ -269,7 +274,7 @@ def communities(rows: Sequence[Row], levels: Iterable[int], offset: int) -> Call
     ]
     shown = _fitting(listed, MOST // 3)
     following = _next(offset, len(shown), len(rows))
-    said = [f"{c.number} {c.title or '(no report)'}, {c.entities} entities" for c in shown]
+    said = [f"{c.number} {one_line(c.title) or '(no report)'}, {c.entities} entities" for c in shown]
     text = "\n".join([f"{len(shown)} of {len(rows)} communities; `report` tells about one.", *said])
     values = Communities(total=len(rows), levels=sorted(levels), communities=shown, next=following)
     return _result(text + _further("communities", following), values, [report_link(c.number, c.title) for c in shown if c.title])
@@ -287,7 +292,8 @@ def report(found: Row) -> CallToolResult:
         children=_fitting([f"{c['number']} {cut(c['title'], SOME)}".strip() for c in found["children"]], SOME),
     )
     quoted = dict.fromkeys(q["path"] for f in found["findings"] for q in f["quotes"])
-    lines = [cut(found["markdown"], MOST // 3), _listed("Entities", values.entities), _listed("Communities within it", values.children)]
+    text = cut(found["markdown"], MOST // 3)
+    lines = [fence("report", [text])(text), _listed("Entities", values.entities), _listed("Communities within it", values.children)]
     return _result("\n\n".join(line for line in lines if line), values, [document_link(path) for path in quoted])
 
 
@@ -307,7 +313,7 @@ def documents(total: int, rows: Sequence[Row], offset: int) -> CallToolResult:
     shown = _fitting(listed, MOST // 3)
     following = _next(offset, len(shown), total)
     said = [f"{d.path}: {d.title}, {d.characters} characters" if d.document else f"{d.path}: {d.state}, {d.reason}" for d in shown]
-    text = "\n".join([f"{len(shown)} of {total} files.", *said]) + _further("documents", following)
+    text = "\n".join([f"{len(shown)} of {total} files.", *map(one_line, said)]) + _further("documents", following)
     return _result(text, Documents(total=total, documents=shown, next=following), [document_link(d.path) for d in shown if d.document])
 
 
@@ -354,11 +360,11 @@ def _fitting(things: Iterable[Any], room: int) -> list[Any]:
 
 def _place(row: Row) -> str:
     part = f", {row['part']}" if row["part"] else ""
-    return f"{row['path']}{part}, characters {row['start']}–{row['end']}"
+    return f"{one_line(row['path'] + part)}, characters {row['start']}–{row['end']}"
 
 
 def _mention(m: Mention) -> str:
-    return f"{_place(m.model_dump())}: {' '.join(m.text.split())}"
+    return f"{_place(m.model_dump())}: {quoted(m.text)}"
 
 
 def _relation(r: Related) -> str:
@@ -366,7 +372,7 @@ def _relation(r: Related) -> str:
 
 
 def _listed(title: str, lines: Iterable[str]) -> str:
-    said = [f"- {line}" for line in lines]
+    said = [f"- {one_line(line)}" for line in lines]
     return "\n".join([f"{title}:", *said]) if said else ""
 
 

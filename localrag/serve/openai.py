@@ -26,6 +26,7 @@ from localrag.serve.site import Site, failure
 from localrag.serve.tasks import task_answer
 from localrag.store.collections import collections
 from localrag.store.connect import snapshot
+from localrag.text.marks import escape_marks, one_line
 from localrag.where import Selection
 
 NAME = "localrag"  # the model whose mode the question chooses; `localrag:MODE` is one of a mode, `localrag/NAME[:MODE]` of a collection
@@ -130,9 +131,9 @@ def _text(made: Answer, site: Site) -> str:
 
 
 def _title(c: Citation) -> str:
-    place = f"{c.path}, {c.part}" if c.part else c.path
-    quote = " ".join(c.quote.split())
-    return f"{place} — “{quote if len(quote) <= QUOTED else quote[: QUOTED - 1] + '…'}”"
+    place = one_line(f"{c.path}, {c.part}" if c.part else c.path)
+    quote = one_line(c.quote)
+    return escape_marks(f"{place} — “{quote if len(quote) <= QUOTED else quote[: QUOTED - 1] + '…'}”")
 
 
 def _address(made: Answer, c: Citation, site: Site) -> str:

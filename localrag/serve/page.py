@@ -38,7 +38,7 @@ def routes(door: Door) -> list[Route]:
         code = json_body(await request.body(), ["code"])["code"]
         token = door.token_for(str(code))
         if token is None:
-            return error(401, "The link was used already, or is of an earlier start.", "authentication_error", hint="Give the key instead.")
+            return error(401, "The link was used already, or is too old.", "authentication_error", hint="Give the key instead.")
         return JSONResponse({"token": token})
 
     return [

@@ -44,8 +44,10 @@ def run(site: Site, door: Door, host: str, port: int, key_file: Path, announce: 
             announce(address)
             server.run(sockets=[bound])
     finally:
-        site.worker.close()
-        site.jobs.close()
+        try:
+            site.worker.close()
+        finally:  # also where Ctrl-C does not wait for models that are being loaded
+            site.jobs.close()
     if failures:
         raise failures[0]
 

@@ -61,10 +61,13 @@ class Worker:
         self._ready.result()
 
     def close(self) -> None:
-        """End the questions under way and free the models."""
-        with suppress(BaseException):
-            self._ready.result().call_soon_threadsafe(self._ends.set)
-            self._thread.join()
+        """End the questions under way and free the models, once they are loaded. Without `start` there is nothing to end."""
+        if self._thread.ident is None:
+            return
+        if self._ready.exception() is None:
+            with suppress(RuntimeError):  # it was closed before
+                self._ready.result().call_soon_threadsafe(self._ends.set)
+        self._thread.join()
 
     @property
     def questions(self) -> dict[str, int]:
@@ -91,9 +94,10 @@ class Worker:
         """The passages nearest a query, see `contents.passages`. Raises UsageError and NothingSelected."""
 
         async def found() -> list[dict[str, Any]]:
-            with selected(await self._current(), documents) as project:
-                vector = project.embedder.embed([query])[0]
-                return contents.passages(query, vector, search(query, vector, project, k), project)
+            async with self._current() as whole:
+                with selected(whole, documents) as project:
+                    vector = project.embedder.embed([query])[0]
+                    return contents.passages(query, vector, search(query, vector, project, k), project)
 
         return await self._there(found())
 
@@ -101,7 +105,8 @@ class Worker:
         """Questions to begin with; no model is asked for them."""
 
         async def found() -> list[str]:
-            return suggested(await self._current(), n=n)
+            async with self._current() as project:
+                return suggested(project, n=n)
 
         return await self._there(found())
 
@@ -109,7 +114,8 @@ class Worker:
         """(n, d) float32, each row L2-normalised, by the index's embedding model."""
 
         async def embedded() -> NDArray[np.float32]:
-            return (await self._current()).embedder.embed(texts)
+            async with self._current() as project:
+                return project.embedder.embed(texts)
 
         return await self._there(embedded())
 
@@ -117,8 +123,8 @@ class Worker:
         """The number of tokens of each text."""
 
         async def counted() -> list[int]:
-            model = (await self._current()).model
-            return [await model.count(text) for text in texts]
+            async with self._current() as project:
+                return [await project.model.count(text) for text in texts]
 
         return await self._there(counted())
 
@@ -148,17 +154,31 @@ class Worker:
     # Everything below runs in the worker's thread.
 
     async def _answer(self, text: str, options: Options, watch: Watch, history: Sequence[Answer], *, person: bool) -> Answer:
-        async with self._places.taken(person=person):
-            return await answer(text, await self._current(), options, watch, history)
+        async with self._places.taken(person=person), self._current() as project:
+            return await answer(text, project, options, watch, history)
 
-    async def _current(self) -> Project:
-        """The project; opened anew where its index was replaced or is bound to other models. Raises NoIndex and what opening it raises."""
+    @asynccontextmanager
+    async def _current(self) -> AsyncIterator[Project]:
+        """The project, which stays open while it is used.
+
+        It is opened anew where its index was replaced or is bound to other models, once those who use it have ended: so the models of both
+        are never in memory at once. Raises NoIndex and what opening it raises.
+        """
         if _identity(self._folder) != self._opened_as:
             async with self._reopening:
+                while self._uses:
+                    await self._unused.wait()
                 if (now := _identity(self._folder)) != self._opened_as:
                     self._close_project()
                     self._open_project(now)
-        return self._project
+        self._uses += 1  # nothing was waited for since it was looked at
+        self._unused.clear()
+        try:
+            yield self._project
+        finally:
+            self._uses -= 1
+            if not self._uses:
+                self._unused.set()
 
     def _open_project(self, identity: tuple[int, str]) -> None:
         opened = self._opened()
@@ -175,11 +195,15 @@ class Worker:
 
     async def _serve(self) -> None:
         self._ends, self._places, self._reopening = asyncio.Event(), _Places(AT_ONCE), asyncio.Lock()
+        self._uses, self._unused = 0, asyncio.Event()
+        self._unused.set()
         try:
             self._open_project(_identity(self._folder))
         except BaseException as error:  # noqa: BLE001 — whoever waits for the project is told
-            self._failed(error)  # before those who wait: by their next question it has been heard
-            self._ready.set_exception(error)
+            try:
+                self._failed(error)  # before those who wait: by their next question it has been heard
+            finally:
+                self._ready.set_exception(error)
             return
         self._ready.set_result(asyncio.get_running_loop())
         await self._ends.wait()

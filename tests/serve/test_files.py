@@ -1,23 +1,33 @@
 """Files that come in and those that are looked at: under a plain name, whole or not at all; a PDF's words where they stand."""
 
+import asyncio
 import os
+import signal
 import socket
+import sys
 import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import httpx
 import pypdfium2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from localrag.serve import files
 from localrag.serve.app import make_app
 from localrag.serve.files import Pages
 from localrag.serve.guard import Door
-from localrag.serve.inbox import LONGEST, accepted_name, remove_parts
+from localrag.serve.inbox import LONGEST, SPARE, accepted_name, remove_parts
 from localrag.serve.jobs import Jobs
 from localrag.serve.site import Gone, Site
 from localrag.serve.worker import Worker
+from localrag.store.schema import writer_lock
 from tests.conftest import run_localrag, write_town
 from tests.index.files import pdf, pdf_of
 from tests.serve.server import served
@@ -145,6 +155,51 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_sent_and_while_it_come
     assert not list((tmp_path / "inbox").glob("*"))
 
 
+def test_uploads_side_by_side_leave_the_reserve_of_the_disk(tmp_path, monkeypatch):
+    """What one was promised another cannot have, also where a length is not said; what broke off leaves its room to others."""
+    inbox = tmp_path / "inbox"
+
+    def disk(_folder):
+        return SimpleNamespace(free=SPARE + 1000 - sum(f.stat().st_size for f in inbox.iterdir()))
+
+    monkeypatch.setattr("localrag.serve.inbox.shutil.disk_usage", disk)
+    site = Site(tmp_path, tmp_path, Worker(tmp_path, None), Jobs(tmp_path), inbox, most_bytes=1000)
+    headers = {"authorization": f"Bearer {'k' * 32}", "host": "127.0.0.1:8765"}
+
+    async def sent():
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly():
+            yield b"a" * 100
+            begun.set()
+            await go_on.wait()
+            yield b"a" * 100
+
+        async def broken_off():
+            yield b"a" * 50
+            raise OSError
+
+        transport = httpx.ASGITransport(make_app(site, Door("k" * 32)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765", headers=headers) as client:
+            first = asyncio.create_task(client.put("/api/files/a.txt", content=slowly(), headers={"content-length": "700"}))
+            await asyncio.wait_for(begun.wait(), 30)
+            said = await client.put("/api/files/b.txt", content=b"b" * 400)
+            unsaid = await client.put("/api/files/c.txt", content=(part async for part in pieces(40)))
+            with suppress(OSError):
+                await client.put("/api/files/d.txt", content=broken_off(), headers={"content-length": "250"})
+            less = await client.put("/api/files/e.txt", content=b"e" * 200)
+            go_on.set()
+            return [said.status_code, unsaid.status_code, less.status_code, (await first).status_code]
+
+    assert asyncio.run(sent()) == [507, 507, 201, 201]
+    assert sorted(f.name for f in inbox.iterdir()) == ["a.txt", "e.txt"]
+
+
+async def pieces(n):
+    for _ in range(n):
+        yield b"c" * 10
+
+
 def test_a_gigabyte_is_refused_at_its_head(server, folder):
     """The answer comes before the body."""
     host, port = server.address.removeprefix("http://").split(":")
@@ -195,6 +250,21 @@ def test_a_document_that_was_dragged_in_goes_with_its_file(folder, home, tmp_pat
         ended(client)
     assert not (folder / "inbox" / "note.txt").exists()
     assert (folder / "docs" / "b.txt").exists()
+
+
+def test_a_document_that_cannot_be_removed_keeps_its_file(folder, home):
+    """The file goes when the index has let go of it, not before: another program was writing, say."""
+    with served(folder) as server, server.client() as client:
+        client.put("/api/files/kept.txt", content=b"The mole of Vardby has a lamp.")
+        client.post("/api/index", json={})
+        ended(client)
+        with writer_lock(folder / ".localrag"):
+            client.delete(f"/api/documents/{document(client, 'inbox/kept.txt')}")
+            ended(client)
+            run = client.get("/api/status").json()["run"]
+        assert run["state"] == "failed"
+        assert document(client, "inbox/kept.txt")
+        assert (folder / "inbox" / "kept.txt").exists()
 
 
 def ended(client):
@@ -268,7 +338,7 @@ def test_words_are_found_over_hyphens_and_cells(pages, tmp_path, lines, quote):
     """The text that was read out differs from the page by what joins its lines and cells."""
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(lines))
-    [page] = pages.places(file, [1], quote, 0.5)
+    [page] = asyncio.run(pages.places(file, [1], quote, 0.5))
     assert "".join(c for c in under(file, 0, page["boxes"]) if c.isalnum()) == "".join(c for c in quote if c.isalnum())
 
 
@@ -276,7 +346,7 @@ def test_of_two_places_the_nearer_is_boxed(pages, tmp_path):
     """`before` tells how much of the text comes first."""
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(["The tide turns.", *["Other words stand here."] * 5, "The tide turns."]))
-    tops = [pages.places(file, [1], "The tide turns.", before)[0]["boxes"][0][1] for before in (0.0, 0.95)]
+    tops = [asyncio.run(pages.places(file, [1], "The tide turns.", before))[0]["boxes"][0][1] for before in (0.0, 0.95)]
     assert tops[0] < tops[1]
 
 
@@ -284,7 +354,7 @@ def test_a_turned_page_is_boxed_as_it_is_seen(pages, tmp_path):
     """The line runs down the picture."""
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(["The ferry crosses twice."]).replace(b"/MediaBox", b"/Rotate 90 /MediaBox"))
-    [[left, top, right, bottom]] = pages.places(file, [1], "ferry crosses", 0.1)[0]["boxes"]
+    [[left, top, right, bottom]] = asyncio.run(pages.places(file, [1], "ferry crosses", 0.1))[0]["boxes"]
     assert bottom - top > 3 * (right - left)
 
 
@@ -292,7 +362,7 @@ def test_words_that_are_not_there_have_no_box(pages, tmp_path):
     """A mark in a wrong place would be a false proof."""
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(["The ferry crosses twice."]))
-    assert pages.places(file, [1], "Nothing of this is written anywhere.", 0.5)[0]["boxes"] == []
+    assert asyncio.run(pages.places(file, [1], "Nothing of this is written anywhere.", 0.5))[0]["boxes"] == []
 
 
 def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path):
@@ -301,5 +371,37 @@ def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path)
     broken.write_bytes(b"%PDF-1.4\n" + b"\x00" * 1000)
     good.write_bytes(pdf_of(["BT /F1 12 Tf 50 700 Td (Words) Tj ET"]))
     with pytest.raises(Gone, match=r"broken\.pdf cannot be shown"):
-        pages.picture(broken, 1, 200)
-    assert pages.picture(good, 1, 200).startswith(b"\x89PNG")
+        asyncio.run(pages.picture(broken, 1, 200))
+    assert asyncio.run(pages.picture(good, 1, 200)).startswith(b"\x89PNG")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+def test_a_file_that_takes_long_keeps_no_other_waiting_and_is_not_tried_again(tmp_path, monkeypatch):
+    """Pages of others are shown meanwhile, those that were shown before at once; after a change it is tried anew."""
+    monkeypatch.setattr(files, "PER_PAGE", replace(files.PER_PAGE, seconds=4.0))
+    slow, good = tmp_path / "slow.pdf", tmp_path / "good.pdf"
+    for file in (slow, good):
+        file.write_bytes(pdf(["Words."]))
+    pages = files.Pages()
+
+    async def looked_at():
+        await pages.picture(slow, 1, 200)
+        pages._idle[-1]._running.process.send_signal(signal.SIGSTOP)  # stands still, as with a page that takes for ever
+        waiting = [asyncio.create_task(pages.picture(slow, 1, width)) for width in (300, 400, 500)]
+        await asyncio.sleep(0)
+        shown = [await pages.picture(good, 1, 200), await pages.picture(slow, 1, 200)]
+        before = [task.done() for task in waiting]
+        began = time.monotonic()
+        refused = await asyncio.gather(*waiting, return_exceptions=True)
+        took = time.monotonic() - began
+        slow.touch()
+        return shown, before, refused, took, await pages.picture(slow, 1, 600)
+
+    try:
+        shown, before, refused, took, anew = asyncio.run(asyncio.wait_for(looked_at(), 60))
+    finally:
+        pages.close()
+    assert all(picture.startswith(b"\x89PNG") for picture in (*shown, anew))
+    assert before == [False] * 3
+    assert all("took longer than 4 s" in str(error) for error in refused)
+    assert took < 2 * 4

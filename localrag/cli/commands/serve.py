@@ -3,7 +3,7 @@
 import os
 import secrets
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -81,20 +81,20 @@ def serve_command(
     place = (inbox or root / "inbox").absolute()
     outside = tuple(allow_host or ())
     site = Site(folder, root, worker, jobs, place, read_only=read_only, max_seconds=max_seconds, list_sources=api_sources, outside=outside)
-    run(site, door, host, port, key_file, lambda address: _announce(address, door, browse=not no_open))
+    with ExitStack() as until_the_end:
+        run(site, door, host, port, key_file, lambda address: _announce(address, door, None if no_open else until_the_end))
 
 
-def _announce(address: str, door: "Door", *, browse: bool) -> None:
-    """Say where the server is, and show the page in a browser. The link works once: others may see it on the browser's command line."""
-    import webbrowser
-
+def _announce(address: str, door: "Door", browse: ExitStack | None) -> None:
+    """Say where the server is, and show the page in a browser; what that needs is removed with `browse`. The link works once."""
     from localrag.cli.views.console import say
+    from localrag.serve.launch import leading_to, show
 
     (code,) = door.codes
     say(f"Page: {address}/#k={code}\nListening on {address}/v1\nKey: {door.key}\nModel: localrag, or localrag:MODE. Ctrl-C ends.")
     sys.stderr.flush()
     if browse:
-        webbrowser.open(f"{address}/#k={code}")
+        show(browse.enter_context(leading_to(f"{address}/#k={code}")))
 
 
 def read_key(file: Path, *, make: bool) -> str:

@@ -1,8 +1,8 @@
 """Hiring a crew for a run of indexing: this process alone, or processes beside it. Part of the pipeline."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -83,9 +83,8 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
         gpus = gpu_names()
         engines = max(1, min(n, len(gpus)))
         cores = max(1, free_cores() // n)
-        keeping, first = list[asyncio.Task[None]](), list[asyncio.Event]()
-        crew.nobody = lambda engine: None if any(not k.done() for k in (keeping[:engines] if engine else keeping)) else ended
-        ended = WorkersEnded("All workers have ended.", "Do without them: leave out --workers.")
+        keeping, first = list[asyncio.Task[str]](), list[asyncio.Event]()
+        crew.nobody = lambda engine: _ended(keeping[:engines] if engine else keeping)
         try:
             for number in range(n):
                 asks = number < engines
@@ -108,24 +107,41 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
     return hired
 
 
-async def keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> None:
-    """Have a worker's process for as long as the crew works, a new one for one that ended; not for ever where none does anything."""
-    tries = 0
-    while tries < ANEW:
-        worker = made()
-        try:
-            with suppress(WorkerLost):
+async def keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> str:
+    """Have a worker's process for as long as the crew works, a new one for one that ended; not for ever where none does anything.
+
+    Returns why the last one ended. `first` is set when one has begun, or none will.
+    """
+    tries, why = 0, ""
+    try:
+        while tries < ANEW:
+            worker = made()
+            try:
                 await worker.start()
                 crew.join(worker)
                 first.set()
                 await worker.ended()
-        finally:  # also where the run is over
-            worker.close()
-            await worker.ended()
-        crew.leave(worker, "its process ended")
-        tries = 0 if worker.worked else tries + 1
-    first.set()
-    asyncio.get_running_loop().call_soon(crew.look)
+                why = "its process ended"
+            except (WorkerLost, OSError) as error:  # OSError: this machine has no room for another process
+                why = f"its process could not be started: {error}" if isinstance(error, OSError) else str(error)
+            finally:  # also where the run is over
+                worker.close()
+                await worker.ended()
+            crew.leave(worker, "its process ended")
+            tries = 0 if worker.worked else tries + 1
+        return why
+    finally:
+        first.set()
+        asyncio.get_running_loop().call_soon(crew.look)
+
+
+def _ended(keeping: Sequence["asyncio.Task[str]"]) -> WorkersEnded | None:
+    """What to say where none of some workers will come any more; None where one may."""
+    if any(not task.done() for task in keeping):
+        return None
+    reasons = [task.result() for task in keeping if not task.cancelled() and task.exception() is None]
+    why = f": {reasons[0]}" if reasons else ""
+    return WorkersEnded(f"All workers have ended{why}.", "Do without them: leave out --workers.")
 
 
 def tools_of(project: Project) -> Tools:

@@ -11,6 +11,7 @@ from localrag.query.draft import Draft, Point, Source
 from localrag.query.question import NOBODY, Watch
 from localrag.records import Citation, Document, Quote
 from localrag.store import corpus
+from localrag.text.marks import escape_marks
 from localrag.text.plain import Said, sentences, squeeze
 
 
@@ -93,6 +94,7 @@ class Citer:
 
     def _say(self, new: str, numbers: Sequence[int] | None = None) -> None:
         """Add to the text; behind a sentence the marks of its citations, or that it has none."""
+        new = escape_marks(new)
         for n in numbers or ():
             self._places.append((len(self._text) + len(new), n))
             new += f"[{n}]"

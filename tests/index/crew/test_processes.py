@@ -1,6 +1,7 @@
 """Processes beside this one do what it would do itself: the index is the same, and one that dies costs nothing that is stored."""
 
 import asyncio
+import errno
 import os
 import random
 import shutil
@@ -8,6 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -42,7 +46,11 @@ def town(tmp_path):
 
 
 def workers_of(pid=None):
-    return [p for p in psutil.Process(pid or os.getpid()).children(recursive=True) if "crew.processes" in " ".join(p.cmdline())]
+    found = []
+    for process in psutil.Process(pid or os.getpid()).children(recursive=True):
+        with suppress(psutil.Error):  # one that has just ended
+            found += [process] if "crew.processes" in " ".join(process.cmdline()) else []
+    return found
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -180,6 +188,51 @@ def test_a_crew_that_cannot_work_is_said(town):
 
     with pytest.raises(LocalragError, match="All workers have ended"):
         town.index(processes(2, broken))
+
+
+def refuses_to_start(code, first=1):
+    """`create_subprocess_exec` of a machine that has no room for the process `first` and those after it."""
+    begin, asked = asyncio.create_subprocess_exec, count(1)
+
+    async def started(*args, **kwargs):
+        if next(asked) >= first:
+            raise OSError(code, os.strerror(code))
+        return await begin(*args, **kwargs)
+
+    return started
+
+
+def within(seconds, work):
+    """What comes of work that must not take longer."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(work)
+        try:
+            return running.result(seconds)
+        except TimeoutError:
+            os._exit(1)  # a loop that waits for ever is ended by nothing else
+
+
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM])
+def test_workers_that_cannot_be_started_end_the_run_with_the_reason(town, monkeypatch, code):
+    """Where the machine has too many processes, or no memory for another one."""
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuses_to_start(code))
+    with pytest.raises(LocalragError, match=f"All workers have ended: its process could not be started: .*{os.strerror(code)}"):
+        within(120, lambda: town.index(processes(2, town.pack)))
+
+
+def test_where_some_workers_cannot_be_started_the_others_do_it(alone, town, monkeypatch):
+    """The index is the same."""
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuses_to_start(errno.EAGAIN, first=2))
+    assert within(300, lambda: town.index(processes(2, town.pack))).failures == ()
+    assert town.tables() == alone.tables()
+
+
+def test_where_no_helper_can_be_started_this_process_does_it_all(alone, town, monkeypatch):
+    """As in any run of more chunks than a few."""
+    monkeypatch.setattr(helping, "free_cores", lambda: 2)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuses_to_start(errno.EAGAIN))
+    assert within(300, lambda: town.index(helped(many=2))).failures == ()
+    assert town.tables() == alone.tables()
 
 
 class Broken:

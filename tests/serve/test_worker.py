@@ -1,0 +1,227 @@
+"""The thread that answers: what it closes when, how it ends, and that whoever waits for it can leave."""
+
+import asyncio
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from localrag.errors import LocalragError
+from localrag.opening import open_for_questions
+from localrag.query.question import Options
+from localrag.serve.follow import Asked
+from localrag.serve.worker import Worker
+
+SOON = 60.0  # seconds after which a test gives up
+
+
+@pytest.fixture
+def folder(plain_town, tmp_path):
+    """An index of letters of this test's own."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    return tmp_path / "town" / ".localrag"
+
+
+def replaced(folder):
+    """The same index as another file, as a rebuilt or unpacked one is."""
+    shutil.copy(folder / "index.db", folder / "other.db")
+    (folder / "other.db").replace(folder / "index.db")
+
+
+def in_time(work):
+    return asyncio.run(asyncio.wait_for(work, SOON))
+
+
+async def until(holds):
+    while not holds():
+        await asyncio.sleep(0.01)
+
+
+class Watched:
+    """An index that says when it is opened and closed, and whose model counts slowly until it is let go."""
+
+    def __init__(self, folder):
+        self.said, self.counting, self.go_on = [], threading.Event(), threading.Event()
+        self._folder = folder
+
+    @contextmanager
+    def opened(self):
+        number = self.said.count("opened") + 1
+        self.said.append("opened")
+        with open_for_questions(self._folder) as project:
+
+            async def count(text):
+                self.counting.set()
+                while number == 1 and not self.go_on.is_set():
+                    await asyncio.sleep(0.01)
+                list(project.db["documents"].rows)  # raises where the index was closed under the question
+                self.said.append(f"counted {text} by {number}")
+                return len(text)
+
+            project.model.count = count
+            try:
+                yield project
+            finally:
+                self.said.append("closed")
+
+
+def test_an_index_that_is_replaced_is_closed_when_its_questions_have_ended(folder):
+    """A question that runs is answered from the index it began with; one that comes after the replacement waits for the new one."""
+    index = Watched(folder)
+    worker = Worker(folder, index.opened)
+    worker.start()
+
+    async def asked():
+        first = asyncio.create_task(worker.count(["a"]))
+        await asyncio.to_thread(index.counting.wait, SOON)
+        replaced(folder)
+        second = asyncio.create_task(worker.count(["bb"]))
+        await asyncio.wait({second}, timeout=0.5)
+        index.go_on.set()
+        return await first, await second
+
+    try:
+        found = in_time(asked())
+    finally:
+        worker.close()
+    assert found == ([1], [2])
+    assert index.said == ["opened", "counted a by 1", "closed", "opened", "counted bb by 2", "closed"]
+
+
+def test_a_question_that_is_given_up_does_not_hold_the_old_index(folder):
+    """What waits for the new one goes on at once."""
+    index = Watched(folder)
+    worker = Worker(folder, index.opened)
+    worker.start()
+
+    async def asked():
+        first = asyncio.create_task(worker.count(["a"]))
+        await asyncio.to_thread(index.counting.wait, SOON)
+        replaced(folder)
+        second = asyncio.create_task(worker.count(["bb"]))
+        await asyncio.wait({second}, timeout=0.2)
+        first.cancel()
+        return await second
+
+    try:
+        assert in_time(asked()) == [2]
+    finally:
+        worker.close()
+    assert index.said == ["opened", "closed", "opened", "counted bb by 2", "closed"]
+
+
+def test_a_worker_that_was_never_started_is_closed_at_once(tmp_path):
+    """There is nothing to wait for."""
+    worker = Worker(tmp_path, None)
+    closing = threading.Thread(target=worker.close, daemon=True)
+    closing.start()
+    closing.join(5)
+    assert not closing.is_alive()
+
+
+def test_a_worker_may_be_closed_twice(folder):
+    """Its thread has ended after the first time."""
+    worker = Worker(folder, lambda: open_for_questions(folder))
+    worker.start()
+    worker.close()
+    worker.close()
+    assert not worker._thread.is_alive()
+
+
+def test_those_who_wait_are_told_even_where_telling_of_the_failure_fails(tmp_path):
+    """Nobody waits for a thread that has ended."""
+
+    def failed(_error):
+        raise RuntimeError
+
+    worker = Worker(tmp_path, None)
+    hook, threading.excepthook = threading.excepthook, lambda _: None
+    try:
+        worker.start(failed)
+        with pytest.raises(LocalragError, match="no index"):
+            in_time(worker.count(["a"]))
+        worker.close()
+    finally:
+        threading.excepthook = hook
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+def test_an_interrupt_ends_the_wait_for_models_that_are_being_loaded(folder):
+    """`close` waits for them, but Ctrl-C is heard."""
+    script = textwrap.dedent(f"""
+        import pathlib, threading, time
+        from localrag.serve.worker import Worker
+
+        def opened():
+            time.sleep(600)
+
+        worker = Worker(pathlib.Path({str(folder)!r}), opened)
+        worker.start()
+        print("waiting", flush=True)
+        worker.close()
+        print("closed", flush=True)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "waiting\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        said, failed = process.communicate(timeout=SOON)
+    finally:
+        process.kill()
+    assert "closed" not in said
+    assert "KeyboardInterrupt" in failed
+
+
+def test_whoever_waits_for_the_end_of_a_question_can_be_cancelled_meanwhile(folder):
+    """The question ends all the same, and its own failure is nobody's."""
+
+    async def asked():
+        ended = asyncio.Event()
+
+        async def question():
+            try:
+                await asyncio.sleep(SOON)
+            finally:
+                await asyncio.sleep(0.2)  # what it takes to end
+                ended.set()
+                raise RuntimeError
+
+        made = Asked(asyncio.create_task(question()), asyncio.Queue())
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(made.end())
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+        await ended.wait()
+        await made.end()
+
+    in_time(asked())
+
+
+def test_a_question_ends_in_the_worker_before_its_caller_goes_on(folder):
+    """A cancelled one, too."""
+    index = Watched(folder)
+    worker = Worker(folder, index.opened)
+    worker.start()
+
+    async def asked():
+        first = asyncio.create_task(worker.count(["a"]))
+        await asyncio.to_thread(index.counting.wait, SOON)
+        first.cancel()
+        await asyncio.wait({first})
+        assert first.cancelled()
+        assert worker._uses == 0
+        return (await worker.ask("Who is the mate of the Skua?", Options(mode="basic"))).answer
+
+    try:
+        assert in_time(asked())
+    finally:
+        worker.close()
