@@ -75,9 +75,13 @@ class Refused(ModelError):
 
 
 class ContextTooSmall(ModelError):
-    """A request does not fit the model's window."""
+    """A request does not fit the model's window; `left` are the tokens that its prompt leaves for an answer, 0 where nobody tells."""
 
     kind = "too long for the model's window"
+
+    def __init__(self, message: str, hint: str = "", left: int = 0) -> None:
+        super().__init__(message, hint)
+        self.left = max(0, left)
 
 
 class EngineFailed(ModelError):

@@ -1,9 +1,10 @@
 """How often a question is refused that the documents answer, and how often one is answered that they do not.
 
-    python scripts/answerable.py DATA CACHE
+    python scripts/answerable.py DATA CACHE [SET…]
 
 DATA holds `retrieval/`, `qa_spans/`, `graphrag_bench/` and `qmsum/`. Every question is asked of an index that holds its passages and of
-one that does not: another half of the collection, another novel, another meeting. CACHE keeps the indexes and the figures between runs.
+one that does not: another half of the collection, another novel, another meeting. `glassworks/` and `docqa.jsonl`, whose questions people
+have labelled, are reported, and nothing is set on them. CACHE keeps the indexes and the figures between runs.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import json
 import random
 import sys
 from collections import Counter
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -25,11 +26,19 @@ from localrag.index.crew.hire import tools_of
 from localrag.index.documents.update import update_documents
 from localrag.index.embed import embed_chunks
 from localrag.index.extraction.stage import split_sentences
+from localrag.index.progress import Tell
 from localrag.opening import open_for_questions, open_for_writing
-from localrag.query.retrieval.answerable import CJK_FLOOR, FLOOR, Signals, signals, standing
+from localrag.query.answering.refuse import refused
+from localrag.query.question import Question
+from localrag.query.retrieval.answerable import Signals, signals, standing
+from localrag.store.connect import snapshot
+from localrag.store.selection import narrow
+from localrag.where import EVERYTHING, Selection
 
 RETRIEVAL = ("hotpot_dev100", "musique_dev100", "2wiki_fg101", "zh_cmrc_trial")
-LANGUAGES = ("en", "de", "es", "zh")
+REPORTED = ("glassworks", "docqa")
+SPANS = ("xquad_en", "xquad_de", "xquad_es", "xquad_zh", "policyqa")
+PAIRED, PAIRS = ("xquad_en", "policyqa"), 60  # what the threshold is set on: so many questions, of their own paragraph and of another's
 MOST = 50  # questions of a kind asked of each index
 FILLING = 100  # passages of an index that are gold to no question
 MEETINGS = 4
@@ -59,15 +68,28 @@ def passages_index(name, passages, questions):
 
 
 def collections(data):
-    """(index name, set, texts, questions (id, text, answerable))."""
-    for language in LANGUAGES:
-        rows = load_rows(data / "qa_spans" / f"xquad_{language}.jsonl", "id", "context", "question")
+    """(index name, set, texts or files, questions (id, text, answerable, and the number of the only text that it is asked of, if any))."""
+    for name, file, folders in (
+        ("glassworks", data / "glassworks" / "questions.jsonl", [data / "glassworks" / "docs"]),
+        ("docqa", data / "docqa.jsonl", [data / "docs", data / "texts" / "christmas_carol.txt"]),
+    ):
+        rows = [r for r in load_rows(file, "question") if "answerable" in r]
+        yield name, name, folders, [(r.get("id", str(n)), r["question"], r["answerable"]) for n, r in enumerate(rows)]
+    for name in SPANS:
+        rows = load_rows(data / "qa_spans" / f"{name}.jsonl", "id", "context", "question")
         ids = dict.fromkeys(r["context"] for r in rows)
         half = {c: side(c) for c in ids}  # of the paragraphs: each has several questions
-        yes = [(r["id"], r["question"], True) for r in rows if not half[r["context"]]]
-        no = [(r["id"], r["question"], False) for r in rows if half[r["context"]]]
-        name = f"xquad_{language}"
-        yield name, name, [c for c in ids if not half[c]], sample(yes, MOST, 1) + sample(no, MOST, 2)
+        inside = [c for c in ids if not half[c]]
+        if name in PAIRED:
+            own = sample([r for r in rows if not half[r["context"]]], PAIRS, 3)
+            others = random.Random(4).choices(inside, k=len(own))
+            asked = [(f"{r['id']} {yes}", r["question"], yes, inside.index(c)) for r, o in zip(own, others, strict=True)
+                     for yes, c in ((True, r["context"]), (False, o)) if yes or o != r["context"]]  # fmt: skip
+            yield f"{name}_paragraphs", f"{name}, its paragraph", inside, asked
+        if name != "policyqa":  # whose questions every policy answers
+            yes = [(r["id"], r["question"], True) for r in rows if not half[r["context"]]]
+            no = [(r["id"], r["question"], False) for r in rows if half[r["context"]]]
+            yield name, name, inside, sample(yes, MOST, 1) + sample(no, MOST, 2)
     for name in RETRIEVAL:
         folder = data / "retrieval" / name
         passages = {r["id"]: heading(r.get("title", ""), r["text"]) for r in load_rows(folder / "corpus.jsonl", "id", "text")}
@@ -94,29 +116,36 @@ def meetings(data):
     return list(first.values())[:MEETINGS]
 
 
-def quiet(*_):
-    """Tell nobody how far an index is."""
-
-
 def ask(name, kind, texts, asked, cache):
     docs = cache / name / "docs"
-    if not docs.exists():
+    files = [t for t in texts if isinstance(t, Path)] or [docs]
+    if files == [docs] and not docs.exists():
         docs.mkdir(parents=True)
         for n, text in enumerate(texts):
             (docs / f"{n:05}.md").write_text(text, encoding="utf-8")
     with open_for_writing(cache / name / ".localrag", extractor="phrases") as project:
+        quiet = Tell(project, None, lambda _: None)
         # all that the figures are made from: the passages, their words, vectors and sentences
-        update_documents([docs], project, quiet)
+        update_documents(files, project, quiet)
         crew = Here(tools_of(project))
         asyncio.run(embed_chunks(project, crew, quiet))
         asyncio.run(split_sentences(project.db, crew, quiet))
     with open_for_questions(cache / name / ".localrag") as project:
-        vectors = project.embedder.embed([t for _, t, _ in asked])
-        return [
-            {"set": kind, "index": name, "id": key, "question": text, "answerable": yes, **asdict(found)}
-            for (key, text, yes), v in zip(asked, vectors, strict=True)
-            if (found := signals(text, v, project)) is not None
-        ]
+        vectors = project.embedder.embed([text for _, text, *_ in asked])
+        return asyncio.run(rows_of(kind, name, asked, vectors, project))
+
+
+async def rows_of(kind, name, asked, vectors, project):
+    """A row for each question: its signals, where there are any, and whether the product refuses it."""
+    rows = []
+    for (key, text, yes, *only), vector in zip(asked, vectors, strict=True):
+        with snapshot(project.folder) as db:
+            here = replace(project, db=narrow(db, Selection(f"path=**/{only[0]:05}.md") if only else EVERYTHING, project.root))
+            refuses, sure = await refused(Question(text, vector, "extractive"), here)
+            known = sure is not None and signals(text, vector, here)
+        row = {"set": kind, "index": name, "id": key, "question": text, "answerable": yes, "refused": refuses}
+        rows.append(row | (asdict(known) if known else {}))
+    return rows
 
 
 def fitted(rows, names):
@@ -132,27 +161,26 @@ def fitted(rows, names):
     return theta
 
 
-def as_shipped(row):
-    """Whether the product takes a question to be answerable."""
-    return standing(Signals(**{f.name: row[f.name] for f in fields(Signals)})) >= (CJK_FLOOR if row["cjk"] else FLOOR)
-
-
 def report(rows):
     """The weights that the tuned half gives, then both shares of errors on the kept half, set by set."""
-    tuned, kept = [r for r in rows if not side(r["id"], "half")], [r for r in rows if side(r["id"], "half")]
+    told = [r for r in rows if "passage" in r and r["set"] not in REPORTED]  # a question of the whole has no signals, and is answered
+    tuned, kept = (
+        [r for r in told if not side(r["id"], "half")],
+        [r for r in rows if r["set"] in REPORTED or "paragraph" in r["set"] or side(r["id"], "half")],
+    )
     for cjk, names in ((False, ("passage", "sentence", "together", "cosine", "unnamed")), (True, ("passage", "sentence", "together"))):
-        some = [r for r in tuned if r["cjk"] == cjk]
-        theta = fitted(some, names)
-        scores = sorted(theta[-1] + sum(t * r[n] for t, n in zip(theta, names, strict=False)) for r in some if r["answerable"])
-        print(
-            "cjk" if cjk else "words", dict(zip((*names, "1"), theta.round(2), strict=True)), "floor", round(scores[len(scores) // 20], 2)
-        )
-    print("| set | answerable | refused | not answerable | answered | AUC | calibration error |\n|---|---:|---:|---:|---:|---:|---:|")
+        if some := [r for r in tuned if r["cjk"] == cjk]:
+            theta = fitted(some, names)
+            scores = sorted(theta[-1] + sum(t * r[n] for t, n in zip(theta, names, strict=False)) for r in some if r["answerable"])
+            weights = dict(zip((*names, "1"), theta.round(2).tolist(), strict=True))
+            print("cjk" if cjk else "words", weights, "floor", round(scores[len(scores) // 20], 2))
+    print("| set | answerable | refused | not answerable | recognised | AUC | calibration error |\n|---|---:|---:|---:|---:|---:|---:|")
     for name in [*dict.fromkeys(r["set"] for r in kept), "all"]:
         some = [r for r in kept if name in (r["set"], "all")]
         yes, no = [r for r in some if r["answerable"]], [r for r in some if not r["answerable"]]
-        refused, answered = (100 * np.mean([as_shipped(r) == wrong for r in of]) for of, wrong in ((yes, False), (no, True)))
-        print(f"| {name} | {len(yes)} | {refused:.1f} % | {len(no)} | {answered:.1f} % | {auc(some):.3f} | {calibration_error(some):.3f} |")
+        known = [r for r in some if "passage" in r]
+        figures = f"{auc(known):.3f} | {calibration_error(known):.3f}"
+        print(f"| {name} | {len(yes)} | {sum(r['refused'] for r in yes)} | {len(no)} | {sum(r['refused'] for r in no)} | {figures} |")
 
 
 def sureness(row):
@@ -176,6 +204,8 @@ def calibration_error(rows, bins=10):
 def main():
     cache, rows = Path(ARGS.cache).resolve(), []
     for name, kind, texts, asked in collections(Path(ARGS.data)):
+        if ARGS.sets and kind not in ARGS.sets:
+            continue
         file = cache / f"{name}.jsonl"
         if not file.exists():
             found = ask(name, kind, texts, asked, cache)
@@ -188,5 +218,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data")
     parser.add_argument("cache")
+    parser.add_argument("sets", nargs="*")
     ARGS = parser.parse_args()
     sys.exit(main())

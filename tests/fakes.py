@@ -152,7 +152,7 @@ class Scripted:
         self.requests.append(request)
         needed = sum(len(m["content"]) for m in request.messages) // 4 + request.max_tokens
         if needed > self.window:
-            raise ContextTooSmall(f"needs {needed} of {self.window} tokens")
+            raise ContextTooSmall(f"needs {needed} of {self.window} tokens", left=self.window - needed + request.max_tokens)
         self.under_way[request.task] += 1
         self.most_of[request.task] = max(self.most_of[request.task], self.under_way[request.task])
         await asyncio.sleep(self.seconds)

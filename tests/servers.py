@@ -1,9 +1,16 @@
 """Servers on loopback that say what a test wants them to say, over real HTTP."""
 
+import contextlib
 import json
+import socket
 import ssl
+import subprocess
+import sys
 import threading
+import time
+import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 class Server:
@@ -109,3 +116,25 @@ def llama(name="smol.gguf", slots=2, window=2048, **meta):
         "/props": {"total_slots": slots, "model_path": f"/models/{name}", "default_generation_settings": {"n_ctx": window}},
         "/tokenize": lambda body: {"tokens": list(range(len(body["content"].split())))},
     }
+
+
+@contextlib.contextmanager
+def llama_server(model, *, slots, window):
+    """The address of llama.cpp's own server with a model, in a process of its own; killed in the end."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    script = Path(__file__).with_name("llama_server.py")
+    command = [sys.executable, str(script), str(model), str(port), str(slots), str(window)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            assert process.poll() is None
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10)
+                break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        process.wait()

@@ -63,6 +63,7 @@ class Engine:
                 f"A prompt of {len(request.cells)} tokens and an answer of up to {request.max_tokens} need {needed} tokens; "
                 f"the model's window here is {window}.",
                 "Use a model with a larger window, a smaller chunk size, or --engine context=…",
+                left=window - len(request.cells),
             )
         loop = asyncio.get_running_loop()
         caller = Caller(loop, loop.create_future())

@@ -53,8 +53,10 @@ class Budgets:
     def of(cls, window: int, *, small: bool = False) -> "Budgets":
         """What fits a window of so many tokens. A small model writes worse from more, so it is given the least whatever its window.
 
-        There are three sizes, so that a window that is a little other on another day changes nothing.
+        There are four sizes, so that a window that is a little other on another day changes nothing. 0: nobody told.
         """
+        if 0 < window < 4096 and not small:
+            return TINY
         if small or window < 8192:
             return cls()
         return _MIDDLE if window < 16384 else _LARGE
@@ -92,6 +94,26 @@ _LARGE = Budgets(
     prose=4000,
 )
 LEAST = Budgets()
+TINY = Budgets(  # what a window of 2,048 tokens has room for
+    report_context=700,
+    findings=2,
+    report_summary=250,
+    explanation=200,
+    descriptions=700,
+    description=400,
+    map_batch=500,
+    points=3,
+    sources=800,
+    passages=6,
+    reduce=600,
+    sentences=5,
+    prose=900,
+)
+
+
+def less_than(budgets: Budgets) -> Budgets | None:
+    """What to ask with where the window today has no room for these budgets; None below the least there is."""
+    return None if budgets == TINY else TINY if budgets == LEAST else LEAST
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from localrag.engine.sampler import Grammar
 from localrag.llm.budgets import USUAL, Script
+from localrag.llm.limits import ended
 from localrag.records import content_id
 from localrag.text.plain import Said, is_cjk
 
@@ -23,8 +24,12 @@ ANSWER_WORDS = 16  # of a short answer, at most
 DESCRIPTION_CHARACTERS = 200
 ENTITY_BYTES, PAIR_BYTES = 3500, 2500  # a list ends after the line that passes this: a small model would fill any limit
 CLAIM_BYTES = 2500
+LINE_SENTENCES = 6  # of a line of prose, at most
 REPEATS = 2  # lines that say nothing new, after which prose ends
 ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1500, 1500  # room for that and one more line, so that a list is never cut off
+LEAST_LIST = 300  # tokens; with room for less, a list says too little of what it is about, which is then asked about in parts
+FOR_PAIRS = 0.5  # of what a window has left, what the turns after a list of entities may need
+LINE_TOKENS, CLAIM_LINE_TOKENS = 45, 110  # of a described line, as a server writes it
 _PROSE = {"type": "string", "maxLength": DESCRIPTION_CHARACTERS}
 
 
@@ -133,21 +138,24 @@ def entity_lines(
     known: Sequence[str] = (),
     phrases: Collection[str] = (),
     script: Script | None = None,
+    tokens: int = ENTITY_TOKENS,
 ) -> Grammar:
     """Lines `{"name", "type"[, "description"]}`, no name twice.
 
     Without `span_of`, exactly the given names in their order, each with its type (in an order of its own choice the bundled model typed
     0.78 of CoNLL04's names right, so 0.80). With it, the names are suggestions: any word-aligned stretch of that text may be named, and
     the list ends when the model would rather end or after `most` lines. Names that are `known` already cannot be listed; those that are
-    mere noun `phrases` may also be of the type THING. `script` is that of the descriptions, where it was measured.
+    mere noun `phrases` may also be of the type THING. `script` is that of the descriptions, where it was measured. The list ends in time
+    for an answer of so many `tokens`.
     """
+    most, enough = (min(most, _lines_in(tokens, LINE_TOKENS)) if span_of else most), _bytes_in(tokens, ENTITY_TOKENS, ENTITY_BYTES)
     spans = f"NAME: SPAN & {_stretch(span_of, NAME_WORDS, NAME_CHARACTERS // 3)}" if span_of else ""
     tail = _description(script) if described else '"\\"}\\n"'
 
     def following(text: str) -> str | None:
         seen = [*known, *(row["name"] for row in parse_lines(text))]
         left = [n for n in names if n not in seen]
-        if len(seen) - len(known) >= most or not (left or span_of) or (span_of and _size(text, script) > ENTITY_BYTES):
+        if len(seen) - len(known) >= most or not (left or span_of) or (span_of and _size(text, script) > enough):
             return None
         kinds = [*types, THING] if left and left[0] in phrases and THING not in types else types
         item = f'"{{\\"name\\": \\"" {"NAME" if span_of else one_of(left[:1])} "\\", \\"type\\": \\"" {one_of(kinds)} {tail}'
@@ -170,12 +178,25 @@ def entity_lines(
     return Grammar(content_id("entities", *names, *types, span_of, described, most, *known, "phrases", *phrases), following, schema, lines)
 
 
-def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, most: int, script: Script | None = None) -> Grammar:
+def _lines_in(tokens: int, each: int) -> int:
+    """How many lines an answer of so many tokens has room for."""
+    return max(1, tokens // each)
+
+
+def _bytes_in(tokens: int, whole: int, most: int) -> int:
+    """After how many bytes a list ends for which there are only so many tokens of the `whole` number: one more line has to fit."""
+    return max(1, most - 2 * max(0, whole - tokens))
+
+
+def pair_lines(
+    pairs: Sequence[tuple[str, str]], *, described: bool = False, most: int, script: Script | None = None, tokens: int = PAIR_TOKENS
+) -> Grammar:
     """Lines `["source", "target"]` over the given unordered pairs of different names, none twice.
 
     `described`: lines `{"source", "target", "description", "strength"}` instead. The list ends when the model would rather end, or after
-    `most` lines.
+    `most` lines, in time for an answer of so many `tokens`.
     """
+    most, enough = min(most, _lines_in(tokens, LINE_TOKENS)), _bytes_in(tokens, PAIR_TOKENS, PAIR_BYTES)
     allowed = {frozenset(p): p for p in pairs}
     names = list(dict.fromkeys(n for p in pairs for n in p))
     head, middle, tail = (
@@ -190,7 +211,7 @@ def pair_lines(pairs: Sequence[tuple[str, str]], *, described: bool = False, mos
             partners = [n for n in names if frozenset((name, n)) in left and n != name]
             if partners:
                 ways.append(quoted(inside_json(name) + middle) + " " + one_of(partners))
-        if not ways or len(seen) >= most or _size(text, script) > PAIR_BYTES:
+        if not ways or len(seen) >= most or _size(text, script) > enough:
             return None
         return f"start: ({head} (" + " | ".join(ways) + f") {tail})?"
 
@@ -240,19 +261,23 @@ def short_answer(text: str, others: Sequence[str], *, stretch: bool = True) -> G
     return fixed(f"start: {' | '.join(map(quoted, others))} | ANSWER\n{_span(text)}\nANSWER: SPAN & /{shape}/")
 
 
-def claim_lines(names: Sequence[str], text: str, *, described: bool = False, most: int = 12, script: Script | None = None) -> Grammar:
+def claim_lines(
+    names: Sequence[str], text: str, *, described: bool = False, most: int = 12, script: Script | None = None, tokens: int = CLAIM_TOKENS
+) -> Grammar:
     """Lines `{"subject", "object", "source", "type", "status", "from", "to"[, "description"]}`, none twice.
 
     Subject and object are two of the names, or the object is NONE; the source is a stretch of the text's words that holds no quotation
-    mark; dates are empty or ISO dates of a year that the text names. The list ends when the model would rather end.
+    mark; dates are empty or ISO dates of a year that the text names. The list ends when the model would rather end, and in time for an
+    answer of so many `tokens`.
     """
+    most, enough = min(most, _lines_in(tokens, CLAIM_LINE_TOKENS)), _bytes_in(tokens, CLAIM_TOKENS, CLAIM_BYTES)
     years = sorted(set(re.findall(r"(?<!\d)[12]\d{3}(?!\d)", text)))
     date = f'(({" | ".join(map(quoted, years))}) ("-" /0[1-9]|1[0-2]/ ("-" /0[1-9]|[12][0-9]|3[01]/)?)?)?' if years else '""'
     tail = _description(script) if described else '"\\"}\\n"'
 
     def following(said: str) -> str | None:
         rows = parse_lines(said)
-        if len(rows) >= most or _size(said, script) > CLAIM_BYTES:
+        if len(rows) >= most or _size(said, script) > enough:
             return None
         told = " | ".join(quoted(row["source"]) for row in rows)
         ends = " | ".join(
@@ -279,30 +304,40 @@ def claim_lines(names: Sequence[str], text: str, *, described: bool = False, mos
     return Grammar(content_id("claims", *names, text, described, most), following, schema, _items)
 
 
-def cited_lines(marks: Sequence[str], *, most: int, longest: int = 300, enough: int = 1600) -> Grammar:
+def cited_lines(marks: Sequence[str], *, most: int, enough: int = 1600, none: str = "") -> Grammar:
     """Lines of prose, none twice, each ending in one to three different marks; at least one line, at most `most`.
 
-    A line has at most `longest` characters before its marks; the text ends with the line that makes it `enough`, or with the second that
-    says nothing new: a model that repeats itself does not stop by itself.
+    A line has at most LINE_SENTENCES: a limit in characters would end it inside a word. The text ends with the line that makes it `enough`,
+    or with the second that says nothing new: a model that repeats itself does not stop by itself. A single line may end in `none` instead:
+    there is nothing to cite.
     """
     mark = " | ".join(map(quoted, marks))
 
     def following(text: str) -> str | None:
         lines = [line.split("[")[0] for line in text.split("\n")[:-1]]
-        if len(lines) >= most or len(text) > enough or _repeats(lines) >= REPEATS:
+        if len(lines) >= most or len(text) > enough or _repeats(lines) >= REPEATS or (none and text.endswith(none + "\n")):
             return None
         said = " | ".join(map(quoted, lines))
-        prose = rf"/[^\s\[\]][^\[\]\n]{{{min(10, longest - 1)},{longest}}}/" + (f" & ~({said})" if said else "")
-        return f'start: (TEXT MARK{{1,3}} "\\n"){"?" if lines else ""}\nTEXT: {prose}\nMARK: {mark}'
+        prose = rf"/[^\s\[\]][^\[\]\n]{{10,}}/ & {_LINE}"
+        prose += f" & ~({said})" if said else ""
+        ends = f"(MARK{{1,3}} | {quoted(none)})" if none and not lines else "MARK{1,3}"
+        return f'start: (TEXT {ends} "\\n"){"?" if lines else ""}\nTEXT: {prose}\nMARK: {mark}'
 
-    text = {"type": "string", "maxLength": min(longest, (enough + longest) // most)}
-    point = object_schema(text=text, marks={"type": "array", "items": {"enum": list(marks)}, "minItems": 1, "maxItems": 3})
+    cited = {"type": "array", "items": {"enum": [*marks, *[none] * bool(none)]}, "minItems": 1, "maxItems": 3}
+    point = object_schema(text={"type": "string"}, marks=cited)
     schema = object_schema(items={"type": "array", "items": point, "minItems": 1, "maxItems": most})
 
     def lines(value: Any) -> list[str]:
-        return [" ".join(row["text"].split()) + " " + "".join(row["marks"]) + "\n" for row in value["items"]]
+        return [
+            " ".join(row["text"].split()) + " " + ("".join(m for m in row["marks"] if m != none) or none) + "\n" for row in value["items"]
+        ]
 
-    return Grammar(content_id("cited", *marks, most, longest, enough), following, schema, lines)
+    return Grammar(content_id("cited", *marks, most, enough, none), following, schema, lines)
+
+
+_STOP = "[.!?…]"
+_INSIDE = rf"([^\[\]\n.!?…。！？]|{_STOP}+[^\s\[\].!?…。！？])*"  # of a sentence: a full stop that no space follows does not end it
+_LINE = rf"/({_INSIDE}({_STOP}+ |[。！？])){{0,{LINE_SENTENCES - 1}}}{_INSIDE}({_STOP}+ ?|[。！？])?/"
 
 
 def _repeats(lines: Sequence[str]) -> int:
@@ -324,14 +359,24 @@ def _items(value: Any) -> list[str]:
     return [_json(row) + "\n" for row in value["items"]]
 
 
+def _description_limit(script: Script | None) -> int:
+    return script.characters(DESCRIPTION_CHARACTERS) if script else DESCRIPTION_CHARACTERS
+
+
 def _description(script: Script | None, end: str = '"\\"}\\n"') -> str:
-    longest = script.characters(DESCRIPTION_CHARACTERS) if script else DESCRIPTION_CHARACTERS
+    longest = _description_limit(script)
     return f'"\\", \\"description\\": \\"" /[^\\s"\\\\][^\\n"\\\\]{{5,{longest}}}/ {end}'
 
 
 def parse_lines(text: str) -> list[Any]:
     """The JSON values of an answer written one a line."""
     return [json.loads(row) for row in text.split("\n") if row]
+
+
+def described_lines(text: str, script: Script | None) -> list[Any]:
+    """As `parse_lines`; a description that its limit has cut off ends at its last whole sentence or word."""
+    rows, longest = parse_lines(text), _description_limit(script)
+    return [row | {"description": ended(row["description"], longest)} if "description" in row else row for row in rows]
 
 
 def parse_pairs(text: str) -> list[tuple[str, str]]:

@@ -151,6 +151,38 @@ class Model:
         self.output_tokens += call.output_tokens
         return _reply(call, conversation, prompt)
 
+    async def ask_within(
+        self,
+        task: str,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        least: int,
+        grammar: Callable[[int], Grammar],
+        share: float = 1.0,
+        after: Reply | None = None,
+    ) -> Reply:
+        """As `ask`; where the window has no room for `max_tokens`, an answer may take a `share` of what is left, at least `least`.
+
+        `grammar` is given how many tokens there are. Raises ContextTooSmall also where an answer so shortened was cut off: it was asked
+        about too much for the window.
+        """
+        try:
+            return await self.ask(task, messages, max_tokens=max_tokens, grammar=grammar(max_tokens), after=after)
+        except ContextTooSmall as error:
+            refusal = error
+        told = min(max_tokens - 1, int(refusal.left * share))
+        for room in (told,) if told else (max_tokens // 2, max_tokens // 4, max_tokens // 8):  # a server may not tell its window
+            if room < least:
+                break
+            try:
+                return await self.ask(task, messages, max_tokens=room, grammar=grammar(room), after=after)
+            except ContextTooSmall as error:
+                refusal = error
+            except AnswerTruncated as cut:
+                raise ContextTooSmall(str(cut), cut.hint) from cut
+        raise refusal
+
     def _committed(self, *keys: str) -> Call | None:
         """The committed answer; of an older localrag it is kept under the request's key alone."""
         return next(filter(None, map(self._ledger.find, dict.fromkeys(keys))), None)

@@ -11,6 +11,7 @@ from localrag.llm.model import seconds_since
 from localrag.llm.speeds import keep_speed
 from localrag.project import Project, choose_style
 from localrag.query.answering.cite import Cited, Citer
+from localrag.query.answering.refuse import refused
 from localrag.query.answering.verify import aliases_in, checker
 from localrag.query.converse import standalone
 from localrag.query.cost import MANY
@@ -20,7 +21,7 @@ from localrag.query.modes.local import ask_local
 from localrag.query.modes.map_reduce import ask_global, ask_ts
 from localrag.query.modes.passages import ask_basic, ask_mix, ask_ss
 from localrag.query.question import CALLS, LONGEST_QUESTION, NOBODY, TOKENS, UNBOUNDED, Budget, Options, Question, Watch
-from localrag.query.retrieval.answerable import closest, confidence, floor, unsaid
+from localrag.query.retrieval.answerable import closest, unsaid
 from localrag.query.route import route
 from localrag.records import Answer
 from localrag.store import graph, ledger
@@ -37,6 +38,7 @@ MODES = {
     "ts": ask_ts,
     "ss": ask_ss,
 }
+ECHOED = "The model gave back its instructions instead of an answer, twice. Try another one: --model PATH.gguf"
 __all__ = ["LONGEST_QUESTION", "MODES", "UNBOUNDED", "Options", "Watch", "answer"]
 
 
@@ -115,16 +117,17 @@ async def _answered(
     question = replace(question, on_point=citer.take, watch=watch)
     mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
-    sure = confidence(question, project)
-    says = options.context_only or sure is None or sure >= floor(question.text)
+    refuses, sure = await refused(question, project)
 
     def made(mode: str, cited: Cited, level: int | None, *notes: str) -> Answer:
         said = [note, *notes, _failed(budget), _left_out(cited, strict=options.strict)]
         answer = replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
-        return replace(answer, answerable=says and bool(cited.text), confidence=sure)
+        return replace(answer, answerable=not (refuses or budget.declined or budget.echoed) and bool(cited.text), confidence=sure)
 
     try:
-        mode, draft, smaller = await _draft(mode, question, project) if says else (mode, closest(question, project), "")
+        mode, draft, smaller = (mode, closest(question, project), "") if refuses else await _draft(mode, question, project)
+        if budget.declined or budget.echoed:
+            draft = closest(question, project, budget.declined or ECHOED)
     except asyncio.CancelledError:
         if (so_far := citer.cited()).text:
             keep(made(mode, so_far, None, "Stopped before its end."))
@@ -201,7 +204,7 @@ async def _draft(mode: str, question: Question, project: Project) -> tuple[str, 
     else:
         why = "Nothing was found this way"
     down = {"global": "mix", "drift": "local", "local": "mix", "mix": "basic", "ts": "basic"}.get(mode)
-    if draft.points or down is None:
+    if draft.points or down is None or question.budget.declined or question.budget.echoed:
         return mode, draft, ""
     tried = draft.note
     mode, draft, _ = await _draft(down, question, project)
@@ -219,7 +222,7 @@ def _stopped(budget: Budget, options: Options) -> str:
 
 
 def _failed(budget: Budget) -> str:
-    said = ["The answer was cut off; its complete sentences are kept."] * budget.cut_off
+    said = ["The answer was cut off at its limit; its whole sentences are kept."] * budget.cut_off
     if budget.failures:
         said.append(f"{len(budget.failures)} of {budget.made} calls to the model failed and are left out: {budget.failures[-1]}")
     return " ".join(said)

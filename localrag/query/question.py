@@ -24,7 +24,8 @@ class Budget:
     """Calls, tokens and seconds that may still be spent; `stopped` once something was left undone for it.
 
     `tokens` bounds what map calls take together; every other step is bounded by its own. It also keeps what became of the calls: how many
-    were made, why some gave nothing, how many texts map calls have read, whether an answer was cut off; and whether the user has agreed.
+    were made, why some gave nothing, how many texts map calls have read, whether an answer was cut off, in which words the model `declined`
+    to answer, whether it `echoed` its prompt instead; and whether the user has agreed.
     """
 
     calls: int | None = None
@@ -34,6 +35,8 @@ class Budget:
     made: int = 0
     failures: list[str] = field(default_factory=list)
     cut_off: bool = False
+    declined: str = ""
+    echoed: bool = False
     read: int = 0
     agreed: bool = False
 

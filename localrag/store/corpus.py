@@ -172,6 +172,13 @@ def document_paths(db: Database) -> dict[str, str]:
     return {row["id"]: row["path"] for row in db.query("SELECT id, path FROM documents")}
 
 
+def has_file(db: Database, name: str) -> bool:
+    """Whether a document's file has that name, in capitals or small letters."""
+    ends = "lower(path) = ? OR substr(lower(path), -length(?)) = ?"
+    wanted = name.lower()
+    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM documents WHERE {ends})", [wanted, f"/{wanted}", f"/{wanted}"]).fetchone()[0])
+
+
 def document_path(db: Database, chunk_id: str) -> str:
     """The path of the document a chunk belongs to; empty where the chunk is unknown."""
     rows = db.query("SELECT d.path FROM chunks c JOIN documents d ON d.id = c.document_id WHERE c.id = ?", [chunk_id])

@@ -124,7 +124,7 @@ def test_a_language_that_is_asked_for_counts(count):
 
 def test_prose_ends_with_the_line_that_makes_it_enough():
     """A text that has reached its size is complete; a shorter one may go on."""
-    following = cited_lines(["[1]"], most=9, longest=20, enough=30).following
+    following = cited_lines(["[1]"], most=9, enough=30).following
 
     assert following("十五个字的一行话，说渡轮漏水了。[1]\n") is not None
     assert following("十五个字的一行话，说渡轮漏水了。[1]\n" * 2) is None

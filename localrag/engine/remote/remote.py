@@ -160,7 +160,8 @@ class Remote:
             self._tokenizer = self._tokenizer or Tokenizer(self._file)
             tokens = self._tokenizer.count(text)
         if tokens + room > window:
-            raise _no_room(server, f"A prompt of {tokens} tokens with an answer of up to {request.max_tokens}")
+            left = window - tokens - MARKS * len(request.messages)
+            raise _no_room(server, f"A prompt of {tokens} tokens with an answer of up to {request.max_tokens}", left)
 
     def _after_loss(self, server: Server, tries: _Tries, error: Lost) -> None:
         self._pool.lost(server)
@@ -246,10 +247,10 @@ def _conversation(messages: Sequence[dict[str, str]]) -> str:
     return hashlib.sha256(said.encode(errors="replace")).hexdigest() if said else ""
 
 
-def _no_room(server: Server, what: str) -> ContextTooSmall:
+def _no_room(server: Server, what: str, left: int = 0) -> ContextTooSmall:
     window = f"{server.facts.window} tokens" if server.facts.window else "its window"
     return ContextTooSmall(
-        f"{what} does not fit into {window} of {server.url}.", "Give the server a larger context, or use a smaller chunk size."
+        f"{what} does not fit into {window} of {server.url}.", "Give the server a larger context, or use a smaller chunk size.", left
     )
 
 

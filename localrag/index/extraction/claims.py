@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from localrag.config import Settings
+from localrag.engine.sampler import Grammar
 from localrag.errors import ContextTooSmall, DeadEnd, LocalragError
 from localrag.index.extraction.passage import Passage
 from localrag.llm.budgets import Script
-from localrag.llm.grammar import CLAIM_TOKENS, NOBODY, claim_lines, parse_lines
+from localrag.llm.grammar import CLAIM_TOKENS, LEAST_LIST, NOBODY, claim_lines, described_lines
 from localrag.llm.model import CALL_FAILED, Model, Reply
 from localrag.llm.prompts import load_prompt
 from localrag.records import ExtractedClaim
@@ -21,25 +22,33 @@ async def claims_of(
     lost: list[LocalragError],
     after: Reply | None = None,
 ) -> list[ExtractedClaim]:
-    """What the text claims of the named entities; each claim quotes the words that make it. A call that fails is added to `lost`."""
+    """What the text claims of the named entities; each claim quotes the words that make it. A call that fails is added to `lost`.
+
+    Raises ContextTooSmall where the passage is too long to be asked about.
+    """
     if not names:
         return []
     flat, described = passage.flat, style == "abstractive"
     prompt = load_prompt(f"{style}/claims", settings.prompts)
     messages = prompt.fill() if after is not None else prompt.fill(text=flat, names=", ".join(names))
     script = await Script.of(model.count, flat) if described else None
-    grammar = claim_lines(names, flat, described=described, script=script)
+
+    def grammar(tokens: int) -> Grammar:
+        return claim_lines(names, flat, described=described, script=script, tokens=tokens)
+
     try:
-        reply = await model.ask("claims", messages, max_tokens=CLAIM_TOKENS, after=after, grammar=grammar)
+        reply = await model.ask_within("claims", messages, max_tokens=CLAIM_TOKENS, least=LEAST_LIST, after=after, grammar=grammar)
     except DeadEnd:  # it began a source that nothing new can end
         return []
     except CALL_FAILED as error:
-        if isinstance(error, ContextTooSmall) and after is not None:  # the conversation is too long to go on with: ask anew
-            return await claims_of(passage, names, model, settings, "extractive", lost)
+        if isinstance(error, ContextTooSmall):
+            if after is None:
+                raise
+            return await claims_of(passage, names, model, settings, "extractive", lost)  # the conversation is too long to go on with
         lost.append(error)
         return []
     found = []
-    for row in parse_lines(reply.text):
+    for row in described_lines(reply.text, script):
         places = passage.spans(row["source"])
         if places and len(row["source"]) >= (4 if passage.cjk else 12):
             target = "" if row["object"] == NOBODY else row["object"]

@@ -9,9 +9,12 @@ most reliable. *Abstractive*: one conversation over the whole chunk whose KV is 
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from localrag.config import Settings
+from localrag.engine.sampler import Grammar
 from localrag.errors import ContextTooSmall, DeadEnd, LocalragError
 from localrag.index.extraction.claims import claims_of
 from localrag.index.extraction.gleaning import glean
@@ -23,7 +26,18 @@ from localrag.index.extraction.passage import Passage
 from localrag.index.extraction.tagged import can_tag, extract_tagged
 from localrag.llm.budgets import Script
 from localrag.llm.domain import with_domain
-from localrag.llm.grammar import ENTITY_TOKENS, PAIR_TOKENS, THING, entity_lines, pair_lines, parse_lines, parse_pairs
+from localrag.llm.grammar import (
+    ENTITY_TOKENS,
+    FOR_PAIRS,
+    LEAST_LIST,
+    PAIR_TOKENS,
+    THING,
+    described_lines,
+    entity_lines,
+    pair_lines,
+    parse_lines,
+    parse_pairs,
+)
 from localrag.llm.model import CALL_FAILED, Model, Reply
 from localrag.llm.prompts import load_prompt, own_hashes
 from localrag.llm.tagging import Tagger
@@ -58,7 +72,51 @@ async def extract(
     Once there are entities, a call that fails does not cost them: it is added to `lost`, and what it would have given is missing.
     """
     lost = [] if lost is None else lost
-    passage = Passage(chunk.text, case)
+    entities, relationships, claims = await _read(Passage(chunk.text, case), model, settings, style, lost, tagger)
+    return Extraction(chunk.id, tuple(entities), tuple(relationships), tuple(claims))
+
+
+Found = tuple[list[ExtractedEntity], list[ExtractedRelationship], Reply | None]
+Lists = tuple[list[ExtractedEntity], list[ExtractedRelationship], list[ExtractedClaim]]
+
+
+async def _read(passage: Passage, model: Model, settings: Settings, style: str, lost: list[LocalragError], tagger: Tagger | None) -> Lists:
+    """What is read in a passage; in its halves, where the model's window is too small for it. Raises ContextTooSmall."""
+    before = len(lost)
+    try:
+        return await _read_whole(passage, model, settings, style, lost, tagger)
+    except ContextTooSmall as error:
+        del lost[before:]
+        found: list[Lists] = []
+        starts = (0, passage.middle)
+        for part in passage.halves():
+            try:
+                found.append(await _read(part, model, settings, style, lost, tagger))
+            except ContextTooSmall as too_small:
+                lost.append(too_small)
+                found.append(([], [], []))
+        if not any(entities for entities, *_ in found):
+            raise error
+        return _merged(found, starts)
+
+
+def _merged(found: Sequence[Lists], starts: Sequence[int]) -> Lists:
+    """What was read in parts of a passage that start there, nothing twice."""
+    entities: dict[str, ExtractedEntity] = {}
+    relationships: dict[frozenset[str], ExtractedRelationship] = {}
+    claims: list[ExtractedClaim] = []
+    for (named, related, claimed), start in zip(found, starts, strict=True):
+        for entity in named:
+            entities.setdefault(entity.name, entity)
+        for pair in related:
+            relationships.setdefault(frozenset((pair.source, pair.target)), pair)
+        claims += [replace(c, start=c.start + start, end=c.end + start) for c in claimed]
+    return list(entities.values()), list(relationships.values()), claims
+
+
+async def _read_whole(
+    passage: Passage, model: Model, settings: Settings, style: str, lost: list[LocalragError], tagger: Tagger | None
+) -> Lists:
     reply: Reply | None = None
     if tagger and style == "extractive" and can_tag(passage.text, settings):
         entities, relationships = await extract_tagged(passage, tagger, settings)
@@ -68,22 +126,21 @@ async def extract(
     claims: list[ExtractedClaim] = []
     if settings.claims:
         claims = await claims_of(passage, [e.name for e in entities], model, settings, style if reply else "extractive", lost, reply)
-    return Extraction(chunk.id, tuple(entities), tuple(relationships), tuple(claims))
-
-
-Found = tuple[list[ExtractedEntity], list[ExtractedRelationship], Reply | None]
+    return entities, relationships, claims
 
 
 async def _asked(passage: Passage, model: Model, settings: Settings, style: str, lost: list[LocalragError]) -> Found:
     """What the chat model finds in a passage."""
     names = candidates(passage)
-    phrases = concepts(passage, names)
-    run = _extract_described if style == "abstractive" else _extract_sentences
-    try:
-        return await run(passage, names, phrases, model, settings, lost)
-    except (DeadEnd, ContextTooSmall):  # it began a name that nothing new can end, or filled its window: ask about less at a time
-        lost.clear()
-        return await _extract_sentences(passage, names, phrases, model, settings, lost)
+    phrases, before = concepts(passage, names), len(lost)
+    if style == "abstractive":
+        try:
+            return await _extract_described(passage, names, phrases, model, settings, lost)
+        except (DeadEnd, ContextTooSmall) as error:  # it began a name that nothing new can end, or filled its window
+            if isinstance(error, ContextTooSmall) and passage.halves():
+                raise
+            del lost[before:]
+    return await _extract_sentences(passage, names, phrases, model, settings, lost)
 
 
 async def _extract_sentences(
@@ -99,7 +156,7 @@ async def _extract_sentences(
     async def entities_of(sentence: int, found: list[str]) -> list[ExtractedEntity]:
         messages = prompts["entities"].fill(text=passage.sentence(sentence), types=", ".join([*settings.entity_types, THING]))
         grammar = entity_lines(found, settings.entity_types, phrases=[p for p in definite if p in found])
-        reply = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
+        reply = await model.ask_within("entities", messages, max_tokens=ENTITY_TOKENS, least=len(found), grammar=lambda _: grammar)
         return [ExtractedEntity(**row) for row in parse_lines(reply.text)]
 
     async def relationships_of(window: tuple[int, int], pairs: list[Pair]) -> list[ExtractedRelationship]:
@@ -108,7 +165,7 @@ async def _extract_sentences(
         found = list(dict.fromkeys(n for pair in pairs for n in pair))
         messages = prompts["relationships"].fill(text=passage.sentence(*window), names=", ".join(found))
         grammar = pair_lines(pairs, most=min(MOST_PAIRS, len(found) - 1))
-        reply = await model.ask("relationships", messages, max_tokens=PAIR_TOKENS, grammar=grammar)
+        reply = await model.ask_within("relationships", messages, max_tokens=PAIR_TOKENS, least=len(found), grammar=lambda _: grammar)
         return [ExtractedRelationship(*pair) for pair in parse_pairs(reply.text)]
 
     first: defaultdict[int, list[str]] = defaultdict(list)
@@ -138,18 +195,26 @@ async def _extract_described(
     prompt = with_domain(load_prompt("abstractive/entities", settings.prompts), settings.domain, "")
     messages = prompt.fill(text=passage.text, types=", ".join(settings.entity_types), names=", ".join([*names, *phrases]))
     script = await Script.of(model.count, passage.text)
-    grammar = entity_lines([*names, *phrases], settings.entity_types, span_of=passage.text, described=True, script=script)
-    listed = await model.ask("entities", messages, max_tokens=ENTITY_TOKENS, grammar=grammar)
-    rows = [ExtractedEntity(**row) for row in parse_lines(listed.text)]
+
+    def entities_in(tokens: int) -> Grammar:
+        return entity_lines([*names, *phrases], settings.entity_types, span_of=passage.text, described=True, script=script, tokens=tokens)
+
+    listed = await model.ask_within(
+        "entities", messages, max_tokens=ENTITY_TOKENS, least=LEAST_LIST, share=1 - FOR_PAIRS, grammar=entities_in
+    )
+    rows = [ExtractedEntity(**row) for row in described_lines(listed.text, script)]
     entities = [e for e in rows if not is_noise(e.name) and passage.spans(e.name)]
     missed, gleaned = await glean(passage, [e.name for e in entities], model, settings, "abstractive", lost, listed)
     entities = [*entities, *missed]
     pairs = list(nearby_pairs(passage.numbers([e.name for e in entities])))
     if not pairs:
         return entities, [], listed
-    grammar = pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)), script=script)
+
+    def pairs_in(tokens: int) -> Grammar:
+        return pair_lines(pairs, described=True, most=min(MOST_PAIRS, 2 * len(entities)), script=script, tokens=tokens)
+
     messages = load_prompt("abstractive/relationships", settings.prompts).fill()
-    ask = partial(model.ask, "relationships", messages, max_tokens=PAIR_TOKENS, grammar=grammar)
+    ask = partial(model.ask_within, "relationships", messages, max_tokens=PAIR_TOKENS, least=LEAST_LIST, grammar=pairs_in)
     try:
         try:
             reply = await ask(after=gleaned or listed)
@@ -160,4 +225,4 @@ async def _extract_described(
     except CALL_FAILED as error:
         lost.append(error)
         return entities, [], listed
-    return entities, [ExtractedRelationship(**row) for row in parse_lines(reply.text)], reply
+    return entities, [ExtractedRelationship(**row) for row in described_lines(reply.text, script)], reply

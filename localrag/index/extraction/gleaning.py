@@ -1,13 +1,14 @@
 """The further turns about a chunk: were names missed (gleaning), and what is claimed of them. They go on in the KV of the turn before."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from localrag.config import Settings
 from localrag.errors import ContextTooSmall, DeadEnd, LocalragError
 from localrag.index.extraction.names.noise import is_noise
 from localrag.index.extraction.passage import Passage
 from localrag.llm.budgets import Script
-from localrag.llm.grammar import ENTITY_TOKENS, choice, entity_lines, parse_lines
+from localrag.llm.grammar import ENTITY_TOKENS, FOR_PAIRS, LEAST_LIST, choice, described_lines, entity_lines
 from localrag.llm.model import CALL_FAILED, Model, Reply
 from localrag.llm.prompts import load_prompt
 from localrag.records import ExtractedEntity
@@ -36,20 +37,28 @@ async def glean(
         own = settings.prompts
         messages = _gleaning(passage, known, settings, style) if after is None else load_prompt("abstractive/gleaning", own).fill()
         more = load_prompt(f"{style}/gleaned", own).fill(**({} if described else {"types": types}))
-        grammar = entity_lines([], settings.entity_types, span_of=passage.text, described=described, known=known, script=script)
+        grammar = partial(entity_lines, [], settings.entity_types, span_of=passage.text, described=described, known=known, script=script)
         try:
             missed = await model.ask("gleaning", messages, max_tokens=4, after=after, grammar=choice(["yes", "no"]))
             if described:
                 after = missed
             if missed.text == "no":
                 break
-            reply = await model.ask("gleaning", more, max_tokens=ENTITY_TOKENS, after=missed, grammar=grammar)
+            reply = await model.ask_within(
+                "gleaning",
+                more,
+                max_tokens=ENTITY_TOKENS,
+                least=LEAST_LIST,
+                share=1 - FOR_PAIRS if described else 1,
+                after=missed,
+                grammar=lambda tokens: grammar(tokens=tokens),  # noqa: B023 — called at once
+            )
         except (DeadEnd, ContextTooSmall):  # it began a name that nothing new can end, or the window is full: there is no more to ask
             break
         except CALL_FAILED as error:
             lost.append(error)
             break
-        rows = [ExtractedEntity(**row) for row in parse_lines(reply.text)]
+        rows = [ExtractedEntity(**row) for row in described_lines(reply.text, script)]
         found += [e for e in rows if not is_noise(e.name) and passage.spans(e.name)]
         if described:
             after = reply

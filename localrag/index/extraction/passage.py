@@ -61,6 +61,17 @@ class Passage:
         """The sentence of a number, or those from one to another, on one line."""
         return squeeze(self.text[self.sentences[first].start : self.sentences[first if last is None else last].end])
 
+    @cached_property
+    def middle(self) -> int:
+        """Where the sentence begins that is nearest to its middle; 0 where it has only one."""
+        starts = [s.start for s in self.sentences[1:]]
+        return min(starts, key=lambda start: abs(2 * start - len(self.text)), default=0)
+
+    def halves(self) -> tuple["Passage", ...]:
+        """It in two parts, the second from its `middle` on; none where it is a single sentence."""
+        cut = self.middle
+        return (Passage(self.text[:cut], self.case), Passage(self.text[cut:], self.case)) if cut else ()
+
     def spans(self, name: str) -> list[Span]:
         """Every place that writes `name`, see `find_name`."""
         if name not in self._spans:

@@ -9,8 +9,9 @@ from localrag import about
 from localrag.config import OwnPrompts
 from localrag.errors import ContextTooSmall
 from localrag.index.jobs import Alone, Crew, Tools
-from localrag.llm.budgets import LEAST, Budgets, Script
+from localrag.llm.budgets import LEAST, Budgets, Script, less_than
 from localrag.llm.grammar import line
+from localrag.llm.limits import ended
 from localrag.llm.model import ABOUT, CALL_FAILED, Model, in_window
 from localrag.llm.prompts import load_prompt
 from localrag.records import Entity, Failure, Graph, Quote, Relationship
@@ -101,10 +102,11 @@ async def summarise(subject: str, descriptions: Sequence[str], model: Model, bud
         try:
             reply = await model.ask("describe", messages, max_tokens=script.tokens(longest) + 8, grammar=line(longest))
         except ContextTooSmall:
-            if budgets == LEAST:
+            less = less_than(budgets)  # the window is smaller today than what the index's budgets are for
+            if less is None:
                 raise
-            return await summarise(subject, waiting, model, own=own)  # the window is smaller today than what the index's budgets are for
-        waiting = [reply.text.strip(), *waiting[taken:]]
+            return await summarise(subject, waiting, model, less, own)
+        waiting = [ended(reply.text.strip(), longest), *waiting[taken:]]
     return waiting[0] if waiting else ""
 
 

@@ -20,7 +20,7 @@ from localrag.index.reports.context import Element, Sources, report_context
 from localrag.index.reports.sources import Reader
 from localrag.index.reports.topics import Topics, words_of
 from localrag.index.reports.write import Choose, Pool, WriteReport
-from localrag.llm.budgets import LEAST, Budgets
+from localrag.llm.budgets import LEAST, Budgets, less_than
 from localrag.llm.model import CALL_FAILED, in_window
 from localrag.project import Project, budgets_here, choose_budgets
 from localrag.records import IMPORTED, Community, Entity, Failure, Quote, Report, content_id
@@ -266,13 +266,15 @@ class _Writer:
 
     async def asked(self, draft: _Draft) -> Report:
         """The model's report; where its window today is smaller than the index's budgets are for, a report from less."""
-        try:
-            return await self.crew.run(WriteReport(draft.community, tuple(draft.elements), draft.key, self.budgets))
-        except ContextTooSmall:
-            if self.budgets == LEAST:
-                raise
-        less = self.elements(draft.community, draft.sources, LEAST)
-        return await self.crew.run(WriteReport(draft.community, tuple(less), draft.key, LEAST))
+        budgets, elements = self.budgets, draft.elements
+        while True:
+            try:
+                return await self.crew.run(WriteReport(draft.community, tuple(elements), draft.key, budgets))
+            except ContextTooSmall:
+                less = less_than(budgets)
+                if less is None:
+                    raise
+                budgets, elements = less, self.elements(draft.community, draft.sources, less)
 
     def theirs(self, key: str) -> bool:
         """Keep a held community's report that another program wrote, also where it is carried down; whether there is one."""

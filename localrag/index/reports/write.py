@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from localrag.about import reported
 from localrag.config import Settings
-from localrag.errors import AnswerTruncated
+from localrag.errors import AnswerTruncated, EngineFailed
 from localrag.index.jobs import Alone, Tools
 from localrag.index.reports.context import Element, Sources
 from localrag.index.reports.topics import NAMES, Topics, title
 from localrag.llm.budgets import LEAST, Budgets, Script, room
 from localrag.llm.domain import with_domain
+from localrag.llm.echo import Echo
 from localrag.llm.grammar import THING, json_object, object_schema
+from localrag.llm.limits import whole_strings
 from localrag.llm.model import ABOUT, Model
 from localrag.llm.prompts import Message, Prompt, load_prompt
 from localrag.records import Community, Entity, Finding, Quote, Report, content_id
@@ -157,24 +159,28 @@ async def abstractive_report(
 ) -> Report:
     """A report in free prose whose findings cite elements of the context, chosen by grammar among those there are."""
     context = "\n".join(e.text for e in elements)
-    messages = _prompt(settings, budgets).fill(context=context, language=settings.language or "the language of the data")
+    prompt = _prompt(settings, budgets)
+    messages = prompt.fill(context=context, language=settings.language or "the language of the data")
     script = await Script.of(model.count, context, language=settings.language)
     try:
         body = await _asked(messages, elements, model, budgets, script)
     except AnswerTruncated:  # it wrote in another script than the context has, or mere numbers
         body = await _asked(messages, elements, model, budgets, Script(3 * script.density))
-    quotes = {e.id: e.quotes for e in elements}
+    quotes, echo = {e.id: e.quotes for e in elements}, Echo(prompt, "", context)
     findings = tuple(
         Finding(f["summary"], f["explanation"], tuple(dict.fromkeys(q for i in f["evidence"] for q in quotes[i][:2])))
         for f in body["findings"]
+        if not echo.is_in(f["explanation"])
     )
+    if not findings or echo.is_in(body["summary"]):
+        raise EngineFailed("The model gave back its instructions instead of a report.", "Try a larger model: --model PATH.gguf")
     return Report(community.id, key, body["title"], body["summary"], float(body["rating"]), body["rating_explanation"], findings)
 
 
 async def _asked(messages: list[Message], elements: Sequence[Element], model: Model, budgets: Budgets, script: Script) -> dict[str, Any]:
     schema = _schema([e.id for e in elements], budgets, script)
     reply = await model.ask("report", messages, max_tokens=await room(schema, script, model.count), grammar=json_object(schema))
-    return dict(json.loads(reply.text))
+    return dict(whole_strings(json.loads(reply.text), schema))
 
 
 def _schema(ids: Sequence[str], budgets: Budgets, script: Script) -> dict[str, Any]:

@@ -57,6 +57,16 @@ async def brief_draft(
     return Draft(tuple(quoted(found.quotes[n]) for n in shown), bold, short=short.text)
 
 
+def windows_to_read(question: Question, passages: Sequence[Chunk], project: Project) -> list[str]:
+    """The best sentences of passages, each with its neighbours, as the reader is shown them."""
+    weight = {c.id: 1 - n / len(passages) for n, c in enumerate(passages)}
+    found = worth_quoting(question.text, chunk_quotes(passages, question.text), (), weight)
+    order = unlike(ranked(question.text, question.vector, found, project, weight), found.texts)
+    windows = list(_windows(found, order))
+    titles = corpus.titles(project.db, {found.quotes[w[0]].chunk_id for w in windows})
+    return [_text(window, found, titles) for window in windows]
+
+
 async def read(question: Question, found: Sentences, order: Iterable[int], project: Project) -> Short | None:
     """The short answer that the reader finds likeliest in the best sentences; None where it finds none."""
     if project.reader is None or is_cjk(question.text):  # it can hardly read Chinese: EM 7 % on XQuAD

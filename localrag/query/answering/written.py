@@ -1,12 +1,14 @@
 """What the model is asked while a question is answered, within the question's budget; and the prose it writes over numbered sources."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.errors import AnswerTruncated, ContextTooSmall
 from localrag.llm.budgets import LEAST, Budgets, Script
+from localrag.llm.echo import Echo
 from localrag.llm.grammar import cited_lines
 from localrag.llm.model import CALL_FAILED, PERSON
 from localrag.llm.prompts import Message, load_prompt
@@ -14,8 +16,14 @@ from localrag.project import Project, budgets_here, choose_budgets
 from localrag.query.answering.cite import points_of
 from localrag.query.draft import Point, Source
 from localrag.query.question import Question
+from localrag.query.retrieval.answerable import begins_unsaid
+from localrag.text.plain import sentences
 
-LINE = 300  # characters of a sentence
+LINE = 600  # characters that the line may have with which an answer becomes long enough
+LEAST_PROSE = 250  # tokens; with room for less, an answer is written from fewer sources
+LINE_TOKENS = 60  # of a sentence with its citations
+UNSAID = "[0]"  # what a line ends in that says that the sources do not answer the question
+AGAIN = "Answer in your own words from the sources above. Repeat neither the question nor these instructions."
 MARKS = 24  # tokens of a sentence's citations, also where a server writes them as JSON
 
 
@@ -64,41 +72,74 @@ async def call_alone(
 async def write_prose(question: Question, project: Project, sources: Sequence[Source], task: str) -> list[Point]:
     """The model's answer from sources, as cited points; none where its budget is used up. Fewer sources are shown to a small window.
 
+    None, too, where it says that the sources do not answer the question, or twice gives back its prompt: the question's budget has it.
     Asked for the context only, the sources themselves are the points.
     """
     if question.options.context_only:
         return [Point(s.text, s.quotes) for s in sources]
+    question.budget.declined, question.budget.echoed = "", False
     if not sources:
         return []
-    numbered = "\n".join(f"[{n}] {s.text}" for n, s in enumerate(sources, 1))
-    messages = load_prompt(f"abstractive/{task}", project.settings.prompts).fill(
-        question=question.text,
-        sources=numbered,
-        language=project.settings.language or "the language of the question",
-        form=question.options.response_type or "short, plain sentences",
-    )
-    budgets, count = await budgets_of(question, project), project.model.count
-    script = await Script.of(count, question.text, numbered, language=project.settings.language)
-    most, longest, enough = 1 if question.one_sentence else budgets.sentences, script.characters(LINE), script.characters(budgets.prose)
-    grammar = cited_lines([f"[{n}]" for n in range(1, len(sources) + 1)], most=most, longest=longest, enough=enough)
-    max_tokens = script.tokens(longest + enough) + MARKS * most
+    budgets = await budgets_of(question, project)
     question.tell(f"reading {len(sources)} {'passages' if task == 'answer' else 'points'} …")
-    lines = _Lines(question, sources)
-    try:
-        await lines.of(lambda on_text: call(question, project, task, messages, grammar, max_tokens, on_text))
-    except ContextTooSmall:
-        if len(sources) == 1:
-            raise
-        return await write_prose(question, project, sources[: len(sources) // 2], task)
+    for more in ("", AGAIN):
+        lines = await _lines(question, project, sources, task, budgets, more)
+        question.budget.echoed = lines.echoes > 0 and not lines.points
+        if not question.budget.echoed:
+            break
     return lines.points
 
 
-class _Lines:
-    """The points of prose while it is written, each handed on as soon as its line is complete; what is cut off keeps its complete lines."""
+async def _lines(
+    question: Question, project: Project, sources: Sequence[Source], task: str, budgets: Budgets, more: str, most_tokens: int = 0
+) -> "_Lines":
+    """The lines that the model writes, in no more than `most_tokens` where that is not 0; `more` is said to it after the question."""
+    numbered = "\n".join(f"[{n}] {s.text}" for n, s in enumerate(sources, 1))
+    prompt = load_prompt(f"abstractive/{task}", project.settings.prompts)
+    script = await Script.of(project.model.count, question.text, numbered, language=project.settings.language)
+    most, longest, enough = 1 if question.one_sentence else budgets.sentences, script.characters(LINE), script.characters(budgets.prose)
+    tokens = script.tokens(longest + enough) + MARKS * most
+    if most_tokens:
+        enough = max(1, enough - int((tokens - most_tokens) / script.density))
+        tokens, most = most_tokens, max(1, min(most, most_tokens // LINE_TOKENS))
+    messages = prompt.fill(
+        question=f"{question.text}\n\n{more}".strip(),
+        sources=numbered,
+        language=project.settings.language or "the language of the question",
+        form=_form(question, most),
+    )
+    marks = [f"[{n}]" for n in range(1, len(sources) + 1)]
+    grammar = cited_lines(marks, most=most, enough=enough, none=UNSAID)
+    lines = _Lines(question, sources, Echo(prompt, question.text, numbered, more, _form(question, most)))
+    try:
+        await lines.of(lambda on_text: call(question, project, task, messages, grammar, tokens, on_text))
+    except ContextTooSmall as error:
+        if not most_tokens and LEAST_PROSE <= error.left < tokens:
+            return await _lines(question, project, sources, task, budgets, more, error.left)
+        if len(sources) == 1:
+            raise
+        return await _lines(question, project, sources[: len(sources) // 2], task, budgets, more)
+    return lines
 
-    def __init__(self, question: Question, sources: Sequence[Source]) -> None:
+
+def _form(question: Question, most: int) -> str:
+    """What is to be written, with how many sentences there is room for."""
+    if question.one_sentence:
+        return question.options.response_type
+    return f"{question.options.response_type or 'short, plain sentences'} (at most {most})"
+
+
+class _Lines:
+    """The points of prose while it is written, each handed on as soon as its line is complete; what is cut off keeps its whole sentences.
+
+    A line that is made of the prompt is no point.
+    """
+
+    def __init__(self, question: Question, sources: Sequence[Source], echo: Echo) -> None:
         self.points: list[Point] = []
-        self._question, self._sources = question, sources
+        self.echoes = 0
+        self._declined: Point | None = None
+        self._question, self._sources, self._echo = question, sources, echo
         self._taken = 0  # characters
 
     async def of(self, calling: Callable[[Callable[[str], None]], Coroutine[Any, Any, str | None]]) -> None:
@@ -111,21 +152,47 @@ class _Lines:
             while (new := await arriving.get()) is not None:
                 text += new
                 self._take(text[: text.rfind("\n") + 1])
-                self._question.sketch(text[self._taken :].strip())
+                if not self._echo.is_in(begun := text[self._taken :].strip()):
+                    self._question.sketch(begun)
             self._take(await writing or "")
         except AnswerTruncated as error:
             self._question.budget.cut_off = True
-            self._take(error.so_far[: error.so_far.rfind("\n") + 1])
+            whole = error.so_far.rfind("\n") + 1
+            self._take(error.so_far[:whole])
+            self._take_cut(error.so_far[whole:])
         finally:
             writing.cancel()
 
     def _take(self, text: str) -> None:
-        new = points_of(text[self._taken :], self._sources)
+        for line in text[self._taken :].splitlines():
+            for point in points_of(line, self._sources):
+                if self._echo.is_in(point.text):
+                    self.echoes += 1
+                elif not self.points and not self._declined and (line.rstrip().endswith(UNSAID) or begins_unsaid(line)):
+                    self._declined, self._question.budget.declined = point, point.text.replace(UNSAID, "").strip()
+                else:
+                    self._add(point)
         self._taken = max(self._taken, len(text))
-        for point in new:
-            self.points.append(point)
+
+    def _take_cut(self, line: str) -> None:
+        """The whole sentences of a line that was cut off before it named its sources: any of them may bear them out."""
+        spans = sentences(line)
+        if spans and not _ENDED.search(line):
+            spans.pop()
+        text = line[: spans[-1].end].strip() if spans else ""
+        if text and not self._echo.is_in(text):
+            self._add(Point(text, tuple(dict.fromkeys(q for s in self._sources for q in s.quotes)), written=True))
+
+    def _add(self, point: Point) -> None:
+        before, self._declined = self._declined, None
+        self._question.budget.declined = ""  # what goes on has something to say
+        for new in (before, point) if before else (point,):
+            self.points.append(new)
             if self._question.on_point:
-                self._question.on_point(point)
+                self._question.on_point(new)
+
+
+_ENDED = re.compile(r"[.!?…。！？][\"”’')\]]*\s*$")
 
 
 async def best_within(found: Iterable[tuple[float, Point]], project: Project, budget: int) -> list[Source]:

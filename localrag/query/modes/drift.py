@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from localrag.llm.budgets import Script, room
+from localrag.llm.echo import Echo
 from localrag.llm.grammar import json_object, object_schema
+from localrag.llm.limits import whole_strings
 from localrag.llm.model import CALL_FAILED
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project
@@ -113,7 +115,8 @@ def _extractive(question: Question, near: Sequence[str], project: Project) -> Dr
 async def _prime(question: Question, report: Report, project: Project) -> tuple[float, Point | None, list[str]]:
     """What one report says to the question, its score, and what to ask further."""
     source = report_source(report)
-    messages = load_prompt("abstractive/primer", project.settings.prompts).fill(question=question.text, report=source.text)
+    prompt = load_prompt("abstractive/primer", project.settings.prompts)
+    messages = prompt.fill(question=question.text, report=source.text)
     script = await Script.of(project.model.count, question.text, source.text, language=project.settings.language)
     schema = object_schema(
         answer={"type": "string", "minLength": 10, "maxLength": script.characters(ANSWER)},
@@ -123,9 +126,9 @@ async def _prime(question: Question, report: Report, project: Project) -> tuple[
     said = await call_alone(question, project, "primer", messages, json_object(schema), await room(schema, script, project.model.count))
     if said is None:
         return 0.0, None, []
-    value = json.loads(said)
-    point = Point(value["answer"], source.quotes, written=True)
-    return float(value["score"]), point, [squeeze(q) for q in value["questions"]]
+    value, echo = whole_strings(json.loads(said), schema), Echo(prompt, question.text, source.text)
+    point = None if echo.is_in(value["answer"]) else Point(value["answer"], source.quotes, written=True)
+    return float(value["score"]), point, [squeeze(q) for q in value["questions"] if not echo.is_in(q)]
 
 
 async def _follow(question: Question, text: str, project: Project) -> Draft:

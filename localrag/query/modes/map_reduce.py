@@ -7,7 +7,9 @@ from typing import Any
 
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm.budgets import Script, room
+from localrag.llm.echo import Echo
 from localrag.llm.grammar import json_object, object_schema
+from localrag.llm.limits import whole_strings
 from localrag.llm.model import CALL_FAILED, in_window
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project
@@ -137,7 +139,8 @@ async def _map(question: Question, batch: list[Source], project: Project, points
     reports = "\n\n".join(f"{i}\n{source.text}" for i, source in by_id.items())
     script = await Script.of(project.model.count, question.text, reports, language=project.settings.language)
     schema = _points_schema(list(by_id), points, script)
-    messages = load_prompt("abstractive/map", project.settings.prompts).fill(question=question.text, reports=reports)
+    prompt = load_prompt("abstractive/map", project.settings.prompts)
+    messages = prompt.fill(question=question.text, reports=reports)
     max_tokens = await room(schema, script, project.model.count)
     try:
         said = await call(question, project, "map", messages, json_object(schema), max_tokens)
@@ -150,9 +153,11 @@ async def _map(question: Question, batch: list[Source], project: Project, points
     if said is None:
         return []
     question.budget.read += len(batch)
+    echo = Echo(prompt, question.text, reports)
     return [
         (p["score"], Point(p["description"], tuple(q for i in dict.fromkeys(p["evidence"]) for q in by_id[i].quotes), written=True))
-        for p in json.loads(said)["points"]
+        for p in whole_strings(json.loads(said), schema)["points"]
+        if not echo.is_in(p["description"])
     ]
 
 

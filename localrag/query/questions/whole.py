@@ -120,6 +120,11 @@ def first_word(question: str, kind: str) -> str:
     return next((w for w in _WORD.findall(question) if _matches(kind, w.lower())), "")
 
 
+def is_of(word: str, kind: str) -> bool:
+    """Whether a word is of a kind, see `CLASSES`."""
+    return _matches(kind, word.lower())
+
+
 @cache
 def _matches(kind: str, word: str) -> bool:
     return bool(_pattern(kind).fullmatch(word))

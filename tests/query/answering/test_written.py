@@ -1,12 +1,15 @@
 """Answers while they are written: each sentence is held back until it is complete and checked, and is then what the answer has."""
 
 import asyncio
+import json
 import shutil
 
 import pytest
+from llguidance import LLMatcher, LLTokenizer
 
 from localrag.engine.request import Generation
-from localrag.llm.grammar import cited_lines
+from localrag.llm.grammar import cited_lines, object_schema
+from localrag.llm.limits import ended, whole_strings
 from localrag.opening import open_for_questions
 from localrag.query.answer import Options, Watch, answer
 from localrag.text.plain import Said
@@ -136,3 +139,58 @@ def test_prose_ends_when_the_model_repeats_itself():
     assert grammar.following(text)
     assert grammar.following(text + "The Skua, it leaks. [1]\n")
     assert grammar.following(text + "2. The Skua leaks. [2]\n") is None
+
+
+def test_an_answer_that_reaches_its_limit_ends_at_its_last_whole_sentence(write):
+    """Of a line that was cut off the whole sentences stay, checked against all sources; the note says that there was more."""
+    given, heard, _ = write("Lars Holm is the mate of the Skua. The Skua leaks and the health insurance for you and yourdepend")
+
+    assert given.answer.startswith("Lars Holm is the mate of the Skua. [1]")
+    assert "insurance" not in given.answer + "".join(heard)
+    assert "cut off at its limit" in given.note
+
+
+def test_a_line_of_prose_ends_after_some_sentences():
+    """A model that says the same again and again comes to an end: behind the sixth sentence of a line only its citations may follow."""
+    lark = cited_lines(["[1]"], most=8).following("")
+
+    def takes(text):
+        matcher = LLMatcher(LLTokenizer("byte"), lark, log_level=0)
+        return matcher.consume_tokens(list(text.encode())) and not matcher.is_error()
+
+    for sentence in ("The Skua leaks 1.5 m. above. ", "渡轮“海鸥号”漏水了漏水了。"):
+        most = 6 // sentence.count(". ") if ". " in sentence else 6
+        assert takes(sentence * most + "[1]\n")
+        assert takes(sentence * (most - 1) + sentence.strip() + "[1]\n")
+        assert not takes(sentence * most + "The")
+    assert takes("See v2.0.1 of www.example.org/a.html in the U.S.A. and so on")
+
+
+def test_a_sentence_of_prose_is_not_ended_by_its_length():
+    """The grammar lets a line go on inside a word however long it is, and tells a server no limit to cut it at."""
+    grammar = cited_lines(["[1]"], most=8)
+    matcher = LLMatcher(LLTokenizer("byte"), grammar.following(""), log_level=0)
+    long = "The harbour office of Vardby keeps a record of every ship that enters " * 12
+
+    assert matcher.consume_tokens(list(f"{long}and of everything it carrie".encode()))
+    assert matcher.consume_tokens(list(b"s. [1]\n"))
+    assert "maxLength" not in json.dumps(grammar.schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("She sold the yard. The men of the yard oppo", "She sold the yard."),
+        ("health insurance for you and your depend", "health insurance for you and your"),
+        ("She sold the yard.", "She sold the yard."),
+        ("她卖掉了船厂。船厂的工人们反", "她卖掉了船厂。"),
+    ],
+)
+def test_a_string_that_its_limit_cut_off_ends_with_a_sentence_or_a_word(text, kept):
+    """A string that is as long as it may be was ended by its limit."""
+    assert ended(text, len(text)) == kept
+    assert ended(text, 1000) == text
+    schema = object_schema(
+        said={"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": len(text)}}, n={"type": "integer"}
+    )
+    assert whole_strings({"said": [text, "No."], "n": 3}, schema) == {"said": [kept, "No."], "n": 3}

@@ -90,16 +90,86 @@ def test_json_says_whether_the_documents_answer(project):
         assert ledger.last_answer(project.db).answerable is expected
 
 
-def test_the_model_is_not_asked_what_the_documents_do_not_say(index):
-    """A model that would write the answer is not called."""
-    with open_for_questions(index) as project:
-        project.model._engine = scripted = Scripted(lambda _: "It is Ulaanbaatar. [1]\n", window=4096)
-        given = asked(project, "What is the capital of Mongolia?", style="abstractive")
+def declining(request):
+    return {"items": [{"text": "The capital of Mongolia is mentioned nowhere in these sources.", "marks": ["[0]"]}]}
 
-    assert not scripted.tasks
-    assert given.calls == 0
-    assert given.answer.startswith("The documents do not say.")
+
+@pytest.mark.parametrize("mode", ["basic", "mix", "local"])
+def test_a_model_that_writes_is_asked_and_declines_in_its_own_words(index, mode):
+    """Its words are the answer, without a mark that they are unsupported; the closest passages follow, and JSON says that it is none."""
+    with open_for_questions(index) as project:
+        project.model._engine = scripted = Scripted(declining, window=4096)
+        given = asked(project, "What is the capital of Mongolia?", style="abstractive", mode=mode)
+
+    assert scripted.tasks == ["answer"]
+    assert given.answer.startswith("The capital of Mongolia is mentioned nowhere in these sources.\n\nClosest:")
+    assert answer_json(given, project.root)["answerable"] is False
+    assert given.citations
     assert given.unsupported == 0
+    assert "[unsupported]" not in given.answer
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Who won the 2018 World Cup in football?", "The documents do not say who won it."),
+        ("Wie heißt die Hauptstadt der Mongolei?", "Das steht nicht in den Dokumenten."),
+    ],
+)
+def test_the_words_that_this_program_has_for_it_are_known(index, question, text):
+    """A model that says so in them, and cites a source, has declined, too."""
+    with open_for_questions(index) as project:
+        project.model._engine = Scripted(lambda _: {"items": [{"text": text, "marks": ["[1]"]}]}, window=4096)
+        given = asked(project, question, style="abstractive", mode="basic")
+
+    assert not given.answerable
+    assert given.answer.startswith(text)
+
+
+def test_an_answer_that_goes_on_after_such_words_is_one(index):
+    """What the documents do say follows them, and nothing of it is lost."""
+    lines = ["The documents do not say when she came.", "Hannah Quill is a harbour master."]
+    with open_for_questions(index) as project:
+        said = {"items": [{"text": text, "marks": ["[1]"]} for text in lines]}
+        project.model._engine = Scripted(lambda _: said, window=4096)
+        given = asked(project, "When did Hannah Quill come?", style="abstractive", mode="basic")
+
+    assert given.answerable
+    assert all(text in given.answer for text in lines)
+
+
+@pytest.mark.parametrize("text", ["How many documents are there?", "Which files?", "¿Cuántos documentos hay?"])
+def test_a_question_of_nothing_but_documents_is_not_refused(project, text):
+    """It has no word of its own that could be missing from them."""
+    given = asked(project, text, style="extractive")
+
+    assert given.answerable
+    assert given.confidence is None
+
+
+@pytest.fixture(scope="module")
+def works(tmp_path_factory):
+    """An index of one short document."""
+    folder = tmp_path_factory.mktemp("works")
+    text = "The melting furnace of the works is delivered by Halberg & Dunn. It was ordered in March 2024 for 104,000 crowns."
+    (folder / "xq-7.txt").write_text(text, encoding="utf-8")
+    with open_for_writing(folder / ".localrag", extractor="phrases") as small:
+        asyncio.run(build_index([folder], small, lambda _: None, reports=False))
+        yield small
+
+
+def test_what_is_asked_in_other_words_is_not_refused(works):
+    """A question without a word of the documents is answered where the reader finds an answer."""
+    given = asked(works, "Which firm brings the new oven?", style="extractive")
+
+    assert given.answerable
+    assert "Halberg & Dunn" in given.answer
+
+
+def test_a_question_that_names_a_file_is_not_refused(works):
+    """What is asked of a file needs none of its words; one that is not there counts for nothing."""
+    assert asked(works, "What stands in xq-7.txt?", style="extractive").answerable
+    assert not asked(works, "What stands in xq-8.txt?", style="extractive").answerable
 
 
 def test_the_context_is_shown_even_so(project):

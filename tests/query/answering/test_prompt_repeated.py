@@ -1,0 +1,117 @@
+"""A model that gives back its prompt: what is made of it is not shown, it is asked once more, and else the answer says so."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from localrag.errors import EngineFailed
+from localrag.index.reports.context import Element
+from localrag.index.reports.write import abstractive_report
+from localrag.llm.budgets import Budgets
+from localrag.llm.echo import Echo
+from localrag.llm.prompts import load_prompt, prompt_names
+from localrag.opening import open_for_questions, open_for_writing
+from localrag.query.answer import Options, Watch, answer
+from localrag.records import Community
+from tests.fakes import Scripted
+
+QUESTION = "What is wrong with the ferry Skua of Vardby?"
+INSTRUCTION = "Write one sentence that says so, end it with nothing else, answer questions from numbered sources and from nothing else."
+GOOD = "Lars Holm is the mate of the Skua."
+
+
+@pytest.fixture
+def ask(plain_town, tmp_path):
+    """A function that asks a question of a model which says one thing after the other; gives the answer, what was shown, the calls."""
+    shutil.copytree(plain_town, tmp_path / "town")
+
+    def asked(*said):
+        left, shown = list(said), []
+
+        def says(_):
+            return {"items": [{"text": text, "marks": ["[1]", "[2]", "[3]"]} for text in left.pop(0)]}
+
+        with open_for_questions(tmp_path / "town" / ".localrag") as project:
+            project.model._engine = engine = Scripted(says, window=4096)
+            watch = Watch(shown.append, draft=shown.append)
+            given = asyncio.run(answer(QUESTION, project, Options("basic", style="abstractive"), watch))
+        return given, "".join(shown), engine.requests
+
+    return asked
+
+
+@pytest.mark.parametrize("echo", [QUESTION, INSTRUCTION])
+def test_an_answer_made_of_the_prompt_is_asked_again_once(ask, echo):
+    """The second answer stands, nothing of the first is shown, and the second request is another one."""
+    given, shown, requests = ask([echo], [GOOD])
+
+    assert len(requests) == 2
+    assert requests[0].messages != requests[1].messages
+    assert echo not in shown
+    assert given.answer.startswith(GOOD)
+    assert given.answerable
+
+
+def test_a_model_that_gives_back_its_prompt_twice_has_not_answered(ask):
+    """The answer says so and shows the closest passages; a question is not asked a third time."""
+    given, shown, requests = ask([INSTRUCTION], [QUESTION])
+
+    assert len(requests) == 2
+    assert given.answer.startswith("The model gave back its instructions instead of an answer")
+    assert INSTRUCTION not in given.answer + shown
+    assert given.citations
+    assert not given.answerable
+
+
+def test_only_the_line_that_repeats_the_prompt_is_left_out(ask):
+    """Beside a line of its own the rest of an answer stands."""
+    given, shown, requests = ask([INSTRUCTION, GOOD])
+
+    assert len(requests) == 1
+    assert INSTRUCTION not in given.answer + shown
+    assert given.answer.startswith(GOOD)
+
+
+def test_an_answer_in_words_of_the_question_or_of_its_sources_is_none_of_the_prompt():
+    """Answers take up the question's words; what a source says in the words of the prompt is said by the source."""
+    prompt = load_prompt("abstractive/answer")
+    echo = Echo(prompt, "Who voted against the budget of 2023?", "The clerk answers questions from numbered sources and from nothing else.")
+
+    assert not echo.is_in("Lena Brandl voted against the budget of 2023.")
+    assert not echo.is_in("No, nobody did.")
+    assert not echo.is_in("The clerk answers questions from numbered sources and from nothing else.")
+    assert echo.is_in("who voted against the budget of 2023")
+    assert Echo(prompt, "Who?", "").is_in("You answer questions from numbered sources and from nothing else.")
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in prompt_names() if n.startswith("abstractive/") and n.partition("/")[2] not in ("entities", "rate", "same")]
+)
+def test_prompts_for_prose_have_no_examples(name):
+    """A small model gives an example as its answer. What extracts or chooses is held by its grammar, and keeps them."""
+    assert all(role != "assistant" for role, _ in load_prompt(name).messages)
+
+
+def test_a_report_has_no_finding_made_of_its_prompt(tmp_path):
+    """Such a finding is left out; a report of nothing else is a failed call."""
+    echo = "several sentences of at most 60 words in all, the ids of the data it rests on; say only what the data says"
+
+    def report(*explanations):
+        findings = [{"summary": "A finding", "explanation": text, "evidence": ["E1"]} for text in explanations]
+        body = {
+            "title": "The Skua",
+            "summary": "Lars Holm is the mate.",
+            "rating": 5,
+            "rating_explanation": "It leaks.",
+            "findings": findings,
+        }
+        elements = [Element("E1", "entity E1: Skua (thing): The Skua is a ferry that leaks", 20, ())]
+        with open_for_writing(tmp_path / str(len(explanations))) as project:
+            project.model._engine = Scripted(lambda _: body, window=16384)
+            made = abstractive_report(Community("c", 0, 0, None, ("a",)), elements, "k", project.model, project.settings, Budgets.of(16384))
+            return [f.explanation for f in asyncio.run(made).findings]
+
+    assert report(echo, "The Skua leaks.") == ["The Skua leaks."]
+    with pytest.raises(EngineFailed, match="instructions instead of a report"):
+        report(echo)
