@@ -4,6 +4,7 @@ Things are named by their ids and paths are as they are stored; whoever shows th
 """
 
 import re
+from dataclasses import asdict, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ MOST = 100  # mentions or relationships of an entity at once
 WINDOW = 65_536  # characters of a document at once
 BESIDE = 400  # characters shown on either side of a citation
 _MARK = re.compile(r"\[(\d+)\]")
-_LAST_MARKS = re.compile(r"(?<= )(?:\[\d+\])+$")
+_LAST_MARKS = re.compile(r"(?<= )(?:\[(?:related|contradicted)\])?(?:\[\d+\])+$")
 
 
 class Unknown(LocalragError):
@@ -43,11 +44,21 @@ def citation(c: Citation) -> Row:
     return {"n": c.n, "path": c.path, "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
 
 
+def citations(made: Answer) -> list[Row]:
+    """The citations of an answer, each with the state of the best sentence that has it: only `supported` is a proof."""
+    return [citation(c) | {"state": made.state_of(c.n)} for c in made.citations]
+
+
+def said(made: Answer) -> list[Row]:
+    """The sentences of an answer with what became of each."""
+    return [{"text": made.answer[s.start : s.end]} | asdict(s) | {"citations": list(s.citations)} for s in made.sentences]
+
+
 def answer(made: Answer, number: int = 0, at: str = "") -> Row:
     """An answer with what it cost; `number` and `at` where it is a stored one."""
-    values = {k: getattr(made, k) for k in made.__slots__ if k not in ("citations", "id", "marks")}
+    values = {k: getattr(made, k) for k in (f.name for f in fields(made)) if k not in ("citations", "id", "marks", "sentences")}
     confidence = made.confidence and round(made.confidence, 3)
-    cited = {"citations": [citation(c) for c in made.citations], "segments": marked(made.answer, made.marks)}
+    cited = {"citations": citations(made), "segments": marked(made.answer, made.marks), "sentences": said(made)}
     return {"id": number or made.id, "at": at} | values | {"confidence": confidence} | cited
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from localrag.states import Judged
+
 
 def content_id(*parts: object) -> str:
     """A 20-character id that is a pure function of `parts` (BLAKE2b, 80 bits)."""
@@ -314,13 +316,12 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Judged):
     """An answer with its sources and what it cost. `note` says what the reader should know of how it came about.
 
-    `asked` is the question made to stand on its own, `reason` why its mode was chosen, `unsupported` the number of sentences that no
-    passage supports. `answerable` is False where the documents do not say it; the citations are then of the closest passages.
-    `confidence` is the probability that they answer the question; None for one about everything. `short` is the answer in a few words of
-    the documents, or yes or no, where there is one. `id` is the number it is kept under, 0 while it is not.
+    `asked` is the question made to stand on its own, `reason` why its mode was chosen. `answerable` is False where the documents do not
+    say it; the citations are then of the closest passages. `confidence` is the probability that they answer the question; None for one
+    about everything. `short` is the answer in a few words of the documents, or yes or no. `id` is its number, 0 while it is not kept.
     `marks` are the places of its `[n]`, each with its n: the documents' own text may have such marks, too.
     `where` and `collections` say from which documents it was answered; from all of them where both are empty.
     """
@@ -338,7 +339,6 @@ class Answer:
     style: str = ""
     asked: str = ""
     reason: str = ""
-    unsupported: int = 0
     conversation: int = 0
     answerable: bool = True
     confidence: float | None = None

@@ -77,7 +77,8 @@ def test_prose_is_cited_sentence_by_sentence(index, mode):
     assert found.output_tokens > 0
     assert all(re.search(r"(\[\d+\]|\[unsupported\])$", p.rstrip()) for p in found.answer.split("\n\n"))
     assert {int(n) for n in re.findall(r"\[(\d+)\]", found.answer)} == {c.n for c in found.citations}
-    assert found.answer.count("[unsupported]") == found.unsupported
+    for state in ("unsupported", "related", "contradicted"):
+        assert found.answer.count(f"[{state}]") == getattr(found, state)
     for c in found.citations:
         text = TOWN[c.path]
         assert text[c.start : c.end] == c.quote
@@ -101,10 +102,11 @@ def test_strict_answers_hold_only_what_is_supported(index):
         with open_for_questions(index) as project:
             given.append(asyncio.run(answer("What is wrong with the Skua?", project, Options("basic", strict=strict))))
     usual, found = given
-    supported = [p for p in usual.answer.split("\n\n") if not p.endswith("[unsupported]")]
+    supported = [usual.answer[s.start : s.end] for s in usual.sentences if s.state == "supported"]
 
-    assert found.citations == usual.citations
-    assert found.answer == ("\n\n".join(supported) or unsaid("What is wrong with the Skua?"))
+    assert [c.quote for c in found.citations] == [c.quote for c in usual.citations if usual.state_of(c.n) == "supported"]
+    assert [found.answer[s.start : s.end] for s in found.sentences] == supported
+    assert supported or found.answer == unsaid("What is wrong with the Skua?")
 
 
 @pytest.mark.parametrize("options", [Options("global", max_calls=0), Options("drift", max_calls=1), Options("mix", max_seconds=0)])

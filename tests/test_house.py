@@ -13,6 +13,7 @@ PACKAGE = ROOT / "localrag"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # From the bottom up; a module imports only from rows below its own, or from its own row's package.
 ROWS = [
+    {"states"},
     {"errors", "records"},
     {"system", "about"},
     {"text"},

@@ -25,6 +25,7 @@ from localrag.records import Answer
 from localrag.store import graph
 
 _MARKED = re.compile(r"(?:\[\d+\]|\[unsupported\])$")
+_UNPROVED = re.compile(r"\[(?:unsupported|related|contradicted)\](?:\[\d+\])*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ async def ask_one(question: str, expected: Sequence[Sequence[str]], project: Pro
     text = "\n".join([question, *(p.read_text(encoding="utf-8") for p in sorted(CORPUS.rglob("*")) if p.is_file())])
     right = all(any(way in given.answer for way in ways) for ways in expected)
     kept = verified(given, project.root)
-    supported = sum(bool({int(n) for n in re.findall(r"\[(\d+)\]", s)} & kept) for s in said)
+    supported = sum(not _UNPROVED.search(s) and bool({int(n) for n in re.findall(r"\[(\d+)\]", s)} & kept) for s in said)
     leaked = sum(leaks(re.sub(r"\[\w+\]", "", s), text, prompts) for s in said)
     return Answered(question, right, len(said), supported, leaked, given.mode, given.calls, given.output_tokens, given.seconds)
 

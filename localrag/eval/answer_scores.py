@@ -14,7 +14,7 @@ from localrag.text.plain import CJK, chunk_sentences, squeeze
 from localrag.text.quotes import Embed
 
 _TOKEN = re.compile(rf"[{CJK}]|[^\W_]+")
-_MARKS = re.compile(r"\s*\[(?:\d+|unsupported)\]")
+_MARKS = re.compile(r"\s*(?:≠ “[^\n]*?” (?=\[contradicted\]))?\[(?:\d+|unsupported|related|contradicted)\]")
 _TITLE = re.compile(r"^\*\*.*\*\*$", re.MULTILINE)
 
 

@@ -67,7 +67,7 @@ async def answer_row(question: Asked, condition: Condition, project: Project, op
         "note": given.note,
         "sources": sources,
         "sentences": sentences,
-        "supported": sentences - given.unsupported,
+        "supported": sentences - given.unproved,
         "calls": given.calls,
         "tokens": given.prompt_tokens + given.output_tokens,
         "seconds": round(given.seconds, 2),

@@ -103,7 +103,7 @@ async def _row(name: str, question: GoldQuestion, mode: str, asked: str, setup: 
         "three": stands_in([c.quote for c in given.citations[:3]], question.answers),
         "evidence_shown": evidence_recall(question.evidence, shown, embed),
         "evidence_cited": evidence_recall(question.evidence, _quotes(given), embed),
-        "supported": 1 - given.unsupported / sentences if sentences else 0.0,
+        "supported": 1 - given.unproved / sentences if sentences else 0.0,
     }
     known = {"short": given.short, "answerable": given.answerable, "confidence": given.confidence}
     spent = {"calls": given.calls, "tokens": given.prompt_tokens + given.output_tokens, "seconds": round(given.seconds, 2)}

@@ -9,6 +9,7 @@ from typing import Any
 from localrag.errors import UsageError
 from localrag.query.answering.verify import Check
 from localrag.records import Quote
+from localrag.states import STATES, SUPPORTED
 
 HINT = 'Every line is a JSON object: {"source": "…", "sentence": "…", "supported": true, "kind": "…"}; kind may be left out.'
 
@@ -54,33 +55,38 @@ def _case(line: str, place: str) -> Case:
 
 
 def measure_support(cases: Sequence[Case], check: Check, done: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
-    """`kept`: share of the supported sentences that the check keeps; `refused`: share of the others that it refuses; each 0 to 1.
+    """`kept`: share of the supported sentences that the check proves; `refused`: share of the others that it does not; each 0 to 1.
 
-    `precision`: share of what it keeps that is supported; `recall` is `kept`. `by_kind` has the same by kind, with the number of rows. A
-    share of nothing is None.
+    `precision`: share of what it proves that is supported; `recall` is `kept`. `states`: how many true and how many false sentences come
+    out as what. `by_kind` has the same by kind, with the number of rows. A share of nothing is None.
     """
-    kept = []
+    states = []
     for n, case in enumerate(cases, 1):
-        kept.append(bool(check(case.sentence, [Quote("", 0, len(case.source), case.source)])))
+        states.append(check(case.sentence, [Quote("", 0, len(case.source), case.source)], ()).state)
         done(n)
-    found = list(zip(cases, kept, strict=True))
+    found = list(zip(cases, states, strict=True))
     total = _shares(found)
-    right = [c.supported for c, k in found if k]
-    kinds = {kind: _shares([(c, k) for c, k in found if c.kind == kind]) for kind in sorted({c.kind for c in cases if c.kind})}
+    right = [c.supported for c, state in found if state == SUPPORTED]
+    kinds = {kind: _shares([(c, s) for c, s in found if c.kind == kind]) for kind in sorted({c.kind for c in cases if c.kind})}
     return {
         "kept": total["kept"],
         "refused": total["refused"],
         "precision": _share(right),
         "recall": total["kept"],
+        "states": total["states"],
         "by_kind": kinds,
     }
 
 
-def _shares(found: Sequence[tuple[Case, bool]]) -> dict[str, Any]:
+def _shares(found: Sequence[tuple[Case, str]]) -> dict[str, Any]:
     return {
         "rows": len(found),
-        "kept": _share([k for c, k in found if c.supported]),
-        "refused": _share([not k for c, k in found if not c.supported]),
+        "kept": _share([s == SUPPORTED for c, s in found if c.supported]),
+        "refused": _share([s != SUPPORTED for c, s in found if not c.supported]),
+        "states": {
+            name: {state: sum(c.supported == label and s == state for c, s in found) for state in STATES}
+            for name, label in (("true", True), ("false", False))
+        },
     }
 
 

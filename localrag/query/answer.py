@@ -24,6 +24,7 @@ from localrag.query.question import CALLS, LONGEST_QUESTION, NOBODY, TOKENS, UNB
 from localrag.query.retrieval.answerable import closest, unsaid
 from localrag.query.route import route
 from localrag.records import Answer
+from localrag.states import CONTRADICTED, RELATED, UNSUPPORTED
 from localrag.store import graph, ledger
 from localrag.store.connect import snapshot
 from localrag.store.selection import NothingSelected, Selected, narrow
@@ -157,7 +158,10 @@ def _answer_of(text: str, question: Question, cited: Cited) -> Answer:
         citations=cited.citations,
         style=question.style,
         asked=question.text,
-        unsupported=cited.unsupported,
+        unsupported=cited.count(UNSUPPORTED),
+        related=cited.count(RELATED),
+        contradicted=cited.count(CONTRADICTED),
+        sentences=cited.sentences,
         marks=cited.marks,
         conversation=question.options.conversation or 0,
     )
@@ -229,7 +233,9 @@ def _failed(budget: Budget) -> str:
 
 
 def _left_out(cited: Cited, *, strict: bool) -> str:
-    said = [f"{_sentences(cited.unsupported)} without support {'left out' if strict else 'marked'}."] if cited.unsupported else []
+    what = {RELATED: "only related to a source", CONTRADICTED: "that a source contradicts", UNSUPPORTED: "without support"}
+    done = "left out" if strict else "marked"
+    said = [f"{_sentences(n)} {how} {done}." for state, how in what.items() if (n := cited.count(state))]
     return " ".join([*said, *[f"{_sentences(cited.repeated)} said before left out."] * bool(cited.repeated)])
 
 

@@ -15,12 +15,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A stretch of an answer with the passages it rests on; `title` stands before it. `written` by a model, it has to be checked."""
+    """A stretch of an answer with the passages it rests on; `title` stands before it. `written` by a model, it has to be checked.
+
+    `given` are all the passages that the model was shown: what it does not prove by those it named may be proved by another.
+    """
 
     text: str
     quotes: tuple[Quote, ...]
     title: str = ""
     written: bool = False
+    given: tuple[Quote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BaseModel
 
 from localrag import contents
+from localrag.states import SUPPORTED
 from localrag.text.marks import fence, one_line, quoted
 
 Row = dict[str, Any]
@@ -40,7 +41,7 @@ class Passages(BaseModel):
 
 
 class Source(BaseModel):
-    """A citation: the number it has in the answer, and the characters of its document that prove it."""
+    """A citation: the number it has in the answer, and characters of its document. Only one whose `state` is supported is a proof."""
 
     n: int
     path: str
@@ -48,6 +49,15 @@ class Source(BaseModel):
     start: int
     end: int
     quote: str
+    state: str
+
+
+class Sentence(BaseModel):
+    """A sentence of an answer. `state`: supported (proved), related (on the topic, not proved), contradicted, or unsupported."""
+
+    text: str
+    state: str
+    citations: list[int]
 
 
 class Answered(BaseModel):
@@ -59,6 +69,7 @@ class Answered(BaseModel):
     complete: bool
     note: str
     citations: list[Source]
+    sentences: list[Sentence]
 
 
 class Text(BaseModel):
@@ -190,18 +201,19 @@ def answer(made: Row, *, late: bool = False) -> CallToolResult:
             break
         sources.append(source)
     text = cut(made["answer"], MOST // 6)
-    listed = "\n".join(f"[{s.n}] {_place(s.model_dump())}: {quoted(s.quote)}" for s in sources)
+    sentences = [Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": cut(s["text"], SOME)}) for s in made["sentences"]]
+    listed = "\n".join(f"[{s.n}] {f'({s.state}) ' * (s.state != SUPPORTED)}{_place(s.model_dump())}: {quoted(s.quote)}" for s in sources)
     known = "" if made["answerable"] else "The documents do not say it; these are the closest passages."
     said = text and fence("answer", [text])(text)
     prose = "\n\n".join(part for part in (known, said, listed and f"Sources\n{listed}", note) if part)
-    values = Answered(
-        answer=text, mode=made["mode"], answerable=made["answerable"], complete=complete, note=note.strip(), citations=sources
-    )
+    how = {k: made[k] for k in ("mode", "answerable")} | {"complete": complete, "note": note.strip()}
+    values = Answered(answer=text, citations=sources, sentences=_fitting(sentences, MOST // 6), **how)
     return _result(prose, values, [document_link(s.path) for s in sources])
 
 
 GO_ON = "To go on: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
-NOTHING_YET: Row = {"answer": "", "mode": "", "answerable": True, "note": "Nothing was answered within the time.", "citations": []}
+_NOTHING = {"answer": "", "mode": "", "answerable": True, "citations": [], "sentences": []}
+NOTHING_YET: Row = _NOTHING | {"note": "Nothing was answered within the time."}
 
 
 def passage(found: Row) -> CallToolResult:

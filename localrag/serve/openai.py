@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from localrag import contents
 from localrag.errors import NoIndex
 from localrag.query.answer import MODES
 from localrag.query.question import Options
@@ -24,6 +25,7 @@ from localrag.serve.follow import Asked, ask, follow, unless_gone
 from localrag.serve.guard import error, json_body
 from localrag.serve.site import Site, failure
 from localrag.serve.tasks import task_answer
+from localrag.states import SUPPORTED
 from localrag.store.collections import collections
 from localrag.store.connect import snapshot
 from localrag.text.marks import escape_marks, one_line
@@ -127,7 +129,13 @@ def _text(made: Answer, site: Site) -> str:
     text = _inert(made.answer)
     if not site.list_sources or not made.citations:
         return text
-    return text + "\n\nSources\n" + "\n".join(f"[{c.n}] {_inert(_title(c))}" for c in made.citations)
+    return text + "\n\nSources\n" + "\n".join(f"[{c.n}] {_state(made, c)}{_inert(_title(c))}" for c in made.citations)
+
+
+def _state(made: Answer, c: Citation) -> str:
+    """What a source does for the answer, where it proves nothing of it."""
+    state = made.state_of(c.n)
+    return "" if state == SUPPORTED else f"({state}) "
 
 
 def _title(c: Citation) -> str:
@@ -150,14 +158,22 @@ def _annotations(made: Answer, site: Site) -> list[dict[str, Any]]:
     for c in made.citations:
         at = len(_inert(made.answer[: first[c.n]])) if c.n in first else 0
         span = {"start_index": at, "end_index": at + len(f"[{c.n}]") if c.n in first else 0}
-        found.append({"type": "url_citation", "url_citation": {"url": _address(made, c, site), "title": _title(c)} | span})
+        found.append(
+            {
+                "type": "url_citation",
+                "url_citation": {"url": _address(made, c, site), "title": _title(c), "state": made.state_of(c.n)} | span,
+            }
+        )
     return found
 
 
 def _sources(made: Answer, site: Site) -> dict[str, Any]:
-    """What clients of Perplexity's kind read; and the question as it was understood."""
-    results = [{"title": _title(c), "url": _address(made, c, site), "snippet": c.quote} for c in made.citations]
-    return {"citations": [r["url"] for r in results], "search_results": results, "asked": made.asked}
+    """What clients of Perplexity's kind read; the question as it was understood; the sentences with what became of each."""
+    results = [
+        {"title": _title(c), "url": _address(made, c, site), "snippet": c.quote, "state": made.state_of(c.n)} for c in made.citations
+    ]
+    sentences = [{"text": _inert(s["text"]), "state": s["state"], "citations": s["citations"]} for s in contents.said(made)]
+    return {"citations": [r["url"] for r in results], "search_results": results, "asked": made.asked, "sentences": sentences}
 
 
 class _Said:

@@ -12,6 +12,7 @@ from sqlite_utils import Database
 
 from localrag.about import Use
 from localrag.records import OF_A_QUESTION, UNSURE, Answer, Call, Citation, Failure
+from localrag.states import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,4 +232,5 @@ def _answer(row: dict[str, Any]) -> Answer:
     values = json.loads(row["result"])
     marks = tuple((at, n) for at, n in values.get("marks", ()))
     cited, named = tuple(Citation(**c) for c in values["citations"]), tuple(values.get("collections", ()))
-    return Answer(**values | {"id": row["id"], "marks": marks, "citations": cited, "collections": named})
+    said = tuple(Sentence(**s | {"citations": tuple(s["citations"])}) for s in values.get("sentences", ()))
+    return Answer(**values | {"id": row["id"], "marks": marks, "citations": cited, "collections": named, "sentences": said})

@@ -28,6 +28,7 @@ from localrag.system.files import cache_dir
 
 # What models are asked for a question, and may say of it; of an index that was begun by an older localrag the call itself does not tell.
 OF_QUESTIONS = ("standalone", "answer", "map", "reduce", "primer", "rate", "questions")
+UNPROVED = ("unsupported", "related", "contradicted")  # counts of an answer's sentences that no quote proves
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _SENTENCE = re.compile(r"[^.!?。！？\n]{12,}")
 _OWN_WORDS = {"name", "type", "items", "answer", "yes", "no", "source", "target", "thing", ""}  # that answers have from us
@@ -110,7 +111,7 @@ def _answers(db: Database) -> list[tuple[int, int, str]]:
 
 def _rests_on_what_is_left(db: Database, answer: dict[str, Any], gone: set[str], is_left_over: Callable[[str], bool]) -> bool:
     cited = answer["citations"]
-    if not cited or answer.get("unsupported") or gone.intersection(c["path"] for c in cited):
+    if not cited or any(map(answer.get, UNPROVED)) or gone.intersection(c["path"] for c in cited):
         return False
     said = [value for value in answer.values() if isinstance(value, str)]
     return not any(map(is_left_over, said)) and all(_stands(db, c["quote"]) for c in cited)

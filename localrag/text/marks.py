@@ -5,14 +5,16 @@ import re
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
-MARK = re.compile(r"\[([0-9]+)\]")
+from localrag.states import STATES
+
+MARK = re.compile(rf"\[([0-9]+|{'|'.join(STATES[1:])})\]")  # a citation's, or what no quote proves
 _UNSEEN = re.compile(  # also what turns the direction of a line
     "[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )  # control characters, and those that turn the direction of what follows
 
 
 def escape_marks(text: str) -> str:
-    """A text whose own `[n]` nobody takes for a citation: as `\\[n\\]`, which markdown shows without the backslashes."""
+    """A text whose own `[n]` nobody takes for a citation, nor its `[unsupported]` for our word: as `\\[n\\]`, which markdown shows without the backslashes."""
     return MARK.sub(r"\\[\1\\]", text)
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from localrag.errors import UsageError
 from localrag.eval.support import Case, load_cases, measure_support
+from localrag.query.answering.verify import Verdict
+from localrag.states import RELATED, SUPPORTED, UNSUPPORTED
 from tests.conftest import run_localrag
 
 ROWS = [
@@ -28,17 +30,12 @@ def test_the_command_prints_one_object(tmp_path):
 
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found == {
-        "kept": 1.0,
-        "refused": 1.0,
-        "precision": 1.0,
-        "recall": 1.0,
-        "by_kind": {
-            "negation": {"rows": 1, "kept": None, "refused": 1.0},
-            "number": {"rows": 1, "kept": None, "refused": 1.0},
-            "shortened": {"rows": 1, "kept": 1.0, "refused": None},
-        },
-    }
+    states = {label: [n for n in counts.values() if n] for label, counts in found.pop("states").items()}
+    kinds = {kind: (row["rows"], row["kept"], row["refused"]) for kind, row in found.pop("by_kind").items()}
+    assert found == {"kept": 1.0, "refused": 1.0, "precision": 1.0, "recall": 1.0}
+    assert kinds == {"negation": (1, None, 1.0), "number": (1, None, 1.0), "shortened": (1, 1.0, None)}
+    assert states == {"true": [1], "false": [2]}  # both false ones are contradicted
+    assert all(state in table.stdout for state in ("supported", "related", "contradicted", "unsupported"))
     assert "100.0" in table.stdout
     assert "negation" in table.stdout
 
@@ -48,10 +45,14 @@ def test_shares_are_of_the_true_and_of_the_false_sentences():
     cases = [Case("s", name, name.startswith("true")) for name in ("true 1", "true 2", "false 1", "false 2", "false 3", "false 4")]
     kept = {"true 1", "false 1"}
 
-    found = measure_support(cases, lambda sentence, cited: tuple(cited) if sentence in kept else ())
+    found = measure_support(cases, lambda sentence, *_: Verdict(SUPPORTED if sentence in kept else RELATED))
 
     assert (found["kept"], found["refused"], found["precision"], found["recall"], found["by_kind"]) == (0.5, 0.75, 0.5, 0.5, {})
-    assert measure_support(cases[2:], lambda *_: ())["precision"] is None
+    assert found["states"] == {
+        "true": {"supported": 1, "related": 1, "contradicted": 0, "unsupported": 0},
+        "false": {"supported": 1, "related": 3, "contradicted": 0, "unsupported": 0},
+    }
+    assert measure_support(cases[2:], lambda *_: Verdict(UNSUPPORTED))["precision"] is None
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,9 @@ def test_a_whole_answer_has_its_citations_in_every_form(client, server):
         assert shown["state"] == "exact"
         assert " ".join(shown["passage"]["quote"].split())[:100] in cited.title
     assert len(answer.model_extra["search_results"]) == len(message.annotations)
+    sentences = answer.model_extra["sentences"]
+    assert sentences and all(s["text"] in message.content and s["state"] == "supported" for s in sentences)
+    assert {n for s in sentences for n in s["citations"]} == set(range(1, len(message.annotations) + 1))
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
 

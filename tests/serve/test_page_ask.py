@@ -184,6 +184,19 @@ MARKDOWN = [
     ([{"text": "```\n<b>**x**</b>\n```"}], '<pre tabindex="0"><code>&lt;b&gt;**x**&lt;/b&gt;\n</code></pre>'),
     ([{"text": "snake_case_name, 3 * 4 * 5, `a*b`, *open"}], "<p>snake_case_name, 3 * 4 * 5, <code>a*b</code>, *open</p>"),
     ([{"text": "![map](http://evil.example/x.png) <img src=x>"}], "<p>[map] &lt;img src=x&gt;</p>"),
+    (
+        [{"text": "Old. [related]"}, {"n": 2}],
+        '<p>Old. <span class="mark related" title="The source is on the topic of this sentence and does not prove it.">related</span>'
+        "<i>2</i></p>",
+    ),
+    (
+        [{"text": "New. [contradicted]"}, {"n": 3}],
+        '<p>New. <span class="mark contradicted" title="The source says otherwise.">contradicted</span><i>3</i></p>',
+    ),
+    (
+        [{"text": "Red. [unsupported]"}],
+        '<p>Red. <span class="mark unsupported" title="No passage of the documents supports this sentence.">no source</span></p>',
+    ),
     ([{"text": "first\nsecond\n\n"}, {"draft": "thi"}], '<p>first second</p><p><span class="draft" aria-hidden="true">thi</span></p>'),
 ]
 

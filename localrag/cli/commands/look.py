@@ -182,5 +182,5 @@ def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "
         raise LocalragError(
             f"The last answer has no citation {n}.", f"It has {len(last.citations)}{f': {opens} 1' if last.citations else '.'}"
         )
-    print_source(found, index.passage(found), index.root)
+    print_source(found, index.passage(found), index.root, last.state_of(n))
     return found.path

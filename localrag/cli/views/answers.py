@@ -6,9 +6,11 @@ from typing import Any
 
 from rich.text import Text
 
+from localrag import contents
 from localrag.cli.views.console import out, say, styled
 from localrag.cli.views.terminal import in_line, status
 from localrag.records import Answer, Chunk, Citation
+from localrag.states import CONTRADICTED, RELATED, SUPPORTED, UNSUPPORTED
 from localrag.text.plain import squeeze
 from localrag.where import Selection
 
@@ -47,10 +49,7 @@ def shown_place(citation: Citation, root: Path) -> str:
 
 def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
     """The answer as `--json` prints it."""
-    citations = [
-        {"n": c.n, "path": shown_path(c.path, root), "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
-        for c in answer.citations
-    ]
+    citations = [c | {"path": shown_path(c["path"], root)} for c in contents.citations(answer)]
     return {
         "answer": answer.answer,
         "mode": answer.mode,
@@ -67,6 +66,9 @@ def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
         "asked": answer.asked,
         "reason": answer.reason,
         "unsupported": answer.unsupported,
+        "related": answer.related,
+        "contradicted": answer.contradicted,
+        "sentences": contents.said(answer),
         "conversation": answer.conversation,
         "answerable": answer.answerable,
         "confidence": answer.confidence and round(answer.confidence, 3),
@@ -83,7 +85,9 @@ def print_answer(answer: Answer, root: Path, stream: Stream, opens: str = "local
     for c in answer.citations:
         quote = squeeze(c.quote)
         short = quote if len(quote) <= 100 else quote[:97] + "…"
-        out.print(f"{c.n:>3}  {shown_place(c, root)}:{c.start}-{c.end}  “{short}”", style="dim")
+        state = answer.state_of(c.n)
+        place = f"{c.n:>3}  {shown_place(c, root)}:{c.start}-{c.end}  “{short}”"
+        out.print(styled((place, "dim"), ("" if state == SUPPORTED else f"  {state}", MARKS.get(state, ""))))
     level = f", level {answer.level}" if answer.level is not None else ""
     note = f"\n{answer.note}" if answer.note else ""
     cost = f"{answer.calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.calls else ""
@@ -96,15 +100,27 @@ def print_answer(answer: Answer, root: Path, stream: Stream, opens: str = "local
     say(f"\nmode: {mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s{hint}{note}")
 
 
+_STATED = {
+    RELATED: "Related: it is on the topic of the sentence, and does not prove it.",
+    CONTRADICTED: "Contradicted: it says otherwise than the sentence.",
+}
+MARKS = {RELATED: "cyan", CONTRADICTED: "bold red", UNSUPPORTED: "yellow"}  # colours of sentences that nothing proves
+
+
 def _bold_titles(text: str) -> Text:
-    """A stretch of an answer, the lines that are titles in bold."""
+    """A stretch of an answer, the lines that are titles in bold, the marks of sentences that nothing proves in their colours."""
     lines = text.split("\n")
-    return Text("\n").join(Text(t[2:-2], "bold") if len(t) > 4 and t.startswith("**") and t.endswith("**") else Text(t) for t in lines)
+    shown = Text("\n").join(Text(t[2:-2], "bold") if len(t) > 4 and t.startswith("**") and t.endswith("**") else Text(t) for t in lines)
+    for state, style in MARKS.items():
+        shown.highlight_words([f"[{state}]"], style)
+    return shown
 
 
-def print_source(citation: Citation, chunk: Chunk | None, root: Path) -> None:
-    """The chunk that a citation is from with the quote marked; the quote alone where the chunk is gone."""
+def print_source(citation: Citation, chunk: Chunk | None, root: Path, state: str = SUPPORTED) -> None:
+    """The chunk that a citation is from with the quote marked; the quote alone where the chunk is gone. Any `state` but one is said."""
     out.print(styled((shown_place(citation, root), "bold"), f", characters {citation.start}-{citation.end}\n"))
+    if state in _STATED:
+        out.print(styled((f"{_STATED[state]}\n", MARKS[state])))
     if chunk is None:
         out.print(citation.quote)
         return

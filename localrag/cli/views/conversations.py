@@ -9,6 +9,7 @@ from localrag.cli.views.answers import shown_place
 from localrag.cli.views.console import out, styled
 from localrag.cli.views.terminal import in_line
 from localrag.records import Answer, Citation
+from localrag.states import SUPPORTED
 from localrag.text.plain import squeeze
 
 TITLE = 70  # characters of a first question
@@ -46,7 +47,8 @@ def print_conversation(found: Sequence[tuple[str, Answer]], root: Path) -> None:
             out.print(f"understood as: {made.asked}", style="dim")
         out.print(made.answer)
         for c in made.citations:
-            out.print(f"{c.n:>3}  {shown_place(c, root)}:{c.start}-{c.end}  “{_short(squeeze(c.quote), 100)}”", style="dim")
+            place, quote = f"{shown_place(c, root)}:{c.start}-{c.end}", _short(squeeze(c.quote), 100)
+            out.print(f"{c.n:>3}  {place}  “{quote}”{_state(made, c)}", style="dim")
         out.print()
 
 
@@ -62,14 +64,20 @@ def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
             parts.append(f"*Understood as: {_inert(squeeze(made.asked))}*")
         parts.append(_inert(made.answer))
         if made.citations:
-            parts.append("\n".join(_citation(c, root) for c in made.citations))
+            parts.append("\n".join(_citation(c, root, _state(made, c)) for c in made.citations))
         if made.note:
             parts.append(f"*{_inert(squeeze(made.note))}*")
     return "\n\n".join(parts) + "\n"
 
 
-def _citation(c: Citation, root: Path) -> str:
-    return f"- [{c.n}] {_inert(shown_place(c, root))}, characters {c.start}-{c.end}: “{_inert(squeeze(c.quote))}”"
+def _state(made: Answer, c: Citation) -> str:
+    """What a citation does for the answer, where it proves nothing of it."""
+    state = made.state_of(c.n)
+    return "" if state == SUPPORTED else f"  {state}"
+
+
+def _citation(c: Citation, root: Path, state: str) -> str:
+    return f"- [{c.n}] {_inert(shown_place(c, root))}, characters {c.start}-{c.end}: “{_inert(squeeze(c.quote))}”{state}"
 
 
 def _heading(question: str) -> str:

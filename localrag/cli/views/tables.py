@@ -62,16 +62,25 @@ def print_retrieval(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def print_support(found: dict[str, Any], rows: int) -> None:
-    """The shares of true sentences kept and of false ones refused in percent, all together and by kind."""
-    percent = {k: None if v is None else f"{100 * v:.1f}" for k, v in found.items() if k != "by_kind"}
+    """The shares of true sentences kept and of false ones refused in percent; how many come out as what, together and by kind."""
+    percent = {k: _percent(found[k]) for k in ("kept", "refused", "precision", "recall")}
     print_rows([{"rows": rows} | {f"{name} %": value for name, value in percent.items()}])
+    out.print()
+    print_rows([{"sentences": name} | counts for name, counts in found["states"].items()])
     if found["by_kind"]:
         out.print()
-        shares = [
-            (kind, row["rows"], *(None if row[n] is None else f"{100 * row[n]:.1f}" for n in ("kept", "refused")))
-            for kind, row in found["by_kind"].items()
-        ]
-        print_rows([dict(zip(("kind", "rows", "kept %", "refused %"), row, strict=True)) for row in shares])
+        print_rows([_kind_row(kind, row) for kind, row in found["by_kind"].items()])
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f}"
+
+
+def _kind_row(kind: str, row: dict[str, Any]) -> dict[str, Any]:
+    """What became of the sentences of a kind; few kinds have both true and false ones, whose states are then `true / false`."""
+    shares = {"kind": kind, "rows": row["rows"], "kept %": _percent(row["kept"]), "refused %": _percent(row["refused"])}
+    true, false = row["states"]["true"], row["states"]["false"]
+    return shares | {state: f"{true[state]} / {false[state]}" for state in true}
 
 
 def print_rows(rows: Sequence[dict[str, Any]]) -> None:

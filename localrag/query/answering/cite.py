@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
-from localrag.query.answering.verify import Check
+from localrag.query.answering.verify import Check, Verdict
 from localrag.query.draft import Draft, Point, Source
 from localrag.query.question import NOBODY, Watch
 from localrag.records import Citation, Document, Quote
+from localrag.states import CONTRADICTED, STATES, SUPPORTED, UNSUPPORTED, Sentence
 from localrag.store import corpus
 from localrag.text.marks import escape_marks
 from localrag.text.plain import Said, sentences, squeeze
@@ -17,30 +18,35 @@ from localrag.text.plain import Said, sentences, squeeze
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """The text of an answer with `[n]` behind each point, its citations, and how many of its sentences nothing supports.
+    """The text of an answer with `[n]` behind each point, its citations, and what became of its sentences.
 
+    `counts` are how many there are of each state, in the order of STATES, with those that were left out; `sentences` are those of the text.
     `marks` are the places of all `[n]` in the text, with their n: a document may have such marks of its own. `repeated` sentences were said
     before, or went round in themselves; they are left out.
     """
 
     text: str
     citations: tuple[Citation, ...]
-    unsupported: int = 0
+    counts: tuple[int, ...] = (0, 0, 0, 0)
     repeated: int = 0
     marks: tuple[tuple[int, int], ...] = ()
+    sentences: tuple[Sentence, ...] = ()
 
-
-UNSUPPORTED = "[unsupported]"
+    def count(self, state: str) -> int:
+        """How many sentences are of a state."""
+        return self.counts[STATES.index(state)]
 
 
 SHORTEST = 10  # characters; less is no sentence that could be checked by itself
+SHOWN = 300  # characters of what a source says instead
 
 
 class Citer:
     """Takes the points of an answer one by one; each stands at once as it will in the answer, checked and with its citations numbered.
 
-    What a model wrote is cited, sentence by sentence, by the sentence of its sources that supports it best; without any it is marked, or
-    with `strict` left out; one that was said already is left out. A quote that is not in its document is no citation. `watch` is given
+    What a model wrote is cited, sentence by sentence, by the sentences of its sources that prove it; else it is marked with what it is,
+    and cited by the nearest one where it is related to that or contradicted by it, or with `strict` left out. One that was said already
+    is left out. A quote that is not in its document is no citation. `watch` is given
     every citation, and every new stretch of the answer's text.
     """
 
@@ -51,8 +57,10 @@ class Citer:
         self._citations: list[Citation] = []
         self._text = ""
         self._places: list[tuple[int, int]] = []
+        self._sentences: list[Sentence] = []
+        self._counts = dict.fromkeys(STATES, 0)
         self._said = Said()
-        self._taken = self._unsupported = self._repeated = 0
+        self._taken = self._repeated = 0
 
     def take(self, point: Point) -> None:
         """The next point of the answer."""
@@ -62,22 +70,27 @@ class Citer:
             if point.written and not self._said.is_new(text):
                 self._repeated += 1
                 continue
-            numbers = self._cite(self._check(text, point.quotes) if point.written else point.quotes)
-            if not numbers:
-                self._unsupported += 1
-                if self._strict:
-                    continue
-            self._say(f"{before}{text} ", numbers)
+            verdict = self._check(text, point.quotes, point.given) if point.written else Verdict(SUPPORTED, point.quotes)
+            if self._strict and verdict.state != SUPPORTED:
+                self._counts[verdict.state] += 1
+                continue
+            numbers = self._cite(verdict.quotes)
+            state = verdict.state if numbers else UNSUPPORTED
+            self._counts[state] += 1
+            if self._strict and not numbers:
+                continue
+            self._say_sentence(before, text, Verdict(state, verdict.quotes), numbers)
             before = " "  # the sentences of a point are one paragraph
 
     def cited(self, draft: Draft | None = None) -> Cited:
         """The answer, when the points of its draft that were not taken yet are; without a draft, as far as it has come."""
         if draft:
             if draft.opening and not self._taken:
-                self._say(draft.opening)
+                self._say(escape_marks(draft.opening))
             for point in draft.points[self._taken :]:
                 self.take(point)
-        return Cited(self._text, tuple(self._citations), self._unsupported, self._repeated, tuple(self._places))
+        counts = tuple(self._counts.values())
+        return Cited(self._text, tuple(self._citations), counts, self._repeated, tuple(self._places), tuple(self._sentences))
 
     def _cite(self, quotes: Sequence[Quote]) -> list[int]:
         """The numbers of the quotes that are in their documents."""
@@ -92,13 +105,23 @@ class Citer:
                 numbers.append(self._numbers[quote])
         return numbers
 
-    def _say(self, new: str, numbers: Sequence[int] | None = None) -> None:
-        """Add to the text; behind a sentence the marks of its citations, or that it has none."""
-        new = escape_marks(new)
-        for n in numbers or ():
+    def _say_sentence(self, before: str, text: str, verdict: Verdict, numbers: Sequence[int]) -> None:
+        """Add a sentence; behind it what it is, where nothing proves it, what the source says instead, and the marks of its citations."""
+        before, text = escape_marks(before), escape_marks(text)
+        start = len(self._text) + len(before)
+        self._sentences.append(Sentence(start, start + len(text), verdict.state, tuple(numbers)))
+        new = f"{before}{text} "
+        if verdict.state == CONTRADICTED:
+            said = escape_marks(squeeze(verdict.quotes[0].text))
+            new += f"≠ “{said if len(said) <= SHOWN else said[: SHOWN - 1] + '…'}” "
+        new += f"[{verdict.state}]" * (verdict.state != SUPPORTED)
+        for n in numbers:
             self._places.append((len(self._text) + len(new), n))
             new += f"[{n}]"
-        new += UNSUPPORTED * (numbers == [])
+        self._say(new)
+
+    def _say(self, new: str) -> None:
+        """Add to the text."""
         self._text += new
         if self._watch.text:
             self._watch.text(new)
@@ -142,9 +165,9 @@ _MARK = re.compile(r"\[(\d+)\]")
 
 def points_of(prose: str, sources: Sequence[Source]) -> list[Point]:
     """Free prose whose sentences cite `[n]`, as points: n counts `sources` from 1; a number beyond them is dropped."""
-    points = []
+    points, given = [], tuple(dict.fromkeys(q for source in sources for q in source.quotes))
     for paragraph in filter(str.strip, prose.split("\n")):
         ids = [int(m) for m in _MARK.findall(paragraph)]
         quotes = tuple(q for i in dict.fromkeys(ids) if 1 <= i <= len(sources) for q in sources[i - 1].quotes)
-        points.append(Point(_MARK.sub("", paragraph).replace(" .", ".").strip(), quotes, written=True))
+        points.append(Point(_MARK.sub("", paragraph).replace(" .", ".").strip(), quotes, written=True, given=given))
     return points

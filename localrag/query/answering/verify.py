@@ -1,17 +1,25 @@
-"""Does a passage support a sentence? One sentence of it must say the same: see `reading.agree` for what that means."""
+"""Is a sentence that a model wrote believed? Proved by a sentence of its sources, related to one, contradicted by one, or none of these.
+
+Proved (`supported`): one sentence of the sources says the same, see `reading.agree`. Contradicted: the nearest one says otherwise of the
+same thing, see `reading.contradict`. Related: it is on the topic, and its passage holds every number and date.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from localrag.query.reading import read
+from localrag.query.questions.language import language_of
+from localrag.query.reading import Word, read
 from localrag.query.reading.agree import objection
+from localrag.query.reading.contradict import contradiction
 from localrag.query.retrieval.retrieve import stems
 from localrag.records import Quote
+from localrag.states import CONTRADICTED, RELATED, SUPPORTED, UNSUPPORTED
 from localrag.store import graph
 from localrag.text.plain import chunk_sentences, is_cjk, squeeze
 from localrag.text.quotes import Embed
@@ -20,28 +28,94 @@ from localrag.text.quotes import Embed
 # in other words than the text's are, and 15 to 17 % of those checked against other passages of the same book
 # (scripts/support_threshold.py).
 SUPPORT = 0.5
+TOPIC = 0.4  # cosine, from which on a sentence of a source is on the topic of a written one
 MOST = 2  # quotes for one sentence of an answer
 
-Check = Callable[[str, Sequence[Quote]], tuple[Quote, ...]]
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a written sentence: its state, and the quotes that prove it, or the nearest one; `why` it is not proved."""
+
+    state: str
+    quotes: tuple[Quote, ...] = ()
+    why: str = ""
+
+
+Check = Callable[[str, Sequence[Quote], Sequence[Quote]], Verdict]
 Aliases = Callable[[str], Iterable[str]]
 
 _NAMES = re.compile(r"[A-Z][\w’'-]*(?:\s+(?:(?:of|de|von|van|the|du|da)\s+)?[A-Z][\w’'-]*)*")
 
 
 def checker(embed: Embed, aliases: Aliases = lambda _: ()) -> Check:
-    """A function that gives, for a sentence and the passages it cites, the verbatim sentences of them that support it, best first.
+    """A function that judges a sentence by the passages that it names, then by all that its writer was given.
 
-    `aliases` gives the other names of what a name stands for: a source may use any of them.
+    The quotes are verbatim sentences of the passages, best first. `aliases` gives the other names of what a name stands for: a source may
+    use any of them.
     """
+    nearest = _Nearest(embed)
 
-    def check(sentence: str, cited: Sequence[Quote]) -> tuple[Quote, ...]:
-        parts = supporting(sentence, cited, aliases)
-        if not parts:
-            return ()
-        scores = support([sentence], [squeeze(p.text) for p in parts], embed)[0]
-        return tuple(parts[int(i)] for i in np.argsort(-scores, kind="stable")[:MOST])
+    def check(sentence: str, named: Sequence[Quote], given: Sequence[Quote] = ()) -> Verdict:
+        others = [quote for quote in given if quote not in named]
+        tried = [passages for passages in (named, others) if passages]
+        for passages in tried:
+            if parts := supporting(sentence, passages, aliases):
+                scores = support([sentence], [squeeze(p.text) for p in parts], embed)[0]
+                return Verdict(SUPPORTED, tuple(parts[int(i)] for i in np.argsort(-scores, kind="stable")[:MOST]))
+        verdicts = [_unproved(sentence, passages, nearest, aliases, named) for passages in tried]
+        told = next((v for v in verdicts if v.state != UNSUPPORTED), None)
+        return told or next(iter(verdicts), Verdict(UNSUPPORTED, (), "no passage"))
 
     return check
+
+
+class _Nearest:
+    """The sentence of some passages that is nearest to a written one; each is embedded once."""
+
+    def __init__(self, embed: Embed) -> None:
+        self._embed = embed
+        self._known: dict[str, NDArray[np.float32]] = {}
+
+    def __call__(self, sentence: str, passages: Sequence[Quote]) -> tuple[Quote, Quote, float] | None:
+        """The sentence, its passage, and the cosine: the passage's where that is higher, for a sentence may tell of several.
+
+        None where the passages have no sentence.
+        """
+        parts = [(part, whole) for whole in passages for part, _ in _sentences(whole)]
+        if not parts:
+            return None
+        to = self._vectors([sentence])[0]
+        cosines = self._vectors([squeeze(part.text) for part, _ in parts]) @ to
+        part, whole = parts[best := int(np.argmax(cosines))]
+        return part, whole, max(float(cosines[best]), float(self._vectors([squeeze(whole.text)])[0] @ to))
+
+    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
+            self._known |= dict(zip(new, self._embed(new), strict=True))
+        return np.array([self._known[text] for text in texts], np.float32)
+
+
+def _unproved(sentence: str, passages: Sequence[Quote], nearest: _Nearest, aliases: Aliases, named: Sequence[Quote]) -> Verdict:
+    """The verdict on a sentence that nothing proves, by the nearest sentence of the passages; numbers may stand in any that it names."""
+    found = nearest(sentence, passages)
+    if found is None:
+        return Verdict(UNSUPPORTED, (), "no passage")
+    source, passage, cosine = found
+    claim, figures = read(_with_names_of(squeeze(sentence), source.text, aliases)), _figures({passage, *named})
+    if why := contradiction(claim, read(squeeze(source.text)), figures, names=language_of(sentence) in ("en", "zh")):
+        return Verdict(CONTRADICTED, (source,), why)
+    if cosine < TOPIC:
+        return Verdict(UNSUPPORTED, (), "topic")
+    missing = next((word.text for word in claim.words if word.figure and not figures(word)), "")
+    return Verdict(UNSUPPORTED, (), f"missing:{missing}") if missing else Verdict(RELATED, (source,))
+
+
+def _figures(passages: Iterable[Quote]) -> Callable[[Word], bool]:
+    """A function that tells whether a number or a date stands in one of some passages."""
+    words = [word for whole in passages for part, _ in _sentences(whole) for word in read(squeeze(part.text)).words]
+    numbers = {word.text for word in words if word.kind == "number"}
+    dates = {key for word in words if word.when for key in word.keys}
+    return lambda word: word.text in numbers if word.kind == "number" else not word.keys.isdisjoint(dates)
 
 
 def aliases_in(db: Database) -> Aliases:

@@ -48,7 +48,7 @@ class Match:
 
 def objection(claim: Reading, source: Reading) -> str:
     """Why the source does not support the claim, in one word; empty where it does."""
-    match = _match(claim, source)
+    match = matched(claim, source)
     if not any(i in match.alike and not word.soft for i, word in enumerate(claim.words)):
         return "nothing said"
     return (
@@ -60,7 +60,8 @@ def objection(claim: Reading, source: Reading) -> str:
     )
 
 
-def _match(claim: Reading, source: Reading) -> Match:
+def matched(claim: Reading, source: Reading) -> Match:
+    """Which words of the source the words of the claim answer to."""
     if claim.chinese:
         return _match_chinese(claim, source)
     match = Match({}, {})
@@ -161,16 +162,18 @@ def _turned(claim: Reading, source: Reading, i: int, match: Match) -> bool:
     return any(source.clauses[source.words[j].clause].negated != mine for j in match.opposite[i])
 
 
-_NEEDED = ("all", "none", "only", "most", "least", "half")
+_NEEDED = ("all", "none", "only", "most", "few", "least", "half")
 
 
 def _quantifiers(claim: Reading, source: Reading) -> str:
-    """All, most, only and none need their like."""
+    """All, most, few, only and none need their like; many are not few."""
     for kind in _NEEDED:
         if kind in claim.quantifiers and kind not in source.quantifiers and not (kind == "none" and any(c.negated for c in source.clauses)):
             return f"quantifier:{kind}"
     if "some" in claim.quantifiers - source.quantifiers and source.quantifiers & {"all", "most", "none"}:
         return "quantifier:some"
+    if "many" in claim.quantifiers - source.quantifiers and "few" in source.quantifiers:
+        return "quantifier:many"
     return ""
 
 
@@ -209,13 +212,18 @@ def _apart(claim: Reading, source: Reading, match: Match) -> str:
     return ""
 
 
+def members_of(claim: Reading, n: int) -> list[int]:
+    """The words of clause `n`."""
+    return [i for i, w in enumerate(claim.words) if w.clause == n]
+
+
 def _clause(claim: Reading, n: int, source: Reading, match: Match) -> str:
     clause = claim.clauses[n]
-    members = [i for i, w in enumerate(claim.words) if w.clause == n]
+    members = members_of(claim, n)
     if not members:
         return ""
     whys = []
-    for m in _candidates(clause, members, source, match):
+    for m in counterpart_clauses(claim, n, source, match):
         why = _against(claim, clause, members, source, m, match)
         if not why:
             return ""
@@ -223,14 +231,14 @@ def _clause(claim: Reading, n: int, source: Reading, match: Match) -> str:
     return whys[0] if whys else ""
 
 
-def _candidates(clause: Clause, members: Sequence[int], source: Reading, match: Match) -> list[int]:
-    """The source's clauses that a clause of the claim may restate, likeliest first."""
-    verbs = match.verbs(clause.verb)
-    counterparts = match.of(members)
+def counterpart_clauses(claim: Reading, n: int, source: Reading, match: Match) -> list[int]:
+    """The source's clauses that clause `n` of the claim may restate, likeliest first."""
+    verbs = match.verbs(claim.clauses[n].verb)
+    counterparts = match.of(members_of(claim, n))
     scores = []
-    for n, other in enumerate(source.clauses):
-        shared = sum(source.words[s].clause == n for s in counterparts)
-        scores.append((other.verb in verbs, shared, -n))
+    for m, other in enumerate(source.clauses):
+        shared = sum(source.words[s].clause == m for s in counterparts)
+        scores.append((other.verb in verbs, shared, -m))
     exact = [s for s in scores if s[0]]
     ranked = sorted(exact or scores, reverse=True)
     return [-s[2] for s in ranked][: 3 if exact else 2]
@@ -239,9 +247,8 @@ def _candidates(clause: Clause, members: Sequence[int], source: Reading, match: 
 def _against(claim: Reading, clause: Clause, members: Sequence[int], source: Reading, m: int, match: Match) -> str:
     """Why a clause of the claim does not restate clause `m` of the source; empty where it does."""
     other = source.clauses[m]
-    how = "" if clause.verb is None or other.verb is None else _verb_match(match, clause.verb, other.verb)
-    predicate = any(match.opposite.get(i) and i not in match.alike and not claim.words[i].soft for i in members if i != clause.verb)
-    if (clause.negated != other.negated) != (how == "opposite" or predicate):
+    how = verb_match(match, clause.verb, other.verb)
+    if (clause.negated != other.negated) != (how == "opposite" or _opposed(claim, clause, members, match)):
         return "negation"
     if why := _modes(clause.modes, other.modes):
         return why
@@ -263,7 +270,15 @@ def _modes(mine: frozenset[str], other: frozenset[str]) -> str:
     return ""
 
 
-def _verb_match(match: Match, verb: int, other: int) -> str:
+def _opposed(claim: Reading, clause: Clause, members: Sequence[int], match: Match) -> bool:
+    """Whether another word of a clause than its verb says the opposite of one of the source."""
+    return any(match.opposite.get(i) and i not in match.alike and not claim.words[i].soft for i in members if i != clause.verb)
+
+
+def verb_match(match: Match, verb: int | None, other: int | None) -> str:
+    """Whether two verbs say the same, the same from the other side (converse), or the opposite; empty if none of these."""
+    if verb is None or other is None:
+        return ""
     if other in match.alike.get(verb, ()):
         return "same"
     if other in match.converse.get(verb, ()):
@@ -275,8 +290,8 @@ def _roles(claim: Reading, clause: Clause, source: Reading, other: Clause, match
     """Whether who does it and to whom are the same."""
     if not how or clause.verb is None or other.verb is None or (how != "converse" and claim.words[clause.verb].keys & {"be", "是"}):
         return ""  # "the lake is the largest" says the same either way round
-    objects = _heads(claim, clause.objects)
-    doer, done = match.of(_heads(claim, clause.subject)), match.of(objects)
+    objects = heads_of(claim, clause.objects)
+    doer, done = match.of(heads_of(claim, clause.subject)), match.of(objects)
     if how == "converse":
         return "role:converse" if doer & other.subject else ""
     if not doer & other.subject and doer:
@@ -295,7 +310,7 @@ def _objects(claim: Reading, clause: Clause, source: Reading, other: Clause, don
     assert clause.verb is not None and other.verb is not None
     if source.chinese and not other.leans and not clause.passive and not other.passive:
         verb, mine = source.words[other.verb].at, claim.words[clause.verb].at
-        if all(source.words[j].at < verb for j in done) and all(claim.words[i].at > mine for i in _heads(claim, clause.objects)):
+        if all(source.words[j].at < verb for j in done) and all(claim.words[i].at > mine for i in heads_of(claim, clause.objects)):
             return "role:before the verb"
     if not source.chinese and not other.passive and not other.leans and all(source.words[j].at < source.words[other.verb].at for j in done):
         return "role:before the verb"  # "the committee under Farrant fined" nobody named Farrant
@@ -309,7 +324,8 @@ def _objects(claim: Reading, clause: Clause, source: Reading, other: Clause, don
     return "role:object behind a preposition" if behind else ""
 
 
-def _heads(reading: Reading, numbers: frozenset[int]) -> list[int]:
+def heads_of(reading: Reading, numbers: frozenset[int]) -> list[int]:
+    """Of some words those that name who or what: no numbers, no pronouns."""
     return [n for n in numbers if reading.words[n].kind in ("name", "word") and not reading.words[n].soft]
 
 

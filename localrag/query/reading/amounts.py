@@ -24,6 +24,8 @@ _ORDINALS = {
     "thirteenth": 13, "fourteenth": 14, "fifteenth": 15, "sixteenth": 16, "seventeenth": 17, "eighteenth": 18, "nineteenth": 19,
     "twentieth": 20, "thirtieth": 30,
 }  # fmt: skip
+_OFTEN = {"once": 1, "twice": 2, "thrice": 3}
+_FREQUENCIES = "daily weekly monthly quarterly yearly annually".split()  # of how often: "once weekly", not "once there"
 _MONEY = {"£": "pound", "$": "dollar", "€": "euro", "¥": "yuan"}
 _UNITS = {
     "%": "percent", "percent": "percent", "per cent": "percent", "percentage points": "percent", "pounds": "pound", "pound": "pound",
@@ -32,13 +34,22 @@ _UNITS = {
     "metres": "metre", "meters": "metre", "metre": "metre", "meter": "metre", "tonnes": "tonne", "tonne": "tonne", "tons": "tonne",
     "miles": "mile", "mile": "mile", "years": "year", "year": "year", "months": "month", "month": "month", "weeks": "week", "week": "week",
     "days": "day", "day": "day", "hours": "hour", "hour": "hour", "minutes": "minute", "minute": "minute", "seconds": "second",
+    "times": "time",
 }  # fmt: skip
 _WORD = "|".join(sorted([*WORDS, *_SCALES], key=len, reverse=True))
+_COUNTED = "|".join(sorted(map(re.escape, [*_UNITS, *_SCALES]), key=len, reverse=True))
+# A name or code with digits in it is a word, and its digits count nothing: B2B, A4, Qwen2.5, COVID-19; 3M; 37signals, 7-Eleven.
+NAMED = (
+    r"\b[^\W\d_]+\d\w*(?:\.\d+)*|\b(?-i:[A-Z])[^\W\d_]*-\d\w*(?:\.\d+)*|(?<![\w.,£$€¥])\d+(?:(?-i:[A-Z])(?!\w)"
+    rf"|(?!(?:{_COUNTED})(?!\w))[^\W\d_]{{4,}}\w*|-(?!(?:{_COUNTED})(?!\w))(?-i:[A-Z][a-z])\w*)"
+)
 _ENGLISH = re.compile(
-    rf"(?P<money>[£$€¥])?\s?(?P<digits>\d+[–-]\d+(?![\d–-])|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?)(?P<ordinal>(?:st|nd|rd|th)\b)?"
+    rf"(?P<named>{NAMED})|(?:(?P<money>[£$€¥])\s?)?"
+    rf"(?P<digits>\d+(?:\.\d+){{2,}}|\d+[–-]\d+(?![\d–-])|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?)(?P<ordinal>(?:st|nd|rd|th)\b)?"
     rf"(?:\s?(?P<scale>hundred|thousand|million|billion|trillion|bn|mn|m|k)\b)?"
     rf"|\b(?P<words>(?:(?:a|half a)\s(?=hundred|thousand|million|dozen))?(?:{_WORD})(?:(?:\s|-|\sand\s)(?:{_WORD})s?)*)\b"
-    rf"|\b(?P<nth>(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)[- ])?(?:first|second|{'|'.join(_ORDINALS)}))(?=[- ]|\b)",
+    rf"|\b(?P<nth>(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)[- ])?(?:first|second|{'|'.join(_ORDINALS)}))(?=[- ]|\b)"
+    rf"|\b(?P<often>twice|thrice|once(?=\s+(?:a|an|per|every|each|in|{'|'.join(_FREQUENCIES)})\b))\b",
     re.IGNORECASE,
 )
 _UNIT = re.compile(rf"[\s-]?({'|'.join(sorted(map(re.escape, _UNITS), key=len, reverse=True))})(?![A-Za-z])", re.IGNORECASE)
@@ -49,6 +60,8 @@ _PRONOUN = re.compile(r"one(?:\s+(?:of|another|should|can|could|must|may|might|i
 def english_amounts(text: str) -> Iterator[Amount]:
     """Every number of an English text, in order."""
     for m in _ENGLISH.finditer(text):
+        if m["named"]:
+            continue
         if m["words"] and _PRONOUN.match(text, m.start()) and m["words"].lower() == "one":
             continue
         if m["nth"] and m["nth"].lower() in ("first", "second"):
@@ -56,7 +69,7 @@ def english_amounts(text: str) -> Iterator[Amount]:
         start = m.start() + len(m[0]) - len(m[0].lstrip())
         value, unit = _value(m), _MONEY.get(m["money"] or "", "")
         after = _UNIT.match(text, m.end())
-        unit = unit or (_UNITS[after[1].lower()] if after else "") or ("th" if m["ordinal"] or m["nth"] else "")
+        unit = unit or ("time" if m["often"] else _UNITS[after[1].lower()] if after else "") or ("th" if m["ordinal"] or m["nth"] else "")
         held = after and (unit in {"percent", "pound", "dollar", "euro", "km", "kg"})
         yield Amount(start, after.end() if after and held else m.end(), value, unit)
 
@@ -64,11 +77,13 @@ def english_amounts(text: str) -> Iterator[Amount]:
 def _value(m: re.Match[str]) -> str:
     if m["digits"]:
         digits = m["digits"].replace(",", "")
-        if re.search(r"[–-]", digits):
+        if re.search(r"[–-]|\..*\.", digits):  # a range; a version
             return digits.replace("–", "-")
         scale = (m["scale"] or "").lower()
         times = _SCALES.get(scale) or _SHORT.get(scale, 1)
         return digits if times == 1 and digits.startswith("0") else plain(float(digits) * times)
+    if m["often"]:
+        return plain(_OFTEN[m["often"].lower()])
     if m["nth"]:
         tens, _, last = m["nth"].lower().replace(" ", "-").rpartition("-")
         return plain(WORDS.get(tens, 0) + ({"first": 1, "second": 2} | _ORDINALS)[last])

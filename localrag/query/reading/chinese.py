@@ -34,8 +34,10 @@ def read(text: str) -> Reading:
         )
         for p in parts
     )
-    quantifiers = {q for t in toks if (q := QUANTIFIER.get(t.text) or ("all" if t.text.startswith("每") else ""))}
-    return Reading(text, tuple(words), clauses, frozenset(quantifiers), chinese=True, spans=spans, particles=particles)
+    kinds = {k: q for k, t in enumerate(toks) if (q := QUANTIFIER.get(t.text) or ("all" if t.text.startswith("每") else ""))}
+    after = {k: next((j for j in range(k + 1, k + 4) if j in number_of and j not in kinds), 0) for k in kinds}
+    quantified = tuple((number_of[j], kinds[k]) for k, j in after.items() if j)
+    return Reading(text, tuple(words), clauses, frozenset(kinds.values()), quantified, chinese=True, spans=spans, particles=particles)
 
 
 def _word(toks: list[Token], k: int, clause: int) -> Word:

@@ -60,11 +60,24 @@ def read(text: str) -> Reading:
     clauses = tuple(_clause(toks, part, parts, number_of) for part in parts) or (
         Clause(None, negated=any(t.low in NEGATORS for t in toks)),
     )
-    quantifiers = frozenset(
-        q for k, t in enumerate(toks) if (q := quantifier(t)) and not (k + 1 < len(toks) and toks[k + 1].amount and q == "some")
-    )
+    kinds = {k: kind for k in range(len(toks)) if (kind := _quantifier(toks, k))}
+    quantified = tuple((number_of[j], kind) for k, kind in kinds.items() if (j := _next_of(k, number_of, kinds)))
     first = next((p for p in parts if _noun(toks, p.before) and p.group.form == "finite"), None)
-    return Reading(text, tuple(words), clauses, quantifiers, subject=_phrase(toks, first.before) if first else "")
+    subject = _phrase(toks, first.before) if first else ""
+    return Reading(text, tuple(words), clauses, frozenset(kinds.values()), quantified, subject=subject)
+
+
+def _quantifier(toks: list[Token], k: int) -> str:
+    """The kind of quantifier a token is here: "a few" are some, and "some 20" counts nothing else."""
+    kind = quantifier(toks[k])
+    if kind == "some" and k + 1 < len(toks) and toks[k + 1].amount:
+        return ""
+    return "some" if kind == "few" and k and toks[k - 1].low == "a" else kind
+
+
+def _next_of(k: int, number_of: dict[int, int], kinds: dict[int, str]) -> int:
+    """The word that a quantifier stands before: the first that says something and is none itself; 0 if none is near."""
+    return next((j for j in range(k + 1, k + 5) if j in number_of and j not in kinds), 0)
 
 
 def _phrase(toks: list[Token], numbers: list[int]) -> str:
@@ -125,6 +138,8 @@ def _of_more(toks: list[Token], k: int) -> bool:
 
 def _is_name(toks: list[Token], k: int) -> bool:
     token = toks[k]
+    if any(map(str.isdigit, token.text)) and not token.amount:
+        return True  # 37signals, B2B
     if not token.text[:1].isupper() or token.low in TITLES or token.low in MONTHS:
         return False
     if k and toks[k - 1].text not in ('"', "“", ".", ":", "?", "!"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
-from localrag.query.reading.amounts import Amount, english_amounts
+from localrag.query.reading.amounts import NAMED, Amount, english_amounts
 from localrag.query.reading.lexicon import phrases
 from localrag.text.plain import FUNCTION_WORDS
 
@@ -61,7 +61,9 @@ SOFT = frozenset(
 QUANTIFIERS = {
     "all": "all every each everybody everyone everything always both entire whole entirely completely fully invariably constantly",
     "most": "most mostly mainly majority largely generally usually chiefly",
-    "some": "some several few partly partially occasionally sometimes",
+    "many": "many numerous",
+    "few": "few",
+    "some": "some several partly partially occasionally sometimes",
     "none": "none no nobody nothing neither never",
     "only": "only solely exclusively sole alone",
     "least": "least",
@@ -83,7 +85,9 @@ UNREAL = frozenset(
 )
 FAILING = frozenset("fail neglect".split())
 _REFUSALS = frozenset("refuse decline fail deny forbid prevent doubt unable forget avoid neglect cease stop unlikely".split())
-_TOKEN = re.compile(r"[^\W\d_]+(?:[’'-][^\W\d_]+)*|\d+|[,;:()—–\"“”.?!]|\S")
+_TOKEN = re.compile(rf"{NAMED}|[^\W\d_]+(?:[’'-][^\W\d_]+)*|\d+|[,;:()—–\"“”.?!]|\S")
+_APOSTROPHES = str.maketrans(dict.fromkeys("’‘ʼ´＇", "'"))
+_CONTRACTED = {"s": "is", "re": "are", "ve": "have", "ll": "will", "d": "would", "m": "am"}
 _PARTICLES = frozenset("up down off out back away on over in".split())
 
 
@@ -155,6 +159,7 @@ def verb_form(word: str) -> str:
 
 def tokens(text: str) -> list[Token]:
     """The tokens of a sentence with their parts of speech; numbers and set phrases are one token each."""
+    text = text.translate(_APOSTROPHES)
     made: list[Token] = []
     at = 0
     for amount in [*english_amounts(text), None]:
@@ -174,7 +179,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def _split(text: str) -> list[Token]:
-    text = text.replace("’", "'")
+    """A word as its parts: "I'd've" is I, would, have; a part that is not known stays with the word before it."""
     low = text.lower()
     if low.endswith("n't"):
         stem = {"won't": "will", "can't": "can", "shan't": "shall"}.get(low, low[:-3])
@@ -184,10 +189,9 @@ def _split(text: str) -> list[Token]:
     if low.endswith(("'s", "s'")) and len(low) > 2 and low not in ("it's", "he's", "she's", "that's", "there's"):
         bare = text[:-2] if low.endswith("'s") else text[:-1]
         return [Token(bare, bare.lower(), owner=True)]
-    if "'" in low and low.rpartition("'")[2] in ("s", "re", "ve", "ll", "d", "m"):
-        head, _, tail = text.partition("'")
-        tail = {"s": "is", "re": "are", "ve": "have", "ll": "will", "d": "would", "m": "am"}[tail.lower()]
-        return [Token(head, head.lower()), Token(tail, tail)]
+    head, _, tail = text.rpartition("'")
+    if head and (meant := _CONTRACTED.get(tail.lower())):
+        return [*_split(head), Token(meant, meant)]
     return [Token(text, low)]
 
 
@@ -198,7 +202,7 @@ def _tag(made: list[Token]) -> None:
         tagged = ["NN"] * len(made)
     for token, tag in zip(made, tagged, strict=True):
         token.tag = token.tag or tag
-        if token.amount is None and token.low[:1].isalpha():
+        if token.amount is None and any(map(str.isalpha, token.low)):
             token.keys, token.verb = forms(token.low), verb_form(token.low)
 
 
@@ -252,7 +256,7 @@ def content(token: Token) -> bool:
     """Whether a token says something that a source has to hold."""
     if token.amount:
         return True
-    if not token.low[:1].isalpha():
+    if not any(map(str.isalpha, token.low)):
         return False
     if token.low in MONTHS | DAYS and token.text[0].isupper():
         return True

@@ -24,6 +24,11 @@ class Word:
     part: bool = False  # a number of so many of a larger number: "three of its five camels"
     when: bool = False
 
+    @property
+    def figure(self) -> bool:
+        """Whether it is a number or a date, which a source has to hold; "one" is an article as often."""
+        return self.text != "1" if self.kind == "number" else self.when and not self.soft
+
 
 @dataclass(frozen=True, slots=True)
 class Clause:
@@ -45,12 +50,16 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A sentence: its words in order, its clauses, and its quantifiers (all, most, some, none, only …)."""
+    """A sentence: its words in order, its clauses, and its quantifiers (all, most, some, none, only …).
+
+    `quantified`: the number of a word, and the quantifier that stands before it.
+    """
 
     text: str
     words: tuple[Word, ...]
     clauses: tuple[Clause, ...]
     quantifiers: frozenset[str] = field(default_factory=frozenset)
+    quantified: tuple[tuple[int, str], ...] = ()
     chinese: bool = False
     subject: str = ""  # of the first clause, as it is written
     spans: dict[int, tuple[int, int]] = field(default_factory=dict, compare=False)  # where Chinese words stand in the text

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from localrag.engine.embedding.embedder import open_embedder
 from localrag.eval.support import load_cases, measure_support
@@ -11,6 +13,7 @@ from localrag.models import find_embedder
 from localrag.query.answering.verify import aliases_in, checker, says, supporting
 from localrag.query.reading import read
 from localrag.query.reading.amounts import chinese_amounts, english_amounts
+from localrag.query.reading.contradict import contradiction
 from localrag.records import Quote
 from localrag.store.schema import open_index
 
@@ -122,6 +125,88 @@ def test_any_text_can_be_read(text):
     read(text)
     assert not says(text or "x", FINED)
     says(FINED, text)
+
+
+PARTS = (
+    "I'd've y'all're shouldn't've it's cannot 's s' n't 37signals B2B 7-Eleven 3.11.2 1,000 half twice once few a 不 没有 五百 年 No. ½ ②"
+)
+ODD = st.lists(st.one_of(st.sampled_from(PARTS.split()), st.text(max_size=6)), max_size=12).map(" ".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ODD, st.one_of(ODD, st.text(alphabet="aIdvets'’ʼ´ -.,0129%£年不没", max_size=40)))
+def test_no_text_breaks_the_reading(claim, source):
+    """Arbitrary text, contractions and names with digits among it, is read and compared without an error."""
+    says(claim, source)
+    contradiction(read(claim), read(source))
+
+
+@pytest.mark.parametrize("mark", ["'", "’", "ʼ", "´", "＇"])
+@pytest.mark.parametrize(
+    ("contracted", "words"),
+    [
+        ("I'd've waited", "I would have waited"),
+        ("y'all're late", "y'all are late"),
+        ("they shouldn't've waited", "they should not have waited"),
+    ],
+)
+def test_contractions_of_several_parts_are_read_as_their_words(contracted, words, mark):
+    """Each part stands for its word, whichever apostrophe is written; a part that is not known is kept as it is."""
+    one, other = read(contracted.replace("'", mark)), read(words)
+
+    assert [w.text for w in one.words] == [w.text for w in other.words]
+    assert [(c.negated, c.modes) for c in one.clauses] == [(c.negated, c.modes) for c in other.clauses]
+
+
+@pytest.mark.parametrize("name", ["37signals", "3M", "7-Eleven", "B2B", "Qwen2.5", "COVID-19", "A4", "GPT-4", "3D"])
+def test_digits_in_a_name_are_no_number(name):
+    """A name with digits in it is a word, and is known from one with other digits."""
+    other = name.translate(str.maketrans("0123456789", "1234567890"))
+
+    assert [a.value for a in english_amounts(f"In 2024 {name} had 60 users.")] == ["2024", "60"]
+    assert says(f"Ruth Sand chose {name}.", f"{name} was chosen by Ruth Sand.")
+    assert not says(f"Ruth Sand chose {name}.", f"{other} was chosen by Ruth Sand.")
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("24hours, 30-Day, 5km, 8GB, 100ms, $3M", ["24", "30", "5", "8", "100", "3000000"]),
+        ("mid-1990s, 10k, 3rd", ["1990", "10000", "3"]),
+        ("release 3.11.2 of 3.11", ["3.11.2", "3.11"]),
+        ("twice a year, once a year, three times", ["2", "1", "3"]),
+        ("once you go", []),
+    ],
+)
+def test_a_number_with_its_unit_is_one(text, values):
+    """Units and scales may stand right behind it; a version is one number; once and twice are numbers where they count."""
+    assert [a.value for a in english_amounts(text)] == values
+
+
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [
+        ("The board meets once a year.", "The board meets twice a year."),
+        ("The board meets twice a year.", "The board meets once a year."),
+        ("The board meets three times a year.", "The board meets twice a year."),
+        ("Few of the members voted.", "Most of the members voted."),
+        ("Most of the members voted.", "Few of the members voted."),
+        ("Few members voted.", "Many members voted."),
+        ("All of the members voted.", "Some of the members voted."),
+    ],
+)
+def test_how_often_and_how_many_are_compared(claim, source):
+    """Once is not twice and few are not most: the one does not support the other, but contradicts it."""
+    assert not says(claim, source)
+    assert contradiction(read(claim), read(source))
+    assert says(source, source)
+    assert not contradiction(read(source), read(source))
+
+
+def test_a_few_are_some():
+    """An article makes few several."""
+    assert says("A few members voted.", "Some members voted.")
+    assert not contradiction(read("A few members voted."), read("Some members voted."))
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -8,7 +8,7 @@ import { Copy } from "./parts.js";
 const BULLET = /^(\s*)(?:[-*+]|(\d{1,9})[.)])\s+/;
 const HEADING = /^(#{1,6})\s+/;
 const FENCE = /^\s*(```|~~~)/;
-const INLINE = /(`+)(.+?)\1|(!?)\[([^\][]*)\]\(([^()\s]*)\)|(https?:\/\/[^\s<>"'()]+[^\s<>"'().,;:!?])|(\[unsupported\])|\\([[\]])|(\*\*|__|\*|_)/gu;
+const INLINE = /(`+)(.+?)\1|(!?)\[([^\][]*)\]\(([^()\s]*)\)|(https?:\/\/[^\s<>"'()]+[^\s<>"'().,;:!?])|\[(unsupported|related|contradicted)\]|\\([[\]])|(\*\*|__|\*|_)/gu;
 
 /** A text, or segments of it ({text}, {n}: a citation's mark, or {draft}: a text not checked yet), as elements. `chip(n)` makes the element of a mark; `level` is the first heading's. */
 export function Markdown({ text = "", segments = [{ text }], chip = () => null, level = 3 }) {
@@ -99,7 +99,7 @@ function tokens(piece) {
   const found = [];
   let at = 0;
   for (const match of piece.matchAll(INLINE)) {
-    const [whole, , code, picture, label, address, bare, unsupported, escaped, sign] = match;
+    const [whole, , code, picture, label, address, bare, state, escaped, sign] = match;
     const before = piece[match.index - 1] ?? " ";
     const after = piece[match.index + whole.length] ?? " ";
     // A sign within a word (snake_case) or between spaces (3 * 4) is no emphasis.
@@ -109,7 +109,7 @@ function tokens(piece) {
     if (code !== undefined) found.push({ code });
     else if (picture) found.push(`[${label || address}]`);
     else if (address !== undefined) found.push({ label, address });
-    else if (unsupported) found.push({ unsupported });
+    else if (state) found.push({ state });
     else if (escaped) found.push(escaped);
     else if (bare) found.push({ label: "", address: bare });
     else found.push({ sign, opens: !/\s/.test(after), closes: !/\s/.test(before) });
@@ -126,7 +126,7 @@ function closed(all, how) {
     if (typeof token === "string") made.push(token);
     else if (token.n !== undefined) made.push(how.chip(token.n));
     else if (token.draft !== undefined) made.push(html`<span class="draft" aria-hidden="true">${token.draft}</span>`);
-    else if (token.unsupported) made.push(html`<span class="unsupported" title=${t("ask.unsupported.why")}>${t("ask.unsupported.mark")}</span>`);
+    else if (token.state) made.push(html`<span class=${`mark ${token.state}`} title=${t(`ask.${token.state}.why`)}>${t(`ask.${token.state}.mark`)}</span>`);
     else if (token.code !== undefined) made.push(html`<code>${token.code}</code>`);
     else if (token.address !== undefined) made.push(html`<${Link} ...${token} />`);
     else {

@@ -50,6 +50,8 @@ function Lead({ answer, question, segments }) {
     ${answer.short && !said && html`<p class="short" dir="auto">${answer.short}</p>`}`;
 }
 
+const STATED = new Set(["related", "contradicted"]); // of sources that prove nothing
+
 function Sources({ answer, citations, opened }) {
   return html`<details class="sources" open>
     <summary>${t("ask.sources", { n: citations.length })}</summary>
@@ -58,7 +60,8 @@ function Sources({ answer, citations, opened }) {
         const here = opened === `${answer}/${citation.n}`;
         return html`<li key=${citation.n} value=${citation.n}>
           <a href=${`#/source/${answer}/${citation.n}`} aria-current=${here ? "true" : null}>
-            <span class="place"><span class="number">${citation.n}</span><b>${fileName(citation.path)}</b>${citation.part && html`<span>${citation.part}</span>`}</span>
+            <span class="place"><span class="number">${citation.n}</span><b>${fileName(citation.path)}</b>${citation.part && html`<span>${citation.part}</span>`}
+              ${STATED.has(citation.state) && html`<span class=${`mark ${citation.state}`} title=${t(`ask.${citation.state}.why`)}>${t(`ask.${citation.state}.mark`)}</span>`}</span>
             <q lang="" dir="auto">${citation.quote}</q>
           </a>
         </li>`;
@@ -88,6 +91,8 @@ function factsOf(answer) {
   return [
     answer.mode && ["mode", `${modeName(answer.mode)}${level}`, answer.reason || null],
     typeof answer.confidence === "number" && ["confidence", t("ask.confidence", { share: percent(Math.min(answer.confidence, 0.99)) }), t("ask.confidence.why")],
+    answer.related > 0 && ["related", t("ask.related", { n: answer.related }), t("ask.related.why")],
+    answer.contradicted > 0 && ["contradicted", t("ask.contradicted", { n: answer.contradicted }), t("ask.contradicted.why")],
     answer.unsupported > 0 && ["unsupported", t("ask.unsupported", { n: answer.unsupported }), t("ask.unsupported.why")],
     ["seconds", lasting(answer.seconds ?? 0), null],
     answer.calls > 0 && ["cost", t("ask.cost", { n: answer.calls, tokens: number(tokens) }), null],
