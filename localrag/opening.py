@@ -276,12 +276,6 @@ def _identity(bound: dict[str, Any], folder: Path) -> str:
     return known if isinstance(known, str) else str(folder.resolve())
 
 
-def _identity(bound: dict[str, Any], folder: Path) -> str:
-    """By what this machine knows an index; one that was never written to since indexes have numbers, by its folder."""
-    known = bound.get("id")
-    return known if isinstance(known, str) else str(folder.resolve())
-
-
 def _bound_model(folder: Path, kind: str) -> ModelFile:
     """The model an index was made with, under the name it has there; the default where it was made with none.
 

@@ -14,7 +14,7 @@ _UNSEEN = re.compile(  # also what turns the direction of a line
 
 
 def escape_marks(text: str) -> str:
-    """A text whose own `[n]` nobody takes for a citation, nor its `[unsupported]` for our word: as `\\[n\\]`, which markdown shows without the backslashes."""
+    """A text whose own `[n]` or `[unsupported]` nobody takes for a mark of ours: as `\\[n\\]`, which markdown shows as `[n]`."""
     return MARK.sub(r"\\[\1\\]", text)
 
 
