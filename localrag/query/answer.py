@@ -128,7 +128,7 @@ async def _answered(
     try:
         mode, draft, smaller = (mode, closest(question, project), "") if refuses else await _draft(mode, question, project)
         if budget.declined or budget.echoed:
-            draft = closest(question, project, budget.declined or ECHOED)
+            draft = replace(closest(question, project, budget.declined or ECHOED), note=draft.note, level=draft.level)
     except asyncio.CancelledError:
         if (so_far := citer.cited()).text:
             keep(made(mode, so_far, None, "Stopped before its end."))

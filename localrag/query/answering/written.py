@@ -168,7 +168,7 @@ class _Lines:
             for point in points_of(line, self._sources):
                 if self._echo.is_in(point.text):
                     self.echoes += 1
-                elif not self.points and not self._declined and (line.rstrip().endswith(UNSAID) or begins_unsaid(line)):
+                elif not self.points and not self._declined and _declines(line, point.text):
                     self._declined, self._question.budget.declined = point, point.text.replace(UNSAID, "").strip()
                 else:
                     self._add(point)
@@ -190,6 +190,11 @@ class _Lines:
             self.points.append(new)
             if self._question.on_point:
                 self._question.on_point(new)
+
+
+def _declines(line: str, text: str) -> bool:
+    """Whether a line says, in one sentence, that the sources do not answer the question: more than that are claims."""
+    return (line.rstrip().endswith(UNSAID) and len(sentences(text)) == 1) or begins_unsaid(line)
 
 
 _ENDED = re.compile(r"[.!?…。！？][\"”’')\]]*\s*$")
