@@ -112,7 +112,10 @@ def everything_huge():
     listed = {"id": "d", "path": "docs/a.md", "title": HUGE, "state": "indexed", "reason": HUGE, "characters": 5}
     part = {"id": "d", "path": "a", "title": HUGE, "from": 0, "length": len(HUGE), "segments": [{"text": HUGE}]}
     yield mcp_results.passages([quote] * 20)
-    yield mcp_results.answer({"answer": HUGE, "mode": "mix", "answerable": True, "note": "", "citations": [quote] * 99})
+    cited, said = quote | {"state": "related"}, {"text": HUGE, "state": "related", "citations": [1]}
+    yield mcp_results.answer(
+        {"answer": HUGE, "mode": "mix", "answerable": True, "note": "", "citations": [cited] * 99, "sentences": [said] * 99}
+    )
     yield mcp_results.passage(part)
     yield mcp_results.entity(known | {"communities": [one] * 99}, [HUGE] * 99)
     yield mcp_results.communities([one] * 999, [0, 1], 0)
