@@ -201,13 +201,13 @@ def answer(made: Row, *, late: bool = False) -> CallToolResult:
             break
         sources.append(source)
     text = cut(made["answer"], MOST // 6)
-    sentences = [Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": cut(s["text"], SOME)}) for s in made["sentences"]]
+    sentences = [Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": cut(s["text"], SOME // 8)}) for s in made["sentences"]]
     listed = "\n".join(f"[{s.n}] {f'({s.state}) ' * (s.state != SUPPORTED)}{_place(s.model_dump())}: {quoted(s.quote)}" for s in sources)
     known = "" if made["answerable"] else "The documents do not say it; these are the closest passages."
     said = text and fence("answer", [text])(text)
     prose = "\n\n".join(part for part in (known, said, listed and f"Sources\n{listed}", note) if part)
     how = {k: made[k] for k in ("mode", "answerable")} | {"complete": complete, "note": note.strip()}
-    values = Answered(answer=text, citations=sources, sentences=_fitting(sentences, MOST // 6), **how)
+    values = Answered(answer=text, citations=sources, sentences=_fitting(sentences, MOST // 12), **how)
     return _result(prose, values, [document_link(s.path) for s in sources])
 
 
