@@ -68,11 +68,11 @@ def read(text: str) -> Reading:
 
 
 def _quantifier(toks: list[Token], k: int) -> str:
-    """The kind of quantifier a token is here: "a few" are some, and "some 20" counts nothing else."""
-    kind = quantifier(toks[k])
-    if kind == "some" and k + 1 < len(toks) and toks[k + 1].amount:
+    """The kind of quantifier a token is here: "a few" and "not all" are some, "how many" is none, and "some 20" counts nothing else."""
+    kind, before = quantifier(toks[k]), toks[k - 1].low if k else ""
+    if (kind == "some" and k + 1 < len(toks) and toks[k + 1].amount) or (kind == "many" and before == "how"):
         return ""
-    return "some" if kind == "few" and k and toks[k - 1].low == "a" else kind
+    return "some" if (kind, before) in (("few", "a"), ("all", "not")) else kind
 
 
 def _next_of(k: int, number_of: dict[int, int], kinds: dict[int, str]) -> int:

@@ -203,6 +203,12 @@ def test_how_often_and_how_many_are_compared(claim, source):
     assert not contradiction(read(source), read(source))
 
 
+def test_not_all_are_some_and_how_many_is_no_quantifier():
+    """What is not said of all is not said of all; a question word counts nothing."""
+    assert not says("All proxies set the headers.", "Not all proxies set the headers.")
+    assert not contradiction(read("The user says how many proxies set the headers."), read("All proxies set the headers."))
+
+
 def test_a_few_are_some():
     """An article makes few several."""
     assert says("A few members voted.", "Some members voted.")
