@@ -76,7 +76,7 @@ def note_place(db: Database, path: Path) -> None:
 def _noted(connection: sqlite3.Connection) -> list[Any] | None:
     try:
         return ledger.settings(Database(connection)).get(NOTE)
-    except sqlite3.DatabaseError:  # damaged, or not to be read
+    except (sqlite3.DatabaseError, TypeError, ValueError):  # damaged, in the middle of being written, or not to be read
         return None
 
 
