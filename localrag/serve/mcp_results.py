@@ -220,16 +220,9 @@ def passage(found: Row) -> CallToolResult:
     """What `contents.document` gives, without its surroundings."""
     whole = "".join(s["text"] for s in found["segments"])
     text = whole.encode()[: MOST // 2 - SOME].decode(errors="ignore")
-    end = found["from"] + len(text)
-    values = Text(
-        document=found["id"],
-        path=found["path"],
-        title=cut(found["title"], SOME),
-        start=found["from"],
-        end=end,
-        length=found["length"],
-        text=text,
-    )
+    start, title = found["from"], cut(found["title"], SOME)
+    end = start + len(text)
+    values = Text(document=found["id"], path=found["path"], title=title, start=start, end=end, length=found["length"], text=text)
     rest = f"\n\nThe document goes on: passage(start={end})." if end < found["length"] else ""
     return _result(
         f"{one_line(found['path'])}, characters {values.start}–{end} of {values.length}\n{fence('passage', [text])(text)}{rest}",
