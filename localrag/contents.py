@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csgraph
 from sqlite_utils import Database
 
 from localrag.errors import LocalragError
 from localrag.index.documents.load.pixels import PICTURES
 from localrag.records import Answer, Chunk, Citation
 from localrag.store import extent, graph, look
-from localrag.store.network import load_network
 from localrag.text.plain import chunk_sentences, squeeze
 
 if TYPE_CHECKING:
@@ -49,8 +47,8 @@ def citations(made: Answer) -> list[Row]:
     return [citation(c) | {"state": made.state_of(c.n)} for c in made.citations]
 
 
-def said(made: Answer) -> list[Row]:
-    """The sentences of an answer with what became of each."""
+def sentences(made: Answer) -> list[Row]:
+    """The sentences of an answer, each with its text, its place in the answer, its state and its citations."""
     return [{"text": made.answer[s.start : s.end]} | asdict(s) | {"citations": list(s.citations)} for s in made.sentences]
 
 
@@ -58,7 +56,7 @@ def answer(made: Answer, number: int = 0, at: str = "") -> Row:
     """An answer with what it cost; `number` and `at` where it is a stored one."""
     values = {k: getattr(made, k) for k in (f.name for f in fields(made)) if k not in ("citations", "id", "marks", "sentences")}
     confidence = made.confidence and round(made.confidence, 3)
-    cited = {"citations": citations(made), "segments": marked(made.answer, made.marks), "sentences": said(made)}
+    cited = {"citations": citations(made), "segments": marked(made.answer, made.marks), "sentences": sentences(made)}
     return {"id": number or made.id, "at": at} | values | {"confidence": confidence} | cited
 
 
@@ -259,6 +257,10 @@ def passages(query: str, vector: "NDArray[np.float32]", found: "Sequence[tuple[C
 
 def path_between(first: str, last: str, opened: "Opened") -> Row:
     """The entities and relationships on a shortest way from one entity to another. Raises Unknown where there is none."""
+    from scipy.sparse import csgraph
+
+    from localrag.store.network import load_network
+
     network = load_network(opened.db, opened.folder)
     begin, end = network.entities.number(first), network.entities.number(last)
     if begin is None or end is None:

@@ -179,9 +179,9 @@ def _permissions(folder: Path | None) -> Line:
 def _reader() -> Line:
     """How the process that parses files is confined: tried in one like it, for what is refused stays refused."""
     check_system()
-    code = "from localrag.index.documents.load.sandbox import enforce, landlock_version as of; version = of(); print(enforce(), version)"
+    code = "from localrag.index.documents.load import sandbox; print(sandbox.landlock_version(), sandbox.enforce())"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
-    enforced, _, version = done.stdout.strip().partition(" ")
+    version, _, enforced = done.stdout.strip().partition(" ")
     if enforced == "True":
         return _confined(int(version))
     weaker = "Python refuses it connections, processes and writing, but the kernel does not refuse them to native code"
@@ -190,13 +190,13 @@ def _reader() -> Line:
 
 
 def _confined(landlock: int) -> Line:
-    """What the kernel refuses the file reader, by the version of its Landlock; 0 where it has none."""
+    """What the kernel refuses the file reader, by the version of its Landlock, 0 for none."""
     always = "no connection, no other process, no signal, no file written"
     if not landlock:
-        remedy = "Index files you do not trust on Linux 5.13 or newer, with landlock among the kernel's lsm= at boot."
-        return Line("file reader", "warn", f"confined by the kernel: {always}; but without Landlock it can read what you can read", remedy)
+        text = f"confined by the kernel: {always}; but without Landlock it can read every file that you can read"
+        return Line("file reader", "warn", text, "On Linux 5.13 or newer, boot with landlock in the kernel's lsm= parameter.")
     rest = "" if landlock >= SCOPED else f" (Landlock {landlock} of {SCOPED}: signals are refused by seccomp alone)"
-    return Line("file reader", "ok", f"confined by the kernel: {always}, and none read but libraries{rest}")
+    return Line("file reader", "ok", f"confined by the kernel: {always}, no file read but libraries{rest}")
 
 
 def _scans() -> Line:

@@ -75,7 +75,7 @@ class Refused(ModelError):
 
 
 class ContextTooSmall(ModelError):
-    """A request does not fit the model's window; `left` are the tokens that its prompt leaves for an answer, 0 where nobody tells."""
+    """A request does not fit the model's window; `left` is how many tokens its prompt leaves for an answer, 0 if unknown."""
 
     kind = "too long for the model's window"
 

@@ -1,4 +1,4 @@
-"""Regular expressions for patterns that somebody else wrote: RE2 matches in time that grows with pattern times text, whatever they say."""
+"""Regular expressions from untrusted sources, matched by RE2 in time proportional to the length of the pattern times that of the text."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -11,11 +11,11 @@ class PatternError(UsageError):
 
 
 def compile_linear(pattern: str) -> Callable[[str], Any]:
-    """The search for a pattern of RE2's syntax, in which `.` also is a line's end: as `re.Pattern.search`, it gives a match or None.
+    """Compile a pattern in RE2's syntax, where `.` also matches a line end; returns its search function, like `re.Pattern.search`.
 
-    Raises PatternError, also for a pattern that is too long.
+    Raises PatternError for a pattern that is invalid or too long.
     """
-    import re2  # takes 30 ms, and most commands match nothing
+    import re2  # loading it takes 30 ms, and few commands need it
 
     options = re2.Options()
     options.dot_nl, options.log_errors = True, False

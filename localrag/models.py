@@ -39,7 +39,7 @@ class ModelFile:
 
     With `url` it is a chat model behind a server there, or behind each of several (with commas between); `path` is then a file whose
     vocabulary stands in for counting tokens, `facts` what each server told (`remote.identified`), and `bound` the fingerprint by which an
-    index knows the model, where that is another. `by_index`: it is the index that names it, and not the user at this moment.
+    index knows the model, where that is another. `by_index`: whether the index names it, and not the user.
     """
 
     name: str

@@ -24,27 +24,27 @@ from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find
 from localrag.project import Opened, Project
 from localrag.store import ledger
 from localrag.store.connect import only_read
-from localrag.store.copied import noted_as_written
+from localrag.store.copied import marked_as_writing
 from localrag.store.graph import holds_any
 from localrag.store.memory import kept_in_memory
 from localrag.store.names import FILE_NAME, nearest_index
 from localrag.store.schema import open_index, writer_lock
 from localrag.system.files import config_dir
-from localrag.system.ownership import check_ours
+from localrag.system.ownership import check_owned
 from localrag.system.trust import is_known, remember
 
 
 def find_index(chosen: Path | None) -> Path:
     """The index folder: the one given, or `.localrag` here or in the nearest parent.
 
-    Raises NoIndex; UsageError for one that was not given and that others made or may change.
+    Raises NoIndex; UsageError for an index that was not named and that others made or may change.
     """
     if folder := nearest_index(chosen):
         if chosen is None:
             name = shlex.quote(str(folder))
             own = f" To make your own here: localrag index PATH --index {INDEX_FOLDER}" if folder.parent != Path.cwd() else ""
             hint = f"If you trust it, name it: --index {name}.{own}"
-            check_ours((folder, folder / FILE_NAME), f"The index in {folder}", hint)
+            check_owned((folder, folder / FILE_NAME), f"The index in {folder}", hint)
         return folder if chosen is None else folder.resolve()
     if chosen is not None:
         raise NoIndex(f"There is no index in {chosen}.", f"Make one: localrag index PATH --index {chosen}")
@@ -105,7 +105,7 @@ def open_for_writing(
         project = Project(
             root_of(folder), folder, db, db, settings, Model(ledger.CallLedger(db), chat, engine), vectors_by, None, reader, tagger
         )
-        with closing(project), noted_as_written(db):
+        with closing(project), marked_as_writing(db):
             yield project
 
 
@@ -152,15 +152,15 @@ def open_for_questions(
     with (
         kept_in_memory(folder),
         closing(open_index(folder, still=still)) as db,
-        closing(_to_ask(db, folder, model, reranker, engine, asks=asks, logs=logs)) as project,
+        closing(_project_to_ask(db, folder, model, reranker, engine, asks=asks, logs=logs)) as project,
     ):
         yield project
 
 
-def _to_ask(
+def _project_to_ask(
     db: Database, folder: Path, model: str | None, reranker: str | None, engine: EngineOptions, *, asks: bool, logs: bool
 ) -> Project:
-    """The project of an opened index, for `open_for_questions`."""
+    """The project of an open index, for `open_for_questions`."""
     if not logs:
         only_read(db.conn)
     bound = ledger.settings(db)
@@ -174,7 +174,7 @@ def _to_ask(
         )
     chat = _chat_model(folder, model, engine) if asks else bundled_chat_model()
     if model and logs and asks:
-        _bind_again(db, bound["chat_model"], chat)
+        _save_model_path(db, bound["chat_model"], chat)
     settings = _with_files(Settings.from_json(bound.get("settings", {})), folder, engine)
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
     reader = reader_for(chat, engine) if asks else None
@@ -190,7 +190,7 @@ def prompt_folders(root: Path) -> list[Path]:
 
 
 def prompts_in_use(root: Path) -> dict[str, list[str]]:
-    """The files of prompts that stand in for the shipped ones (`own`), and those that would if the user trusted them (`untrusted`)."""
+    """The files of prompts that replace shipped ones (`own`), and those that would if the user trusted them (`untrusted`)."""
     folders = prompt_folders(root)
     untrusted = untrusted_prompts(folders)
     own: dict[str, str] = {}
@@ -201,12 +201,12 @@ def prompts_in_use(root: Path) -> dict[str, list[str]]:
 
 
 def _with_files(settings: Settings, folder: Path, engine: EngineOptions) -> Settings:
-    """The settings with the domain and the prompts that users keep in files; what is left out of these is said. Raises UsageError."""
+    """The settings with the domain and the prompts from the user's files; says which prompts are not trusted. Raises UsageError."""
     folders = prompt_folders(root_of(folder))
     prompts = read_prompts(folders)
     if left_out := untrusted_prompts(folders):
         more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-        engine.say(f"Not used, as you never said that you trust it: the prompt {left_out[0]}{more}. If you do: localrag prompts trust")
+        engine.say(f"Not used, because you have not trusted it: the prompt {left_out[0]}{more}. If you do: localrag prompts trust")
     return replace(settings.with_domain(read_domain(folder)), prompts=prompts)
 
 
@@ -234,11 +234,11 @@ def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
 def model_names(folder: Path) -> tuple[str | None, str | None]:
     """How to find the chat model and the embedder an index was made with, whether or not they are still there; None for the default.
 
-    Raises UsageError for one that was not chosen on this machine.
+    Raises UsageError for a model that was not chosen on this machine.
     """
     bound, table = _bound(folder), known_models()
     chat, embedder = (
-        _ways(folder, bound, kind, table[listed])[0] if kind in bound else None
+        _model_candidates(folder, bound, kind, table[listed])[0] if kind in bound else None
         for kind, listed in (("chat_model", "chat"), ("embedder", "embedder"))
     )
     return chat, embedder
@@ -257,11 +257,11 @@ def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *
     return identified(file, engine or EngineOptions(), (known or {}).get("chat_model"))
 
 
-def _bind_again(db: Database, bound: dict[str, str], chat: ModelFile) -> None:
-    """Note where the model of an index is that came from another machine, once it was said."""
-    same = chat.fingerprint == bound["fingerprint"] or (chat.url and chat.name == bound["name"])
-    if not bound["path"] and same:
-        with suppress(OperationalError):  # an index that cannot be written to answers all the same
+def _save_model_path(db: Database, bound: dict[str, str], chat: ModelFile) -> None:
+    """Save the location of the chat model in an index that was unpacked without one, once the user has named it."""
+    is_same = chat.fingerprint == bound["fingerprint"] or (chat.url and chat.name == bound["name"])
+    if not bound["path"] and is_same:
+        with suppress(OperationalError):  # a read-only index can still answer
             ledger.save_settings(db, chat_model=bound | {"path": chat.given})
 
 
@@ -271,7 +271,7 @@ def _bound(folder: Path) -> dict[str, Any]:
 
 
 def _identity(bound: dict[str, Any], folder: Path) -> str:
-    """By what this machine knows an index; one that was never written to since indexes have numbers, by its folder."""
+    """The id by which this machine knows an index; the folder of an index of an older version, which has no id yet."""
     known = bound.get("id")
     return known if isinstance(known, str) else str(folder.resolve())
 
@@ -280,38 +280,38 @@ def _bound_model(folder: Path, kind: str) -> ModelFile:
     """The model an index was made with, under the name it has there; the default where it was made with none.
 
     Its file may have moved, and its name may by now be another file's: the one with the fingerprint is taken, of the list or of the path.
-    Raises ModelError; UsageError for one that was not chosen on this machine.
+    Raises ModelError; UsageError for a model that was not chosen on this machine.
     """
     find = find_chat_model if kind == "chat_model" else find_embedder
     known = _bound(folder)
     if kind not in known:
         return find(None)
     listed = known_models()["chat" if kind == "chat_model" else "embedder"]
-    ways = _ways(folder, known, kind, listed)
-    for way in ways:
+    candidates = _model_candidates(folder, known, kind, listed)
+    for candidate in candidates:
         with suppress(ModelError):
-            file = replace(find(way), name=str(known[kind]["name"]), by_index=True)
+            file = replace(find(candidate), name=str(known[kind]["name"]), by_index=True)
             if file.url or file.fingerprint == known[kind]["fingerprint"]:
                 return file
-    return find(ways[0])
+    return find(candidates[0])
 
 
-def _ways(folder: Path, known: dict[str, Any], kind: str, listed: Iterable[str]) -> list[str]:
-    """How to find the model an index was made with: by its name on the user's list, and by the path or the servers that the index names.
+def _model_candidates(folder: Path, known: dict[str, Any], kind: str, listed: Iterable[str]) -> list[str]:
+    """Where to look for the model an index was made with: its name on the user's list, and the path or servers that the index names.
 
-    The index may come from somebody else. What it names is looked at, or sent to, only where it was chosen on this machine: for this index,
-    or by standing on the list of models. A fingerprint proves nothing there: whoever wrote the index wrote it too, and may have sent the
-    file along. Raises UsageError where it names nothing else.
+    The index may come from somebody else. A file or server that it names is used only if the user chose it on this machine, for this index
+    or by adding it to the list of models. The fingerprint proves nothing: whoever made the index wrote it and may have sent the file.
+    Raises UsageError if nothing may be used.
     """
     name, path = str(known[kind]["name"]), str(known[kind]["path"])
-    ways = [name] if name in listed and "://" not in path else []
+    candidates = [name] if name in listed and "://" not in path else []
     given = find_chat_model(path).given if "://" in path else path
     if is_known("model", _identity(known, folder), given) or _is_listed(path, kind, listed):
-        ways.append(path)
-    if ways:
-        return ways
+        candidates.append(path)
+    if candidates:
+        return candidates
     if not path:
-        raise _no_place(folder, kind, name)
+        raise _unknown_location(folder, kind, name)
     if kind == "chat_model":
         mend = f'localrag ask "…" --model {shlex.quote(path)} --index {shlex.quote(str(folder))}'
     else:
@@ -327,13 +327,13 @@ def _ways(folder: Path, known: dict[str, Any], kind: str, listed: Iterable[str])
     )
 
 
-def _no_place(folder: Path, kind: str, name: str) -> UsageError:
-    """What to do about an index that was unpacked: it does not say where its models are."""
+def _unknown_location(folder: Path, kind: str, name: str) -> UsageError:
+    """The error for an unpacked index, which does not say where its models are."""
     if kind == "chat_model":
         mend = f'localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(name)} or --model FILE.gguf --index {shlex.quote(str(folder))}'
     else:
         mend = f"localrag models add FILE --name {shlex.quote(name)} --kind embedder, or embed anew: localrag reembed --embedder NAME"
-    return UsageError(f"The index in {folder} needs the model {name}, and came here without saying where it is.", f"Say so once: {mend}")
+    return UsageError(f"The index in {folder} needs the model {name} and does not say where it is on this machine.", f"Say so once: {mend}")
 
 
 def _is_listed(path: str, kind: str, listed: Iterable[str]) -> bool:

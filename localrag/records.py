@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from localrag.states import Judged
+from localrag.states import CheckedSentences
 
 
 def content_id(*parts: object) -> str:
@@ -316,7 +316,7 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Judged):
+class Answer(CheckedSentences):
     """An answer with its sources and what it cost. `note` says what the reader should know of how it came about.
 
     `asked` is the question made to stand on its own, `reason` why its mode was chosen. `answerable` is False where the documents do not

@@ -1,14 +1,14 @@
-"""What becomes of the sentences of an answer: proved, related to a source, contradicted by one, or none of these."""
+"""The states of the sentences of an answer: supported by a source, related to one, contradicted by one, or unsupported."""
 
 from dataclasses import dataclass
 
-# Proved by a quote; on the topic of one, which does not prove it; denied by one; none of these.
+# Proved by a quote; on the topic of a quote that does not prove it; contradicted by a quote; none of these.
 SUPPORTED, RELATED, CONTRADICTED, UNSUPPORTED = STATES = ("supported", "related", "contradicted", "unsupported")
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """The characters `start` to `end` of an answer, what became of them (one of STATES), and the numbers of their citations."""
+    """A sentence at characters `start` to `end` of an answer, its state (one of STATES), and the numbers of its citations."""
 
     start: int
     end: int
@@ -17,8 +17,8 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """The sentences of an answer's text, and how many are of the states that prove nothing, with those that were left out."""
+class CheckedSentences:
+    """The sentences of an answer's text, and the number of sentences in each unproved state, including those left out of the text."""
 
     sentences: tuple[Sentence, ...] = ()
     unsupported: int = 0
@@ -27,10 +27,10 @@ class Judged:
 
     @property
     def unproved(self) -> int:
-        """How many sentences no quote proves."""
+        """The number of sentences that no quote proves."""
         return self.unsupported + self.related + self.contradicted
 
     def state_of(self, n: int) -> str:
-        """What citation `n` does for the answer: "supported" where it proves a sentence, else what the sentence is that has it."""
+        """The best state of the sentences that cite `n`: only "supported" is a proof. "supported" also where no sentence is known."""
         states = {sentence.state for sentence in self.sentences if n in sentence.citations}
         return next((state for state in STATES if state in states), SUPPORTED)

@@ -36,7 +36,7 @@ _CONDITION = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
-_WILD = re.compile(r"(?P<deep>(?:^|(?<=/))\*\*/)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]/]*)\]")
+_WILDCARD = re.compile(r"(?P<deep>(?:^|(?<=/))\*\*/)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]/]*)\]")
 _LONGEST = 10_000  # characters
 
 
@@ -155,9 +155,9 @@ def suffix_of(path: str) -> str:
 
 
 def is_at(path: str, pattern: str) -> bool:
-    """Whether a stored path fits a pattern: `*` and `?` stay within a folder, `**` does not; without any, it is a file or a folder.
+    """Whether a stored path matches a pattern: `*` and `?` stay within a folder, `**` does not; without either it is a file or folder.
 
-    In time that grows with the path times the pattern: both may be somebody else's.
+    Takes time proportional to path times pattern, as either may be untrusted.
     """
     return _glob(pattern)(unicodedata.normalize("NFC", path))
 
@@ -171,29 +171,29 @@ def _glob(pattern: str) -> Callable[[str], bool]:
         folder = plain.rstrip("/")
         return lambda path: folder in ("", ".") or path == folder or path.startswith(folder + "/")
     try:
-        search = compile_linear(f"^(?:{_translated(plain + '**' if plain.endswith('/') else plain)})$")
+        search = compile_linear(f"^(?:{_regex(plain + '**' if plain.endswith('/') else plain)})$")
     except PatternError:
         raise UsageError(f"--where: {pattern!r} is no pattern of paths.", "Use *, ?, ** and [abc].") from None
     return lambda path: search(path) is not None
 
 
-def _translated(glob: str) -> str:
-    """A glob as a regular expression. Raises PatternError."""
+def _regex(glob: str) -> str:
+    """Translate a glob into a regular expression. Raises PatternError."""
     made, at = "", 0
-    for m in _WILD.finditer(glob):
+    for m in _WILDCARD.finditer(glob):
         made += re.escape(glob[at : m.start()])
         if m["of"] is not None:
-            made += f"[{'^/' if m['not'] else ''}{_listed(m['of'])}]"
+            made += f"[{'^/' if m['not'] else ''}{_class_members(m['of'])}]"
         else:
             made += "(?:.*/)?" if m["deep"] else ".*" if m["all"] else "[^/]*" if m["some"] else "[^/]"
         at = m.end()
     return made + re.escape(glob[at:])
 
 
-def _listed(listed: str) -> str:
-    """The inside of [abc] or [a-c] without the slash, which no wild card stands for."""
+def _class_members(members: str) -> str:
+    """The inside of [abc] or [a-c] for a regular expression, without the slash, which no wildcard matches. Raises PatternError."""
     made = ""
-    for single, first, last in re.findall(r"(?s)(.)(?!-.)|(.)-(.)", listed):
+    for single, first, last in re.findall(r"(?s)(.)(?!-.)|(.)-(.)", members):
         if first > last:
             raise PatternError(f"{first}-{last} is no range.", "Write the lower end first.")
         for a, b in ((first, min(last, ".")), (max(first, "0"), last)) if first else ((single, single),):

@@ -28,7 +28,7 @@ from localrag.index.embed import embed_chunks
 from localrag.index.extraction.stage import split_sentences
 from localrag.index.progress import Tell
 from localrag.opening import open_for_questions, open_for_writing
-from localrag.query.answering.refuse import refused
+from localrag.query.answering.refuse import should_refuse
 from localrag.query.question import Question
 from localrag.query.retrieval.answerable import Signals, signals, standing
 from localrag.store.connect import snapshot
@@ -141,7 +141,7 @@ async def rows_of(kind, name, asked, vectors, project):
     for (key, text, yes, *only), vector in zip(asked, vectors, strict=True):
         with snapshot(project.folder) as db:
             here = replace(project, db=narrow(db, Selection(f"path=**/{only[0]:05}.md") if only else EVERYTHING, project.root))
-            refuses, sure = await refused(Question(text, vector, "extractive"), here)
+            refuses, sure = await should_refuse(Question(text, vector, "extractive"), here)
             known = sure is not None and signals(text, vector, here)
         row = {"set": kind, "index": name, "id": key, "question": text, "answerable": yes, "refused": refuses}
         rows.append(row | (asdict(known) if known else {}))

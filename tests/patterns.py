@@ -1,8 +1,8 @@
-"""Finds the regular expressions of code that somebody else's text is searched with, and strings that make their time explode.
+"""Finds the regular expressions of packages, and strings on which a search with one takes more than quadratic time.
 
-`attacks` derives strings from a pattern: what leads to each of its repetitions, what this repeats, many times, and something that does not
-fit. `growth` measures how the time of a search grows with the length of such a string. As a program, this prints the patterns of the named
-packages whose time grows faster than the square, as JSON.
+`attacks` derives strings from a pattern: a prefix that leads to one of its repetitions, what this repeats, many times, and an end that does
+not match. `growth` measures how the time of a search grows with the length of such a string. As a program, this prints the patterns of the
+named packages whose time grows faster than the square, as JSON.
 """
 
 import ast
@@ -23,10 +23,10 @@ from re import _parser as parser  # type: ignore[attr-defined]
 
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn"}
 MEASURED_S = 0.02  # from where a time can be told from noise
-STEEPEST = 2.5  # exponent of the length: 2 is allowed, and clocks are not exact
+STEEPEST = 2.5  # largest exponent of the length that passes: 2 is allowed, and clocks are not exact
 LONGEST_CHARS = 2_000
-GIVEN_UP_S = 3.0  # of CPU: no search of a square of LONGEST_CHARS takes it
-SAMPLES = 4  # ways to fulfil a part of a pattern that are tried
+GIVEN_UP_S = 3.0  # CPU time that no quadratic search of LONGEST_CHARS takes
+SAMPLES = 4  # strings tried for each part of a pattern
 CATEGORIES = {op.CATEGORY_DIGIT: "17", op.CATEGORY_SPACE: " \n", op.CATEGORY_WORD: "a1_"}
 OPPOSITES = {op.CATEGORY_NOT_DIGIT: "a.", op.CATEGORY_NOT_SPACE: "a.", op.CATEGORY_NOT_WORD: ". "}
 ODD = "a1 .,-_:/[(\"'*`#<|中\n\u00e9"  # what a negated set may hold
@@ -37,7 +37,7 @@ class TooSlow(Exception):
 
 
 def samples(node: "list[tuple[object, object]]", groups: dict[int, str], *, short: bool = False) -> list[str]:
-    """Some strings that a part of a pattern matches, as far as its assertions let it; `short`: without what may be left out."""
+    """Some strings that a part of a pattern matches, its assertions apart; `short`: without its optional parts."""
     found = [""]
     for code, value in node:
         options = _samples_of(code, value, groups, short=short)
@@ -64,7 +64,7 @@ def _samples_of(code: object, value: "object", groups: dict[int, str], *, short:
         return [groups.get(value, "")]
     if code is op.ASSERT and value[0] < 0:
         return samples(value[1], groups, short=short)
-    return [""]  # places, and assertions of what follows or does not stand before
+    return [""]  # anchors, lookaheads and negative lookbehinds
 
 
 def _characters(code: object, value: object) -> list[str]:
@@ -111,7 +111,7 @@ def _repeats(node: "list[tuple[object, object]]", before: list[str]) -> "Iterato
 
 
 def attacks(pattern: "re.Pattern[str] | re.Pattern[bytes]") -> list[Callable[[int], str]]:
-    """Makers of strings of about so many characters that are hard for a pattern, if anything is."""
+    """Functions that make a string of about n characters that may be slow to search with the pattern."""
     source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     tree = list(parser.parse(source, pattern.flags & ~re.UNICODE if isinstance(pattern.pattern, bytes) else pattern.flags))
     pumps: dict[tuple[str, str], None] = {}

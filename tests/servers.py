@@ -120,7 +120,7 @@ def llama(name="smol.gguf", slots=2, window=2048, **meta):
 
 @contextlib.contextmanager
 def llama_server(model, *, slots, window):
-    """The address of llama.cpp's own server with a model, in a process of its own; killed in the end."""
+    """The address of llama.cpp's own server with a model, in a process of its own, which is killed at the end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

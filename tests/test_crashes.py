@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from localrag.store.check import check_index, wrongs
-from localrag.store.copied import Torn
+from localrag.store.copied import TornCopy
 from localrag.store.schema import open_index
 from tests import power
 from tests.cli.test_index import rows
@@ -306,7 +306,7 @@ def test_a_copy_that_is_taken_while_a_run_writes_opens_at_a_published_state(tmp_
     for order, copy in copies:
         try:
             days = days_in(copy)
-        except Torn as torn:
+        except TornCopy as torn:
             refused.append(str(torn))
             continue
         assert len(days) == 1, (order, copy, days)

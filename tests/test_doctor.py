@@ -49,7 +49,7 @@ def test_what_reads_scans_is_named_or_how_to_get_it(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
 def test_a_kernel_without_landlock_is_named(tmp_path):
-    """Where the kernel says that it has none, a warning tells what the file reader can do there, and which kernel forbids it."""
+    """Without Landlock, a warning tells what the file reader can still read, and which kernel forbids it."""
     ours = lines(Subject(None))["file reader"]
     code = """
 import ctypes, os, struct
@@ -68,7 +68,7 @@ print(line.state, line.text, line.remedy, sep="\\n")
 
     state, text, remedy = done.stdout.splitlines()
     assert state == "warn"
-    assert "without Landlock it can read what you can read" in text
+    assert "without Landlock it can read every file that you can read" in text
     assert "Linux 5.13" in remedy
     assert ours.state == ("ok" if landlock_version() else "warn")
 

@@ -210,7 +210,7 @@ def test_nothing_sends_anything():
     """No module but the one that talks to model servers imports a client for the network, or anything of TLS.
 
     And the bridge to a `serve` of this machine, which asks none but loopback (tests/serve/test_bridge.py), the one that pulls models,
-    and what works with a Ray cluster. The process that parses is spoken to through a pair of sockets without an address.
+    and what works with a Ray cluster. Messages to the process that parses go through a socket pair without an address.
     """
     clients = {"requests", "httpx", "httpx2", "httpcore", "urllib", "urllib3", "aiohttp", "http", "socket", "ssl", "websockets"}
     allowed = {"engine/remote/server.py", "serve/bridge.py", "catalog/hub.py", "index/documents/load/messages.py"}

@@ -212,7 +212,7 @@ def test_progress_comes_in_order_and_ends_complete(tmp_path):
 
 
 def test_a_closed_index_keeps_nothing_in_memory(plain_town, tmp_path):
-    """What questions read of an index is shared by those who have it open, and goes with the last of them; so does what writing kept."""
+    """Caches are shared by all who have the index open, and freed with the last of them, also those made while writing."""
     folder = shutil.copytree(plain_town, tmp_path / "town")
     with Index.open(folder) as one, Index.open(folder) as other:
         one.search("the ferry")

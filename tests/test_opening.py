@@ -1,4 +1,4 @@
-"""Opening an index that may come from somebody else: what it names is neither asked nor opened before the user has chosen it here."""
+"""Opening an index from somebody else: servers and files that it names are not used before the user chose them on this machine."""
 
 import json
 import os

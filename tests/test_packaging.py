@@ -51,7 +51,7 @@ def test_every_version_that_is_installed_is_one_that_is_asked_for():
 
 
 def imported():
-    """Every module of others that the package imports, by its first name, with a file that does."""
+    """The top-level name of every module that the package imports, with the importing file."""
     for file in sorted((ROOT / "localrag").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
@@ -60,14 +60,14 @@ def imported():
             yield from ((name.partition(".")[0], file) for name in names)
 
 
-def test_every_package_that_is_imported_is_asked_for():
-    """None is there only because another package needs it today."""
-    asked = {canonicalize_name(Requirement(spec).name) for spec in every_spec()}
-    homes = packages_distributions()
+def test_every_imported_package_is_a_declared_dependency():
+    """None is installed only because another package needs it."""
+    declared = {canonicalize_name(Requirement(spec).name) for spec in every_spec()}
+    distributions = packages_distributions()
     missing = {}
     for name, file in imported():
-        known = {canonicalize_name(home) for home in homes.get(name, ())}
-        if name not in sys.stdlib_module_names and name != "localrag" and known and not known & asked:
+        known = {canonicalize_name(d) for d in distributions.get(name, ())}
+        if name not in sys.stdlib_module_names and name != "localrag" and known and not known & declared:
             missing[name] = file.relative_to(ROOT).as_posix()
     assert not missing
 

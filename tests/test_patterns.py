@@ -1,8 +1,9 @@
-"""Patterns over text that somebody else wrote take at most quadratic time: each is searched with strings made to be hard for it."""
+"""Patterns that search untrusted text take at most quadratic time: each is tried on strings made to be slow for it."""
 
 import json
 import random
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +13,14 @@ import pytest
 from localrag.query.reading.counterparts import _close_together
 from tests.patterns import is_steep, patterns
 
-pytestmark = pytest.mark.skipif(not hasattr(__import__("signal"), "setitimer"), reason="a search cannot be given up here")
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a search cannot be interrupted here")
 
-# Libraries whose patterns search documents, questions and names, beside those that are written in C or Rust.
+# Libraries in Python whose patterns search documents, questions and names.
 LIBRARIES = (
     *("jieba", "textblob", "nltk.tokenize", "lemminflect", "html", "email", "csv", "json", "tomllib", "yaml"),
     *("pylatexenc", "striprtf", "docx", "openpyxl", "pptx", "chardet", "defusedxml"),
 )
-# Only in the process that reads files, which is ended after its time: the file is listed with the reason.
+# Run only in the process that reads files, which is killed at its deadline; the file is then listed with the reason.
 CONFINED = {"striprtf.striprtf"}
 
 
@@ -35,13 +36,13 @@ CONFINED = {"striprtf.striprtf"}
     ],
 )
 def test_a_pattern_of_cubic_or_exponential_time_is_found(pattern):
-    """Such as there were."""
+    """Among them are some that localrag and pysbd once had."""
     assert is_steep(re.compile(pattern))
 
 
 @pytest.mark.parametrize("pattern", [r"\w+ = 1", r"\s+$", r"[^<]*<a[^>]*>", r"(?:a|b)*c", r"a*+a*+b", r"(?>(?:a+)+)b"])
 def test_a_pattern_of_quadratic_time_at_most_is_not(pattern):
-    """Nor one that is linear because nothing is tried again."""
+    """Nor one that possessive or atomic repetition makes linear."""
     assert not is_steep(re.compile(pattern))
 
 
@@ -57,8 +58,8 @@ def test_patterns_are_found_wherever_they_are_written(tmp_path, monkeypatch):
     ]
 
 
-def pumped(*packages):
-    """What `tests.patterns` says of packages, in a process of its own: a search that hangs fails the test and holds nothing else up."""
+def slow_patterns(*packages):
+    """What `tests.patterns` says of packages, in a process of its own, so that a search that hangs fails this test only."""
     root = Path(__file__).resolve().parent.parent
     command = [sys.executable, "-W", "ignore", "-m", "tests.patterns", *packages]
     return json.loads(subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=1200).stdout.splitlines()[-1])
@@ -66,22 +67,22 @@ def pumped(*packages):
 
 def test_no_pattern_of_the_package_takes_more_than_quadratic_time():
     """Every pattern, with strings derived from each of its repetitions, in three lengths."""
-    result = pumped("localrag")
+    result = slow_patterns("localrag")
 
     assert result["count"] > 300
     assert result["steep"] == {}
 
 
 def test_no_pattern_of_a_library_that_sees_documents_takes_more_than_quadratic_time():
-    """But for those that run only where a file is read, under a deadline."""
-    result = pumped(*LIBRARIES)
+    """Except those that run only in the confined process, under a deadline."""
+    result = slow_patterns(*LIBRARIES)
 
     assert result["count"] > 100
     assert {name: p for name, p in result["steep"].items() if name.partition(":")[0] not in CONFINED} == {}
 
 
 def test_a_word_is_looked_for_with_gaps_in_linear_time():
-    """The characters of a word close together in a text: as a pattern would find them, which tries each way between them."""
+    """The characters of a word close together in a text: the same as a regular expression finds by backtracking."""
     for seed in range(3000):
         draw = random.Random(seed)
         word, text = "".join(draw.choices("abc", k=draw.randint(2, 5))), "".join(draw.choices("abcd", k=draw.randint(0, 30)))

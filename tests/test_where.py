@@ -110,7 +110,7 @@ def test_any_pattern_fits_or_not(path, pattern):
 
 @given(st.text("ab.", max_size=12), st.lists(st.sampled_from(["a", "b", ".", "*", "?", "[ab]", "[!a]", "[a-b]", "[.-b]"]), max_size=8))
 def test_a_name_fits_a_pattern_as_pythons_fnmatch_has_it(name, parts):
-    """Within one folder the wild cards mean what they mean elsewhere."""
+    """Within one folder the wildcards mean the same as in fnmatch."""
     pattern = "".join(parts)
     if set("*?[") & set(pattern) and "**" not in pattern and not pattern.startswith("./"):
         assert is_at(name, pattern) == fnmatchcase(name, pattern)
@@ -120,13 +120,13 @@ def test_a_name_fits_a_pattern_as_pythons_fnmatch_has_it(name, parts):
     "pattern", ["docs/*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?zz", "**/*a" * 40 + "z", "*a" * 4000 + "z", "[a-z]*" * 400 + "!"]
 )
 def test_a_pattern_of_many_wild_cards_is_matched_in_the_time_of_a_short_one(pattern):
-    """A question with such a condition, from anywhere, holds nobody up: in another process, as it could not be interrupted."""
+    """Matched in another process, because a search cannot be interrupted."""
     code = "import sys; from localrag.where import is_at; print([is_at('docs/' + 'a' * 250, sys.argv[1]) for _ in range(20)])"
     assert "False" in subprocess.run([sys.executable, "-c", code, pattern], check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def test_a_condition_of_blanks_is_read_in_the_time_of_a_short_one():
-    """As long as one may be, and in every place."""
+    """At the longest length that is allowed, with the blanks in every place."""
     code = (
         "from localrag.where import *\nfor t in (' ' * 9999, 'path=a,' + ' ' * 9000, 'path' + ' ' * 9000, 'path=' + ' ' * 9000 + '\"'):\n"
     )

@@ -77,13 +77,13 @@ def _indexes(_ctx: typer.Context, incomplete: str) -> list[Offer]:
 
 
 def _index_of(ctx: typer.Context) -> Path | None:
-    """The index that a command would use; None where there is none, or where it is another user's and was not named."""
+    """The index that a command would use; None if there is none, or if it is not the user's own and was not named."""
     from localrag.store.names import FILE_NAME, nearest_index
-    from localrag.system.ownership import foreign
+    from localrag.system.ownership import untrusted_reason
 
     chosen = ctx.params.get("index")
     folder = nearest_index(chosen)
-    return None if folder and chosen is None and (foreign(folder) or foreign(folder / FILE_NAME)) else folder
+    return None if folder and chosen is None and (untrusted_reason(folder) or untrusted_reason(folder / FILE_NAME)) else folder
 
 
 def _entities(ctx: typer.Context, incomplete: str) -> list[Offer]:

@@ -91,7 +91,7 @@ def _keep_index(index: Path | None, own: Path, tell: Tell) -> None:
     try:
         if (folder / DOMAIN_FILE).exists():
             shutil.copy(folder / DOMAIN_FILE, own / DOMAIN_FILE)
-        register(db, own.parent)  # before there is anything in it: `rm` has to find it
+        register(db, own.parent)  # before the copy is made, so that `rm` finds it
         copy_database(db, own / FILE_NAME)
     finally:
         db.close()

@@ -55,10 +55,11 @@ def _case(line: str, place: str) -> Case:
 
 
 def measure_support(cases: Sequence[Case], check: Check, done: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
-    """`kept`: share of the supported sentences that the check proves; `refused`: share of the others that it does not; each 0 to 1.
+    """Measure how well the check tells supported sentences from others; each share is from 0 to 1, or None if it is of nothing.
 
-    `precision`: share of what it proves that is supported; `recall` is `kept`. `states`: how many true and how many false sentences come
-    out as what. `by_kind` has the same by kind, with the number of rows. A share of nothing is None.
+    `kept`: share of the supported sentences that it proves; `refused`: share of the others that it does not. `precision`: share of the
+    sentences it proves that are supported; `recall` is `kept`. `states`: the number of true and of false sentences by state. `by_kind` has
+    the same by kind, with the number of rows.
     """
     states = []
     for n, case in enumerate(cases, 1):

@@ -20,7 +20,18 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from localrag import __version__
 from localrag.errors import ModelError, UsageError
-from localrag.exchange.members import BESIDE, DOCUMENTS, INDEX, KINDS, MODELS, MOST_MEMBERS, clashes, is_safe, reason_to_leave_out
+from localrag.exchange.members import (
+    BESIDE,
+    DOCUMENTS,
+    INDEX,
+    KINDS,
+    MAX_MEMBERS,
+    MODELS,
+    clashes,
+    is_member_name,
+    is_safe,
+    reason_to_leave_out,
+)
 from localrag.model_table import shipped_models
 from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find_embedder, shards
 from localrag.opening import find_index, root_of
@@ -68,8 +79,8 @@ def pack(target: Path, chosen: Path | None = None, *, documents: bool = False, m
         files |= {f"{DOCUMENTS}/{path}": file for path, file in found.items()}
         for row in rows if models else ():
             files |= _model_files(row)
-        if len(files) > MOST_MEMBERS:
-            raise UsageError(f"A pack holds at most {MOST_MEMBERS:,} files, and these are {len(files):,}.", "Leave out --documents.")
+        if len(files) > MAX_MEMBERS:
+            raise UsageError(f"A pack holds at most {MAX_MEMBERS:,} files, and these are {len(files):,}.", "Leave out --documents.")
         manifest = {"format": FORMAT, "localrag": __version__, "documents": len(paths), "models": rows}
         with new_file(target) as part:
             manifest = _written(part, files, manifest)
@@ -101,12 +112,14 @@ def _documents(paths: list[str], root: Path) -> tuple[dict[str, Path], tuple[tup
             left_out[path] = "lies outside the folder that holds the index"
         elif reason := reason_to_leave_out(path):
             left_out[path] = reason
+        elif not is_member_name(f"{DOCUMENTS}/{path}"):
+            left_out[path] = "its path is too long for a pack"
         elif not file.is_file():
             left_out[path] = "no file is there"
         else:
             found[path] = file
     for path in clashes(found):
-        left_out[path] = "some systems take its name for another document's"
+        left_out[path] = "some systems confuse its name with another document's"
         del found[path]
     return found, tuple(left_out.items())
 

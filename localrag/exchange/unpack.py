@@ -1,8 +1,8 @@
 """A pack is verified to the last byte before anything of it appears; then the index stands in its place, bound to this machine's models.
 
-Whoever made the file may mean harm: a member may claim to lie elsewhere, to be a link, or to be small. Only what `pack` writes is taken
-(`members.py`), no member yields more bytes than are listed, or than the disk has room for, and what the index says of the machine it was
-made on is dropped (`store/foreign.py`).
+The file may be hostile: a member may claim to lie elsewhere, to be a link, or to be small. Only members that `pack` writes are accepted
+(`members.py`), no member yields more bytes than the manifest lists or the disk has room for, and what the index stores about the machine
+it was made on is dropped (`store/foreign.py`). `domain.toml` gives instructions to models, so it is left out and listed.
 """
 
 import json
@@ -24,21 +24,22 @@ from sqlite_utils import Database
 
 from localrag.config import INDEX_FOLDER
 from localrag.errors import LocalragError, ModelError, UsageError
-from localrag.exchange.members import DOCUMENTS, INDEX, KINDS, MODELS, MOST_MEMBERS, belongs, clashes, reason_to_leave_out
+from localrag.exchange.members import DOCUMENTS, INDEX, KINDS, MAX_MEMBERS, MODELS, clashes, is_member_name, reason_to_leave_out
 from localrag.exchange.pack import DIGITS, FORMAT, MANIFEST, SEAL, bundled, digest_of, is_served, measured
+from localrag.llm.domain import FILE_NAME as DOMAIN
 from localrag.model_table import known_models, shipped_models
 from localrag.models import bundled_chat_model, find_chat_model, find_embedder, fingerprint, shards
 from localrag.store import corpus, ledger
-from localrag.store.foreign import clean, drop_machine
+from localrag.store.foreign import drop_machine_state, sanitize_database
 from localrag.store.names import FILE_NAME
 from localrag.store.network import bring_files_up_to_date
 from localrag.store.schema import open_index
 from localrag.system.files import data_dir, new_file, private_file, private_folder, remove_dead_folders, working_folder
 
 PLACE = "localrag-unpack"
-MANIFEST_HEAD, MANIFEST_ROW = 1 << 20, 200  # bytes of a manifest: of its head, and of a member beside its name
+MANIFEST_BASE_BYTES, MANIFEST_ROW_BYTES = 1 << 20, 200  # of a manifest's head; of a row beside the member's name
 _SEAL = re.compile(SEAL.format(format=r"(\d{1,6})").encode() + rb"([0-9a-f]{%d})" % DIGITS)
-Listed = tuple[tuple[str, str], ...]
+Reasons = tuple[tuple[str, str], ...]  # names, each with the reason
 _AGAIN = "Copy it again from where it was made, and check both: localrag unpack --check FILE"
 
 
@@ -55,9 +56,9 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What a pack brought: the index folder (None where it was only checked), how many documents and files of them, the models.
+    """The contents of a pack: the index folder (None if it was only checked), the numbers of documents and of their files, the models.
 
-    `left_out`: files that were not taken, and why. `dropped`: what the index said of the machine it was made on.
+    `left_out`: files that were not unpacked, and why. `dropped`: what the index stored about the machine it was made on.
     """
 
     folder: Path | None
@@ -67,8 +68,8 @@ class Unpacked:
     members: int
     size: int
     models: tuple[Model, ...] = ()
-    left_out: tuple[tuple[str, str], ...] = ()
-    dropped: tuple[tuple[str, str], ...] = ()
+    left_out: Reasons = ()
+    dropped: Reasons = ()
 
 
 def check_pack(file: Path) -> Unpacked:
@@ -100,16 +101,18 @@ def unpack(file: Path, folder: Path) -> Unpacked:
                 private_folder((place / info.filename).parent)
                 with private_file(place / info.filename).open("wb") as f:
                     _copied(archive, info, manifest["members"][info.filename], f, file)
-            lost = clean(place / INDEX / FILE_NAME)
-            with _index(place / INDEX) as db:
+            lost = sanitize_database(place / INDEX / FILE_NAME)
+            with _unpacked_index(place / INDEX) as db:
                 left_out = _left_out(manifest["members"], set(corpus.document_hashes(db)))
-                documents = _places([info.filename for info in infos if info.filename not in dict(left_out)], folder)
-                dropped = (*lost, *drop_machine(db))
+                kept = manifest["members"].keys() - dict(left_out).keys()
+                documents = _places([info.filename for info in infos if info.filename in kept], folder)
+                dropped = (*lost, *drop_machine_state(db))
                 models = _bound(db, place, manifest)
                 bring_files_up_to_date(db)
             for name, path in documents.items():
                 private_folder(path.parent)
                 (place / name).replace(path)
+            (place / INDEX / DOMAIN).unlink(missing_ok=True)
             (place / INDEX).replace(target)
     return _said(manifest, target, models, left_out, dropped)
 
@@ -118,27 +121,29 @@ def _said(
     manifest: dict[str, Any],
     folder: Path | None,
     models: tuple[Model, ...] = (),
-    left_out: Listed = (),
-    dropped: Listed = (),
+    left_out: Reasons = (),
+    dropped: Reasons = (),
 ) -> Unpacked:
     members = manifest["members"]
-    files = sum(name.startswith(f"{DOCUMENTS}/") for name in members) - len(left_out)
+    files = sum(name.startswith(f"{DOCUMENTS}/") for name in members.keys() - dict(left_out).keys())
     size = sum(m["size"] for m in members.values())
     shown = tuple((name.removeprefix(f"{DOCUMENTS}/"), why) for name, why in left_out)
     return Unpacked(folder, str(manifest["localrag"]), int(manifest["documents"]), files, len(members), size, models, shown, dropped)
 
 
-def _left_out(members: Iterable[str], known: set[str] | None) -> Listed:
-    """The documents that are not taken, and why; `known`: the paths that the index has documents of, where that can be asked."""
-    found = {}
+def _left_out(members: Iterable[str], known: set[str] | None) -> Reasons:
+    """The members that are not unpacked, and why; `known`: the paths of the index's documents, if it is open."""
+    reasons = {}
     for name in members:
         top, _, path = name.partition("/")
         reason = reason_to_leave_out(path, windows=os.name == "nt") if top == DOCUMENTS else ""
+        if name == f"{INDEX}/{DOMAIN}":
+            reason = f"it gives instructions to models; to use it, read it and put it into {INDEX_FOLDER}: unzip -p FILE {name}"
         if top == DOCUMENTS and not reason and known is not None and path not in known:
             reason = "the index has no document of that path"
         if reason:
-            found[name] = reason
-    return tuple(found.items())
+            reasons[name] = reason
+    return tuple(reasons.items())
 
 
 def _opened(file: Path) -> ZipFile:
@@ -169,8 +174,8 @@ def _wrong(file: Path, what: str) -> LocalragError:
 
 def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
     try:
-        info, most = archive.getinfo(MANIFEST), MANIFEST_HEAD
-        most += sum(MANIFEST_ROW + 6 * len(name) for name in archive.namelist())  # JSON may take six bytes for one
+        info, most = archive.getinfo(MANIFEST), MANIFEST_BASE_BYTES
+        most += sum(MANIFEST_ROW_BYTES + 6 * len(name) for name in archive.namelist())  # JSON may take six bytes for one
         if info.file_size > most:
             raise _wrong(file, "its manifest is too large")
         with archive.open(info) as f:
@@ -191,18 +196,18 @@ def _members(archive: ZipFile, manifest: dict[str, Any], file: Path) -> list[Zip
     names = [info.filename for info in infos]
     if len(infos) + 1 != len(archive.infolist()) or sorted(names) != sorted(manifest["members"]) or len({*names}) != len(names):
         raise _wrong(file, "it has other members than its manifest lists")
-    if len(infos) > MOST_MEMBERS or sum(info.compress_size for info in infos) > file.stat().st_size:  # members within each other
+    if len(infos) > MAX_MEMBERS or sum(info.compress_size for info in infos) > file.stat().st_size:  # overlapping members
         raise _wrong(file, "it has more members than it can hold")
-    if name := next(clashes(names), None):
-        raise _wrong(file, f"{name!r} is another member's name on some systems")
     for info in infos:
         mode = info.external_attr >> 16
-        if info.orig_filename != info.filename or not belongs(info.filename):
-            raise _wrong(file, f"{info.filename!r} is no member that a pack has")
+        if info.orig_filename != info.filename or not is_member_name(info.filename):
+            raise _wrong(file, f"{info.filename!r} is not a member of any pack")
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or info.is_dir() or info.flag_bits & 1:
             raise _wrong(file, f"{info.filename!r} is no plain file")
         if info.file_size != manifest["members"][info.filename]["size"]:
             raise _wrong(file, f"{info.filename!r} is not as large as its manifest says")
+    if name := next(clashes(names), None):
+        raise _wrong(file, f"some systems confuse {name!r} with another member")
     return infos
 
 
@@ -260,8 +265,8 @@ def _check_room(infos: list[ZipInfo], folder: Path) -> None:
 
 
 @contextmanager
-def _index(folder: Path) -> Iterator[Database]:
-    """The unpacked index, opened."""
+def _unpacked_index(folder: Path) -> Iterator[Database]:
+    """Open the unpacked index. Raises LocalragError where its contents cannot be used."""
     db = open_index(folder, create=True)
     try:
         yield db
@@ -272,7 +277,7 @@ def _index(folder: Path) -> Iterator[Database]:
 
 
 def _bound(db: Database, place: Path, manifest: dict[str, Any]) -> tuple[Model, ...]:
-    """Put packed models into their place, and bind the index to what this machine has. `dropped` said where models were."""
+    """Put packed models where pulled ones are kept, and bind the index to the models of this machine."""
     models = []
     for kind in KINDS:
         bound = ledger.settings(db).get(kind)
@@ -301,7 +306,7 @@ def _brought(packed: Path, model: Model) -> Model | None:
             shutil.move(first, target)
         return replace(model, path=str(target))
     folder = private_folder(folder / model.fingerprint)  # two models may have one name
-    for part in shards(first):  # and no file beside them
+    for part in shards(first):  # other files in the folder are not taken
         if not (folder / part.name).exists():
             with new_file(folder / part.name) as new:
                 shutil.copyfile(part, new)
@@ -309,7 +314,7 @@ def _brought(packed: Path, model: Model) -> Model | None:
 
 
 def _here(model: Model, *, served: bool) -> Model:
-    """A model where it is on this machine: with localrag itself, or on the list of models. Where it was on another says nothing."""
+    """Find a model on this machine: among those that come with localrag, or on the list of models."""
     if model.fingerprint in bundled():
         return replace(model, path=_bundled_path(model))
     find, kind = (find_chat_model, "chat") if model.kind == "chat_model" else (find_embedder, "embedder")
@@ -319,14 +324,14 @@ def _here(model: Model, *, served: bool) -> Model:
             if file.fingerprint == model.fingerprint:
                 return replace(model, path=str(file.path))
     if served:
-        return replace(model, remedy=f'Say once where it is served: localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(model.name)}')
+        return replace(model, remedy=f'Name its server once: localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(model.name)}')
     other = (
         "or ask with another: localrag ask --model NAME"
         if kind == "chat"
         else "or embed anew with another: localrag reembed --embedder NAME"
     )
     add = f"localrag models add FILE --name {shlex.quote(model.name)}"
-    return replace(model, remedy=f"Bring its file here ({add}), pack it along (localrag pack FILE --models), {other}")
+    return replace(model, remedy=f"Copy its file here ({add}), include it in the pack (localrag pack FILE --models), {other}")
 
 
 def _bundled_path(model: Model) -> str:

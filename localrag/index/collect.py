@@ -18,11 +18,11 @@ from localrag.store.growth import Freed, Today
 from localrag.store.search import clear_search, clear_search_stepwise
 from localrag.system.files import cache_dir, is_dead_part
 
-SENT = "models sent to a worker"  # each in a folder
+SENT_MODELS = "models sent to a worker"  # each a folder
 UNUSED_DAYS = {  # of files in the user cache, which serve every index; each is made again where it is missing
     "prefixes": ("prefixes/*/*.kv", 30),
     "copies of models": ("models/*.gguf", 90),
-    SENT: (f"{shipping.FOLDER}/*/", 90),
+    SENT_MODELS: (f"{shipping.FOLDER}/*/", 90),
     "converted embedders": ("embedders/*.gguf", 90),
     "vocabularies": ("vocabularies/*.json", 90),
 }
@@ -67,7 +67,7 @@ async def _today(project: Project) -> Today:
     return Today(project.model.file.fingerprint, recipe, used, prose=style == "abstractive")
 
 
-Files = dict[str, list[Path]]  # kind → those that go, files and folders
+Files = dict[str, list[Path]]  # kind → the files and folders to delete
 
 
 def _files(project: Project) -> Files:
@@ -77,7 +77,7 @@ def _files(project: Project) -> Files:
     parts = [f for f in folder.glob("*.part") if is_dead_part(f) or f.name.startswith("index.db")]  # of the one writer, who is here
     stale = [f for f in connection.cache_files(folder) if f not in fresh and f.suffix != ".part"]
     cached = {kind: _unused(pattern, days, now) for kind, (pattern, days) in UNUSED_DAYS.items()}
-    cached[SENT] += shipping.dead_parts(cache_dir() / shipping.FOLDER)
+    cached[SENT_MODELS] += shipping.dead_parts(cache_dir() / shipping.FOLDER)
     return {"backups": growth.unused_backups(folder, now), "caches": [*stale, *parts], **cached}
 
 
@@ -85,15 +85,15 @@ def _unused(pattern: str, days: int, now: float) -> list[Path]:
     found = []
     with suppress(OSError):
         for path in cache_dir().glob(pattern):
-            facts = [file.stat() for file in _within(path)]
+            facts = [file.stat() for file in _files_in(path)]
             last = max((max(f.st_mtime, f.st_atime) for f in facts), default=now)
-            if now - last > days * 86_400 and path.suffix != ".part":  # of a part its process decides
+            if now - last > days * 86_400 and path.suffix != ".part":  # `dead_parts` finds those
                 found.append(path)
     return found
 
 
-def _within(path: Path) -> list[Path]:
-    """The files of a folder, which a look into it does not change; or the file itself."""
+def _files_in(path: Path) -> list[Path]:
+    """The files below a folder, or the file itself. A folder's own times do not tell when it was used: listing it changes them."""
     return [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
 
 
@@ -103,7 +103,7 @@ def _sizes(files: Files) -> list[Freed]:
 
 def _size(path: Path) -> int:
     with suppress(OSError):  # another process was quicker
-        return sum(file.stat().st_size for file in _within(path))
+        return sum(file.stat().st_size for file in _files_in(path))
     return 0
 
 
@@ -111,5 +111,8 @@ def _remove(files: Files) -> list[Freed]:
     freed = _sizes(files)
     for path in chain.from_iterable(files.values()):
         with suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
     return freed

@@ -95,7 +95,7 @@ async def _run(
     before, written = _spent(project.model), meter_of(db)
     by_model = project.settings.extractor == "model"
     stages = (*READING, *["extraction"] * by_model, *GRAPH, *REPORTS * reports)
-    with _noted(project) as run:
+    with _recorded_run(project) as run:
         tell = Tell(project, run, progress, stages=stages, workers=crew.status)
         with generations.next_in_view(db):
             loaded = await _stages(paths, project, crew, tell, deletion, collections, reports=reports)
@@ -116,8 +116,8 @@ async def _run(
 
 
 @contextmanager
-def _noted(project: Project) -> Iterator[int]:
-    """Note in the index that a run began, and how it ended: complete, partly, failed or interrupted; its number."""
+def _recorded_run(project: Project) -> Iterator[int]:
+    """Record in the index that a run began and how it ended: complete, partly, failed or interrupted. Yields the run's number."""
     db, written = project.db, meter_of(project.db)
     run, state = ledger.start_run(db, os.getpid()), "failed"
     try:
@@ -206,7 +206,7 @@ async def publish_brought(project: Project, progress: Callable[[Progress], None]
     No chat model is asked, but for reports of communities that the other program has none of, and for what was there before.
     """
     db = project.db
-    with _noted(project) as run:
+    with _recorded_run(project) as run:
         tell = Tell(project, run, progress, stages=(*READING, *GRAPH, *REPORTS))
         style = "extractive" if project.settings.extractor == "phrases" else await choose_style(project)
         with generations.next_in_view(db):
@@ -245,7 +245,7 @@ def lay_out_anew(project: Project, progress: Callable[[Progress], None], picture
 async def reembed(project: Project, progress: Callable[[Progress], None]) -> None:
     """Embed chunks, entities and reports with the project's embedder, in place of the vectors of any other; nothing else is redone."""
     db = project.db
-    with _noted(project) as run:
+    with _recorded_run(project) as run:
         tell = Tell(project, run, progress, stages=("search index", "entities", "report vectors"))
         with generations.next_in_view(db):
             chunks = store.counts(db)["chunks"]

@@ -34,15 +34,15 @@ def erase_traces(project: Project) -> bool:
         project.model.say(f"{lines} decisions about their names are out of {folder / 'aliases.txt'}.")
     for study, left in erasure.forget_studies(db):
         project.model.say(f"The study in {study} was made of them; it is gone as well.{_listed(left)}")
-    for study in studies.others(db):
+    for study in studies.unproven_studies(db):
         project.model.say(
-            f"The index names a study in {study}, but nothing shows that it was made of it here: nothing in it was touched. If it holds "
-            "what was removed, delete that folder yourself."
+            f"The index names a study in {study}, but nothing proves that it was made of this index here, so nothing in it was touched. "
+            "If it holds what was removed, delete that folder yourself."
         )
     erasure.forget_traces(db, [*project.settings.entity_types, THING])
     return erasure.finish(db, folder)
 
 
 def _listed(left: list[Path]) -> str:
-    """What localrag did not write and so let be, as a sentence."""
-    return f" What is not localrag's stays: {', '.join(map(str, left))}" if left else ""
+    """A sentence with the files that stay because localrag did not write them; empty if there are none."""
+    return f" Files that localrag did not write stay: {', '.join(map(str, left))}" if left else ""

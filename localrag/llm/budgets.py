@@ -53,7 +53,7 @@ class Budgets:
     def of(cls, window: int, *, small: bool = False) -> "Budgets":
         """What fits a window of so many tokens. A small model writes worse from more, so it is given the least whatever its window.
 
-        There are four sizes, so that a window that is a little other on another day changes nothing. 0: nobody told.
+        There are four sizes, so that a slightly different window on another day changes nothing. 0: the window is unknown.
         """
         if 0 < window < 4096 and not small:
             return TINY
@@ -112,7 +112,7 @@ TINY = Budgets(  # what a window of 2,048 tokens has room for
 
 
 def less_than(budgets: Budgets) -> Budgets | None:
-    """What to ask with where the window today has no room for these budgets; None below the least there is."""
+    """The next smaller budgets, for when the window has no room for these today; None below the smallest."""
     return None if budgets == TINY else TINY if budgets == LEAST else LEAST
 
 

@@ -1,4 +1,4 @@
-"""Does a model give back its prompt instead of an answer? Small models do: the instructions, an example, the question."""
+"""Detects answers that repeat the prompt, as those of small models do: its instructions, an example, or the question."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,13 +7,13 @@ from string import Template
 from localrag.llm.prompts import Prompt
 from localrag.text.plain import CJK
 
-RUN = 4  # words in a row that the prompt has, too, are taken from it
-MADE_OF = 0.6  # share of a text's words in such runs, from which on it is made of the prompt
+RUN = 4  # words in a row that also occur in the prompt count as copied
+COPIED = 0.6  # least share of copied words at which a text is an echo of the prompt
 _WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
 
 
 class Echo:
-    """Knows the fixed text of a prompt, and a question; what the sources of an answer say themselves is nobody's echo."""
+    """Compares texts with the fixed text of a prompt and with the question; words that occur in the sources do not count as copied."""
 
     def __init__(self, prompt: Prompt, question: str, sources: str, *more: str) -> None:
         said = set(_runs(_words(sources)))
@@ -23,11 +23,11 @@ class Echo:
         self._asked = _words(question)
 
     def is_in(self, text: str) -> bool:
-        """Whether a text is made of the prompt, or merely repeats the question."""
+        """Whether a text mostly repeats the prompt, or is nothing but the question."""
         words = _words(text)
         if len(words) < RUN:
             return bool(words) and words == self._asked
-        return _share(words, self._fixed) >= MADE_OF or _share(words, self._question) == 1
+        return _share(words, self._fixed) >= COPIED or _share(words, self._question) == 1
 
 
 def _words(text: str) -> list[str]:
@@ -39,7 +39,7 @@ def _runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _share(words: Sequence[str], known: Iterable[tuple[str, ...]]) -> float:
-    """The share of words that stand in a run that is known."""
+    """The share of words that are part of a known run."""
     held: set[int] = set()
     for n, run in enumerate(_runs(words)):
         if run in known:

@@ -27,8 +27,8 @@ CLAIM_BYTES = 2500
 LINE_SENTENCES = 6  # of a line of prose, at most
 REPEATS = 2  # lines that say nothing new, after which prose ends
 ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1500, 1500  # room for that and one more line, so that a list is never cut off
-LEAST_LIST = 300  # tokens; with room for less, a list says too little of what it is about, which is then asked about in parts
-FOR_PAIRS = 0.5  # of what a window has left, what the turns after a list of entities may need
+LEAST_LIST = 300  # tokens; with room for less, a list would miss too much, and its text is asked about in parts
+FOR_PAIRS = 0.5  # share of the room left in the window that is kept for the turns after a list of entities
 LINE_TOKENS, CLAIM_LINE_TOKENS = 45, 110  # of a described line, as a server writes it
 _PROSE = {"type": "string", "maxLength": DESCRIPTION_CHARACTERS}
 
@@ -145,8 +145,8 @@ def entity_lines(
     Without `span_of`, exactly the given names in their order, each with its type (in an order of its own choice the bundled model typed
     0.78 of CoNLL04's names right, so 0.80). With it, the names are suggestions: any word-aligned stretch of that text may be named, and
     the list ends when the model would rather end or after `most` lines. Names that are `known` already cannot be listed; those that are
-    mere noun `phrases` may also be of the type THING. `script` is that of the descriptions, where it was measured. The list ends in time
-    for an answer of so many `tokens`.
+    mere noun `phrases` may also be of the type THING. `script` is that of the descriptions, where it was measured. The list ends so that
+    it fits into `tokens`.
     """
     most, enough = (min(most, _lines_in(tokens, LINE_TOKENS)) if span_of else most), _bytes_in(tokens, ENTITY_TOKENS, ENTITY_BYTES)
     spans = f"NAME: SPAN & {_stretch(span_of, NAME_WORDS, NAME_CHARACTERS // 3)}" if span_of else ""
@@ -179,12 +179,12 @@ def entity_lines(
 
 
 def _lines_in(tokens: int, each: int) -> int:
-    """How many lines an answer of so many tokens has room for."""
+    """How many lines fit into this many tokens."""
     return max(1, tokens // each)
 
 
 def _bytes_in(tokens: int, whole: int, most: int) -> int:
-    """After how many bytes a list ends for which there are only so many tokens of the `whole` number: one more line has to fit."""
+    """The bytes after which a list ends so that one more line fits: `most` if there are `whole` tokens, less if there are fewer."""
     return max(1, most - 2 * max(0, whole - tokens))
 
 
@@ -194,7 +194,7 @@ def pair_lines(
     """Lines `["source", "target"]` over the given unordered pairs of different names, none twice.
 
     `described`: lines `{"source", "target", "description", "strength"}` instead. The list ends when the model would rather end, or after
-    `most` lines, in time for an answer of so many `tokens`.
+    `most` lines, or so that it fits into `tokens`.
     """
     most, enough = min(most, _lines_in(tokens, LINE_TOKENS)), _bytes_in(tokens, PAIR_TOKENS, PAIR_BYTES)
     allowed = {frozenset(p): p for p in pairs}
@@ -267,8 +267,8 @@ def claim_lines(
     """Lines `{"subject", "object", "source", "type", "status", "from", "to"[, "description"]}`, none twice.
 
     Subject and object are two of the names, or the object is NONE; the source is a stretch of the text's words that holds no quotation
-    mark; dates are empty or ISO dates of a year that the text names. The list ends when the model would rather end, and in time for an
-    answer of so many `tokens`.
+    mark; dates are empty or ISO dates of a year that the text names. The list ends when the model would rather end, or so that
+    it fits into `tokens`.
     """
     most, enough = min(most, _lines_in(tokens, CLAIM_LINE_TOKENS)), _bytes_in(tokens, CLAIM_TOKENS, CLAIM_BYTES)
     years = sorted(set(re.findall(r"(?<!\d)[12]\d{3}(?!\d)", text)))
@@ -307,9 +307,9 @@ def claim_lines(
 def cited_lines(marks: Sequence[str], *, most: int, enough: int = 1600, none: str = "") -> Grammar:
     """Lines of prose, none twice, each ending in one to three different marks; at least one line, at most `most`.
 
-    A line has at most LINE_SENTENCES: a limit in characters would end it inside a word. The text ends with the line that makes it `enough`,
-    or with the second that says nothing new: a model that repeats itself does not stop by itself. A single line may end in `none` instead:
-    there is nothing to cite.
+    A line has at most LINE_SENTENCES sentences: a limit in characters would end it inside a word. The text ends with the line that makes it
+    `enough` characters long, or with the second that says nothing new: a model that repeats itself does not stop by itself. A single line
+    may end in the mark `none` instead, where there is nothing to cite.
     """
     mark = " | ".join(map(quoted, marks))
 
@@ -336,7 +336,7 @@ def cited_lines(marks: Sequence[str], *, most: int, enough: int = 1600, none: st
 
 
 _STOP = "[.!?…]"
-_INSIDE = rf"([^\[\]\n.!?…。！？]|{_STOP}+[^\s\[\].!?…。！？])*"  # of a sentence: a full stop that no space follows does not end it
+_INSIDE = rf"([^\[\]\n.!?…。！？]|{_STOP}+[^\s\[\].!?…。！？])*"  # of a sentence: a full stop without a space behind it does not end it
 _LINE = rf"/({_INSIDE}({_STOP}+ |[。！？])){{0,{LINE_SENTENCES - 1}}}{_INSIDE}({_STOP}+ ?|[。！？])?/"
 
 
@@ -374,7 +374,7 @@ def parse_lines(text: str) -> list[Any]:
 
 
 def described_lines(text: str, script: Script | None) -> list[Any]:
-    """As `parse_lines`; a description that its limit has cut off ends at its last whole sentence or word."""
+    """As `parse_lines`, but a description cut off at its limit is trimmed to its last whole sentence or word."""
     rows, longest = parse_lines(text), _description_limit(script)
     return [row | {"description": ended(row["description"], longest)} if "description" in row else row for row in rows]
 

@@ -1,11 +1,11 @@
-"""Texts that a limit in characters has cut off, inside a word as often as not: they end at their last whole sentence."""
+"""Trims texts that were cut off at a limit in characters, often inside a word, to their last whole sentence."""
 
 import re
 from typing import Any
 
 
 def ended(text: str, longest: int) -> str:
-    """The text; where its limit has cut it off, up to its last whole sentence, else without its last word."""
+    """Trim a text that reached its limit to its last whole sentence, or drop its last word if it has none; return any other as it is."""
     if len(text) < longest - 2:
         return text
     whole = _SENTENCES.match(text) or _WORDS_BUT_LAST.match(text)
@@ -13,7 +13,7 @@ def ended(text: str, longest: int) -> str:
 
 
 def whole_strings(value: Any, schema: dict[str, Any]) -> Any:
-    """A value of a schema in which each string that its limit has cut off ends at its last whole sentence or word."""
+    """A value of a schema, in which every string that reached its `maxLength` is trimmed to its last whole sentence or word."""
     if isinstance(value, dict):
         return {name: whole_strings(part, schema["properties"][name]) for name, part in value.items()}
     if isinstance(value, list):

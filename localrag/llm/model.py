@@ -162,10 +162,10 @@ class Model:
         share: float = 1.0,
         after: Reply | None = None,
     ) -> Reply:
-        """As `ask`; where the window has no room for `max_tokens`, an answer may take a `share` of what is left, at least `least`.
+        """As `ask`; where the window has no room for `max_tokens`, the answer gets a `share` of the tokens left, at least `least`.
 
-        `grammar` is given how many tokens there are. Raises ContextTooSmall also where an answer so shortened was cut off: it was asked
-        about too much for the window.
+        `grammar` makes the grammar for a number of tokens. Raises ContextTooSmall also where an answer shortened in this way was cut off,
+        since the prompt was too long for the window.
         """
         try:
             return await self.ask(task, messages, max_tokens=max_tokens, grammar=grammar(max_tokens), after=after)

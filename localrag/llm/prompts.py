@@ -22,7 +22,7 @@ from localrag.system.trust import is_known, remember
 _HEADING = re.compile(r"^## (system|user|assistant)[ \t]*\n", re.MULTILINE)
 
 Message = dict[str, str]
-MOST_BYTES = 1 << 20  # of a prompt
+MOST_BYTES = 1 << 20  # of a prompt file
 STYLES = ("abstractive", "extractive", "tune")  # folders of prompts that users may write; those that measure are the same for everybody
 
 
@@ -84,31 +84,31 @@ def prompt_names() -> tuple[str, ...]:
 def read_prompts(folders: Iterable[Path]) -> OwnPrompts:
     """The prompts that a user wrote, in STYLE/NAME.md below folders of which the first counts most; other folders' files are let be.
 
-    A folder may come from somebody else, so those that the user has never trusted are passed over (`untrusted_prompts`). Raises UsageError
-    for a file that has no shipped counterpart, or lacks one of its placeholders or has another, or was changed since it was trusted.
+    A folder may come from somebody else, so files that the user has never trusted are skipped (see `untrusted_prompts`). Raises UsageError
+    for a file that has no shipped counterpart, lacks one of its placeholders or has another, or was changed since it was trusted.
     """
     found: dict[str, tuple[str, str, str]] = {}
     for path in prompt_files(folders):
         name = prompt_name(path)
         if is_trusted(path):
-            remember("prompt", str(path.absolute()))  # that it changes is then an error, also of one that was trusted elsewhere
+            remember("prompt", str(path.absolute()))  # from now on a change is an error, also if the text was trusted at another path
             found.setdefault(name, (name, check_prompt(name, path), str(path)))
         elif is_known("prompt", str(path.absolute())):
             check_prompt(name, path)
             raise UsageError(
                 f"{path} was changed since you trusted it.",
-                f"See what it says: localrag prompts diff {name}. If it is to be used: localrag prompts trust {name}",
+                f"See what it says: localrag prompts diff {name}. To use it: localrag prompts trust {name}",
             )
     return tuple(found[name] for name in sorted(found))
 
 
 def untrusted_prompts(folders: Iterable[Path]) -> list[Path]:
-    """The files that would stand in for prompts if the user trusted them."""
+    """The files that would replace shipped prompts if the user trusted them."""
     return [path for path in prompt_files(folders) if not is_trusted(path)]
 
 
 def is_trusted(path: Path) -> bool:
-    """Whether a prompt may be used: it is in the user's own folder, or says what is shipped or what the user trusted, here or elsewhere."""
+    """Whether a prompt file may be used: it is in the user's own folder, or its text is the shipped one or one that the user trusted."""
     if path.is_relative_to(config_dir() / "prompts"):
         return True
     text = _plain_text(path)
@@ -116,24 +116,24 @@ def is_trusted(path: Path) -> bool:
 
 
 def trust_prompt(path: Path) -> None:
-    """Let a file stand in for a prompt for as long as it says what it says now. Raises UsageError where it cannot."""
+    """Allow a file to replace a shipped prompt until its text changes. Raises UsageError where it cannot replace one."""
     text = check_prompt(prompt_name(path), path)
     remember("prompt", str(path.absolute()))
     remember("prompt-text", _digest(text))
 
 
 def prompt_name(path: Path) -> str:
-    """The prompt that a file stands in for."""
+    """The name of the prompt that a file replaces."""
     return f"{path.parent.name}/{path.stem}"
 
 
 def prompt_files(folders: Iterable[Path]) -> Iterator[Path]:
-    """The files in folders that stand for prompts, by their places."""
+    """The files in folders that have the place of a prompt."""
     yield from (f for folder in folders for style in STYLES for f in sorted((folder / style).glob("*.md")))
 
 
 def _plain_text(path: Path) -> str | None:
-    """What a file says, if it is one of text that is no larger than prompts are: a folder may hold anything under any name."""
+    """The text of a file; None if it is no regular file, no UTF-8 or larger than MOST_BYTES: a folder may hold anything under any name."""
     try:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None

@@ -11,7 +11,7 @@ from localrag.llm.model import seconds_since
 from localrag.llm.speeds import keep_speed
 from localrag.project import Project, choose_style
 from localrag.query.answering.cite import Cited, Citer
-from localrag.query.answering.refuse import refused
+from localrag.query.answering.refuse import should_refuse
 from localrag.query.answering.verify import aliases_in, checker
 from localrag.query.converse import standalone
 from localrag.query.cost import MANY
@@ -118,7 +118,7 @@ async def _answered(
     question = replace(question, on_point=citer.take, watch=watch)
     mode, reason = route(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _mode_for(project, mode)
-    refuses, sure = await refused(question, project)
+    refuses, sure = await should_refuse(question, project)
 
     def made(mode: str, cited: Cited, level: int | None, *notes: str) -> Answer:
         said = [note, *notes, _failed(budget), _left_out(cited, strict=options.strict)]
@@ -226,7 +226,7 @@ def _stopped(budget: Budget, options: Options) -> str:
 
 
 def _failed(budget: Budget) -> str:
-    said = ["The answer was cut off at its limit; its whole sentences are kept."] * budget.cut_off
+    said = ["The answer was cut off at its limit; its complete sentences are kept."] * budget.cut_off
     if budget.failures:
         said.append(f"{len(budget.failures)} of {budget.made} calls to the model failed and are left out: {budget.failures[-1]}")
     return " ".join(said)

@@ -17,7 +17,7 @@ class Source:
 class Point:
     """A stretch of an answer with the passages it rests on; `title` stands before it. `written` by a model, it has to be checked.
 
-    `given` are all the passages that the model was shown: what it does not prove by those it named may be proved by another.
+    `given` are all the passages that the model was shown: one that it did not cite may prove the point.
     """
 
     text: str

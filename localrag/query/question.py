@@ -24,8 +24,8 @@ class Budget:
     """Calls, tokens and seconds that may still be spent; `stopped` once something was left undone for it.
 
     `tokens` bounds what map calls take together; every other step is bounded by its own. It also keeps what became of the calls: how many
-    were made, why some gave nothing, how many texts map calls have read, whether an answer was cut off, in which words the model `declined`
-    to answer, whether it `echoed` its prompt instead; and whether the user has agreed.
+    were made, why some gave nothing, how many texts map calls have read, whether an answer was cut off, the words in which the model
+    `declined` to answer, whether it `echoed` its prompt instead; and whether the user has agreed.
     """
 
     calls: int | None = None

@@ -1,4 +1,4 @@
-"""How many connections are held, and how long one may take to say what it wants and to read what it gets: uvicorn bounds neither."""
+"""Limits on open connections, on the time for a request's headers, and on the time to read an answer: uvicorn has none of them."""
 
 import asyncio
 from asyncio import Transport
@@ -8,9 +8,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST = 512  # connections; a browser opens six, a program a few
-SAYS_WITHIN = 30.0  # seconds from the first byte of a request, or from where it could come, to the end of its headers
-READS_WITHIN = 60.0  # seconds in which a client takes at least TAKES bytes of what waits for it, or all
-TAKES = 64 << 10
+SAYS_WITHIN = 30.0  # seconds for the headers of a request, from its first byte or from when the connection is free for it
+READS_WITHIN = 60.0  # seconds in which a client must read LEAST_READ bytes of what waits for it, or all
+LEAST_READ = 64 << 10
 FULL = b'{"error":{"message":"Too many connections are open.","type":"server_error","param":null,"code":"busy","hint":"Close some."}}'
 _HEAD = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\nretry-after: 1\r\n"
 _REFUSED = _HEAD + b"content-length: %d\r\n\r\n%b"
@@ -19,9 +19,8 @@ _REFUSED = _HEAD + b"content-length: %d\r\n\r\n%b"
 class Bounded(H11Protocol):
     """A connection that is refused where too many are open, and closed where its client is too slow.
 
-    Every request has its time for headers, also one that follows another on the same connection. The time for a body is the guard's matter
-    (`guard.py`) while somebody reads it; here it is that of one which goes on after its request was answered. An answer may take as long
-    as it takes, but what is sent of it is to be read.
+    Every request on a connection has its own deadline for headers. A body that is being read has its deadline in `guard.py`; here, a body
+    that goes on after its request was answered has one. An answer may take any time to make, but the client must read what is sent of it.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -35,7 +34,7 @@ class Bounded(H11Protocol):
             self.transport = transport
             return
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # so that `pause_writing` tells of the first byte which the client does not take
+        transport.set_write_buffer_limits(high=0)  # so that `pause_writing` is called at the first byte that the client does not read
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -51,7 +50,7 @@ class Bounded(H11Protocol):
         if self not in self.connections:
             return
         if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
-            self._stop_watch()  # the first byte of a request: it has all the time from now on
+            self._stop_watch()  # the first byte of a request: its time begins now
         super().data_received(data)
         self._watch()
 
@@ -61,19 +60,19 @@ class Bounded(H11Protocol):
         self._watch()
 
     def pause_writing(self) -> None:
-        """Not everything that was sent has been taken."""
+        """Start the deadline for reading: some of what was sent is unread."""
         super().pause_writing()
-        self._look_again()
+        self._watch_reading()
 
     def resume_writing(self) -> None:
-        """Everything that was sent has been taken."""
+        """Stop the deadline for reading: everything that was sent is read."""
         if self._unread:
             self._unread.cancel()
             self._unread = None
         super().resume_writing()
 
     def _watch(self) -> None:
-        """Have a deadline while the client is to say something that nobody else waits for; one that runs goes on."""
+        """Run a deadline while headers, or the rest of an answered request's body, are awaited; one that runs already goes on."""
         answered = self.cycle is None or self.cycle.response_complete
         if not answered or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._stop_watch()
@@ -85,14 +84,14 @@ class Bounded(H11Protocol):
             self._deadline.cancel()
             self._deadline = None
 
-    def _look_again(self) -> None:
-        self._unread = self.loop.call_later(READS_WITHIN, self._read_on, self.transport.get_write_buffer_size())
+    def _watch_reading(self) -> None:
+        self._unread = self.loop.call_later(READS_WITHIN, self._check_reading, self.transport.get_write_buffer_size())
 
-    def _read_on(self, before: int) -> None:
-        if before - self.transport.get_write_buffer_size() < TAKES:
+    def _check_reading(self, before: int) -> None:
+        if before - self.transport.get_write_buffer_size() < LEAST_READ:
             self.transport.abort()
         else:
-            self._look_again()
+            self._watch_reading()
 
 
 def limits() -> dict[str, Any]:

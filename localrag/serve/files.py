@@ -28,34 +28,35 @@ from localrag.store.seen import seen
 
 KEPT = 64 << 20  # bytes of pictures
 PER_PAGE = Limits(seconds=20.0)
-PROCESSES = 3  # files that are looked at at once
-REFUSED = 1_000  # files whose names are remembered
+PROCESSES = 3  # files read at once
+MOST_REFUSED = 1_000  # files remembered because they took too long
 WIDTH = 1_200  # pixels of a picture
 
 
 class Pages:
     """Pictures of pages and the places of words on them, by a few confined processes; the newest pictures are kept.
 
-    A file has one process at most, and one that took too long is not tried again until it changes: it keeps no other file waiting.
+    One process at most reads a file. A file that took too long is not tried again until it changes, so that others need not wait for it.
     """
 
     def __init__(self) -> None:
         self._processes = [Confined(PER_PAGE) for _ in range(PROCESSES)]
         self._idle = list(self._processes)
         self._places = asyncio.Semaphore(PROCESSES)
-        self._files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()  # those that are read, and waited for
+        self._files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()  # held while a file is read
         self._kept: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
-        self._refused: OrderedDict[Path, tuple[int, Gone]] = OrderedDict()  # files that took too long, and when they were changed last
+        self._refused: OrderedDict[Path, tuple[int, Gone]] = OrderedDict()  # files that took too long, with their modification times
 
     async def picture(self, file: Path, page: int, width: int) -> bytes:
         """A page, from 1, as PNG. Raises Gone."""
         key = (file, _changed(file), page, width)
-        if key not in self._kept:
-            self._kept[key] = base64.b64decode((await self._asked(file, picture=[page, width]))["png"])
-            while sum(map(len, self._kept.values())) > KEPT and len(self._kept) > 1:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = base64.b64decode((await self._asked(file, picture=[page, width]))["png"])
+        self._kept.move_to_end(key)  # before any is dropped: another request may have kept this one meanwhile
+        while sum(map(len, self._kept.values())) > KEPT and len(self._kept) > 1:
+            self._kept.popitem(last=False)
+        return found
 
     async def places(
         self, file: Path, pages: list[int], words: str, before: float, read: dict[int, Any] | None = None
@@ -77,13 +78,13 @@ class Pages:
         gone = Gone(f"{file.name} cannot be shown: {answer['reason']}", "Its text is in the index all the same.")
         if time.monotonic() - began >= PER_PAGE.seconds:
             self._refused[file] = (changed, gone)
-            while len(self._refused) > REFUSED:
+            while len(self._refused) > MOST_REFUSED:
                 self._refused.popitem(last=False)
         raise gone
 
     @asynccontextmanager
     async def _process(self, file: Path) -> AsyncIterator[Confined]:
-        """A process for a file, once none reads it; whoever waits holds no thread."""
+        """Lend a process for a file, once no other reads it. Waiting for one holds no thread."""
         async with self._files.setdefault(file, asyncio.Lock()), self._places:
             process = self._idle.pop()
             try:
@@ -92,7 +93,7 @@ class Pages:
                 self._idle.append(process)
 
     def close(self) -> None:
-        """End the processes. What they are asked at that moment has no answer."""
+        """End the processes. Requests under way get no answer."""
         for process in self._processes:
             process.end()
         for process in self._idle:
@@ -108,16 +109,16 @@ def routes(site: Site, pages: Pages) -> list[Route]:
         return await receive(request, site, room)
 
     async def picture(request: Request) -> Response:
-        _, file = await run_in_threadpool(_found, request, site)
+        _, file = await run_in_threadpool(_document, request, site)
         data = await pages.picture(file, request.path_params["n"], number(request, "width", 100, 2_000, WIDTH))
         return Response(data, media_type="image/png")
 
     async def boxes(request: Request) -> Response:
-        file, numbers, words, before, read = await run_in_threadpool(_words, request, site)
+        file, numbers, words, before, read = await run_in_threadpool(_range, request, site)
         return JSONResponse({"pages": await pages.places(file, numbers, words, before, read) if numbers else []})
 
     def original(request: Request) -> Response:
-        return _sent(_found(request, site)[1])
+        return _sent(_document(request, site)[1])
 
     return [
         Route("/api/files/{name:path}", put, methods=["PUT"]),
@@ -127,13 +128,13 @@ def routes(site: Site, pages: Pages) -> list[Route]:
     ]
 
 
-def _found(request: Request, site: Site) -> tuple[dict[str, Any], Path]:
+def _document(request: Request, site: Site) -> tuple[dict[str, Any], Path]:
     with snapshot(site.folder) as db:
         return _file(request, db, site)
 
 
-def _words(request: Request, site: Site) -> tuple[Path, list[int], str, float, dict[int, Any]]:
-    """The file, and the words between two characters of its text as `Pages.places` looks for them. Raises Unknown, ValueError."""
+def _range(request: Request, site: Site) -> tuple[Path, list[int], str, float, dict[int, Any]]:
+    """A document's file and the arguments of `Pages.places` for a range of its text. Raises Unknown, Gone and ValueError."""
     with snapshot(site.folder) as db:
         found, file = _file(request, db, site)
         if file.suffix.lower() not in WITH_SCANS:
@@ -150,7 +151,7 @@ def _words(request: Request, site: Site) -> tuple[Path, list[int], str, float, d
 def _file(request: Request, db: Database, site: Site) -> tuple[dict[str, Any], Path]:
     """A document and its file, which is named by the index and by nothing that was sent. Raises Unknown, Gone.
 
-    An index that came from elsewhere may name any file of this machine: one outside of the index's root must have been read here.
+    An index from elsewhere may name any file of this machine, so a file outside the index's root must have been read on this machine.
     """
     key = request.path_params["id"]
     found = look.described(db, key)

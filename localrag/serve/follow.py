@@ -29,11 +29,11 @@ class Asked:
         self.task.cancel()
 
     async def end(self) -> None:
-        """End it and wait until it has ended, whatever came of it. Cancelled, it is ended all the same, and not waited for."""
+        """Cancel the question and wait until it has ended, however it ends. If this is cancelled, it no longer waits."""
         self.task.cancel()
         await asyncio.wait({self.task})
         if not self.task.cancelled():
-            self.task.exception()  # so that it is not reported as one that nobody asked for
+            self.task.exception()  # retrieved, so that asyncio does not report it
 
 
 def ask(worker: Worker, text: str, options: Options, history: Sequence[Answer] = (), *, person: bool = False) -> Asked:
@@ -81,4 +81,4 @@ async def unless_gone(asked: Asked, request: Request) -> Answer:
         return asked.task.result()
     finally:
         leaving.cancel()
-        asked.task.cancel()  # where this was cancelled; else it has ended
+        asked.task.cancel()  # in case this was cancelled; otherwise it has ended

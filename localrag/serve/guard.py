@@ -24,9 +24,9 @@ PAGE = "/"  # may be reached by a link on any page: it holds nothing
 OPEN = (PAGE, "/healthz", "/api/session")  # answer without a key; what is below /static/ does, too
 FILES = "/api/files/"  # the one place for bodies that are no JSON, and large
 MOST_BYTES = 1 << 20  # of a body
-SENDS_WITHIN = 30.0  # seconds for a body, and as many more as what came of it takes at SLOWEST
+SENDS_WITHIN = 30.0  # seconds for a body, plus those that the bytes received take at SLOWEST
 SLOWEST = 10_000  # bytes a second
-CODE_LIVES = 600.0  # seconds in which the page's link opens it
+CODE_LIFETIME = 600.0  # seconds in which the page's link opens it
 ANY_TYPE = ("GET", "HEAD", "OPTIONS", "DELETE")  # have no body
 _HOST = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]+)(?::[0-9]+)?")
 HEADERS = {
@@ -50,12 +50,12 @@ class Door:
     names: tuple[str, ...] = OWN_NAMES
     origins: tuple[str, ...] = ()
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    codes: dict[str, float] = field(default_factory=lambda: {secrets.token_urlsafe(16): time.monotonic()})  # and when each was made
+    codes: dict[str, float] = field(default_factory=lambda: {secrets.token_urlsafe(16): time.monotonic()})  # with their times
 
     def token_for(self, code: str) -> str | None:
-        """The page's token, for a code that is new and was not used yet, or for the key."""
+        """The page's token, for an unused code that is not too old, or for the key."""
         made = self.codes.pop(code, None)
-        if made is not None and time.monotonic() - made < CODE_LIVES:
+        if made is not None and time.monotonic() - made < CODE_LIFETIME:
             return self.token
         return self.token if hmac.compare_digest(code.encode(), self.key.encode()) else None
 
@@ -143,9 +143,9 @@ class Guard:
 
 
 def _bounded(receive: Receive, most: int | None) -> Receive:
-    """`receive`, but for a body without a length that does not end, or that comes too slowly.
+    """`receive`, but a body of more than `most` bytes, or one that comes too slowly, is refused.
 
-    Its time is counted while somebody waits for it: what the server does with a piece is not the client's fault.
+    Only the time in which the server waits for the client counts.
     """
     read, waited, ended = 0, 0.0, False
 
@@ -157,7 +157,7 @@ def _bounded(receive: Receive, most: int | None) -> Receive:
         try:
             message = await asyncio.wait_for(receive(), max(0.0, SENDS_WITHIN + read / SLOWEST - waited))
         except TimeoutError:
-            raise HTTPException(408, f"The body comes too slowly: {read:,} bytes in {SENDS_WITHIN + read / SLOWEST:.0f} seconds.") from None
+            raise HTTPException(408, f"The body came too slowly: {read:,} bytes in {SENDS_WITHIN + read / SLOWEST:.0f} seconds.") from None
         waited += time.monotonic() - began
         read += len(message.get("body", b""))
         ended = not message.get("more_body", False)

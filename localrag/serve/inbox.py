@@ -27,16 +27,16 @@ _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{d}{n}" for d in ("com", "
 
 
 class Room:
-    """The room on the disk that files which are being sent may take: what is free, less the reserve and what was promised to others."""
+    """Hands out free disk space to uploads: no more than is free, less a reserve and what other uploads were promised."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._promised = 0  # bytes that were not written yet
+        self._promised = 0  # bytes not written yet
         self._lock = threading.Lock()
 
     @contextmanager
     def promised(self, size: int) -> Iterator["Promise"]:
-        """Have so many bytes for a file; what it did not need is free again at the end. Raises HTTPException."""
+        """Reserve `size` bytes for a file; what it did not use is released at the end. Raises HTTPException."""
         self._folder.mkdir(parents=True, exist_ok=True)
         promise = Promise(self)
         promise.have(size)
@@ -46,7 +46,7 @@ class Room:
             self.change(-promise.left)
 
     def change(self, size: int) -> None:
-        """Promise so many bytes more, or less. Raises HTTPException where they are not there."""
+        """Change the bytes promised in all by `size`. Raises HTTPException where the disk has no room for them."""
         with self._lock:
             if size >= 0 and shutil.disk_usage(self._folder).free < self._promised + size + SPARE:
                 raise HTTPException(507, "There is not enough room on the disk.")
@@ -54,19 +54,19 @@ class Room:
 
 
 class Promise:
-    """What one file may still write."""
+    """The bytes that one file may still write."""
 
     def __init__(self, room: Room) -> None:
         self._room, self.left = room, 0
 
     def have(self, size: int) -> None:
-        """Be promised at least so many bytes. Raises HTTPException."""
+        """Raise the promise to at least `size` bytes. Raises HTTPException."""
         more = max(0, size - self.left)
         self._room.change(more)
         self.left += more
 
     def written(self, size: int) -> None:
-        """So many bytes lie on the disk."""
+        """Take off `size` bytes that are now on the disk."""
         self.left -= size
         self._room.change(-size)
 
@@ -92,7 +92,7 @@ def accepted_name(sent: str) -> str:
         or name != name.strip()
         or name.startswith(".")
         or name.endswith((".", PART))
-        or name.casefold() in OF_AN_INDEX  # two of them would make the inbox look like an index, which is not read
+        or name.casefold() in OF_AN_INDEX  # two such files would make the inbox look like an index, which is not read
         or any(c in '/\\<>:"|?*' or unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") for c in name)
         or name.partition(".")[0].strip().lower() in _DEVICES
     )
@@ -138,7 +138,7 @@ async def _kept(request: Request, name: str, site: Site, promise: Promise) -> in
 
 def _write(f: IO[bytes], piece: bytes) -> None:
     f.write(piece)
-    f.flush()  # so that the disk has less room by it before its promise ends
+    f.flush()  # its bytes are to be missing from the free space before they are taken off the promise
 
 
 def _named(part: Path, target: Path) -> None:

@@ -31,10 +31,10 @@ class Jobs:
         self._said: IO[bytes] | None = None
         self._lock = threading.Lock()
         self._following: threading.Thread | None = None
-        self._unfinished = ""  # what could not be done after the last process
+        self._unfinished = ""  # why `then` failed after the last process
 
     def start(self, command: str, paths: Sequence[str], then: Callable[[], None] | None = None) -> None:
-        """Begin `localrag COMMAND PATHS` on this index, and do `then` once it has succeeded. Raises IndexBusy where one is under way."""
+        """Start `localrag COMMAND PATHS` on this index, and call `then` if it succeeds. Raises IndexBusy while another runs."""
         with self._lock:
             if self.running:
                 raise IndexBusy("The index is being changed already.", "Wait for it, or stop it.")
@@ -56,7 +56,7 @@ class Jobs:
         if process.wait() == 0:
             try:
                 then()
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 self._unfinished = str(error)
 
     @property

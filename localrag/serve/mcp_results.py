@@ -41,7 +41,7 @@ class Passages(BaseModel):
 
 
 class Source(BaseModel):
-    """A citation: the number it has in the answer, and characters of its document. Only one whose `state` is supported is a proof."""
+    """A citation: its number in the answer, and a range of characters of its document. It is a proof only if its `state` is supported."""
 
     n: int
     path: str
@@ -205,7 +205,7 @@ def answer(made: Row, *, late: bool = False) -> CallToolResult:
     listed = "\n".join(f"[{s.n}] {f'({s.state}) ' * (s.state != SUPPORTED)}{_place(s.model_dump())}: {quoted(s.quote)}" for s in sources)
     known = "" if made["answerable"] else "The documents do not say it; these are the closest passages."
     said = text and fence("answer", [text])(text)
-    prose = "\n\n".join(part for part in (known, said, listed and f"Sources\n{listed}", note) if part)
+    prose = "\n\n".join(part for part in (known, said, listed and f"Sources\n{listed}", one_line(note)) if part)
     how = {k: made[k] for k in ("mode", "answerable")} | {"complete": complete, "note": note.strip()}
     values = Answered(answer=text, citations=sources, sentences=_fitting(sentences, MOST // 12), **how)
     return _result(prose, values, [document_link(s.path) for s in sources])
@@ -296,10 +296,10 @@ def report(found: Row) -> CallToolResult:
         entities=_fitting([e["name"] for e in found["entities"]], SOME),
         children=_fitting([f"{c['number']} {cut(c['title'], SOME)}".strip() for c in found["children"]], SOME),
     )
-    quoted = dict.fromkeys(q["path"] for f in found["findings"] for q in f["quotes"])
+    paths = dict.fromkeys(q["path"] for f in found["findings"] for q in f["quotes"])
     text = cut(found["markdown"], MOST // 3)
     lines = [fence("report", [text])(text), _listed("Entities", values.entities), _listed("Communities within it", values.children)]
-    return _result("\n\n".join(line for line in lines if line), values, [document_link(path) for path in quoted])
+    return _result("\n\n".join(line for line in lines if line), values, [document_link(path) for path in paths])
 
 
 def documents(total: int, rows: Sequence[Row], offset: int) -> CallToolResult:

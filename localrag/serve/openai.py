@@ -133,7 +133,7 @@ def _text(made: Answer, site: Site) -> str:
 
 
 def _state(made: Answer, c: Citation) -> str:
-    """What a source does for the answer, where it proves nothing of it."""
+    """The state of a source in brackets; empty where it proves a sentence."""
     state = made.state_of(c.n)
     return "" if state == SUPPORTED else f"({state}) "
 
@@ -168,11 +168,11 @@ def _annotations(made: Answer, site: Site) -> list[dict[str, Any]]:
 
 
 def _sources(made: Answer, site: Site) -> dict[str, Any]:
-    """What clients of Perplexity's kind read; the question as it was understood; the sentences with what became of each."""
+    """What clients of Perplexity's kind read; the question as it was understood; the sentences with their states."""
     results = [
         {"title": _title(c), "url": _address(made, c, site), "snippet": c.quote, "state": made.state_of(c.n)} for c in made.citations
     ]
-    sentences = [{"text": _inert(s["text"]), "state": s["state"], "citations": s["citations"]} for s in contents.said(made)]
+    sentences = [{"text": _inert(s["text"]), "state": s["state"], "citations": s["citations"]} for s in contents.sentences(made)]
     return {"citations": [r["url"] for r in results], "search_results": results, "asked": made.asked, "sentences": sentences}
 
 

@@ -46,7 +46,7 @@ def run(site: Site, door: Door, host: str, port: int, key_file: Path, announce: 
     finally:
         try:
             site.worker.close()
-        finally:  # also where Ctrl-C does not wait for models that are being loaded
+        finally:  # also if Ctrl-C interrupts the wait for models that are being loaded
             site.jobs.close()
     if failures:
         raise failures[0]

@@ -61,7 +61,7 @@ class Worker:
         self._ready.result()
 
     def close(self) -> None:
-        """End the questions under way and free the models, once they are loaded. Without `start` there is nothing to end."""
+        """End the questions under way and free the models; if they are still being loaded, wait for that. Does nothing before `start`."""
         if self._thread.ident is None:
             return
         if self._ready.exception() is None:
@@ -161,8 +161,8 @@ class Worker:
     async def _current(self) -> AsyncIterator[Project]:
         """The project, which stays open while it is used.
 
-        It is opened anew where its index was replaced or is bound to other models, once those who use it have ended: so the models of both
-        are never in memory at once. Raises NoIndex and what opening it raises.
+        Where its index was replaced or is bound to other models, it is reopened once nobody uses it, so that the models of both are never
+        in memory at once. Raises NoIndex and what opening it raises.
         """
         if _identity(self._folder) != self._opened_as:
             async with self._reopening:
@@ -171,7 +171,7 @@ class Worker:
                 if (now := _identity(self._folder)) != self._opened_as:
                     self._close_project()
                     self._open_project(now)
-        self._uses += 1  # nothing was waited for since it was looked at
+        self._uses += 1  # no await since the check above
         self._unused.clear()
         try:
             yield self._project

@@ -14,8 +14,8 @@ from localrag.store.names import FILE_NAME
 from localrag.store.written import LogMeter
 from localrag.system.files import private_file, private_folder
 
-# Files beside the database that can be made from it again, of older localrags as well, and what killed processes left of them. An index
-# folder may hold files of the user's, so nothing is taken for one of these that is not named as they are.
+# Files beside the database that can be rebuilt from it, also those of older versions, and partial ones that killed processes left behind.
+# An index folder may also hold files of the user, so only exact names match.
 _KIND = r"(?:chunk|entity|report)\.[0-9a-f]+"
 _CACHE = rf"(?:{_KIND}\.faiss|network\.[0-9a-f]+\.(?:[0-9a-f]+\.arrays|\w+\.npz))"
 _PART = rf"(?:{_CACHE}|{_KIND}|index\.db[\w.-]*|domain\.toml[\w.]*|aliases\.txt|serve\.key)(?:\.localrag-\d+-[0-9a-f]+)?\.part(?:-journal)?"
@@ -80,28 +80,28 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_existing(path: Path) -> sqlite3.Connection:
-    """A connection that makes no file; where the folder cannot be written to (a log beside it is needed), one that only reads.
+    """A connection to an existing database. In a folder that cannot be written to, where SQLite cannot open the log, it only reads.
 
-    That one sees the database without its log, so it is given only where the log is empty. Raises IndexBusy, LocalragError.
+    A read-only connection does not see the log, so it is refused unless the log is empty. Raises IndexBusy, LocalragError.
     """
     try:
-        return _checked(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=ASKER_WAITS, isolation_level="IMMEDIATE"))
+        return _verified(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=ASKER_WAITS, isolation_level="IMMEDIATE"))
     except sqlite3.OperationalError as error:
         if not _cannot_write(error):
-            raise _refused(path, error) from error
-        if log_of(path):
+            raise _open_error(path, error) from error
+        if log_size(path):
             raise LocalragError(
-                f"The index in {path.parent} has changes in its log ({path.name}-wal), which cannot be read where nothing can be written.",
+                f"The index in {path.parent} has changes in its log ({path.name}-wal), which cannot be read from a read-only folder.",
                 f"Read a copy of it: cp -r {shlex.quote(str(path.parent))} DIR, then --index DIR",
             ) from error
     try:
-        return _checked(connect_alone(path))
+        return _verified(connect_without_log(path))
     except sqlite3.OperationalError as error:
-        raise _refused(path, error) from error
+        raise _open_error(path, error) from error
 
 
-def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """The connection once it has read something: before that SQLite opens neither the log nor its index."""
+def _verified(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """The connection after a first read, which makes SQLite open the log and its index; closed if that fails."""
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
     except BaseException:
@@ -111,24 +111,26 @@ def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _cannot_write(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)  # with what they are extended by
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)  # or an extended code of these
 
 
-def connect_alone(path: Path) -> sqlite3.Connection:
+def connect_without_log(path: Path) -> sqlite3.Connection:
     """A connection that reads the database without its log."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
 
 
-def log_of(path: Path) -> int:
-    """The size of a database's log in bytes; 0 where there is none."""
-    log = Path(f"{path}-wal")
-    return log.stat().st_size if log.exists() else 0
+def log_size(path: Path) -> int:
+    """The size of a database's log in bytes; 0 if there is none."""
+    try:
+        return Path(f"{path}-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
-def _refused(path: Path, error: sqlite3.OperationalError) -> LocalragError:
+def _open_error(path: Path, error: sqlite3.OperationalError) -> LocalragError:
     if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return IndexBusy(
-            f"Another process holds the index in {path.parent} for itself.", "Wait for it, or stop it; what it has done is saved."
+            f"Another process holds the index in {path.parent} exclusively.", "Wait for it, or stop it; what it has done is saved."
         )
     return LocalragError(
         f"The index {path} cannot be opened: {error}.", "Check the disk and the folder's permissions; then: localrag check"
@@ -169,7 +171,7 @@ def cut_log(db: Database) -> None:
 
     SQLite by itself begins its write-ahead log anew only at a moment without readers, which may never come.
     """
-    if log_of(file_of(db)) > LOG_LIMIT:
+    if log_size(file_of(db)) > LOG_LIMIT:
         empty_log(db)
 
 
@@ -218,10 +220,10 @@ def folder_of(db: Database) -> Path:
 
 
 def cache_files(folder: Path) -> list[Path]:
-    """The files of an index folder that can be made from its database again, and what killed processes left of them."""
+    """The files of an index folder that can be rebuilt from its database, and partial ones that killed processes left behind."""
     return [path for path in folder.glob("*") if is_cache(path)]
 
 
 def is_cache(path: Path) -> bool:
-    """Whether a file of an index folder is one of these, by its name."""
+    """Whether a file of an index folder is a cache file, by its name."""
     return _IS_CACHE(path.name) is not None

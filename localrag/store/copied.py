@@ -1,13 +1,18 @@
-"""A copy of an index folder that was taken, by a program that knows nothing of databases, while the index was written to.
+"""Detect a copy of an index folder that a program such as `cp` took while the index was being written to.
 
-Such a program copies the database and its log one after the other. The log only grows while a writer works, so together they are some
-state of the index; but now and then the log is written into the database and begins anew, and a copy of those moments may fit together
-as nothing. It is known by its place on the disk, which is noted before anything is written, and is checked once before it is used.
+Such a program copies the database and its log one after the other. While a run writes, the log only grows, so the two together usually are
+some state of the index. Now and then the log is written back into the database and emptied; a copy that spans this moment may be a mixture
+of two states. So a run first stores in the database where the database is on the disk. A copy finds itself elsewhere, and is checked once
+before it is used.
+
+One case goes undetected: the copy of the database begins before the run, and that of the log follows when the log is empty again. Then
+neither file shows that there was a run.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,74 +20,88 @@ from sqlite_utils import Database
 
 from localrag.errors import LocalragError
 from localrag.store import ledger
-from localrag.store.connect import connect_alone, empty_log, file_of, log_of
+from localrag.store.connect import connect_without_log, empty_log, file_of, log_size
 
-NOTE = "written_at"  # the setting: where the database is on the disk, and whether it is being written to
+LOCATION_KEY = "written_at"  # a setting: [where the database is on the disk, whether a run is writing to it]
 
 
-class Torn(LocalragError):
-    """The copy of an index whose parts are of different moments."""
+class TornCopy(LocalragError):
+    """The index is a copy whose files are of different states."""
 
 
 @contextmanager
-def noted_as_written(db: Database) -> Iterator[None]:
-    """Note in the database itself, not in its log alone, that it is written to, and where it is; for the one who holds the writer's lock.
+def marked_as_writing(db: Database) -> Iterator[None]:
+    """Store in the database file, not in its log alone, where it is and that a run is writing to it. The caller holds the writer's lock.
 
-    The note is taken back when the log is empty. One that stays (of a killed process, a full disk) costs a copy that check.
+    The mark is removed once the log is empty. If it stays (after a kill, or on a full disk), the next copy is checked in vain.
     """
-    place = _place(file_of(db))
-    ledger.save_settings(db, **{NOTE: [place, True]})
+    place = _location(file_of(db))
+    ledger.save_settings(db, **{LOCATION_KEY: [place, True]})
     empty_log(db)
     try:
         yield
     finally:
         with suppress(sqlite3.OperationalError):
             empty_log(db)
-            ledger.save_settings(db, **{NOTE: [place, False]})
+            ledger.save_settings(db, **{LOCATION_KEY: [place, False]})
 
 
-def check_copy(path: Path) -> bool:
-    """Check the database at `path`, if it is a copy that was taken while it was written to; whether it was. Raises Torn.
+def check_copy(path: Path, lock: AbstractContextManager[object]) -> bool:
+    """Check the database at `path` if it is a copy taken during a run, and return whether it is one. Raises TornCopy, IndexBusy.
 
-    For it to be called before a connection that writes is opened: that one would write the log into the database. Where the log is what
-    does not fit (it was copied first, and is older), it is removed.
+    Call it before opening a connection that writes, which would write the log back into the database. If the database is sound only
+    without its log (copied earlier, so older), the log is deleted under the writer's `lock`; a null context if the caller holds it.
     """
-    with closing(connect_alone(path)) as alone, closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as whole:
-        noted = _noted(alone) or _noted(whole)
-        if not noted or noted[0] == _place(path) or not (noted[1] or log_of(path)):
+    log = _log_state(path)
+    with closing(connect_without_log(path)) as alone, closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as whole:
+        noted = _saved_location(alone) or _saved_location(whole)
+        if not noted or noted[0] == _location(path) or not (noted[1] or log_size(path)):
             return False
         try:
             if _is_sound(whole, path.parent):
                 return True
-        except sqlite3.OperationalError:  # its log cannot be read here, which is said where it is opened
+        except sqlite3.OperationalError:  # the log cannot be read here; opening the index reports that
             return False
-    with closing(connect_alone(path)) as connection:
-        if not log_of(path) or not _is_sound(connection, path.parent):
-            raise Torn(
-                f"The index in {path.parent} is a copy that was taken while the index was written to, and its parts do not fit together.",
-                "Copy it again while nothing is written to it (localrag pack can copy it at any time), or mend it: localrag check --repair",
+    with closing(connect_without_log(path)) as connection:
+        if not log_size(path) or not _is_sound(connection, path.parent):
+            raise TornCopy(
+                f"The index in {path.parent} is a copy taken while the index was being written to, and its parts do not fit together.",
+                "Copy it again while nothing writes to it (localrag pack can be used at any time), or repair it: localrag check --repair",
             )
-    for ending in ("-wal", "-shm"):
-        Path(f"{path}{ending}").unlink(missing_ok=True)
+    with lock:
+        if _log_state(path) == log:  # still the one that was checked: no run is writing to it
+            for ending in ("-wal", "-shm"):
+                Path(f"{path}{ending}").unlink(missing_ok=True)
     return True
 
 
-def note_place(db: Database, path: Path) -> None:
-    """Note where a copy that was checked is, so that it is checked once; where nothing can be written, it is each time."""
-    with suppress(sqlite3.OperationalError):
-        ledger.save_settings(db, **{NOTE: [_place(path), False]})
-
-
-def _noted(connection: sqlite3.Connection) -> list[Any] | None:
+def _log_state(path: Path) -> tuple[int, ...]:
+    """What changes with a database's log; empty if there is none."""
     try:
-        return ledger.settings(Database(connection)).get(NOTE)
-    except (sqlite3.DatabaseError, TypeError, ValueError):  # damaged, in the middle of being written, or not to be read
+        facts = Path(f"{path}-wal").stat()
+    except FileNotFoundError:
+        return ()
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def save_location(db: Database, path: Path) -> None:
+    """Store the location of a copy that was checked, so that it is not checked again; a read-only copy is checked each time."""
+    with suppress(sqlite3.OperationalError):
+        ledger.save_settings(db, **{LOCATION_KEY: [_location(path), False]})
+
+
+def _saved_location(connection: sqlite3.Connection) -> list[Any] | None:
+    try:
+        found = connection.execute("SELECT value FROM settings WHERE key = ?", [LOCATION_KEY]).fetchone()
+        saved = json.loads(found[0]) if found else None
+    except (sqlite3.DatabaseError, TypeError, ValueError, RecursionError):  # damaged, half written, or unreadable
         return None
+    return saved if isinstance(saved, list) and len(saved) == 2 else None
 
 
 def _is_sound(connection: sqlite3.Connection, folder: Path) -> bool:
-    """Whether nothing is wrong. Raises sqlite3.OperationalError where it cannot be read."""
-    from localrag.store.check import check_index, wrongs  # with what it checks by
+    """Whether `check` finds no fault. Raises sqlite3.OperationalError if the database cannot be read."""
+    from localrag.store.check import check_index, wrongs  # imports half of the store
 
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
@@ -93,6 +112,6 @@ def _is_sound(connection: sqlite3.Connection, folder: Path) -> bool:
     return not list(wrongs(check_index(Database(connection), folder)))
 
 
-def _place(path: Path) -> str:
+def _location(path: Path) -> str:
     facts = path.stat()
     return f"{facts.st_dev}:{facts.st_ino}"

@@ -173,7 +173,7 @@ def document_paths(db: Database) -> dict[str, str]:
 
 
 def has_file(db: Database, name: str) -> bool:
-    """Whether a document's file has that name, in capitals or small letters."""
+    """Whether a document's file has that name, ignoring case."""
     ends = "lower(path) = ? OR substr(lower(path), -length(?)) = ?"
     wanted = name.lower()
     return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM documents WHERE {ends})", [wanted, f"/{wanted}", f"/{wanted}"]).fetchone()[0])

@@ -1,14 +1,14 @@
-"""The layout of the one kind of FAISS file that localrag writes, compared with a file before FAISS reads and believes it."""
+"""Validate a FAISS file against the one layout that localrag writes, before FAISS reads and trusts it."""
 
 import struct
 from typing import BinaryIO
 
-BYTES = 0  # FAISS's number of a scalar quantizer with a byte for each dimension
+QT_8BIT = 0  # FAISS's number of the scalar quantizer with a byte for each dimension
 INNER_PRODUCT = 0  # FAISS's number of the metric
 
 
 class _Reader:
-    """Values of a file, one behind the other. Raises ValueError where it ends."""
+    """Reads the values of a file one after the other. Raises ValueError at its end."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self.file, self.size = file, size
@@ -26,11 +26,11 @@ class _Reader:
             raise ValueError("it ends too early")
         self.file.seek(at)
 
-    def name(self, *known: bytes) -> bytes:
-        found = self.file.read(4)
-        if found not in known:
-            raise ValueError(f"it holds {found!r}, not {known[0]!r}")
-        return found
+    def magic(self, *known: bytes) -> bytes:
+        magic = self.file.read(4)
+        if magic not in known:
+            raise ValueError(f"it holds {magic!r}, not {known[0]!r}")
+        return magic
 
     def sizes(self) -> list[int]:
         (count,) = self.take("Q")
@@ -40,46 +40,45 @@ class _Reader:
 
 
 def check_file(file: BinaryIO, size: int, vectors: int) -> None:
-    """Raises ValueError where a file is not an index as `vector_index` makes it (IVF, one byte a dimension), of so many vectors."""
+    """Raise ValueError unless a file is an index as `vector_index` makes it (IVF, one byte a dimension) of so many vectors."""
     read = _Reader(file, size)
-    read.name(b"IwSq")
-    width, total = _index(read)
+    read.magic(b"IwSq")
+    width, total = _read_header(read)
     lists, probed = read.take("QQ")
-    read.name(b"IxFI")
-    _agree(0 < lists <= size, 0 < probed <= lists, total == vectors, 0 < width <= size, _index(read) == (width, lists))
-    _agree(read.take("Q") == (lists * width,))
+    read.magic(b"IxFI")
+    _require(0 < lists <= size, 0 < probed <= lists, total == vectors, 0 < width <= size, _read_header(read) == (width, lists))
+    _require(read.take("Q") == (lists * width,))
     read.skip(4 * lists * width)
-    _agree(read.take("BQ") == (0, 0))  # no map from numbers to places
+    _require(read.take("BQ") == (0, 0))  # no map from numbers to places
     kind, _, _, *widths = read.take("iifQQ")
-    _agree(kind == BYTES, widths == [width, width], read.take("Q") == (2 * width,))
+    _require(kind == QT_8BIT, widths == [width, width], read.take("Q") == (2 * width,))
     read.skip(4 * 2 * width)
     code, by_residual = read.take("QB")
-    _agree(code == width, by_residual in (0, 1))
-    read.name(b"ilar")
-    _agree(read.take("QQ") == (lists, width))
-    _agree(_entries(read, lists) == total, file.tell() + total * (width + 8) == size)
+    _require(code == width, by_residual in (0, 1))
+    read.magic(b"ilar")
+    _require(read.take("QQ") == (lists, width))
+    _require(_count_entries(read, lists) == total, file.tell() + total * (width + 8) == size)
 
 
-def _index(read: _Reader) -> tuple[int, int]:
-    """What an index says of itself: how wide vectors are, and how many there are."""
+def _read_header(read: _Reader) -> tuple[int, int]:
+    """Read the header of an index: the vectors' dimensions, and how many there are."""
     width, total, _, _, trained, metric = read.take("iqqqBi")
-    _agree(trained == 1, metric == INNER_PRODUCT)
+    _require(trained == 1, metric == INNER_PRODUCT)
     return width, total
 
 
-def _entries(read: _Reader, lists: int) -> int:
-    """How many vectors are in all lists: a number for each list, or for each that has any its place and a number."""
-    if read.name(b"full", b"sprs") == b"full":
+def _count_entries(read: _Reader, lists: int) -> int:
+    """Count the vectors in all lists: stored as a size for each list, or as an index and a size for each that is not empty."""
+    if read.magic(b"full", b"sprs") == b"full":
         sizes = read.sizes()
-        _agree(len(sizes) == lists)
+        _require(len(sizes) == lists)
         return sum(sizes)
     pairs = read.sizes()
     places = pairs[::2]
-    _agree(len(pairs) % 2 == 0, places == sorted(set(places)), all(place < lists for place in places))
+    _require(len(pairs) % 2 == 0, places == sorted(set(places)), all(place < lists for place in places))
     return sum(pairs[1::2])
 
 
-def _agree(*said: bool) -> None:
-
-    if not all(said):
-        raise ValueError("what it says does not fit together")
+def _require(*conditions: bool) -> None:
+    if not all(conditions):
+        raise ValueError("its fields do not fit together")

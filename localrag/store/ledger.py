@@ -121,7 +121,7 @@ def save_settings(db: Database, **values: Any) -> None:
 
 
 def identity(db: Database) -> str:
-    """What tells this index from all others, also where its folder is moved; made where it has none. Raises OperationalError."""
+    """The id of an index, which stays when its folder is moved; a new one if it has none. Raises OperationalError."""
     if not isinstance(known := settings(db).get("id"), str):
         save_settings(db, id=token_hex(16))
         known = settings(db)["id"]
@@ -232,5 +232,5 @@ def _answer(row: dict[str, Any]) -> Answer:
     values = json.loads(row["result"])
     marks = tuple((at, n) for at, n in values.get("marks", ()))
     cited, named = tuple(Citation(**c) for c in values["citations"]), tuple(values.get("collections", ()))
-    said = tuple(Sentence(**s | {"citations": tuple(s["citations"])}) for s in values.get("sentences", ()))
-    return Answer(**values | {"id": row["id"], "marks": marks, "citations": cited, "collections": named, "sentences": said})
+    sentences = tuple(Sentence(**s | {"citations": tuple(s["citations"])}) for s in values.get("sentences", ()))
+    return Answer(**values | {"id": row["id"], "marks": marks, "citations": cited, "collections": named, "sentences": sentences})

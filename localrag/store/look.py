@@ -45,7 +45,7 @@ def file_states(db: Database) -> dict[str, int]:
 def tops(db: Database) -> list[str]:
     """The first part of every document's path: the folders and files that were indexed, where nothing else says which.
 
-    Of those within the index's root: a path elsewhere may be one of another machine.
+    Paths outside of the index's root are left out: they may come from another machine.
     """
     first = "CASE instr(path, '/') WHEN 0 THEN path ELSE substr(path, 1, instr(path, '/') - 1) END"
     return [r["top"] for r in db.query(f"SELECT DISTINCT {first} AS top FROM documents") if r["top"] not in ("", ".", "..")]

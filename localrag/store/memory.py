@@ -1,4 +1,4 @@
-"""What questions keep of an index in memory: for as long as this process has the index open, and no longer."""
+"""Caches in memory of what questions read from an index, kept for as long as this process has the index open."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-Memory = dict[str, tuple[Any, ...]]  # name → the state of the index that it is of, and what is kept
+Memory = dict[str, tuple[Any, ...]]  # name → the state of the index it belongs to, and the cached values
 
 _users: Counter[Path] = Counter()  # by index folder
 _kept: dict[Path, Memory] = {}
@@ -16,7 +16,7 @@ _changing = Lock()
 
 @contextmanager
 def kept_in_memory(folder: Path) -> Iterator[None]:
-    """Keep what questions read of an index until the end of the block; other blocks of the same index share it."""
+    """Keep an index's caches until the end of the block; all blocks of the same index share them."""
     folder = folder.resolve()
     with _changing:
         _users[folder] += 1
@@ -31,5 +31,5 @@ def kept_in_memory(folder: Path) -> Iterator[None]:
 
 
 def memory_of(folder: Path) -> Memory:
-    """What is kept of an index, to be looked up and added to; of one that nobody has open nothing is kept."""
+    """The caches of an index, to read and to add to; for an index that nobody has open, an empty dict that is not kept."""
     return _kept.get(folder.resolve(), {})

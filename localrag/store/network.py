@@ -19,7 +19,7 @@ from sqlite_utils import Database
 from localrag.pagerank import Ids, Network, make_network
 from localrag.records import content_id
 from localrag.store import ledger, vector_index
-from localrag.store.arrays import check_columns, check_ids, check_kind, check_lengths, check_places, mapped_arrays
+from localrag.store.arrays import check_columns, check_ids, check_indices, check_kind, check_lengths, mapped_arrays
 from localrag.store.connect import folder_of, is_cache
 from localrag.store.counted import Changes, Counted, changed, count_all, counted_after
 from localrag.store.memory import memory_of
@@ -29,7 +29,7 @@ from localrag.system.files import new_file
 
 LEAST = 10_000  # chunks; a network of fewer is made by whoever asks first, one of more while indexing
 _MATRICES = ("to_chunks", "to_entities", "to_related")
-_COUNTED = 3 + 3 * len(_MATRICES)  # where the counts begin among the arrays
+_COUNTED = 3 + 3 * len(_MATRICES)  # index of the first array of the counts
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +91,7 @@ def _with_other_titles(db: Database, before: Outdated | None) -> Outdated | None
 
 def _make(db: Database, file: Path, before: Outdated | None = None) -> Network:
     """The network of the tables: from that `before`, where there is one, or from one with the same graph beside fewer chunks."""
-    if before is None and (of_graph := _of_graph(db, file.parent)) and of_graph != file:  # itself it is missing, or not to be used
+    if before is None and (of_graph := _of_graph(db, file.parent)) and of_graph != file:  # the file itself is missing or damaged
         before = Outdated(of_graph, Changes())
     known = _read_counts(before.file) if before else None
     counted = counted_after(db, known, before.changes) if before and known else None
@@ -146,7 +146,7 @@ def _arrays(net: Network) -> Iterator[NDArray[Any]]:
 
 
 def _read(file: Path) -> Network | None:
-    """The network in a file, mapped into memory; None where it is missing, torn or none: the tables have it all."""
+    """The network in a file, mapped into memory; None where it is missing or damaged: it can be built from the tables."""
     arrays = _arrays_of(file)
     if arrays is None:
         return None
@@ -156,13 +156,13 @@ def _read(file: Path) -> Network | None:
 
 
 def _read_counts(file: Path) -> Counted | None:
-    """The counts in a file of a network; None where they are missing or torn."""
+    """The counts in a file of a network; None where they are missing or damaged."""
     arrays = _arrays_of(file)
     return None if arrays is None else Counted(Ids(arrays[0]), Ids(arrays[1]), *arrays[_COUNTED:])
 
 
 def _arrays_of(file: Path) -> list[NDArray[Any]] | None:
-    """The arrays of a network's file if they are such; None, and a word to the user where a file is there that is something else."""
+    """The arrays of a network's file; None where it is missing or, with a warning, not valid."""
     try:
         arrays = mapped_arrays(file)
         _check(arrays)
@@ -175,7 +175,7 @@ def _arrays_of(file: Path) -> list[NDArray[Any]] | None:
 
 
 def _check(arrays: Sequence[NDArray[Any]]) -> None:
-    """Raises ValueError where arrays are not those of a network: SciPy goes wherever they say."""
+    """Raise ValueError unless the arrays are those of a network: SciPy does not check indices."""
     if len(arrays) != _COUNTED + len(fields(Counted)) - 2:
         raise ValueError("it has another number of arrays")
     entities, chunks, rarity = arrays[:3]
@@ -190,11 +190,11 @@ def _check(arrays: Sequence[NDArray[Any]]) -> None:
     check_lengths(who, where, counts, titled)
     check_lengths(first, second, weights)
     for numbers, below in ((who, entities), (where, chunks), (first, entities), (second, entities)):
-        check_places(numbers, len(below))
+        check_indices(numbers, len(below))
 
 
 def _matrices(arrays: Sequence[NDArray[Any]]) -> Iterator[tuple[str, Sequence[NDArray[Any]], tuple[int, int]]]:
-    """The matrices among the arrays of a network: name, values with their places and the columns' beginnings, and shape."""
+    """The matrices among the arrays of a network: name; values, row indices and starts of columns; shape."""
     m, n = len(arrays[0]), len(arrays[1])
     for i, (name, shape) in enumerate(zip(_MATRICES, ((n, m), (m, n), (m, m)), strict=True)):
         yield name, arrays[3 * i + 3 : 3 * i + 6], shape

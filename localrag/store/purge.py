@@ -122,11 +122,11 @@ def _stands(db: Database, quote: str) -> bool:
 
 
 def forget_studies(db: Database) -> list[tuple[Path, list[Path]]]:
-    """Delete the studies whose copy of the index holds what is gone; returns their folders, each with the files in it that stay."""
+    """Delete the studies whose copy of the index has deleted documents; returns their folders, each with the files that stay."""
     with_text, documents = ledger.settings(db).get("studies_with_text", []), set(corpus.document_hashes(db))
     lost = [p for p in studies.own_studies(db) if str(p) in with_text or any(path not in documents for path, _ in _copied(p))]
     gone = [(study, studies.delete(study)) for study in lost]
-    left = [str(p) for p in studies.named(db) if p not in lost and p.exists()]
+    left = [str(p) for p in studies.named_studies(db) if p not in lost and p.exists()]
     ledger.save_settings(db, studies=left, studies_with_text=[])
     return gone
 

@@ -133,7 +133,7 @@ def _full_text(db: Database, _: list[Any]) -> None:
 
 
 def rebuild_full_text(db: Database) -> None:
-    """Make the full-text index anew from the chunks."""
+    """Build the full-text index again from the chunks."""
     with db.atomic():
         (made,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'chunk_search'").fetchone()
         db.execute("DROP TABLE chunk_search")

@@ -3,14 +3,14 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 from localrag.store.connect import LOG_LIMIT, Patient, connect, connect_existing, hold_still
-from localrag.store.copied import check_copy, note_place
+from localrag.store.copied import check_copy, save_location
 from localrag.store.migrations import migrations
 from localrag.store.names import FILE_NAME
 from localrag.store.written import LogMeter
@@ -21,27 +21,27 @@ CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relati
 _ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
 
 
-def open_index(folder: Path, *, create: bool = False, still: bool = False, torn_too: bool = False) -> Database:
+def open_index(folder: Path, *, create: bool = False, still: bool = False, allow_torn: bool = False) -> Database:
     """The database in an index folder. `create` is for the one who holds the writer's lock: it makes what is missing and opens for writing.
 
     `still`: as it is at this moment, to read only, for a command that ends soon (see `snapshot`).
 
-    `torn_too`: also a copy whose parts do not fit together (see `copied`), for what finds and mends it.
+    `allow_torn`: also a copy whose files do not fit together (see `copied`), for `check` and its repair.
 
     An index of an older localrag is brought up to date, after a copy of it was made; without `create` the lock is taken for that moment.
 
-    Raises NoIndex, IndexBusy, IndexMismatch (made by a newer localrag), Torn, LocalragError (damaged or not writable).
+    Raises NoIndex, IndexBusy, IndexMismatch (made by a newer localrag), TornCopy, LocalragError (damaged or not writable).
     """
     path = folder / FILE_NAME
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
     try:
-        copied = path.exists() and not torn_too and check_copy(path)
+        copied = path.exists() and not allow_torn and check_copy(path, nullcontext() if create else writer_lock(folder))
         connection = connect(path) if create else connect_existing(path)
         try:
-            db = _made_ready(Patient(connection), path, create=create)
+            db = _configured(Patient(connection), path, create=create)
             if copied:
-                note_place(db, path)
+                save_location(db, path)
             if still:
                 hold_still(connection)
             return db
@@ -57,8 +57,8 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False, torn_
         raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
 
 
-def _made_ready(db: Patient, path: Path, *, create: bool) -> Patient:
-    """The database with its settings and its tables up to date; for the arguments see `open_index`."""
+def _configured(db: Patient, path: Path, *, create: bool) -> Patient:
+    """Set a connection's pragmas and bring the tables up to date; for the arguments see `open_index`."""
     connection = db.conn
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages

@@ -101,33 +101,33 @@ def opened(db: Database, folder: Path, kind: str, dimensions: int) -> tuple[Any,
         index = _mapped(folder, kind, file)
         if index is None and not (folder / Path(file.name).name).exists():
             return None, 0
-        memory[key] = (file.name, index)  # None: not to be used
+        memory[key] = (file.name, index)  # None: damaged
     return (index, file.last) if index is not None and index.d == dimensions else (None, 0)
 
 
 def _mapped(folder: Path, kind: str, file: File) -> Any:
-    """The index in a file, read where it is looked at; None where it is missing, torn or none: the vectors themselves are in the database.
+    """The index in a file, mapped into memory; None where it is missing or damaged: the vectors themselves are in the database.
 
-    FAISS would go wherever a file says, so one that is not laid out as ours is no more than mentioned.
+    FAISS trusts every offset in a file, so one with another layout than ours is not read, with a warning.
     """
     import faiss
 
     path = folder / f"{kind}.faiss"
     try:
-        if not re.fullmatch(rf"{kind}\.[0-9a-f]{{16}}\.faiss", file.name):  # a path that the index names
-            raise ValueError("its name is not localrag's")
+        if not re.fullmatch(rf"{kind}\.[0-9a-f]{{16}}\.faiss", file.name):  # the database may name any path
+            raise ValueError("its name is not one that localrag gives")
         path = folder / file.name
         with open_regular(path) as opened_file:
             size = os.fstat(opened_file.fileno()).st_size
             if size != file.size:
-                raise ValueError("it is not as long as it was")
+                raise ValueError("its size has changed")
             check_file(opened_file, size, file.vectors)
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
     except FileNotFoundError:
         return None
     except (OSError, RuntimeError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
-        log.warning("%s is not used, and is made anew by the next localrag index: %s.", path, said)
+        reason = getattr(error, "strerror", None) or error
+        log.warning("%s is not used, and is made anew by the next localrag index: %s.", path, reason)
         return None
 
 

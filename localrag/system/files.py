@@ -78,8 +78,8 @@ def replace_file(path: Path, data: bytes) -> None:
 def new_file(target: Path) -> Iterator[Path]:
     """An empty file beside `target`, for its owner alone, to be written by its path; then it takes the target's place in one step.
 
-    After a power cut too there is the old file or the new one, whole. It is removed where the writing fails, and so are those that killed
-    processes left in the folder. Raises OSError.
+    Even after a power cut there is either the old file or the whole new one. If writing fails, the new file is removed, and so are those
+    that killed processes left in the folder. Raises OSError.
     """
     remove_dead_parts(target.parent)
     part = private_file(target.with_name(f"{target.name}.localrag-{os.getpid()}-{token_hex(4)}.part"))
@@ -89,7 +89,7 @@ def new_file(target: Path) -> Iterator[Path]:
                 fcntl.flock(held, fcntl.LOCK_SH)
             yield part
             if fcntl:  # Windows syncs only what is open for writing
-                os.fsync(held.fileno())  # else a power cut may leave the new name with half of what it stands for
+                os.fsync(held.fileno())  # else after a power cut the new name may have half of the content
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

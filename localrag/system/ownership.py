@@ -1,6 +1,7 @@
-"""Whether somebody else made a file or may change it: a folder above the working directory is not trusted because it is there.
+"""Check whether somebody else made a file or may change it.
 
-As git does for repositories since CVE-2022-24765: on a shared machine anybody may put a folder into /tmp, or wherever else many write.
+On a shared machine anybody may put a folder into /tmp or another folder above the working directory. git checks the owners of repositories
+for the same reason since CVE-2022-24765.
 """
 
 import os
@@ -11,38 +12,40 @@ from pathlib import Path
 from localrag.errors import UsageError
 
 
-def check_ours(paths: Iterable[Path], what: str, hint: str) -> None:
-    """Raises UsageError where one of these is another user's, or others may write to it."""
+def check_owned(paths: Iterable[Path], what: str, hint: str) -> None:
+    """Raise UsageError if one of these paths belongs to another user, or others may write to it."""
     for path in paths:
-        if why := foreign(path):
+        if why := untrusted_reason(path):
             raise UsageError(f"{what} is not used: {path} {why}.", hint)
 
 
-def foreign(path: Path) -> str:
-    """Why others than this user may have made or changed what is at a path; empty where nobody may, and on Windows.
+def untrusted_reason(path: Path) -> str:
+    """Why another user may have made or changed a file; empty if none may, and on Windows.
 
-    Of a link, its target counts as well. The superuser's files count as the user's own, and those of the user who called `sudo` as the
-    superuser's. Group members may write where the group is the user's own and has no other member (`umask 002`).
+    For a link, its target is checked as well. The superuser's files are trusted, and under `sudo` those of the user who called it. A group
+    may write if it is the user's own and has no other member (`umask 002`).
     """
     if os.name != "posix":
         return ""
     try:
-        found = (path.lstat(), path.stat())
+        stats = (path.lstat(), path.stat())
     except OSError as error:
         return f"cannot be looked at: {error.strerror}"
-    own = {0, os.geteuid()} | ({int(os.environ["SUDO_UID"])} if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdigit() else set())
-    for one in found:
-        if one.st_uid not in own:
-            return f"belongs to another user ({_name(one.st_uid)})"
-    target = found[1]
-    if target.st_mode & stat.S_IWOTH and not _keeps_no_modes(path):
+    own, caller = {0, os.geteuid()}, os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isdecimal():
+        own.add(int(caller))
+    for info in stats:
+        if info.st_uid not in own:
+            return f"belongs to another user ({_user_name(info.st_uid)})"
+    target = stats[1]
+    if target.st_mode & stat.S_IWOTH and not _is_drvfs(path):
         return "may be written to by everybody"
-    if target.st_mode & stat.S_IWGRP and not _is_alone(target) and not _keeps_no_modes(path):
+    if target.st_mode & stat.S_IWGRP and not _is_private_group(target) and not _is_drvfs(path):
         return "may be written to by its group"
     return ""
 
 
-def _name(number: int) -> str:
+def _user_name(number: int) -> str:
     import pwd  # not on Windows
 
     try:
@@ -51,20 +54,20 @@ def _name(number: int) -> str:
         return f"user number {number}"
 
 
-def _is_alone(found: os.stat_result) -> bool:
-    """Whether the group of a file is that of its owner alone, as systems make one for every user."""
+def _is_private_group(info: os.stat_result) -> bool:
+    """Whether a file's group has its owner as the only member: many systems make such a group for every user."""
     import grp
     import pwd
 
     try:
-        owner, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
-    except KeyError:  # in a container users may have numbers alone
-        return found.st_uid == found.st_gid
+        owner, group = pwd.getpwuid(info.st_uid), grp.getgrgid(info.st_gid)
+    except KeyError:  # in a container users may have no names
+        return info.st_uid == info.st_gid
     return owner.pw_gid == group.gr_gid and owner.pw_name == group.gr_name and set(group.gr_mem) <= {owner.pw_name}
 
 
-def _keeps_no_modes(path: Path) -> bool:
-    """Whether a path is on a disk of Windows, seen from its Linux subsystem: there every file looks as if everybody may write to it."""
+def _is_drvfs(path: Path) -> bool:
+    """Whether a path is on a Windows disk mounted in WSL, where every file looks writable by everybody."""
     import psutil
 
     if "microsoft" not in os.uname().release.lower():

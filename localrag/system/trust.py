@@ -1,7 +1,7 @@
-"""What the user chose or made on this machine, noted where no folder of documents can reach: such a folder may come from somebody else.
+"""Notes of what the user chose or made on this machine, outside of any folder of documents, which may come from somebody else.
 
-Each note is a file of its own in the user's folder of data, named by the hash of what it says. So notes are made in one step by any number
-of processes, and none has to be read to know whether it is there.
+Each note is a file in the user's data folder, named by the hash of its content. So any number of processes can add notes, and looking one
+up reads no file.
 """
 
 import json
@@ -15,19 +15,19 @@ FOLDER = "trusted"
 
 
 def remember(kind: str, *parts: str) -> None:
-    """Note a fact; where the user's folder cannot be written to, it is asked for again the next time."""
+    """Save a note. If the data folder cannot be written to, nothing is saved, and the user is asked again the next time."""
     with suppress(OSError):
         file = _file(kind, parts)
         if not file.exists():
             private_folder(file.parent)
-            replace_file(file, json.dumps([kind, *parts], ensure_ascii=False).encode())
+            replace_file(file, json.dumps([kind, *parts]).encode())  # as ASCII: paths may hold surrogates
 
 
 def is_known(kind: str, *parts: str) -> bool:
-    """Whether exactly this was noted here."""
+    """Whether exactly this note was saved on this machine."""
     return _file(kind, parts).is_file()
 
 
 def _file(kind: str, parts: tuple[str, ...]) -> Path:
-    said = json.dumps([kind, *parts]).encode()
-    return data_dir() / FOLDER / f"{kind}-{sha256(said).hexdigest()[:32]}.json"
+    note = json.dumps([kind, *parts]).encode()
+    return data_dir() / FOLDER / f"{kind}-{sha256(note).hexdigest()[:32]}.json"

@@ -22,12 +22,12 @@ _CLOSED = re.compile(
     r"(?<!`)(`{1,2})(?!`)[^`\n]{1,200}\1(?!`)|https?://[^\s)>\]]+(?=[^\s)>\]])|^[ \t]*\.\.(?= )", re.MULTILINE
 )  # no sentence ends in it
 _ENDS = str.maketrans(".?!。？！", "------")
-_LONGEST = 20_000  # characters handed to the splitter at once: its time may grow with their square, 0.1 s for so many
-_MARKER = re.compile(r"\W*(?:\d{1,3}[.)])+\s*")  # of an item
-_REFERENCE = re.compile(r"(?:\[[^\[\]\n]{1,80}\])+\s*")  # to literature, a footnote
+_LONGEST = 20_000  # characters handed to the splitter at once: its time may grow with their square, 0.1 s for this many
+_MARKER = re.compile(r"\W*(?:\d{1,3}[.)])+\s*")  # the number of a list item
+_REFERENCE = re.compile(r"(?:\[[^\[\]\n]{1,80}\])+\s*")  # to literature or a footnote
 _STOPPED = re.compile(r"[.!?…。！？．।۔؟։።།။៕][\W\d]*$")
-_AFTER_STOP = re.compile(r"(?<=[。！？])[0-9a-z]")  # in Chinese a sentence may begin so, for sentencex none does
-_UNUSUAL = re.compile(r"[^\S\n ]|[\ud800-\udfff]")  # spaces that sentencex fails at, and what is no text
+_AFTER_STOP = re.compile(r"(?<=[。！？])[0-9a-z]")  # a Chinese sentence may begin so; sentencex ends none before it
+_UNUSUAL = re.compile(r"[^\S\n ]|[\ud800-\udfff]")  # spaces that sentencex fails at, and lone surrogates
 
 # English words that are no name and say nothing of what a text is about.
 FUNCTION_WORDS = frozenset(
@@ -215,7 +215,7 @@ def _pieces(start: int, end: int) -> Iterator[Span]:
 
 
 def _split(part: str) -> list[Span]:
-    """The sentences of a paragraph by sentencex, line by line of what is not wrapped: there a sentence ends with its line."""
+    """The sentences of a paragraph. Wrapped lines are joined first; at any other line end a sentence ends, too."""
     language = "zh" if is_cjk(part) else "en"
     found: list[Span] = []
     at = 0
@@ -230,7 +230,7 @@ def _line_sentences(line: str, language: str) -> list[tuple[int, int]]:
     for first, end in _boundaries(line, language):
         start = first
         if found and (reference := _REFERENCE.match(line, start, end)) is not None and not line[start - 1].isspace():
-            start = reference.end()  # it belongs to what stands before it
+            start = reference.end()  # it belongs to the sentence before it
             found[-1] = (found[-1][0], start)
         if start == end:
             continue
@@ -241,23 +241,24 @@ def _line_sentences(line: str, language: str) -> list[tuple[int, int]]:
 
 
 def _boundaries(line: str, language: str) -> list[tuple[int, int]]:
-    """Where the sentences are that sentencex finds; the whole line is one where it fails."""
-    from sentencex import get_sentence_boundaries  # most commands split nothing
+    """The sentences that sentencex finds, as (start, end); the whole line if it fails."""
+    from sentencex import get_sentence_boundaries  # most commands need no sentences
 
     plain = _UNUSUAL.sub(lambda m: " " if m[0].isspace() else "\ufffd", _AFTER_STOP.sub("A", line))  # as long as the line
     try:
         found = get_sentence_boundaries(language, plain)
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # what a fault in Rust raises is no Exception, and has no name to import
+        if type(error).__name__ != "PanicException":  # of a fault in Rust code: a BaseException that cannot be imported
             raise
         return [(0, len(line))]
     return [(b["start_index"], b["end_index"]) for b in found]
 
 
 def _is_one_sentence(before: str, after: str) -> bool:
-    """Whether no sentence ends between two stretches, the first cut to its last characters: no mark stands there, or one of another use.
+    """Whether two stretches belong to one sentence; of the first only the last characters are given.
 
-    Such are those of the number of an item, of a name like `httpx.Client`, and what stands before nothing but a closing bracket.
+    They do if no full stop stands between them, or one that ends no sentence: in a list item's number, in a name like `httpx.Client`, or
+    before mere punctuation such as a closing bracket.
     """
     inside = before[-1] == "." and after[0].isalnum()
     ended = _STOPPED.search(before) is not None

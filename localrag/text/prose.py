@@ -272,7 +272,7 @@ def _role(body: str) -> str:
 
 
 _WHICH = r"\b(?:which|what|show|give|list|print)\b[^.?!]{0,40}\b"
-_ASKED_AS = (  # in so many words: "sync code" and "large tables" are what a question is about, not what it asks for
+_KINDS_ASKED = (  # in so many words: "sync code" and "large tables" are what a question is about, not what it asks for
     (
         rf"{_WHICH}(?:code|commands?|snippets?|syntax|sql|quer(?:y|ies)|scripts?|regex|yaml|json|html)\b|\bcode (?:snippet|sample)s?\b"
         r"|\bone.liner|\bwelcher? (?:befehl|code)|\bqué (?:comando|código)|\bquelle commande"
@@ -290,11 +290,9 @@ _ASKED_AS = (  # in so many words: "sync code" and "large tables" are what a que
         (Kind.CONTENTS, Kind.HEADING),
     ),
 )
-
-
-_ASKED = tuple((re.compile(pattern, re.IGNORECASE), some) for pattern, some in _ASKED_AS)
+_ASKED = tuple((re.compile(pattern, re.IGNORECASE), kinds) for pattern, kinds in _KINDS_ASKED)
 
 
 def asked_for(question: str) -> frozenset[Kind]:
     """The kinds of text beside prose that the words of a question ask for."""
-    return frozenset(kind for pattern, some in _ASKED if pattern.search(question) for kind in some)
+    return frozenset(kind for pattern, kinds in _ASKED if pattern.search(question) for kind in kinds)

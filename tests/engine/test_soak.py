@@ -22,7 +22,7 @@ from localrag.llm.model import in_window
 from tests.fakes import FakeLlama
 
 SECONDS = float(os.environ.get("LOCALRAG_TEST_SOAK", "10"))
-ROUNDS = 300  # by when whatever is waited for has happened, however few fit into the time on a busy machine
+ROUNDS = 300  # at most, if the time is too short on a busy machine for every outcome to occur
 POISON = 63  # a token the fake refuses
 
 

@@ -1,4 +1,4 @@
-"""What other programs' folders may hold that they never write: communities in circles, levels that are no numbers. Nothing loops."""
+"""Imported folders with cyclic communities, invalid levels and values of unexpected types: nothing loops or crashes."""
 
 import json
 import os
@@ -31,7 +31,7 @@ except UsageError as error:
 
 
 def read(program, folder):
-    """What a process says that reads the folder: the communities that it kept and what it left out, or the error."""
+    """Read the folder in another process: the communities it kept and what it left out, or the error."""
     call = [sys.executable, "-c", READ, program, str(folder)]
     done = subprocess.run(call, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stderr
@@ -139,7 +139,7 @@ NANO = {
 
 @pytest.mark.parametrize("kind", NANO)
 def test_communities_of_a_working_folder_are_trees_or_listed(tmp_path, kind):
-    """No circle is followed, no chain is too deep, and what has no place is named."""
+    """Cycles are not followed, chains may be deep, and communities outside of any tree are listed."""
     reports, kept = NANO[kind]
     found, skipped = read("nano", nano(tmp_path / "work", reports))
 
@@ -148,7 +148,7 @@ def test_communities_of_a_working_folder_are_trees_or_listed(tmp_path, kind):
 
 
 def test_stores_nested_deeper_than_the_stack_are_refused(tmp_path):
-    """Not with a traceback of a recursion."""
+    """With an error message, not a RecursionError."""
     folder = nano(tmp_path / "work", {})
     (folder / "kv_store_community_reports.json").write_text('{"a": ' + "[" * 200_000 + "]" * 200_000 + "}")
     with pytest.raises(LocalragError, match="cannot be read"):
@@ -156,7 +156,7 @@ def test_stores_nested_deeper_than_the_stack_are_refused(tmp_path):
 
 
 def test_no_tree_has_a_way_round():
-    """Whatever parents and levels are said: from what has no fault the way up ends at the top."""
+    """From every community without a fault, following parents ends at a root."""
     import random
 
     drawn = random.Random(0)
@@ -175,5 +175,5 @@ def test_no_tree_has_a_way_round():
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1, "much", None, [1], 10**400])
 def test_a_weight_of_any_kind_gives_a_strength_from_1_to_10(weight):
-    """Also one that no arithmetic takes."""
+    """Even for values that no arithmetic accepts."""
     assert 1 <= strength_of(weight, 0) <= 10

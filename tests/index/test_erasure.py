@@ -68,7 +68,7 @@ def index(folder, answers=says):
 
 
 def erase_loudly(project, said):
-    """Remove the secret; what the user is told goes to `said`."""
+    """Remove the secret and append the messages to the user to `said`."""
     project.model.options = replace(project.model.options, say=said.append)
     asyncio.run(erase(documents_at([project.root / "docs" / "secret.txt"], project), project, lambda _: None))
 
@@ -357,7 +357,7 @@ def test_of_a_study_only_what_localrag_wrote_goes(town):
 
 
 def test_an_index_folder_may_hold_files_of_the_users(town):
-    """Of what lies beside the database, indexing and `rm` delete what localrag named, and nothing that has but a like name."""
+    """Indexing and `rm` delete only files that localrag named, not the user's files with similar names."""
     names = ["network.png", "network.arrays", "network.1.txt", "chunk.faiss", "chunk.notes.faiss", "mine.faiss", "film.part"]
     for name in names:
         (town / ".localrag" / name).write_text("mine")
@@ -369,7 +369,7 @@ def test_an_index_folder_may_hold_files_of_the_users(town):
 
 
 def test_a_copy_of_an_index_leaves_the_studies_of_the_first_alone(town, tmp_path_factory):
-    """A copied index names the same studies: what is removed from the copy is not removed from them; of a moved index they still go."""
+    """A copied index names the same studies, but what is removed from the copy stays in them; a study that was moved away stays, too."""
     other = tmp_path_factory.mktemp("copy")
     shutil.copytree(town / ".localrag", other / ".localrag", ignore=shutil.ignore_patterns("study"))
     shutil.copytree(town / "docs", other / "docs")

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def own(folder, name, text):
-    """A prompt of the user's below a folder, which was trusted, and spoilt afterwards if it is spoilt."""
+    """A prompt of the user's below a folder, which was trusted; one with a fault counts as trusted before it got it."""
     path = folder / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -37,7 +37,7 @@ def own(folder, name, text):
 
 
 def test_a_prompt_of_somebody_else_is_not_used(tmp_path):
-    """One that came with a folder stands in for nothing before the user trusts it, and then only as it is; nor is it so much as checked."""
+    """A prompt that came with a folder is neither used nor checked before the user trusts it, and then only while it is unchanged."""
     path = own(tmp_path / "mine", "abstractive/map", shipped_prompt("abstractive/map").replace("## user", "## user\nAs ever."))
     theirs = tmp_path / "theirs" / "abstractive"
     theirs.mkdir(parents=True)

@@ -16,7 +16,7 @@ GROWS = 8 << 20  # bytes from one half of the questions to the next; measured we
 
 
 def used_memory(index, questions, each):
-    """Ask so many questions, by turns searched and answered, no two alike; bytes of this process after `each` of them."""
+    """Search and ask in turn, each question a different one; the bytes of this process after every `each` questions."""
     rng, process, found = random.Random(0), psutil.Process(), []
     for n in range(1, questions + 1):
         text = f"Who {' '.join(rng.sample(WORDS, 3))} in {rng.randrange(10_000)}?"
@@ -31,7 +31,7 @@ def used_memory(index, questions, each):
 
 @pytest.mark.slow
 def test_memory_stays_flat_over_hundreds_of_questions(plain_town, tmp_path):
-    """After the first hundreds, which fill the caches, the next ones need no more memory; answers are kept in the index meanwhile."""
+    """Once the first questions have filled the caches, memory does not grow; the answers are kept in the index."""
     with Index.open(shutil.copytree(plain_town, tmp_path / "town")) as index:
         used = used_memory(index, 600, 200)
 

@@ -1,4 +1,4 @@
-"""A model behind a server that writes what the passages say: every question is put to it."""
+"""A model behind a server that answers from the passages: it is asked every question."""
 
 import asyncio
 import json
@@ -24,14 +24,14 @@ QUESTIONS = (  # of TOWN, in other words than its own
 
 
 def copies(body):
-    """A sentence of the first passage that is shown, as the answer; of a text that is no passage, nothing."""
+    """The first sentence of the first passage in the prompt, as the answer; empty if there is no passage."""
     shown = re.search(r"^\[1\] (.+)$", body["messages"][-1]["content"], re.MULTILINE)
     sentence = re.split(r"(?<=[.。!?])\s", shown[1])[0] if shown else ""
     return json.dumps({"items": [{"text": sentence, "marks": ["[1]"]}]})
 
 
 def ask_all(documents, folder, questions, server):
-    """The answers to questions of documents, by the server's model, and how many of them it was asked."""
+    """The answers to questions about documents by the server's model, each with the number of requests it took."""
     with open_for_writing(folder / ".localrag", model=f"{server.url}#writer", extractor="phrases") as project:
         asyncio.run(build_index([documents], project, lambda _: None, reports=False))
     given = []
@@ -51,7 +51,7 @@ def server():
 
 
 def test_no_question_is_refused_before_the_model_is_asked(tmp_path, plain_town, server):
-    """Questions in other words than the documents' reach the model with passages, and its answer stands."""
+    """Questions in other words than the documents' reach the model with passages, and its answer is kept."""
     for made, asked in ask_all(plain_town / "docs", tmp_path, QUESTIONS, server):
         assert asked == 1, made.question
         assert made.answerable, made.question
@@ -60,7 +60,7 @@ def test_no_question_is_refused_before_the_model_is_asked(tmp_path, plain_town, 
 
 @pytest.mark.skipif(not GLASSWORKS.exists(), reason="the questions on the glassworks are not on this machine")
 def test_no_answerable_question_on_the_glassworks_is_refused(tmp_path, server):
-    """Of 36 questions that its six documents answer none is refused."""
+    """None of the 36 questions that the six documents answer is refused."""
     rows = [json.loads(row) for row in (GLASSWORKS / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
     questions = [r["question"] for r in rows if r.get("answerable")]
     given = ask_all(GLASSWORKS / "docs", tmp_path, questions, server)

@@ -1,4 +1,4 @@
-"""How long a connection may take: for the headers of every request, for a body, to read what it is sent; and what may take its time."""
+"""Deadlines of a connection: for the headers of every request, for a body, and for reading an answer; making an answer has none."""
 
 import asyncio
 import socket
@@ -76,13 +76,13 @@ def server(monkeypatch):
 def until(holds):
     end = time.monotonic() + LONG
     while not holds():
-        assert time.monotonic() < end, "it did not come to pass"
+        assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)
 
 
 @contextmanager
 def connected(port, said=b"", answered=True, **options):
-    """A connection that has said something; where it was a whole request, its answer was read."""
+    """A connection that has sent some bytes; the answer is read if they were a whole request."""
     with socket.socket() as link:
         if options:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options["receives"])
@@ -105,7 +105,7 @@ def answer_of(link):
 
 
 def closed_while_dripping(link, pause=SHORT / 5):
-    """Send a byte now and then until the server has closed the connection; what it said before."""
+    """Send a byte now and then until the server closes the connection; return what it sent before."""
     link.settimeout(pause)
     said, end = b"", time.monotonic() + LONG
     while time.monotonic() < end:
@@ -131,7 +131,7 @@ def served(port):
 
 @pytest.mark.parametrize("before", [b"", WHOLE], ids=["first", "after another"])
 def test_headers_that_do_not_end_close_the_connection(server, before):
-    """Those of the first request and of one that follows another, however often a byte comes."""
+    """Headers of a first or a later request have a deadline, however often a byte comes."""
     port, _ = server
     with connected(port, before) as link:
         link.sendall(HALF)
@@ -139,7 +139,7 @@ def test_headers_that_do_not_end_close_the_connection(server, before):
 
 
 def test_as_many_connections_as_there_may_be_cannot_be_held_with_half_a_header_each(server):
-    """Each has had one whole request answered; a little later all are closed, and others are served."""
+    """Half a header on every connection does not hold them: all are closed in time, and other clients are served."""
     port, held = server
     with ExitStack() as stack:
         links = [stack.enter_context(connected(port, WHOLE)) for _ in range(64)]
@@ -158,21 +158,21 @@ def test_as_many_connections_as_there_may_be_cannot_be_held_with_half_a_header_e
 
 
 def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(server):
-    """However often a byte of it comes."""
+    """A slow body is refused, however often a byte of it comes."""
     port, _ = server
     with connected(port, HEAD + b"\r\n{", answered=False) as link:
         assert b" 408 " in closed_while_dripping(link)
 
 
 def test_a_body_that_goes_on_after_its_request_was_refused_does_not_hold_the_connection(server):
-    """The refusal needs no body; a byte now and then keeps nothing open."""
+    """After a refusal the rest of the body has a deadline, too."""
     port, _ = server
     with connected(port, HEAD.replace(b"/api/session", b"/api/ask") + b"\r\n{", answered=False) as link:
         assert b" 401 " in closed_while_dripping(link)
 
 
 def test_a_body_that_comes_steadily_may_take_longer_than_a_pause(server):
-    """Its time grows with what has come of it."""
+    """The deadline of a body grows with the bytes that have come."""
     port, _ = server
     with connected(port, HEAD + b"\r\n", answered=False) as link:
         for _ in range(20):
@@ -182,7 +182,7 @@ def test_a_body_that_comes_steadily_may_take_longer_than_a_pause(server):
 
 
 def test_a_connection_serves_one_request_after_the_other(server):
-    """Also headers that come in pieces, each request with all the time there is."""
+    """Requests on one connection each have the full time, also for headers that come in pieces."""
     port, _ = server
     with connected(port) as link:
         for _ in range(4):
@@ -193,7 +193,7 @@ def test_a_connection_serves_one_request_after_the_other(server):
 
 
 def test_an_answer_that_takes_long_is_not_cut(server):
-    """It is streamed for several times as long as anything else may take."""
+    """An answer may be streamed for longer than any deadline."""
     port, _ = server
     with connected(port, WHOLE.replace(b"/healthz", b"/static/answer"), answered=False) as link:
         said = b""
@@ -207,7 +207,7 @@ def test_an_answer_that_takes_long_is_not_cut(server):
 
 @pytest.mark.parametrize("path", [b"/static/large", b"/healthz"])
 def test_answers_that_are_not_read_close_the_connection(server, path):
-    """A large one, and many small ones that were asked for."""
+    """A client that reads neither one large answer nor many small ones is disconnected."""
     port, held = server
     said = WHOLE.replace(b"/healthz", path)
     with connected(port, said, answered=False, receives=2048) as link:

@@ -156,7 +156,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_sent_and_while_it_come
 
 
 def test_uploads_side_by_side_leave_the_reserve_of_the_disk(tmp_path, monkeypatch):
-    """What one was promised another cannot have, also where a length is not said; what broke off leaves its room to others."""
+    """Space promised to one upload is not given to another, also to one of unknown length; an upload that breaks off releases its space."""
     inbox = tmp_path / "inbox"
 
     def disk(_folder):
@@ -253,7 +253,7 @@ def test_a_document_that_was_dragged_in_goes_with_its_file(folder, home, tmp_pat
 
 
 def test_a_document_that_cannot_be_removed_keeps_its_file(folder, home):
-    """The file goes when the index has let go of it, not before: another program was writing, say."""
+    """The file is removed only after the index has dropped its document, which fails while another program writes."""
     with served(folder) as server, server.client() as client:
         client.put("/api/files/kept.txt", content=b"The mole of Vardby has a lamp.")
         client.post("/api/index", json={})
@@ -377,7 +377,7 @@ def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 def test_a_file_that_takes_long_keeps_no_other_waiting_and_is_not_tried_again(tmp_path, monkeypatch):
-    """Pages of others are shown meanwhile, those that were shown before at once; after a change it is tried anew."""
+    """Pages of other files, and pages shown before, are shown meanwhile; the file is tried again after it changes."""
     monkeypatch.setattr(files, "PER_PAGE", replace(files.PER_PAGE, seconds=4.0))
     slow, good = tmp_path / "slow.pdf", tmp_path / "good.pdf"
     for file in (slow, good):

@@ -1,4 +1,4 @@
-"""The page that `serve` opens: its code is on no command line, works once, and not for ever."""
+"""The page that `serve` opens: its code is on no command line, works once, and expires."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from localrag.serve import guard
 from localrag.serve.guard import Door
-from localrag.serve.launch import leading_to
+from localrag.serve.launch import redirect_file
 from tests.serve.browser import chromium
 from tests.serve.server import served
 
@@ -30,7 +30,7 @@ pathlib.Path({said!r}).write_text(json.dumps(found))
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program that stands for a browser is a script")
 def test_the_code_stands_on_no_command_line(plain_town, tmp_path):
-    """The browser is given a file that its user alone may read; it leads to the page, and is gone when the server has ended."""
+    """The browser is given a file that only its user may read; it redirects to the page, and is removed when the server ends."""
     said, browser = tmp_path / "said.json", tmp_path / "browser"
     browser.write_text(BROWSER.format(python=sys.executable, said=str(said)))
     browser.chmod(0o700)
@@ -56,18 +56,18 @@ def test_the_code_stands_on_no_command_line(plain_town, tmp_path):
 
 
 def test_a_code_that_nobody_used_in_time_opens_nothing(monkeypatch):
-    """The key still does."""
+    """An expired code gives no token; the key still does."""
     door = Door("k" * 32)
     [code] = door.codes
     assert door.token_for("another") is None
-    monkeypatch.setattr(guard, "CODE_LIVES", 0.0)
+    monkeypatch.setattr(guard, "CODE_LIFETIME", 0.0)
     assert door.token_for(code) is None
     assert door.token_for("k" * 32) == door.token
 
 
 def test_a_real_browser_comes_from_the_file_to_the_page(plain_town):
-    """What it is led to is a page with a token, without asking for the key."""
-    with chromium() as browser, served(plain_town, "--read-only") as server, leading_to(f"{server.address}/#k={server.code}") as file:
+    """The file redirects to a page that has a token and does not ask for the key."""
+    with chromium() as browser, served(plain_town, "--read-only") as server, redirect_file(f"{server.address}/#k={server.code}") as file:
         page = browser.new_context().new_page()
         page.goto(file.as_uri())
         page.locator("nav").first.wait_for()

@@ -186,12 +186,12 @@ MARKDOWN = [
     ([{"text": "![map](http://evil.example/x.png) <img src=x>"}], "<p>[map] &lt;img src=x&gt;</p>"),
     (
         [{"text": "Old. [related]"}, {"n": 2}],
-        '<p>Old. <span class="mark related" title="The source is on the topic of this sentence and does not prove it.">related</span>'
+        '<p>Old. <span class="mark related" title="The source is on the topic of this sentence but does not prove it.">related</span>'
         "<i>2</i></p>",
     ),
     (
         [{"text": "New. [contradicted]"}, {"n": 3}],
-        '<p>New. <span class="mark contradicted" title="The source says otherwise.">contradicted</span><i>3</i></p>',
+        '<p>New. <span class="mark contradicted" title="The source says something else.">contradicted</span><i>3</i></p>',
     ),
     (
         [{"text": "Red. [unsupported]"}],

@@ -1,4 +1,4 @@
-"""Every view of the page in a real browser over documents that mean ill: nothing they hold runs, loads, or breaks the layout."""
+"""Every view of the page in a real browser over hostile documents: nothing in them runs, loads, or breaks the layout."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.serve.browser import chromium, opened
 from tests.serve.server import served
 
 EVIL = "http://evil.example"
-TEXTS = {  # what a name, title, heading, text or question holds
+TEXTS = {  # put into names, titles, headings, texts and questions
     "script": "<script>alert(1)</script><script src=http://evil.example/a.js></script>",
     "handler": "<img src=http://evil.example/x.png onerror=alert(1)><svg onload=alert(1)>",
     "attribute": "\"' autofocus onfocus=alert(1) x=\"'",
@@ -22,7 +22,7 @@ TEXTS = {  # what a name, title, heading, text or question holds
     "route": "#/ask/1?q=1 ../../status %2e%2e/ %00 __proto__ constructor",
 }
 SENTENCE = "Captain Ingrid {0} Holm met Ruth Sand {0} in Vardby, and Ingrid {0} Holm sold the trawler Petrel to the Northern {0} Line."
-NAMES = {  # of files, as far as a system takes them
+NAMES = {  # of files, where the file system allows them
     "script": "<script>alert(1)<∕script>.md",
     "handler": "<img src=x onerror=alert(1)>.txt",
     "attribute": "\"' onfocus=alert(1) x=\"'.md",
@@ -38,7 +38,7 @@ NAMES = {  # of files, as far as a system takes them
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, home):
-    """Documents whose names, titles, headings, metadata, texts and collection mean ill."""
+    """Documents with hostile names, titles, headings, metadata, texts and a hostile collection."""
     folder = tmp_path_factory.mktemp("hostile")
     docs = folder / "docs"
     docs.mkdir()
@@ -49,7 +49,7 @@ def folder(tmp_path_factory, home):
         name = NAMES.get(kind, f"{kind}.md")
         try:
             (docs / name).write_text(f"{front}# {text}\n\n{said}\n", encoding="utf-8")
-        except OSError:  # a system that takes no such name
+        except OSError:  # the file system allows no such name
             (docs / f"{kind}.md").write_text(f"{front}# {text}\n\n{said}\n", encoding="utf-8")
     done = run_localrag("index", "docs", "--extractor", "phrases", "-q", "--collection", TEXTS["handler"].replace(",", ""), cwd=folder)
     if done.returncode == 2:  # such a name is refused
@@ -109,7 +109,7 @@ def unharmed(page, heard, server, place):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_no_view_runs_loads_or_breaks_what_documents_hold(browser, server, places, width):
+def test_hostile_documents_harm_no_view(browser, server, places, width):
     """Lists, documents, names, themes, the graph, sources, conversations and the state of the index."""
     with opened(browser, server, width=width) as (page, heard):
         for place in places:
@@ -120,8 +120,8 @@ def test_no_view_runs_loads_or_breaks_what_documents_hold(browser, server, place
         assert [error for error in heard.errors if "404" not in error and "410" not in error] == []
 
 
-def test_questions_searches_and_addresses_that_mean_ill_do_nothing(browser, server):
-    """What is typed, and what a link of another page may say."""
+def test_hostile_questions_searches_and_addresses_do_nothing(browser, server):
+    """Neither typed text nor an address from another page runs or loads anything."""
     with opened(browser, server, "#/ask") as (page, heard):
         for kind, text in TEXTS.items():
             page.goto(f"{server.address}/#/ask")

@@ -1,4 +1,4 @@
-"""The thread that answers: what it closes when, how it ends, and that whoever waits for it can leave."""
+"""The worker's thread: when it closes an index, how it ends, and that a caller who waits for it can be cancelled."""
 
 import asyncio
 import shutil
@@ -23,7 +23,7 @@ SOON = 60.0  # seconds after which a test gives up
 
 @pytest.fixture
 def folder(plain_town, tmp_path):
-    """An index of letters of this test's own."""
+    """A copy of the index of letters."""
     shutil.copytree(plain_town, tmp_path / "town")
     return tmp_path / "town" / ".localrag"
 
@@ -44,7 +44,7 @@ async def until(holds):
 
 
 class Watched:
-    """An index that says when it is opened and closed, and whose model counts slowly until it is let go."""
+    """An index that records when it is opened and closed, and whose model counts only when `go_on` is set."""
 
     def __init__(self, folder):
         self.said, self.counting, self.go_on = [], threading.Event(), threading.Event()
@@ -95,7 +95,7 @@ def test_an_index_that_is_replaced_is_closed_when_its_questions_have_ended(folde
 
 
 def test_a_question_that_is_given_up_does_not_hold_the_old_index(folder):
-    """What waits for the new one goes on at once."""
+    """A question that waits for the new index goes on at once."""
     index = Watched(folder)
     worker = Worker(folder, index.opened)
     worker.start()
@@ -117,7 +117,7 @@ def test_a_question_that_is_given_up_does_not_hold_the_old_index(folder):
 
 
 def test_a_worker_that_was_never_started_is_closed_at_once(tmp_path):
-    """There is nothing to wait for."""
+    """Closing a worker that never started does not block."""
     worker = Worker(tmp_path, None)
     closing = threading.Thread(target=worker.close, daemon=True)
     closing.start()
@@ -126,7 +126,7 @@ def test_a_worker_that_was_never_started_is_closed_at_once(tmp_path):
 
 
 def test_a_worker_may_be_closed_twice(folder):
-    """Its thread has ended after the first time."""
+    """The second call does nothing."""
     worker = Worker(folder, lambda: open_for_questions(folder))
     worker.start()
     worker.close()
@@ -134,8 +134,8 @@ def test_a_worker_may_be_closed_twice(folder):
     assert not worker._thread.is_alive()
 
 
-def test_those_who_wait_are_told_even_where_telling_of_the_failure_fails(tmp_path):
-    """Nobody waits for a thread that has ended."""
+def test_callers_get_the_error_even_if_the_callback_for_it_raises(tmp_path):
+    """A caller gets the error that kept the worker from starting; it does not wait for ever."""
 
     def failed(_error):
         raise RuntimeError
@@ -153,7 +153,7 @@ def test_those_who_wait_are_told_even_where_telling_of_the_failure_fails(tmp_pat
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 def test_an_interrupt_ends_the_wait_for_models_that_are_being_loaded(folder):
-    """`close` waits for them, but Ctrl-C is heard."""
+    """`close` waits for them, but Ctrl-C interrupts it."""
     script = textwrap.dedent(f"""
         import pathlib, threading, time
         from localrag.serve.worker import Worker
@@ -179,8 +179,8 @@ def test_an_interrupt_ends_the_wait_for_models_that_are_being_loaded(folder):
     assert "KeyboardInterrupt" in failed
 
 
-def test_whoever_waits_for_the_end_of_a_question_can_be_cancelled_meanwhile(folder):
-    """The question ends all the same, and its own failure is nobody's."""
+def test_waiting_for_the_end_of_a_question_can_be_cancelled(folder):
+    """The question ends all the same, and its own failure is not raised."""
 
     async def asked():
         ended = asyncio.Event()
@@ -207,7 +207,7 @@ def test_whoever_waits_for_the_end_of_a_question_can_be_cancelled_meanwhile(fold
 
 
 def test_a_question_ends_in_the_worker_before_its_caller_goes_on(folder):
-    """A cancelled one, too."""
+    """Also a question that was cancelled."""
     index = Watched(folder)
     worker = Worker(folder, index.opened)
     worker.start()

@@ -1,4 +1,4 @@
-"""An index that cannot be read as it is says so: nobody is answered from old data, and no refusal leaves a connection open."""
+"""An index that cannot be read completely is refused: no answer comes from old data, and no connection stays open."""
 
 import os
 import shutil
@@ -91,7 +91,7 @@ def test_an_index_without_a_log_is_read_on_a_read_only_disk(town):
 
 
 def test_an_index_that_another_process_holds_for_itself_is_not_read_past_it(town, monkeypatch):
-    """A lock is waited for and then told as a lock: the database is not read without its log."""
+    """An exclusive lock is waited for and then reported; the database is not read without its log."""
     monkeypatch.setattr(connect, "ASKER_WAITS", 0.2)
     folder = town / ".localrag"
     with closing(sqlite3.connect(folder / "index.db")) as other:
@@ -105,7 +105,7 @@ def test_an_index_that_another_process_holds_for_itself_is_not_read_past_it(town
 
 
 def test_a_database_that_cannot_be_opened_at_all_is_told_as_that(tmp_path):
-    """A folder in place of the database is neither an index without a log nor something unexpected."""
+    """A folder in place of the database is reported as an index that cannot be opened."""
     (tmp_path / "index.db").mkdir()
     with pytest.raises(LocalragError, match="cannot be opened: ") as told, snapshot(tmp_path):
         pass
@@ -153,7 +153,7 @@ def other_embedder(folder, _):
     ],
 )  # fmt: skip
 def test_an_index_that_is_refused_is_closed(town, tiny, opening, error):
-    """Whatever an index is refused for, no connection to it stays open, also while the error is still looked at."""
+    """Whatever the reason for a refusal, no connection stays open, even while the exception is alive."""
     with pytest.raises(error) as refused, opening(town / ".localrag", tiny):
         pass
     left = [file.path for file in psutil.Process().open_files() if file.path.startswith(str(town))]

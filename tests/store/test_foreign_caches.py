@@ -1,4 +1,4 @@
-"""Files beside the database that somebody else wrote, or a disk damaged: none ends the process, each is made anew, and it is said once."""
+"""Hostile and damaged cache files do not crash the process; each is built again, with one warning."""
 
 import io
 import json
@@ -28,15 +28,17 @@ from pathlib import Path
 import numpy as np
 from localrag.pagerank import walk
 from localrag.store import network, vector_index, vectors
+from localrag.store.memory import kept_in_memory
 from localrag.store.schema import open_index
 vector_index.LEAST = 500
 folder = Path(sys.argv[1])
 db = open_index(folder)
-for _ in range(2):
-    net = network.load_network(db, folder)
-found = walk(net, {0: 1.0}, {0: 1.0}, {0: {0: 1.0}})
 query = np.ones(32, np.float32) / np.float32(32) ** 0.5
-near = [vectors.nearest(db, folder, "chunk", query, 5) for _ in range(2)]
+with kept_in_memory(folder):
+    for _ in range(2):
+        net = network.load_network(db, folder)
+    found = walk(net, {0: 1.0}, {0: 1.0}, {0: {0: 1.0}})
+    near = [vectors.nearest(db, folder, "chunk", query, 5) for _ in range(2)]
 print(json.dumps([[round(float(x), 4) for x in found], near[0]]))
 """
 
@@ -62,12 +64,11 @@ def folder(tmp_path, monkeypatch):
         put(db, [f"s{n:04}" for n in range(3000)], about(3000, 1))
         vector_index.bring_up_to_date(db)
         network.load_network(db, place)
-    network._kept.clear()
     return place
 
 
 def asked(folder):
-    """What a process of its own says of the index."""
+    """Query the index in another process: its results and its stderr."""
     done = subprocess.run(
         [sys.executable, "-c", ASKED, str(folder)], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=DEADLINE, check=False
     )
@@ -224,7 +225,7 @@ def test_a_faiss_file_that_cannot_be_is_not_read_and_that_is_said_once(folder, k
 
 @pytest.mark.parametrize("name", ["../secret.faiss", "/dev/zero", "chunk.0123456789abcdef.faiss"])
 def test_an_index_names_no_file_elsewhere_for_its_vectors(folder, name):
-    """A path out of the folder and a link are not opened, whatever size the database says they have."""
+    """A path out of the folder and a link are not opened, whatever size the database has for them."""
     file = file_of(folder, "chunk.*.faiss")
     (folder.parent / "secret.faiss").write_bytes(file.read_bytes())
     if name.startswith("chunk"):

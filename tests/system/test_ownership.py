@@ -1,4 +1,4 @@
-"""Whose files are used: those of this user, which nobody else may write to."""
+"""Files are used only if they belong to this user and nobody else may write to them."""
 
 import grp
 import os
@@ -6,7 +6,7 @@ import pwd
 
 import pytest
 
-from localrag.system.ownership import foreign
+from localrag.system.ownership import untrusted_reason
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="files have neither owners nor modes there")
 needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only the superuser gives files away")
@@ -14,22 +14,22 @@ STRANGER = 12345
 
 
 def test_what_others_may_write_to_is_foreign(tmp_path):
-    """Everybody, or a group with others in it; with a sticky folder as well. Who may only read harms nothing."""
+    """A file that everybody or a shared group may write to is not trusted, nor is a sticky folder; readers do no harm."""
     file = tmp_path / "file"
     file.touch()
     shared = next((g.gr_gid for g in grp.getgrall() if g.gr_name != pwd.getpwuid(os.geteuid()).pw_name and g.gr_gid in allowed()), None)
     found = {}
     for mode in (0o600, 0o644, 0o602, 0o666):
         file.chmod(mode)
-        found[mode] = foreign(file)
+        found[mode] = untrusted_reason(file)
     tmp_path.chmod(0o1777)
 
     assert [mode for mode, why in found.items() if why] == [0o602, 0o666]
-    assert "everybody" in foreign(tmp_path)
+    assert "everybody" in untrusted_reason(tmp_path)
     if shared is not None:
         os.chown(file, -1, shared)
         file.chmod(0o660)
-        assert "group" in foreign(file)
+        assert "group" in untrusted_reason(file)
 
 
 def allowed():
@@ -48,7 +48,7 @@ def test_the_users_own_group_may_write(tmp_path):
     os.chown(file, -1, me.pw_gid)
     file.chmod(0o664)
 
-    assert foreign(file) == ""
+    assert untrusted_reason(file) == ""
 
 
 @needs_root
@@ -57,18 +57,18 @@ def test_what_belongs_to_another_user_is_foreign(tmp_path, monkeypatch):
     file, link = tmp_path / "file", tmp_path / "link"
     file.touch(mode=0o600)
     link.symlink_to(file)
-    own = foreign(link)
+    own = untrusted_reason(link)
     os.chown(link, STRANGER, STRANGER, follow_symlinks=False)
-    by_link = foreign(link)
+    by_link = untrusted_reason(link)
     os.chown(file, STRANGER, STRANGER)
-    by_file = foreign(file)
+    by_file = untrusted_reason(file)
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
 
     assert own == ""
     assert "another user" in by_link and "another user" in by_file
-    assert foreign(file) == ""
+    assert untrusted_reason(file) == ""
 
 
 def test_what_is_not_there_is_foreign(tmp_path):
-    """Nothing is known of it."""
-    assert "No such file" in foreign(tmp_path / "nowhere")
+    """A missing file is not trusted."""
+    assert "No such file" in untrusted_reason(tmp_path / "nowhere")

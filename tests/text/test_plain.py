@@ -90,14 +90,14 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_shape_of_text_takes_longer_than_its_length(shape):
-    """Sixteen references to literature, and what else may take a splitter for ever, are split in what a busy machine needs."""
+    """Texts that could cost a splitter quadratic or exponential time are split within a minute, also on a busy machine."""
     code = f"from localrag.text.plain import sentences; text = {SHAPES[shape]}; found = sentences(text); print(found[-1].end <= len(text))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout.strip() == "True"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process there is not sent SIGINT")
 def test_splitting_ends_with_ctrl_c():
-    """However long a text is, the library is never in it for long."""
+    """However long the text is, each call of the library is short."""
     code = "from localrag.text.plain import sentences; sentences('a.b'); print('now', flush=True); sentences('中。' * 100_000_000)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:

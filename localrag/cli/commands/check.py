@@ -30,7 +30,7 @@ def check_command(
     from localrag.store.schema import open_index, writer_lock
 
     folder = find_index(index)
-    with writer_lock(folder) if repair else nullcontext(), closing(open_index(folder, create=repair, torn_too=True)) as db:
+    with writer_lock(folder) if repair else nullcontext(), closing(open_index(folder, create=repair, allow_torn=True)) as db:
         parts = check_index(db, folder)
         copy = repair_index(db, folder) if repair else None
         after = check_index(db, folder) if copy else parts

@@ -92,7 +92,7 @@ def unset_command(name: NameArgument, user: UserOption = False) -> None:
 
 @config_app.command("trust")
 def trust_command() -> None:
-    """Let the nearest localrag.toml name servers, files and folders outside of its own, as it does now."""
+    """Trust the nearest localrag.toml with the servers, files and outside folders it names now."""
     from localrag.cli.settings.trusted import trust
     from localrag.cli.views.console import say
     from localrag.cli.views.settings import written
@@ -103,8 +103,8 @@ def trust_command() -> None:
     if path is None:
         raise UsageError(f"There is no {PROJECT_FILE} here or in a folder above.", "Write one: localrag init")
     values = trust(path)
-    said = ", ".join(f"{name} = {written(value)}" for name, value in values.items())
-    say(f"{path} counts as it is now{f': {said}' if said else ''}")
+    listed = ", ".join(f"{name} = {written(value)}" for name, value in values.items())
+    say(f"{path} is trusted as it is now{f': {listed}' if listed else ''}")
 
 
 @config_app.command("path")
@@ -141,7 +141,7 @@ def _rows(index: Path | None) -> "list[Shown]":
 
     found, project = given(), project_file(Path.cwd())
     if project and not is_trusted(project, found):
-        say(f"You did not say that you trust {project}, so commands end in an error. If you do: localrag config trust")
+        say(f"You have not trusted {project}, so commands end in an error. To trust it: localrag config trust")
     chosen = found["index"].value if "index" in found else ""
     bound, problem = bound_or_nothing(index or (Path(chosen) if chosen else None))
     if problem:

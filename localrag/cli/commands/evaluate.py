@@ -159,7 +159,7 @@ def support_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help='Lines of {"source", "sentence", "supported"}, and "kind" if you like.')],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Score answer verification: states of true and false rows."""
+    """Score answer verification on true and false sentences."""
     from localrag.cli.views.tables import print_support
     from localrag.engine.embedding.embedder import open_embedder
     from localrag.eval.support import load_cases, measure_support

@@ -54,11 +54,11 @@ def unpack_command(
 
 
 def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
-    """Print names and what there is to say of each, at most 20."""
+    """Print at most 20 names, each with its reason or value."""
     from localrag.cli.views.console import say
 
-    for name, said in listed[:20]:
-        say(f"{what}  {in_line(name)}: {in_line(said)}")
+    for name, detail in listed[:20]:
+        say(f"{what}  {in_line(name)}: {in_line(detail)}")
     if len(listed) > 20:
         say(f"{' ' * len(what)}  and {len(listed) - 20} more (all of them: --json)")
 

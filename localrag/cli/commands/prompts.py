@@ -24,7 +24,7 @@ UserOption = Annotated[bool, typer.Option("--user", help="For all your indexes, 
 
 @prompts_app.command("list")
 def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
-    """List the prompts, which of them are your own, and which files would be if you trusted them."""
+    """List the prompts, those you replaced, and files that are not trusted."""
     from localrag.errors import UsageError
     from localrag.llm.prompts import check_prompt, is_trusted, prompt_names
 
@@ -37,7 +37,7 @@ def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None
             problem = f"{error} {error.hint}"
         trusted = file is None or is_trusted(file)
         if not trusted and not problem:
-            problem = f"{file} is not used: you did not say that you trust it. If you do: localrag prompts trust {name}"
+            problem = f"{file} is not used, because you have not trusted it. To trust it: localrag prompts trust {name}"
         rows.append({"name": name, "file": str(file) if file else None, "trusted": trusted, "problem": problem})
     if as_json:
         write_json({"prompts": rows, "folders": [str(f) for f in folders]})
@@ -49,7 +49,7 @@ def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None
 
 @prompts_app.command("show")
 def show_command(name: NameArgument, index: IndexOption = None) -> None:
-    """Print a prompt as it is used: your own where there is one that you trust."""
+    """Print a prompt as it is used: your own, if you trust it, or the shipped one."""
     from localrag.llm.prompts import is_trusted, shipped_prompt
 
     files = [file for folder in _folders(index) if (file := _own(_known(name), [folder])) and is_trusted(file)]
@@ -111,7 +111,7 @@ def trust_command(
     ] = None,
     index: IndexOption = None,
 ) -> None:
-    """Use prompts that came with a folder, or that you wrote without `edit`, for as long as they say what they say now."""
+    """Trust prompts that came with a folder or were written without `edit`, until they change."""
     from localrag.cli.views.console import say
     from localrag.errors import UsageError
     from localrag.llm.prompts import prompt_name, trust_prompt, untrusted_prompts
@@ -119,11 +119,11 @@ def trust_command(
     wanted = {_known(name) for name in names or ()}
     files = [file for file in untrusted_prompts(_folders(index)) if not wanted or prompt_name(file) in wanted]
     if not files:
-        raise UsageError("There is no prompt here that you do not trust already.", "What is used: localrag prompts list")
+        raise UsageError("There is no untrusted prompt here.", "See which are used: localrag prompts list")
     for file in files:
         trust_prompt(file)
-        say(f"{prompt_name(file)} is used from now on as it is: {file}")
-    say("What they are for is made anew by the next: localrag index PATH")
+        say(f"{prompt_name(file)} is used from now on: {file}")
+    say("The next run redoes the stages they are for: localrag index PATH")
 
 
 @prompts_app.command("reset")

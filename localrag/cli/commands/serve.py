@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from localrag.serve.guard import Door
 
 KEY = "serve.key"  # a file of the index folder
-MOST_OF_KEY = 4096  # bytes
+MAX_KEY_BYTES = 4096
 
 
 def serve_command(
@@ -86,19 +86,19 @@ def serve_command(
 
 
 def _announce(address: str, door: "Door", browse: ExitStack | None) -> None:
-    """Say where the server is, and show the page in a browser; what that needs is removed with `browse`. The link works once."""
+    """Print the server's address, and open the page in a browser if `browse` is given: its exit removes the file that this takes."""
     from localrag.cli.views.console import say
-    from localrag.serve.launch import leading_to, show
+    from localrag.serve.launch import open_in_browser, redirect_file
 
     (code,) = door.codes
     say(f"Page: {address}/#k={code}\nListening on {address}/v1\nKey: {door.key}\nModel: localrag, or localrag:MODE. Ctrl-C ends.")
     sys.stderr.flush()
     if browse:
-        show(browse.enter_context(leading_to(f"{address}/#k={code}")))
+        open_in_browser(browse.enter_context(redirect_file(f"{address}/#k={code}")))
 
 
 def read_key(file: Path, *, make: bool) -> str:
-    """The key in a file. With `make` a new one, 256 random bits, takes the place of none and of one that was not made on this machine.
+    """The key in a file. With `make`, a new one of 256 random bits is written if there is none or it was not made on this machine.
 
     An index folder may come from somebody else, who knows the key in it. Raises UsageError.
     """
@@ -119,21 +119,21 @@ def read_key(file: Path, *, make: bool) -> str:
 
 
 def _make_key(file: Path) -> None:
-    """Write a new key, unless the one that is there was made on this machine. Raises OSError."""
+    """Write a new key unless the existing one was made on this machine. Raises OSError."""
     from localrag.cli.views.console import say
     from localrag.system.files import replace_file
     from localrag.system.trust import is_known, remember
 
-    there = os.path.lexists(file)
-    if there and file.is_file() and not file.is_symlink() and file.stat().st_size < MOST_OF_KEY:
+    exists = os.path.lexists(file)
+    if exists and file.is_file() and not file.is_symlink() and file.stat().st_size < MAX_KEY_BYTES:
         with suppress(UnicodeDecodeError):
             if is_known("serve-key", _digest(file.read_text(encoding="utf-8").strip())):
                 return
     key = secrets.token_urlsafe(32)
     remember("serve-key", _digest(key))
     replace_file(file, key.encode())
-    if there:
-        say(f"The key in {file} was not made on this machine: it is replaced by a new one.")
+    if exists:
+        say(f"The key in {file} was not made on this machine and has been replaced by a new one.")
 
 
 def _digest(key: str) -> str:

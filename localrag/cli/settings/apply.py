@@ -65,15 +65,15 @@ def set_defaults(context: "typer.Context") -> None:
 
 
 def _check_project(found: "Mapping[str, Given]") -> None:
-    """Raises UsageError where the nearest localrag.toml counts only once the user trusts it, and does not yet."""
+    """Raise UsageError if the nearest localrag.toml needs the user's trust and does not have it."""
     from pathlib import Path
 
     from localrag.config import project_file
-    from localrag.system.ownership import foreign
+    from localrag.system.ownership import untrusted_reason
 
     project = project_file(Path.cwd())
-    if project and (foreign(project) or any(one.origin == "project" for one in found.values())):
-        from localrag.cli.settings.trusted import check_project  # which needs the table of settings: a quarter of a second
+    if project and (untrusted_reason(project) or any(one.origin == "project" for one in found.values())):
+        from localrag.cli.settings.trusted import check_project  # imports the table of settings: a quarter of a second
 
         check_project(project, found)
 

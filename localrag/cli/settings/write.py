@@ -38,7 +38,7 @@ def set_value(path: Path, name: str, text: str) -> Any:
     value = _portable(name, of_text(name, text), path)
     before = read_text(path) if path.exists() else ""
     document = _parsed(path, before)
-    trusts = path != user_file() and _counts(path)
+    trusts = path != user_file() and _is_in_force(path)
     item = list(value) if isinstance(value, tuple) else value
     commented = re.compile(rf"^#{name} = .*$", re.MULTILINE)
     if name not in document and commented.search(before):
@@ -47,13 +47,13 @@ def set_value(path: Path, name: str, text: str) -> Any:
     else:
         document[name] = item
         _save(path, tomlkit.dumps(document))
-    if trusts:  # what the user sets here counts; what else stood there before only if it did already
+    if trusts:  # other settings of the file stay untrusted if they were
         trust(path)
     return value
 
 
-def _counts(path: Path) -> bool:
-    """Whether a localrag.toml counts as it is: there is none yet, or the user trusts what is in it. One that is broken does not."""
+def _is_in_force(path: Path) -> bool:
+    """Whether a localrag.toml is trusted as it is, or does not exist yet. A broken one is not."""
     try:
         return not path.exists() or is_trusted(path, read_file(path, "project"))
     except UsageError:

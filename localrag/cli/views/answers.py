@@ -68,7 +68,7 @@ def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
         "unsupported": answer.unsupported,
         "related": answer.related,
         "contradicted": answer.contradicted,
-        "sentences": contents.said(answer),
+        "sentences": contents.sentences(answer),
         "conversation": answer.conversation,
         "answerable": answer.answerable,
         "confidence": answer.confidence and round(answer.confidence, 3),
@@ -100,15 +100,15 @@ def print_answer(answer: Answer, root: Path, stream: Stream, opens: str = "local
     say(f"\nmode: {mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s{hint}{note}")
 
 
-_STATED = {
-    RELATED: "Related: it is on the topic of the sentence, and does not prove it.",
-    CONTRADICTED: "Contradicted: it says otherwise than the sentence.",
+_STATE_NOTES = {
+    RELATED: "Related: it is on the topic of the sentence, but does not prove it.",
+    CONTRADICTED: "Contradicted: it says something else than the sentence.",
 }
-MARKS = {RELATED: "cyan", CONTRADICTED: "bold red", UNSUPPORTED: "yellow"}  # colours of sentences that nothing proves
+MARKS = {RELATED: "cyan", CONTRADICTED: "bold red", UNSUPPORTED: "yellow"}  # colours of the marks of unproved sentences
 
 
 def _bold_titles(text: str) -> Text:
-    """A stretch of an answer, the lines that are titles in bold, the marks of sentences that nothing proves in their colours."""
+    """A stretch of an answer with titles in bold and the marks of unproved sentences in colour."""
     lines = text.split("\n")
     shown = Text("\n").join(Text(t[2:-2], "bold") if len(t) > 4 and t.startswith("**") and t.endswith("**") else Text(t) for t in lines)
     for state, style in MARKS.items():
@@ -117,10 +117,10 @@ def _bold_titles(text: str) -> Text:
 
 
 def print_source(citation: Citation, chunk: Chunk | None, root: Path, state: str = SUPPORTED) -> None:
-    """The chunk that a citation is from with the quote marked; the quote alone where the chunk is gone. Any `state` but one is said."""
+    """Print the chunk of a citation with the quote marked, or the quote alone if it is gone, and a note on a `state` that is no proof."""
     out.print(styled((shown_place(citation, root), "bold"), f", characters {citation.start}-{citation.end}\n"))
-    if state in _STATED:
-        out.print(styled((f"{_STATED[state]}\n", MARKS[state])))
+    if state in _STATE_NOTES:
+        out.print(styled((f"{_STATE_NOTES[state]}\n", MARKS[state])))
     if chunk is None:
         out.print(citation.quote)
         return

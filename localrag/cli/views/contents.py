@@ -175,7 +175,7 @@ def print_status(found: dict[str, Any]) -> None:
 
 
 def _made_with(models: dict[str, dict[str, str]], prompts: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
-    """The models, the prompts that are used in place of the shipped ones, and those that are not."""
+    """Rows for the models, the user's own prompts in use, and prompts not used because nobody trusted them."""
     for kind, model in models.items():
         yield kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})"
     if prompts["own"]:

@@ -71,7 +71,7 @@ def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
 
 
 def _state(made: Answer, c: Citation) -> str:
-    """What a citation does for the answer, where it proves nothing of it."""
+    """The state of a citation, behind two spaces; empty where it proves a sentence."""
     state = made.state_of(c.n)
     return "" if state == SUPPORTED else f"  {state}"
 

@@ -62,7 +62,7 @@ def print_retrieval(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def print_support(found: dict[str, Any], rows: int) -> None:
-    """The shares of true sentences kept and of false ones refused in percent; how many come out as what, together and by kind."""
+    """Print the shares of true sentences kept and of false ones refused, in percent, and the number of sentences by state and by kind."""
     percent = {k: _percent(found[k]) for k in ("kept", "refused", "precision", "recall")}
     print_rows([{"rows": rows} | {f"{name} %": value for name, value in percent.items()}])
     out.print()
@@ -77,7 +77,7 @@ def _percent(share: float | None) -> str | None:
 
 
 def _kind_row(kind: str, row: dict[str, Any]) -> dict[str, Any]:
-    """What became of the sentences of a kind; few kinds have both true and false ones, whose states are then `true / false`."""
+    """A row of the table by kind; each state has the number of true sentences, then that of false ones: `3 / 0`."""
     shares = {"kind": kind, "rows": row["rows"], "kept %": _percent(row["kept"]), "refused %": _percent(row["refused"])}
     true, false = row["states"]["true"], row["states"]["false"]
     return shares | {state: f"{true[state]} / {false[state]}" for state in true}

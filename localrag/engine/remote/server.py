@@ -48,18 +48,18 @@ class Wire:
 
     headers: dict[str, str]
     trust: ssl.SSLContext | bool
-    keys: dict[str, str] = field(default_factory=dict, repr=False)  # of each server, by its scheme, host and port
-    unbound: str = ""  # the hash of a key that belongs to no server yet: to these, as soon as one of them answers
+    keys: dict[str, str] = field(default_factory=dict, repr=False)  # by scheme, host and port
+    unbound: str = ""  # the hash of a key bound to no server yet; it is bound to those in `keys` when one of them answers
 
     def headers_for(self, url: str) -> dict[str, str]:
-        """What a request to an address says of itself: the key of that server, and no other's."""
+        """The headers of a request to an address, with the key of that server only."""
         key = self.keys.get(_origin(url))
         return self.headers | ({"Authorization": f"Bearer {key}"} if key else {})
 
-    def answered(self) -> None:
-        """Note, of a key that was used for the first time, which servers it is for; the key itself is written nowhere."""
+    def bind_key(self) -> None:
+        """Bind a key that was used for the first time to its servers. Only a hash of the key is stored."""
         if self.unbound:
-            _belongs(self.unbound, list(self.keys))
+            _bind_key(self.unbound, list(self.keys))
 
 
 def check_host(url: str, allowed: Sequence[str]) -> None:
@@ -85,8 +85,8 @@ def _is_loopback(host: str) -> bool:
 def open_wire(urls: Sequence[str], *, by_index: bool = False) -> Wire:
     """The keys of LOCALRAG_API_KEY or of the file LOCALRAG_API_KEY_FILE, and the CA of LOCALRAG_CA_FILE. Raises UsageError.
 
-    A key belongs to the servers it was set for: to those that it is given with, as `ADDRESS KEY`; else to those that the user named when it
-    was first used, and not `by_index`. No other server gets it.
+    A key is sent only to the servers it is bound to: those that it is given with, as `ADDRESS KEY`; otherwise those that the user, not the
+    index (`by_index`), named when it was first used.
     """
     headers = {"Accept-Encoding": "identity", "User-Agent": "localrag", "Content-Type": "application/json"}
     keys, unbound = _keys([_origin(url) for url in urls], bind=not by_index)
@@ -100,7 +100,7 @@ def open_wire(urls: Sequence[str], *, by_index: bool = False) -> Wire:
 
 
 def _keys(asked: Sequence[str], *, bind: bool) -> tuple[dict[str, str], str]:
-    """The key of each server that is to get one, and the hash of a key that is now used for the first time."""
+    """The key of each server that gets one, and the hash of a key that is used for the first time, else an empty string."""
     words = _key().split()
     if len(words) == 1:
         digest = _digest(words[0])
@@ -108,12 +108,12 @@ def _keys(asked: Sequence[str], *, bind: bool) -> tuple[dict[str, str], str]:
         return {origin: words[0] for origin in asked if new or is_known("key", digest, origin)}, digest if new else ""
     if len(words) % 2 or not all(word.startswith(("http://", "https://")) for word in words[::2]):
         raise UsageError(
-            "The key of the model server holds characters that no key has, and is no list of servers with their keys.",
-            "It is one word, or for each server: http://HOST:PORT KEY",
+            "The key of the model server has spaces in it, but is no list of servers with their keys.",
+            "Give one word, or for each server: http://HOST:PORT KEY",
         )
     keys = {_origin(url): key for url, key in zip(words[::2], words[1::2], strict=True)}
     for origin, key in keys.items():
-        _belongs(_digest(key), [origin])
+        _bind_key(_digest(key), [origin])
     return keys, ""
 
 
@@ -121,7 +121,7 @@ def _digest(key: str) -> str:
     return sha256(f"key of a model server {key}".encode()).hexdigest()
 
 
-def _belongs(digest: str, origins: Sequence[str]) -> None:
+def _bind_key(digest: str, origins: Sequence[str]) -> None:
     remember("key", digest)
     for origin in origins:
         remember("key", digest, origin)
@@ -137,11 +137,11 @@ def _origin(url: str) -> str:
 
 
 def key_refused(wire: Wire, url: str) -> EngineFailed:
-    """The error where a server does not take a request for want of a key: it got the wrong one, or none."""
+    """The error for a server that refuses a request for its key: it got the wrong one, or none."""
     if _key() and _origin(url) not in wire.keys:
         return EngineFailed(
-            f"{url} asks for a key, and the one that is set was set for another server: it was not sent.",
-            f"Say which is for this one: LOCALRAG_API_KEY='{_origin(url)} KEY'",
+            f"{url} asks for a key. The key that is set belongs to another server, so it was not sent.",
+            f"Set the key of this server: LOCALRAG_API_KEY='{_origin(url)} KEY'",
         )
     return EngineFailed(f"{url} does not take the key.", KEY_HINT)
 
@@ -154,7 +154,7 @@ def _key() -> str:
         except (OSError, ValueError) as error:
             raise UsageError(f"The key in {file} (LOCALRAG_API_KEY_FILE) cannot be read.", "Check its path and rights.") from error
     key = key.strip()
-    if not all(line.isascii() and line.isprintable() for line in key.split("\n")):
+    if not all(line.isascii() and line.isprintable() for line in key.splitlines()):
         raise UsageError("The key of the model server holds characters that no key has.", "It is one line of ASCII characters.")
     return key
 
@@ -227,7 +227,7 @@ async def _opened(wire: Wire, method: str, url: str, body: dict[str, Any] | None
         ):
             if response.status_code != httpx.codes.OK:
                 raise await _refusal(response)
-            wire.answered()
+            wire.bind_key()
             yield response
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):

@@ -9,7 +9,7 @@ from typing import Any
 
 from localrag.errors import UsageError
 
-DEEPEST = 1_000  # levels of communities
+MAX_LEVEL = 1_000  # levels of communities
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,34 +106,35 @@ class Foreign:
     skipped: Mapping[str, str] = field(default_factory=dict)
 
 
-class Unusual(ValueError):
-    """A value that is not of the kind that it must be."""
+class UnexpectedValue(ValueError):
+    """A value has another type or range than the format allows."""
 
 
 @contextmanager
-def unusual_refused(folder: Path, program: str) -> Iterator[None]:
-    """Raises UsageError where values are of kinds that the program never writes: a list for a name, a number for a list."""
+def unexpected_values_refused(folder: Path, program: str) -> Iterator[None]:
+    """Turn errors from values that the program never writes (a list for a name, a number for a list) into a UsageError."""
     try:
         yield
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise UsageError(
-            f"What {folder} holds is not as {program} writes it: {shown(str(error))}.", "Run that program again, or copy its output again."
+            f"What {folder} holds is not as {program} writes it: {shortened_repr(str(error))}.",
+            "Run that program again, or copy its output again.",
         ) from error
 
 
 def whole_number(value: Any, what: str, most: int = 1 << 53) -> int:
-    """A number without a fraction, from 0. Raises Unusual."""
+    """A value as a whole number from 0 to `most`; `what` names it in the error. Raises UnexpectedValue."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool) or not 0 <= number <= most or number != int(number):
-        raise Unusual(f"{what} is {shown(value)}, not a whole number from 0")
+        raise UnexpectedValue(f"{what} is {shortened_repr(value)}, not a whole number from 0")
     return int(number)
 
 
 def real_number(value: Any, otherwise: float = 0.0) -> float:
-    """A number; `otherwise` for what is none, or endless."""
+    """A value as a finite number; `otherwise` if it is none."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -142,21 +143,21 @@ def real_number(value: Any, otherwise: float = 0.0) -> float:
 
 
 def strength_of(weight: Any, chunks: int) -> int:
-    """What a relationship of a weight in so many chunks is worth in each, 1 to 10."""
+    """The strength of a relationship in each chunk, 1 to 10, from its weight summed over so many chunks."""
     return min(10, max(1, round(min(1e6, max(0.0, real_number(weight, 1.0))) / max(1, chunks))))
 
 
-def shown(value: Any) -> str:
-    """A value of somebody else's in an error, cut to what says which it is."""
+def shortened_repr(value: Any) -> str:
+    """The repr of a foreign value for an error message, cut to 60 characters."""
     return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
 
 
 def tree_faults(parents: Mapping[Any, Any], levels: Mapping[Any, int]) -> dict[Any, str]:
-    """The communities that are in no tree, each with why: a parent that is none, is not on the level above, or is below itself.
+    """The communities that belong to no tree, each with the reason: its parent is missing, on another level than the one above, or itself.
 
-    What lies below such a one is in no tree either. With levels that fall on the way up no way goes round.
+    Everything below such a community belongs to no tree either. Cycles are impossible where each parent is on the level above.
     """
-    found: dict[Any, str] = {}
+    faults: dict[Any, str] = {}
     for key in sorted(levels, key=lambda k: levels[k]):
         above = parents.get(key)
         if above is None:
@@ -164,11 +165,11 @@ def tree_faults(parents: Mapping[Any, Any], levels: Mapping[Any, int]) -> dict[A
         elif above == key:
             wrong = "it is its own parent"
         elif above not in levels:
-            wrong = f"its parent {shown(above)} is not there"
+            wrong = f"its parent {shortened_repr(above)} is not there"
         elif levels[above] != levels[key] - 1:
-            wrong = f"it is on level {levels[key]}, and its parent {shown(above)} on level {levels[above]}"
+            wrong = f"it is on level {levels[key]}, and its parent {shortened_repr(above)} on level {levels[above]}"
         else:
-            wrong = f"its parent {shown(above)} is in no tree" if above in found else ""
+            wrong = f"its parent {shortened_repr(above)} is in no tree" if above in faults else ""
         if wrong:
-            found[key] = wrong
-    return found
+            faults[key] = wrong
+    return faults

@@ -10,7 +10,7 @@ from typing import Any
 
 from localrag.errors import UsageError
 from localrag.exchange.imports.foreign import (
-    DEEPEST,
+    MAX_LEVEL,
     Edge,
     Foreign,
     Group,
@@ -19,12 +19,12 @@ from localrag.exchange.imports.foreign import (
     Passage,
     Source,
     Statement,
-    Unusual,
+    UnexpectedValue,
     real_number,
-    shown,
+    shortened_repr,
     strength_of,
     tree_faults,
-    unusual_refused,
+    unexpected_values_refused,
     whole_number,
 )
 from localrag.system.extras import require
@@ -39,7 +39,7 @@ Row = dict[str, Any]
 def read_graphrag(folder: Path) -> Foreign:
     """All that the folder's tables say; `folder` may be the project above it. Raises UsageError naming what is not as expected."""
     require("export", "pyarrow")
-    with unusual_refused(folder, PROGRAM):
+    with unexpected_values_refused(folder, PROGRAM):
         return _read(folder)
 
 
@@ -169,19 +169,19 @@ def _groups(tables: Mapping[str, list[Row]], entities: Mapping[Any, str], skippe
 
 
 def _by_level(table: list[Row], skipped: dict[str, str]) -> dict[int, Row]:
-    """The communities by number, the coarsest first; those without a number or level that could be one are listed."""
+    """The communities by number, coarsest level first; those with an invalid number or level are added to `skipped`."""
     rows = []
     for row in table:
         try:
-            number, level = whole_number(row["number"], "its number"), whole_number(row["level"], "its level", DEEPEST)
+            number, level = whole_number(row["number"], "its number"), whole_number(row["level"], "its level", MAX_LEVEL)
             rows.append((level, number, row | {"number": number, "level": level, "entities": list(row["entities"] or ())}))
-        except Unusual as error:
-            skipped[f"community {shown(row['number'])}"] = f"{error}: its entities are clustered anew"
-    return {number: row for _, number, row in sorted(rows, key=lambda one: one[:2])}
+        except UnexpectedValue as error:
+            skipped[f"community {shortened_repr(row['number'])}"] = f"{error}: its entities are clustered anew"
+    return {number: row for _, number, row in sorted(rows, key=lambda entry: entry[:2])}
 
 
 def _parents(rows: Mapping[int, Row]) -> dict[int, Any]:
-    """Community → the number of the one above; where a table does not say it, the one of the level above that holds all of its entities."""
+    """Community → the number of its parent; if the table has none, of a community one level up that holds all of its entities."""
     held: defaultdict[tuple[int, Any], list[int]] = defaultdict(list)
     for number, row in rows.items():
         for key in dict.fromkeys(row["entities"]):

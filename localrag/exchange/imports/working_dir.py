@@ -9,7 +9,7 @@ from typing import Any
 
 from localrag.errors import UsageError
 from localrag.exchange.imports.foreign import (
-    DEEPEST,
+    MAX_LEVEL,
     Edge,
     Foreign,
     Group,
@@ -17,11 +17,11 @@ from localrag.exchange.imports.foreign import (
     Node,
     Passage,
     Source,
-    Unusual,
+    UnexpectedValue,
     real_number,
     strength_of,
     tree_faults,
-    unusual_refused,
+    unexpected_values_refused,
     whole_number,
 )
 
@@ -44,7 +44,7 @@ def read_nano(folder: Path) -> Foreign:
 
 
 def _read(folder: Path, program: str, reports: Mapping[str, Row]) -> Foreign:
-    with unusual_refused(folder, program):
+    with unexpected_values_refused(folder, program):
         return _read_all(folder, program, reports)
 
 
@@ -145,15 +145,15 @@ def _groups(reports: Mapping[str, Row], skipped: dict[str, str]) -> Iterator[Gro
     levels = {}
     for key, row in reports.items():
         try:
-            levels[key] = whole_number(row.get("level"), "its level", DEEPEST)
-        except Unusual as error:
+            levels[key] = whole_number(row.get("level"), "its level", MAX_LEVEL)
+        except UnexpectedValue as error:
             skipped[f"community {key}"] = f"{error}: its entities are clustered anew"
     faults = tree_faults({key: parents.get(key) for key in levels}, levels)
     skipped |= {f"community {key}": f"{why}: its entities are clustered anew" for key, why in faults.items()}
     kept: set[str | None] = {None}
     for key in sorted((k for k in levels if k not in faults), key=levels.__getitem__):
-        row, said = reports[key], reports[key].get("report_json")
-        if parents.get(key) not in kept or not isinstance(said, dict) or not said.get("title"):
+        row, content = reports[key], reports[key].get("report_json")
+        if parents.get(key) not in kept or not isinstance(content, dict) or not content.get("title"):
             continue
         kept.add(key)
         yield Group(
@@ -161,20 +161,20 @@ def _groups(reports: Mapping[str, Row], skipped: dict[str, str]) -> Iterator[Gro
             levels[key],
             parents.get(key),
             tuple(map(_plain, _texts(row.get("nodes")))),
-            str(said["title"]),
-            str(said.get("summary", "")),
-            real_number(said.get("rating")),
-            str(said.get("rating_explanation", "")),
-            tuple(map(_insight, said["findings"] if isinstance(said.get("findings"), list) else ())),
+            str(content["title"]),
+            str(content.get("summary", "")),
+            real_number(content.get("rating")),
+            str(content.get("rating_explanation", "")),
+            tuple(map(_insight, content["findings"] if isinstance(content.get("findings"), list) else ())),
         )
 
 
-def _insight(found: Any) -> Insight:
-    if isinstance(found, dict):
-        return Insight(str(found.get("summary", "")), str(found.get("explanation", "")))
-    return Insight("", str(found))
+def _insight(finding: Any) -> Insight:
+    if isinstance(finding, dict):
+        return Insight(str(finding.get("summary", "")), str(finding.get("explanation", "")))
+    return Insight("", str(finding))
 
 
 def _texts(value: Any) -> list[str]:
-    """The texts of a list; nothing of what is none."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    """The strings of a list; empty for any other value."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

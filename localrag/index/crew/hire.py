@@ -84,7 +84,7 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
         engines = max(1, min(n, len(gpus)))
         cores = max(1, free_cores() // n)
         keeping, first = list[asyncio.Task[str]](), list[asyncio.Event]()
-        crew.nobody = lambda engine: _ended(keeping[:engines] if engine else keeping)
+        crew.nobody = lambda engine: _all_ended(keeping[:engines] if engine else keeping)
         try:
             for number in range(n):
                 asks = number < engines
@@ -108,9 +108,9 @@ def processes(n: int, pack: Pack | None = None) -> Hire:
 
 
 async def keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asyncio.Event) -> str:
-    """Have a worker's process for as long as the crew works, a new one for one that ended; not for ever where none does anything.
+    """Run one worker process and restart it when it ends, at most ANEW times in a row without finished work.
 
-    Returns why the last one ended. `first` is set when one has begun, or none will.
+    Returns why the last one ended. `first` is set once a process has started, or none will.
     """
     tries, why = 0, ""
     try:
@@ -122,9 +122,9 @@ async def keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asynci
                 first.set()
                 await worker.ended()
                 why = "its process ended"
-            except (WorkerLost, OSError) as error:  # OSError: this machine has no room for another process
+            except (WorkerLost, OSError) as error:  # OSError: the machine allows no further process
                 why = f"its process could not be started: {error}" if isinstance(error, OSError) else str(error)
-            finally:  # also where the run is over
+            finally:  # also when the run is over
                 worker.close()
                 await worker.ended()
             crew.leave(worker, "its process ended")
@@ -135,8 +135,8 @@ async def keep(crew: Scheduler, made: Callable[[], ProcessWorker], first: asynci
         asyncio.get_running_loop().call_soon(crew.look)
 
 
-def _ended(keeping: Sequence["asyncio.Task[str]"]) -> WorkersEnded | None:
-    """What to say where none of some workers will come any more; None where one may."""
+def _all_ended(keeping: Sequence["asyncio.Task[str]"]) -> WorkersEnded | None:
+    """The error to raise once every worker's `keep` has returned; None while one may still start."""
     if any(not task.done() for task in keeping):
         return None
     reasons = [task.result() for task in keeping if not task.cancelled() and task.exception() is None]

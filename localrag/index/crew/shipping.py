@@ -70,20 +70,20 @@ def find(wanted: Wanted) -> Path | None:
         with suppress(ModelError, OSError):
             if path.exists() and _weight(path) == wanted.weight and fingerprint(path) == wanted.fingerprint:
                 if path.is_relative_to(cache_dir() / FOLDER):
-                    was_used(_sent(wanted) / wanted.files[0][0])
+                    was_used(_folder_of(wanted) / wanted.files[0][0])
                 return path
     return None
 
 
 def _candidates(wanted: Wanted) -> Iterator[Path]:
-    yield wanted.in_folder(_sent(wanted))
+    yield wanted.in_folder(_folder_of(wanted))
     for name in known_models()[wanted.kind]:
         with suppress(ModelError):
             yield (find_embedder if wanted.kind == "embedder" else find_chat_model)(name).path
 
 
-def _sent(wanted: Wanted) -> Path:
-    """The folder of the cache that the files of a model which was sent are in."""
+def _folder_of(wanted: Wanted) -> Path:
+    """The folder in the cache for the files of a model that another machine sent."""
     return cache_dir() / FOLDER / wanted.fingerprint
 
 
@@ -93,7 +93,7 @@ class Arriving:
     def __init__(self, wanted: Wanted) -> None:
         """Make room for it. Raises LocalragError where the disk has none."""
         self.wanted = wanted
-        self._target = _sent(wanted)
+        self._target = _folder_of(wanted)
         self._part = self._target.with_name(f"{wanted.fingerprint}.{getpid()}.part")
         try:
             private_folder(self._target.parent)
@@ -150,6 +150,6 @@ class Arriving:
 
 
 def dead_parts(folder: Path) -> list[Path]:
-    """The folders of models whose sending broke off with the process that took them."""
+    """The folders of incomplete models whose receiving process has ended."""
     numbers = {part: part.name.split(".")[-2] for part in folder.glob("*.*.part")}
     return [part for part, number in numbers.items() if number.isdigit() and not psutil.pid_exists(int(number)) and part.is_dir()]

@@ -24,7 +24,7 @@ async def claims_of(
 ) -> list[ExtractedClaim]:
     """What the text claims of the named entities; each claim quotes the words that make it. A call that fails is added to `lost`.
 
-    Raises ContextTooSmall where the passage is too long to be asked about.
+    Raises ContextTooSmall if the passage is too long for the model's window.
     """
     if not names:
         return []
@@ -44,7 +44,7 @@ async def claims_of(
         if isinstance(error, ContextTooSmall):
             if after is None:
                 raise
-            return await claims_of(passage, names, model, settings, "extractive", lost)  # the conversation is too long to go on with
+            return await claims_of(passage, names, model, settings, "extractive", lost)  # the conversation is too long: ask anew
         lost.append(error)
         return []
     found = []

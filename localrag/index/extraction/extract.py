@@ -9,7 +9,7 @@ most reliable. *Abstractive*: one conversation over the whole chunk whose KV is 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -81,31 +81,34 @@ Lists = tuple[list[ExtractedEntity], list[ExtractedRelationship], list[Extracted
 
 
 async def _read(passage: Passage, model: Model, settings: Settings, style: str, lost: list[LocalragError], tagger: Tagger | None) -> Lists:
-    """What is read in a passage; in its halves, where the model's window is too small for it. Raises ContextTooSmall."""
+    """Extract from a passage, or from its halves if the model's window is too small for it.
+
+    A half that is too long as well is added to `lost`. Raises ContextTooSmall if there are none, or if the other one has no entities.
+    """
     before = len(lost)
     try:
         return await _read_whole(passage, model, settings, style, lost, tagger)
-    except ContextTooSmall as error:
+    except ContextTooSmall:
         del lost[before:]
-        found: list[Lists] = []
-        starts = (0, passage.middle)
-        for part in passage.halves():
+        found: dict[int, Lists] = {}  # offset of a half → what it gave
+        halves = passage.halves()
+        for start, half in zip((0, passage.middle), halves, strict=False):
             try:
-                found.append(await _read(part, model, settings, style, lost, tagger))
-            except ContextTooSmall as too_small:
-                lost.append(too_small)
-                found.append(([], [], []))
-        if not any(entities for entities, *_ in found):
-            raise error
-        return _merged(found, starts)
+                found[start] = await _read(half, model, settings, style, lost, tagger)
+            except ContextTooSmall as error:
+                lost.append(error)
+        complete = halves and len(found) == len(halves)
+        if not complete and not any(entities for entities, *_ in found.values()):
+            raise
+        return _merge(found)
 
 
-def _merged(found: Sequence[Lists], starts: Sequence[int]) -> Lists:
-    """What was read in parts of a passage that start there, nothing twice."""
+def _merge(found: Mapping[int, Lists]) -> Lists:
+    """Join what was extracted from parts of a passage, by their offsets in it, without duplicates."""
     entities: dict[str, ExtractedEntity] = {}
     relationships: dict[frozenset[str], ExtractedRelationship] = {}
     claims: list[ExtractedClaim] = []
-    for (named, related, claimed), start in zip(found, starts, strict=True):
+    for start, (named, related, claimed) in found.items():
         for entity in named:
             entities.setdefault(entity.name, entity)
         for pair in related:
@@ -136,7 +139,7 @@ async def _asked(passage: Passage, model: Model, settings: Settings, style: str,
     if style == "abstractive":
         try:
             return await _extract_described(passage, names, phrases, model, settings, lost)
-        except (DeadEnd, ContextTooSmall) as error:  # it began a name that nothing new can end, or filled its window
+        except (DeadEnd, ContextTooSmall) as error:  # it began a name that nothing new can end, or the window is full
             if isinstance(error, ContextTooSmall) and passage.halves():
                 raise
             del lost[before:]

@@ -63,12 +63,12 @@ class Passage:
 
     @cached_property
     def middle(self) -> int:
-        """Where the sentence begins that is nearest to its middle; 0 where it has only one."""
+        """The offset of the sentence that begins nearest to the middle of the text; 0 if there is only one sentence."""
         starts = [s.start for s in self.sentences[1:]]
         return min(starts, key=lambda start: abs(2 * start - len(self.text)), default=0)
 
     def halves(self) -> tuple["Passage", ...]:
-        """It in two parts, the second from its `middle` on; none where it is a single sentence."""
+        """The passage cut in two at `middle`; empty if it is a single sentence."""
         cut = self.middle
         return (Passage(self.text[:cut], self.case), Passage(self.text[cut:], self.case)) if cut else ()
 

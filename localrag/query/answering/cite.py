@@ -18,9 +18,10 @@ from localrag.text.plain import Said, sentences, squeeze
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """The text of an answer with `[n]` behind each point, its citations, and what became of its sentences.
+    """The text of an answer with `[n]` behind each point, its citations, and the state of each of its sentences.
 
-    `counts` are how many there are of each state, in the order of STATES, with those that were left out; `sentences` are those of the text.
+    `counts` has the number of sentences of each state, in the order of STATES, including those left out of the text; `sentences` has only
+    those in the text.
     `marks` are the places of all `[n]` in the text, with their n: a document may have such marks of its own. `repeated` sentences were said
     before, or went round in themselves; they are left out.
     """
@@ -33,21 +34,21 @@ class Cited:
     sentences: tuple[Sentence, ...] = ()
 
     def count(self, state: str) -> int:
-        """How many sentences are of a state."""
+        """The number of sentences with this state."""
         return self.counts[STATES.index(state)]
 
 
 SHORTEST = 10  # characters; less is no sentence that could be checked by itself
-SHOWN = 300  # characters of what a source says instead
+SHOWN = 300  # characters of the source behind a contradicted sentence
 
 
 class Citer:
     """Takes the points of an answer one by one; each stands at once as it will in the answer, checked and with its citations numbered.
 
-    What a model wrote is cited, sentence by sentence, by the sentences of its sources that prove it; else it is marked with what it is,
-    and cited by the nearest one where it is related to that or contradicted by it, or with `strict` left out. One that was said already
-    is left out. A quote that is not in its document is no citation. `watch` is given
-    every citation, and every new stretch of the answer's text.
+    Each sentence that a model wrote is cited by the sentences of its sources that prove it. One that nothing proves is marked with its
+    state, and cited by the nearest sentence if it is related to it or contradicted by it; with `strict` it is left out. A repeated
+    sentence is left out. A quote that is not in its document is no citation. `watch` is given every citation, and every new stretch of
+    the answer's text.
     """
 
     def __init__(self, db: Database, check: Check, *, strict: bool = False, bullets: bool = False, watch: Watch = NOBODY) -> None:
@@ -106,7 +107,7 @@ class Citer:
         return numbers
 
     def _say_sentence(self, before: str, text: str, verdict: Verdict, numbers: Sequence[int]) -> None:
-        """Add a sentence; behind it what it is, where nothing proves it, what the source says instead, and the marks of its citations."""
+        """Add a sentence, then the source's words if they contradict it, its state if nothing proves it, and its citation marks."""
         before, text = escape_marks(before), escape_marks(text)
         start = len(self._text) + len(before)
         self._sentences.append(Sentence(start, start + len(text), verdict.state, tuple(numbers)))

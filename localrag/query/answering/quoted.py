@@ -58,7 +58,7 @@ async def brief_draft(
 
 
 def windows_to_read(question: Question, passages: Sequence[Chunk], project: Project) -> list[str]:
-    """The best sentences of passages, each with its neighbours, as the reader is shown them."""
+    """The best sentences of passages, each with its neighbours, as texts for the reader."""
     weight = {c.id: 1 - n / len(passages) for n, c in enumerate(passages)}
     found = worth_quoting(question.text, chunk_quotes(passages, question.text), (), weight)
     order = unlike(ranked(question.text, question.vector, found, project, weight), found.texts)

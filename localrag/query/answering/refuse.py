@@ -1,8 +1,8 @@
-"""Which questions are not answered: without a model that writes, those to which the documents seem to say nothing.
+"""Which questions are refused because the documents do not seem to answer them.
 
-A model that writes is asked every question; it declines itself, in its own words. Where none does, a question that has little in common
-with its nearest passages is refused, unless it names a document, or the reader, which knows other words for the same thing, may have found
-an answer in them. One whose names stand nowhere is refused whatever the reader says.
+A model that writes is asked every question, and declines in its own words. Extractive answers have no such model: a question that shares
+little with its nearest passages is refused, unless it names an indexed file or the reader may have found an answer, since the reader also
+recognises other words for the same thing. A question whose names all occur nowhere is refused whatever the reader says.
 """
 
 import math
@@ -15,23 +15,23 @@ from localrag.query.retrieval.answerable import LOOKED_AT, confidence, floor, na
 from localrag.query.retrieval.retrieve import nearest_chunks
 from localrag.text.plain import is_cjk
 
-SURE = 0.9  # probability that a passage holds no answer, from which on the reader is believed
+SURE = 0.9  # least probability of the reader that a passage holds no answer, at which it is believed
 
 
-async def refused(question: Question, project: Project) -> tuple[bool, float | None]:
-    """Whether a question is refused, and the probability that the documents answer it (None for one of the whole)."""
+async def should_refuse(question: Question, project: Project) -> tuple[bool, float | None]:
+    """Whether to refuse a question, and the probability that the documents answer it (None for a question about all of them)."""
     sure = confidence(question, project)
     if sure is None or question.options.context_only or not question.extractive or sure >= floor(question.text):
         return False, sure
     if names_a_document(question.text, project):
         return False, sure
-    if unnamed(question.text, project) == 1:  # a text about somebody else has an answer, too
+    if unnamed(question.text, project) == 1:  # the reader would find an answer in a text about somebody else
         return True, sure
-    return await _nothing_read(question, project), sure
+    return await _reader_finds_nothing(question, project), sure
 
 
-async def _nothing_read(question: Question, project: Project) -> bool:
-    """Whether the reader is sure that no passage holds an answer; yes, where there is no reader for the question."""
+async def _reader_finds_nothing(question: Question, project: Project) -> bool:
+    """Whether the reader is sure that no passage holds an answer; True where there is no reader for the question."""
     if project.reader is None or is_cjk(question.text):
         return True
     texts = windows_to_read(question, nearest_chunks(question.text, question.vector, project, LOOKED_AT), project)

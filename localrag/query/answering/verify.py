@@ -1,7 +1,8 @@
-"""Is a sentence that a model wrote believed? Proved by a sentence of its sources, related to one, contradicted by one, or none of these.
+"""The state of a sentence that a model wrote: supported, related, contradicted or unsupported by its sources.
 
-Proved (`supported`): one sentence of the sources says the same, see `reading.agree`. Contradicted: the nearest one says otherwise of the
-same thing, see `reading.contradict`. Related: it is on the topic, and its passage holds every number and date.
+Supported: one sentence of the sources says the same, see `reading.agree`. Contradicted: the nearest one says something else about the same
+thing, see `reading.contradict`. Related: the nearest one is on the topic, and its passage holds every number and date. Unsupported: none of
+these.
 """
 
 import re
@@ -28,13 +29,13 @@ from localrag.text.quotes import Embed
 # in other words than the text's are, and 15 to 17 % of those checked against other passages of the same book
 # (scripts/support_threshold.py).
 SUPPORT = 0.5
-TOPIC = 0.4  # cosine, from which on a sentence of a source is on the topic of a written one
+TOPIC = 0.4  # least cosine at which a sentence of a source is on the topic of a written one
 MOST = 2  # quotes for one sentence of an answer
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a written sentence: its state, and the quotes that prove it, or the nearest one; `why` it is not proved."""
+    """The state of a written sentence, with the quotes that prove it or the nearest one; `why` is the reason that it is not proved."""
 
     state: str
     quotes: tuple[Quote, ...] = ()
@@ -48,10 +49,10 @@ _NAMES = re.compile(r"[A-Z][\w’'-]*(?:\s+(?:(?:of|de|von|van|the|du|da)\s+)?[A
 
 
 def checker(embed: Embed, aliases: Aliases = lambda _: ()) -> Check:
-    """A function that judges a sentence by the passages that it names, then by all that its writer was given.
+    """A function that checks a sentence against the passages that it cites, then against all others that the model was shown.
 
-    The quotes are verbatim sentences of the passages, best first. `aliases` gives the other names of what a name stands for: a source may
-    use any of them.
+    The quotes of its verdict are verbatim sentences of the passages, best first. `aliases` gives the other names of the entity that a name
+    stands for: a source may use any of them.
     """
     nearest = _Nearest(embed)
 
@@ -63,23 +64,23 @@ def checker(embed: Embed, aliases: Aliases = lambda _: ()) -> Check:
                 scores = support([sentence], [squeeze(p.text) for p in parts], embed)[0]
                 return Verdict(SUPPORTED, tuple(parts[int(i)] for i in np.argsort(-scores, kind="stable")[:MOST]))
         verdicts = [_unproved(sentence, passages, nearest, aliases, named) for passages in tried]
-        told = next((v for v in verdicts if v.state != UNSUPPORTED), None)
-        return told or next(iter(verdicts), Verdict(UNSUPPORTED, (), "no passage"))
+        best = next((v for v in verdicts if v.state != UNSUPPORTED), None)
+        return best or next(iter(verdicts), Verdict(UNSUPPORTED, (), "no passage"))
 
     return check
 
 
 class _Nearest:
-    """The sentence of some passages that is nearest to a written one; each is embedded once."""
+    """Finds the sentence of some passages that is nearest to a written one; each is embedded once."""
 
     def __init__(self, embed: Embed) -> None:
         self._embed = embed
         self._known: dict[str, NDArray[np.float32]] = {}
 
     def __call__(self, sentence: str, passages: Sequence[Quote]) -> tuple[Quote, Quote, float] | None:
-        """The sentence, its passage, and the cosine: the passage's where that is higher, for a sentence may tell of several.
+        """The sentence, its passage, and the cosine; None where the passages have no sentence.
 
-        None where the passages have no sentence.
+        The cosine is the passage's if that is higher, since a written sentence may join several of the passage's.
         """
         parts = [(part, whole) for whole in passages for part, _ in _sentences(whole)]
         if not parts:
@@ -96,7 +97,10 @@ class _Nearest:
 
 
 def _unproved(sentence: str, passages: Sequence[Quote], nearest: _Nearest, aliases: Aliases, named: Sequence[Quote]) -> Verdict:
-    """The verdict on a sentence that nothing proves, by the nearest sentence of the passages; numbers may stand in any that it names."""
+    """The verdict on a sentence that nothing proves, from the nearest sentence of the passages.
+
+    Its numbers and dates may stand anywhere in that sentence's passage or in the passages that it cites (`named`).
+    """
     found = nearest(sentence, passages)
     if found is None:
         return Verdict(UNSUPPORTED, (), "no passage")
@@ -111,7 +115,7 @@ def _unproved(sentence: str, passages: Sequence[Quote], nearest: _Nearest, alias
 
 
 def _figures(passages: Iterable[Quote]) -> Callable[[Word], bool]:
-    """A function that tells whether a number or a date stands in one of some passages."""
+    """A function that tells whether a number or date occurs in any of the passages."""
     words = [word for whole in passages for part, _ in _sentences(whole) for word in read(squeeze(part.text)).words]
     numbers = {word.text for word in words if word.kind == "number"}
     dates = {key for word in words if word.when for key in word.keys}

@@ -17,12 +17,13 @@ from localrag.query.answering.cite import points_of
 from localrag.query.draft import Point, Source
 from localrag.query.question import Question
 from localrag.query.retrieval.answerable import begins_unsaid
-from localrag.text.plain import sentences
+from localrag.text.marks import round_marks
+from localrag.text.plain import sentences, squeeze
 
-LINE = 600  # characters that the line may have with which an answer becomes long enough
+LINE = 600  # characters allowed for the line that makes an answer long enough
 LEAST_PROSE = 250  # tokens; with room for less, an answer is written from fewer sources
 LINE_TOKENS = 60  # of a sentence with its citations
-UNSAID = "[0]"  # what a line ends in that says that the sources do not answer the question
+UNSAID = "[0]"  # the mark of a line that says that the sources do not answer the question
 AGAIN = "Answer in your own words from the sources above. Repeat neither the question nor these instructions."
 MARKS = 24  # tokens of a sentence's citations, also where a server writes them as JSON
 
@@ -70,10 +71,10 @@ async def call_alone(
 
 
 async def write_prose(question: Question, project: Project, sources: Sequence[Source], task: str) -> list[Point]:
-    """The model's answer from sources, as cited points; none where its budget is used up. Fewer sources are shown to a small window.
+    """The model's answer from sources, as cited points. A small window is shown fewer sources.
 
-    None, too, where it says that the sources do not answer the question, or twice gives back its prompt: the question's budget has it.
-    Asked for the context only, the sources themselves are the points.
+    There are no points where the budget is used up, where the model says that the sources do not answer the question (`budget.declined`),
+    or where it repeats its prompt twice (`budget.echoed`). With `context_only` the sources themselves are the points.
     """
     if question.options.context_only:
         return [Point(s.text, s.quotes) for s in sources]
@@ -93,8 +94,8 @@ async def write_prose(question: Question, project: Project, sources: Sequence[So
 async def _lines(
     question: Question, project: Project, sources: Sequence[Source], task: str, budgets: Budgets, more: str, most_tokens: int = 0
 ) -> "_Lines":
-    """The lines that the model writes, in no more than `most_tokens` where that is not 0; `more` is said to it after the question."""
-    numbered = "\n".join(f"[{n}] {s.text}" for n, s in enumerate(sources, 1))
+    """The lines that the model writes, in at most `most_tokens` unless that is 0; `more` is an instruction after the question."""
+    numbered = numbered_lines(sources)
     prompt = load_prompt(f"abstractive/{task}", project.settings.prompts)
     script = await Script.of(project.model.count, question.text, numbered, language=project.settings.language)
     most, longest, enough = 1 if question.one_sentence else budgets.sentences, script.characters(LINE), script.characters(budgets.prose)
@@ -122,17 +123,22 @@ async def _lines(
     return lines
 
 
+def numbered_lines(sources: Sequence[Source]) -> str:
+    """The sources as a prompt shows them, one a line: a number of a source's own can neither begin a line nor look like ours."""
+    return "\n".join(f"[{n}] {round_marks(squeeze(s.text))}" for n, s in enumerate(sources, 1))
+
+
 def _form(question: Question, most: int) -> str:
-    """What is to be written, with how many sentences there is room for."""
+    """The form of answer that the prompt asks for, with the number of sentences that there is room for."""
     if question.one_sentence:
         return question.options.response_type
     return f"{question.options.response_type or 'short, plain sentences'} (at most {most})"
 
 
 class _Lines:
-    """The points of prose while it is written, each handed on as soon as its line is complete; what is cut off keeps its whole sentences.
+    """Collects the points of prose while it is written, and hands each on as soon as its line is complete.
 
-    A line that is made of the prompt is no point.
+    A line that repeats the prompt is dropped. Of an answer that was cut off, the whole sentences are kept.
     """
 
     def __init__(self, question: Question, sources: Sequence[Source], echo: Echo) -> None:
@@ -175,7 +181,7 @@ class _Lines:
         self._taken = max(self._taken, len(text))
 
     def _take_cut(self, line: str) -> None:
-        """The whole sentences of a line that was cut off before it named its sources: any of them may bear them out."""
+        """Take the whole sentences of a line that was cut off before its citations; they are checked against all sources."""
         spans = sentences(line)
         if spans and not _ENDED.search(line):
             spans.pop()
@@ -185,7 +191,7 @@ class _Lines:
 
     def _add(self, point: Point) -> None:
         before, self._declined = self._declined, None
-        self._question.budget.declined = ""  # what goes on has something to say
+        self._question.budget.declined = ""  # an answer follows, so the model has not declined
         for new in (before, point) if before else (point,):
             self.points.append(new)
             if self._question.on_point:
@@ -193,7 +199,7 @@ class _Lines:
 
 
 def _declines(line: str, text: str) -> bool:
-    """Whether a line says, in one sentence, that the sources do not answer the question: more than that are claims."""
+    """Whether a line only says that the sources do not answer the question: one sentence marked so, or the program's own phrase for it."""
     return (line.rstrip().endswith(UNSAID) and len(sentences(text)) == 1) or begins_unsaid(line)
 
 

@@ -61,7 +61,7 @@ def objection(claim: Reading, source: Reading) -> str:
 
 
 def matched(claim: Reading, source: Reading) -> Match:
-    """Which words of the source the words of the claim answer to."""
+    """The words of the source that correspond to the words of the claim."""
     if claim.chinese:
         return _match_chinese(claim, source)
     match = Match({}, {})
@@ -166,7 +166,7 @@ _NEEDED = ("all", "none", "only", "most", "few", "least", "half")
 
 
 def _quantifiers(claim: Reading, source: Reading) -> str:
-    """All, most, few, only and none need their like; many are not few."""
+    """The first quantifier of the claim that the source lacks: all, most, few, only and none must occur there; many is not few."""
     for kind in _NEEDED:
         if kind in claim.quantifiers and kind not in source.quantifiers and not (kind == "none" and any(c.negated for c in source.clauses)):
             return f"quantifier:{kind}"
@@ -271,12 +271,12 @@ def _modes(mine: frozenset[str], other: frozenset[str]) -> str:
 
 
 def _opposed(claim: Reading, clause: Clause, members: Sequence[int], match: Match) -> bool:
-    """Whether another word of a clause than its verb says the opposite of one of the source."""
+    """Whether a word of the clause other than its verb has an antonym in the source."""
     return any(match.opposite.get(i) and i not in match.alike and not claim.words[i].soft for i in members if i != clause.verb)
 
 
 def verb_match(match: Match, verb: int | None, other: int | None) -> str:
-    """Whether two verbs say the same, the same from the other side (converse), or the opposite; empty if none of these."""
+    """How two verbs correspond: "same", "converse" (buy and sell) or "opposite"; empty if in none of these ways."""
     if verb is None or other is None:
         return ""
     if other in match.alike.get(verb, ()):
@@ -325,7 +325,7 @@ def _objects(claim: Reading, clause: Clause, source: Reading, other: Clause, don
 
 
 def heads_of(reading: Reading, numbers: frozenset[int]) -> list[int]:
-    """Of some words those that name who or what: no numbers, no pronouns."""
+    """The nouns and names among some words: no numbers, no pronouns."""
     return [n for n in numbers if reading.words[n].kind in ("name", "word") and not reading.words[n].soft]
 
 

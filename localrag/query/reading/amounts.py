@@ -25,7 +25,7 @@ _ORDINALS = {
     "twentieth": 20, "thirtieth": 30,
 }  # fmt: skip
 _OFTEN = {"once": 1, "twice": 2, "thrice": 3}
-_FREQUENCIES = "daily weekly monthly quarterly yearly annually".split()  # of how often: "once weekly", not "once there"
+_FREQUENCIES = "daily weekly monthly quarterly yearly annually".split()  # behind "once" as a number: "once weekly", not "once there"
 _MONEY = {"£": "pound", "$": "dollar", "€": "euro", "¥": "yuan"}
 _UNITS = {
     "%": "percent", "percent": "percent", "per cent": "percent", "percentage points": "percent", "pounds": "pound", "pound": "pound",
@@ -38,7 +38,7 @@ _UNITS = {
 }  # fmt: skip
 _WORD = "|".join(sorted([*WORDS, *_SCALES], key=len, reverse=True))
 _COUNTED = "|".join(sorted(map(re.escape, [*_UNITS, *_SCALES]), key=len, reverse=True))
-# A name or code with digits in it is a word, and its digits count nothing: B2B, A4, Qwen2.5, COVID-19; 3M; 37signals, 7-Eleven.
+# A name or code that contains digits is a word, not a number: B2B, A4, Qwen2.5, COVID-19; 3M; 37signals, 7-Eleven.
 NAMED = (
     r"\b[^\W\d_]+\d\w*(?:\.\d+)*|\b(?-i:[A-Z])[^\W\d_]*-\d\w*(?:\.\d+)*|(?<![\w.,£$€¥])\d+(?:(?-i:[A-Z])(?!\w)"
     rf"|(?!(?:{_COUNTED})(?!\w))[^\W\d_]{{4,}}\w*|-(?!(?:{_COUNTED})(?!\w))(?-i:[A-Z][a-z])\w*)"

@@ -68,7 +68,7 @@ def read(text: str) -> Reading:
 
 
 def _quantifier(toks: list[Token], k: int) -> str:
-    """The kind of quantifier a token is here: "a few" and "not all" are some, "how many" is none, and "some 20" counts nothing else."""
+    """The kind of quantifier a token is: "a few" and "not all" count as some; "how many" and the "some" of "some 20" as no quantifier."""
     kind, before = quantifier(toks[k]), toks[k - 1].low if k else ""
     if (kind == "some" and k + 1 < len(toks) and toks[k + 1].amount) or (kind == "many" and before == "how"):
         return ""
@@ -76,7 +76,7 @@ def _quantifier(toks: list[Token], k: int) -> str:
 
 
 def _next_of(k: int, number_of: dict[int, int], kinds: dict[int, str]) -> int:
-    """The word that a quantifier stands before: the first that says something and is none itself; 0 if none is near."""
+    """The index of the word that a quantifier applies to: the next content word that is no quantifier itself; 0 if none is near."""
     return next((j for j in range(k + 1, k + 5) if j in number_of and j not in kinds), 0)
 
 

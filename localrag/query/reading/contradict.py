@@ -1,20 +1,20 @@
-"""Does one sentence say otherwise than another of the same thing: another number, a word turned, a negation, another quantifier?"""
+"""Whether one sentence contradicts another: another number, date or name, an antonym, a negation, another quantifier, swapped roles."""
 
 from collections.abc import Callable, Sequence
 
 from localrag.query.reading.agree import Match, counterpart_clauses, heads_of, matched, members_of, verb_match
 from localrag.query.reading.record import Reading, Word
 
-SAME_MATTER = 0.5  # of the claim's words, from which on two sentences are taken to tell of the same thing
-# How much of a thing is told of: what lies two steps apart excludes each other.
+SAME_MATTER = 0.5  # least share of the claim's words in the source, at which both are taken to be about the same thing
+# Quantifiers by how much they cover: two that are more than one step apart contradict each other.
 _SCALE = {"none": -2, "few": 0, "some": 1, "many": 2, "most": 3, "all": 5}
 
 
 def contradiction(claim: Reading, source: Reading, known: Callable[[Word], bool] = lambda _: False, *, names: bool = True) -> str:
-    """What the source says otherwise, in a word or two; empty where it says nothing against the claim, or tells of something else.
+    """How the source contradicts the claim, in a word or two; empty where it does not, or is about something else.
 
-    `known` tells of a number or date whether it stands elsewhere in the passage. `names`: whether a capital makes a name in
-    the claim's language; in German it makes any noun.
+    `known` tells whether a number or date occurs elsewhere in the passage. `names`: whether a capital marks a name in the claim's language;
+    in German it marks any noun.
     """
     match = matched(claim, source)
     telling = [i for i, word in enumerate(claim.words) if not word.soft]
@@ -30,9 +30,9 @@ def contradiction(claim: Reading, source: Reading, known: Callable[[Word], bool]
 
 
 def _other_number(claim: Reading, source: Reading, match: Match, lacking: Sequence[int], known: Callable[[Word], bool]) -> str:
-    """A number or date of which the source says another."""
+    """A number or date of the claim, in place of which the source has another."""
     said = match.of(range(len(claim.words)))
-    alone = all(claim.words[i].figure for i in lacking)  # all else of the claim is said
+    alone = all(claim.words[i].figure for i in lacking)  # the source has everything else of the claim
     for i in lacking:
         word = claim.words[i]
         if not (word.figure or word.unit) or (known(word) and not alone):
@@ -44,7 +44,7 @@ def _other_number(claim: Reading, source: Reading, match: Match, lacking: Sequen
 
 
 def _other_name(claim: Reading, source: Reading, match: Match, lacking: Sequence[int]) -> str:
-    """A name, all that the source lacks of the claim, in the place of which it has another."""
+    """A name of the claim in place of which the source has another; only names may be missing from the source."""
     if not lacking or any(claim.words[i].kind != "name" for i in lacking):
         return ""
     said = match.of(range(len(claim.words)))
@@ -66,7 +66,7 @@ def _alike_in_unit(a: Word, b: Word) -> bool:
 
 
 def _same_thing(claim: Reading, i: int, source: Reading, j: int, match: Match) -> bool:
-    """Whether two numbers count or date the same: what follows them is the same, or what governs them."""
+    """Whether two numbers count the same thing, or two years date it: the same word follows them, or the same preposition precedes them."""
     a, b = claim.words[i], source.words[j]
     after, following = _next(claim, i), _next(source, j)
     if after is not None and following is not None and following in match.alike.get(after, ()):
@@ -75,7 +75,7 @@ def _same_thing(claim: Reading, i: int, source: Reading, j: int, match: Match) -
 
 
 def _next(reading: Reading, i: int) -> int | None:
-    """The word right behind another."""
+    """The index of the word right behind word `i`, if there is one."""
     n = i + 1
     return n if n < len(reading.words) and reading.words[n].at - reading.words[i].at <= 2 else None
 
@@ -85,7 +85,7 @@ def _year(word: Word) -> bool:
 
 
 def _other_quantifier(claim: Reading, source: Reading, match: Match) -> str:
-    """A quantifier of the same noun that excludes the claim's: few and most, all and some."""
+    """A quantifier of the claim that the source's quantifier of the same noun excludes: few and most, all and some."""
     if any(c.negated for c in (*claim.clauses, *source.clauses)):
         return ""
     for i, kind in claim.quantified:
@@ -96,7 +96,7 @@ def _other_quantifier(claim: Reading, source: Reading, match: Match) -> str:
 
 
 def _clauses(claim: Reading, n: int, source: Reading, match: Match) -> str:
-    """Whether every clause of the source that a clause of the claim may restate says otherwise."""
+    """How all clauses of the source that clause `n` of the claim may restate contradict it: "negation" or "roles", empty if they do not."""
     restated = counterpart_clauses(claim, n, source, match)
     if restated and all(_denies(claim, n, source, m, match) for m in restated):
         return "negation"
@@ -104,7 +104,7 @@ def _clauses(claim: Reading, n: int, source: Reading, match: Match) -> str:
 
 
 def _denies(claim: Reading, n: int, source: Reading, m: int, match: Match) -> bool:
-    """Whether clause `m` of the source says the opposite of clause `n` of the claim: one of the two is negated, or has a word turned."""
+    """Whether clause `m` of the source is the opposite of clause `n` of the claim: just one is negated, or a word has an antonym there."""
     clause, other = claim.clauses[n], source.clauses[m]
     rest = [i for i in members_of(claim, n) if i != clause.verb and not claim.words[i].soft]
     home = {j for j, word in enumerate(source.words) if word.clause == m} | other.subject | other.objects
@@ -117,7 +117,7 @@ def _denies(claim: Reading, n: int, source: Reading, m: int, match: Match) -> bo
 
 
 def _swaps(claim: Reading, n: int, source: Reading, m: int, match: Match) -> bool:
-    """Whether clause `m` of the source has who does it and to whom the other way round, or names another who does it."""
+    """Whether clause `m` of the source has subject and object of clause `n` swapped, or another name as subject."""
     clause, other = claim.clauses[n], source.clauses[m]
     how = verb_match(match, clause.verb, other.verb)
     if how not in ("same", "converse") or clause.verb is None or claim.words[clause.verb].keys & {"be", "是"}:

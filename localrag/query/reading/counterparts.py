@@ -85,8 +85,8 @@ def _spread(word: Word, source: Reading, starts: dict[int, tuple[int, int]]) -> 
 
 
 def _close_together(word: str, text: str) -> tuple[int, int]:
-    """The first place where the characters of a word stand in order, at most two others between any; (0, 0) where there is none."""
-    begun = -1  # bits: where what follows in the word may begin. A pattern would try each way to the same place again.
+    """The first range of the text that has the characters of a word in order, at most two others between them; (0, 0) if there is none."""
+    begun = -1  # bit set of where the rest of the word may begin. A regular expression would try the same places again and again.
     for c in reversed(word):
         begun = int("".join("01"[t == c] for t in reversed(text)) or "0", 2) & (begun >> 1 | begun >> 2 | begun >> 3)
     if not begun:

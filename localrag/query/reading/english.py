@@ -179,7 +179,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def _split(text: str) -> list[Token]:
-    """A word as its parts: "I'd've" is I, would, have; a part that is not known stays with the word before it."""
+    """The parts of a contraction: "I'd've" is I, would, have; an unknown part stays with the word before it."""
     low = text.lower()
     if low.endswith("n't"):
         stem = {"won't": "will", "can't": "can", "shan't": "shall"}.get(low, low[:-3])

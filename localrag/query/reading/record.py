@@ -26,7 +26,7 @@ class Word:
 
     @property
     def figure(self) -> bool:
-        """Whether it is a number or a date, which a source has to hold; "one" is an article as often."""
+        """Whether it is a number or date that a source must contain; 1 is not, since "one" is often a pronoun or an article."""
         return self.text != "1" if self.kind == "number" else self.when and not self.soft
 
 
@@ -52,7 +52,7 @@ class Clause:
 class Reading:
     """A sentence: its words in order, its clauses, and its quantifiers (all, most, some, none, only …).
 
-    `quantified`: the number of a word, and the quantifier that stands before it.
+    `quantified`: pairs of a word's index and the quantifier that applies to it.
     """
 
     text: str

@@ -117,7 +117,7 @@ def unnamed(question: str, project: Project, *, foreign: bool = False) -> float:
 
 
 def names_a_document(question: str, project: Project) -> bool:
-    """Whether a question names a file that is indexed, as "summarize prices.csv" does."""
+    """Whether a question names an indexed file, as "summarize prices.csv" does."""
     names = [word.strip("\"'«»“”„‘’()?!.,:;").rpartition("/")[2] for word in question.split()]
     return any(corpus.has_file(project.db, name) for name in [n for n in dict.fromkeys(names) if "." in n][:MOST_NAMES])
 
@@ -125,8 +125,8 @@ def names_a_document(question: str, project: Project) -> bool:
 def _words(question: str, project: Project, *, foreign: bool) -> dict[str, float]:
     """The question's words as `_keys` has them, each with its rarity.
 
-    Asked in another language than the passages' (`foreign`), only the words that the documents have at all can tell: names. None, where
-    nothing is left but words for documents.
+    Asked in another language than the passages' (`foreign`), only the words that the documents have at all can tell: names. Empty, if all
+    words are words for documents.
     """
     small = _SMALL.get(language_of(question), FUNCTION_WORDS)
     words = [w for w in dict.fromkeys(_WORD.findall(question)) if not cjk_bigrams(w) and w.lower() not in small and len(w) > 1]
@@ -168,12 +168,12 @@ def unsaid(question: str) -> str:
 
 
 def begins_unsaid(text: str) -> bool:
-    """Whether a text begins with saying that the documents do not say it, in the words that this program has for it."""
+    """Whether a text begins with this program's own phrase for "The documents do not say.", in any language."""
     return any(text.lstrip().casefold().startswith(said.rstrip(".。").casefold()) for said, _ in _UNSAID.values())
 
 
 def closest(question: Question, project: Project, said: str = "") -> Draft:
-    """That the documents do not say it, or what is `said` instead, and their closest sentences."""
+    """The closest sentences of the documents, behind `said` or "The documents do not say." in the question's language."""
     passages = nearest_chunks(question.text, question.vector, project, LOOKED_AT)
     quotes = best_quotes(question, chunk_quotes(passages, question.text), project, CLOSEST)
     intro = _UNSAID.get(language_of(question.text), _UNSAID["en"])[1]

@@ -376,7 +376,7 @@ def test_the_key_goes_to_the_server_and_nowhere_else(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="must not hold"):
         find_chat_model("http://me:sesame@127.0.0.1:8080/v1#m")
     monkeypatch.setenv("LOCALRAG_API_KEY", "sesame\n1")
-    with pytest.raises(UsageError, match="no key has") as error:
+    with pytest.raises(UsageError, match="is no list of servers") as error:
         remote("http://127.0.0.1:1/v1")
     assert "sesame" not in str(error.value)
 
@@ -425,7 +425,7 @@ def test_no_more_requests_at_once_than_servers_take():
 
 
 def test_a_key_goes_to_the_server_it_was_set_for(monkeypatch, home):
-    """The first server that is named and answers; to another one only where it is given with that address. It is written nowhere."""
+    """A key is bound to the first server that the user names and that answers; another gets it only with its address. It is not stored."""
     key, request = token_hex(16), Request((), 5, messages=({"role": "user", "content": TEXT},))
 
     def sent(made, *, by_index=False):

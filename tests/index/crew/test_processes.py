@@ -191,7 +191,7 @@ def test_a_crew_that_cannot_work_is_said(town):
 
 
 def refuses_to_start(code, first=1):
-    """`create_subprocess_exec` of a machine that has no room for the process `first` and those after it."""
+    """A `create_subprocess_exec` that raises OSError of this code from its call number `first` on."""
     begin, asked = asyncio.create_subprocess_exec, count(1)
 
     async def started(*args, **kwargs):
@@ -203,13 +203,13 @@ def refuses_to_start(code, first=1):
 
 
 def within(seconds, work):
-    """What comes of work that must not take longer."""
+    """The result of `work`; ends this process if it takes longer."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(work)
         try:
             return running.result(seconds)
         except TimeoutError:
-            os._exit(1)  # a loop that waits for ever is ended by nothing else
+            os._exit(1)  # nothing else ends an event loop that waits forever
 
 
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM])
@@ -220,7 +220,7 @@ def test_workers_that_cannot_be_started_end_the_run_with_the_reason(town, monkey
         within(120, lambda: town.index(processes(2, town.pack)))
 
 
-def test_where_some_workers_cannot_be_started_the_others_do_it(alone, town, monkeypatch):
+def test_where_some_workers_cannot_be_started_the_others_do_the_work(alone, town, monkeypatch):
     """The index is the same."""
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuses_to_start(errno.EAGAIN, first=2))
     assert within(300, lambda: town.index(processes(2, town.pack))).failures == ()
@@ -228,7 +228,7 @@ def test_where_some_workers_cannot_be_started_the_others_do_it(alone, town, monk
 
 
 def test_where_no_helper_can_be_started_this_process_does_it_all(alone, town, monkeypatch):
-    """As in any run of more chunks than a few."""
+    """Helpers are started for any run of more than a few chunks; here none can be."""
     monkeypatch.setattr(helping, "free_cores", lambda: 2)
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuses_to_start(errno.EAGAIN))
     assert within(300, lambda: town.index(helped(many=2))).failures == ()

@@ -344,7 +344,7 @@ def test_a_failed_first_run_leaves_the_models_open(tmp_path, tiny):
 
 
 def test_a_folder_that_looks_like_an_index_is_listed_with_what_is_in_it(tmp_path):
-    """Two files by these names keep a folder's documents out of the index: that is said, and `files --skipped` has it."""
+    """Two files with these names keep a folder's documents out of the index: `files --skipped` lists it with the reason."""
     put(tmp_path, docs__a=TOWN["b.txt"], docs__sub__b="Ruth Sand met Walter Muir at Molde.")
     for name in ("index.db", "writer.lock"):
         (tmp_path / "docs" / "sub" / name).write_text("x")

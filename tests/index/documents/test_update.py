@@ -176,7 +176,7 @@ def test_a_file_without_text_is_not_read_again_until_it_changes(machine, tmp_pat
 
 
 def test_a_scan_is_opened_again_where_something_else_keeps_it_from_being_read(tmp_path, opened, monkeypatch):
-    """Not in every run: the reason that is listed is that of the last run, whether it is a wish, a program or its data."""
+    """Not in every run; the reason listed is that of the last run: --no-ocr, no Tesseract, or no data for the language."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text(TOWN["b.txt"])
     (tmp_path / "docs" / "scan.png").write_bytes(saved(Image.new("L", (60, 60), 255)))

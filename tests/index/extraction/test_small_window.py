@@ -67,7 +67,7 @@ def test_a_chunk_is_read_in_a_window_of_2048_tokens(model, style):
 @pytest.mark.slow
 @pytest.mark.parametrize("style", ["abstractive", "extractive"])
 def test_a_chunk_is_read_by_a_server_with_2048_tokens_a_slot(model, chat_file, style):
-    """The same of llama.cpp's own server, as `-c 4096 -np 2` sets it up."""
+    """The same with llama.cpp's own server, started with `-c 4096 -np 2`."""
     pytest.importorskip("xllamacpp")
     with llama_server(Path(chat_file.path), slots=2, window=2048) as url:
         found, lost = read(model(url=f"{url}#smol"), style=style)
@@ -121,10 +121,20 @@ def test_a_chunk_that_leaves_no_room_is_read_in_parts(model):
         assert (text * 6)[claim.start : claim.end].startswith(claim.subject)
 
 
+def test_a_long_chunk_without_names_is_read_in_parts_and_has_none(model):
+    """Where no part names anything, the extraction is empty, and nothing is lost."""
+    engine = Scripted(says, window=1500)
+    found, lost = read(model(engine=engine), "It rained, and nobody went out all day. " * 150)
+
+    assert lost == []
+    assert engine.tasks.count("entities") > 2
+    assert found.entities == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["basic", "global"])
 def test_an_index_is_made_and_asked_in_a_window_of_2048_tokens(tmp_path, mode):
-    """Descriptions, reports, claims and answers are written, and no call fails for want of room."""
+    """Descriptions, reports, claims and answers are written, and no call fails because the window is too small."""
     for n in range(2):
         (tmp_path / f"{n}.txt").write_text(f"Letter {n}. {TEXT}", encoding="utf-8")
     options = EngineOptions("context=2048")

@@ -1,4 +1,4 @@
-"""A model that gives back its prompt: what is made of it is not shown, it is asked once more, and else the answer says so."""
+"""A model that repeats its prompt: the repetition is not shown, the model is asked once more, and then the answer says so."""
 
 import asyncio
 import shutil
@@ -23,7 +23,7 @@ GOOD = "Lars Holm is the mate of the Skua."
 
 @pytest.fixture
 def ask(plain_town, tmp_path):
-    """A function that asks a question of a model which says one thing after the other; gives the answer, what was shown, the calls."""
+    """A function that asks a model that gives the listed replies in order; returns the answer, the text shown, and the requests."""
     shutil.copytree(plain_town, tmp_path / "town")
 
     def asked(*said):
@@ -43,7 +43,7 @@ def ask(plain_town, tmp_path):
 
 @pytest.mark.parametrize("echo", [QUESTION, INSTRUCTION])
 def test_an_answer_made_of_the_prompt_is_asked_again_once(ask, echo):
-    """The second answer stands, nothing of the first is shown, and the second request is another one."""
+    """The second answer is kept, nothing of the first is shown, and the two requests differ."""
     given, shown, requests = ask([echo], [GOOD])
 
     assert len(requests) == 2
@@ -54,7 +54,7 @@ def test_an_answer_made_of_the_prompt_is_asked_again_once(ask, echo):
 
 
 def test_a_model_that_gives_back_its_prompt_twice_has_not_answered(ask):
-    """The answer says so and shows the closest passages; a question is not asked a third time."""
+    """The answer says so and shows the closest passages; the model is not asked a third time."""
     given, shown, requests = ask([INSTRUCTION], [QUESTION])
 
     assert len(requests) == 2
@@ -65,7 +65,7 @@ def test_a_model_that_gives_back_its_prompt_twice_has_not_answered(ask):
 
 
 def test_only_the_line_that_repeats_the_prompt_is_left_out(ask):
-    """Beside a line of its own the rest of an answer stands."""
+    """The other lines of the answer are kept."""
     given, shown, requests = ask([INSTRUCTION, GOOD])
 
     assert len(requests) == 1
@@ -73,8 +73,8 @@ def test_only_the_line_that_repeats_the_prompt_is_left_out(ask):
     assert given.answer.startswith(GOOD)
 
 
-def test_an_answer_in_words_of_the_question_or_of_its_sources_is_none_of_the_prompt():
-    """Answers take up the question's words; what a source says in the words of the prompt is said by the source."""
+def test_words_of_the_question_or_of_a_source_are_no_echo():
+    """An answer may reuse words of the question; words of the prompt that a source contains count as the source's."""
     prompt = load_prompt("abstractive/answer")
     echo = Echo(prompt, "Who voted against the budget of 2023?", "The clerk answers questions from numbered sources and from nothing else.")
 
@@ -89,12 +89,12 @@ def test_an_answer_in_words_of_the_question_or_of_its_sources_is_none_of_the_pro
     "name", [n for n in prompt_names() if n.startswith("abstractive/") and n.partition("/")[2] not in ("entities", "rate", "same")]
 )
 def test_prompts_for_prose_have_no_examples(name):
-    """A small model gives an example as its answer. What extracts or chooses is held by its grammar, and keeps them."""
+    """A small model copies an example as its answer. Prompts that extract or choose are bound by a grammar, and keep theirs."""
     assert all(role != "assistant" for role, _ in load_prompt(name).messages)
 
 
 def test_a_report_has_no_finding_made_of_its_prompt(tmp_path):
-    """Such a finding is left out; a report of nothing else is a failed call."""
+    """A finding that repeats the prompt is left out; a report with no other finding is a failed call."""
     echo = "several sentences of at most 60 words in all, the ids of the data it rests on; say only what the data says"
 
     def report(*explanations):

@@ -1,4 +1,4 @@
-"""What becomes of a sentence that a model wrote: supported, related, contradicted or unsupported, the same at every door."""
+"""The state of a sentence that a model wrote: supported, related, contradicted or unsupported, the same in every interface."""
 
 from dataclasses import replace
 
@@ -42,12 +42,12 @@ PROSE = (
 
 
 def cited(prose, db, embed, **how):
-    """The answer that a model's prose becomes."""
+    """The checked answer made of a model's prose."""
     return cite(Draft(tuple(points_of(prose, SOURCES))), db, checker(embed), **how)
 
 
 def answered(found):
-    """As an answer."""
+    """An `Answer` made of a checked text."""
     counts = {state: found.count(state) for state in (UNSUPPORTED, RELATED, CONTRADICTED)}
     return Answer(
         "How much leave is there?", found.text, "mix", citations=found.citations, marks=found.marks, sentences=found.sentences, **counts
@@ -67,7 +67,7 @@ def answered(found):
     ],
 )
 def test_a_sentence_has_one_of_four_states(sentence, state, why, embed):
-    """Proved; on the topic with all numbers there; denied by another number, date or a negation; or none of these."""
+    """Proved; on the topic with all its numbers; contradicted by another number, date or a negation; or none of these."""
     found = checker(embed)(sentence, SOURCES[1].quotes, ())
 
     assert (found.state, found.why) == (state, why)
@@ -75,8 +75,8 @@ def test_a_sentence_has_one_of_four_states(sentence, state, why, embed):
     assert bool(found.quotes) == (state != UNSUPPORTED)
 
 
-def test_without_a_sentence_to_be_held_against_nothing_is_believed(embed):
-    """No passage, a blank one, or signs alone leave a sentence unsupported."""
+def test_a_sentence_without_passages_is_unsupported(embed):
+    """No passage, blank ones, or ones of signs alone leave a sentence unsupported."""
     blank = [Quote("holiday", 0, len(text), text) for text in ("", " \n", "***")]
 
     assert checker(embed)("The office in Lund is closed on Mondays.", (), ()).state == UNSUPPORTED
@@ -84,7 +84,7 @@ def test_without_a_sentence_to_be_held_against_nothing_is_believed(embed):
 
 
 def test_the_numbers_of_a_sentence_may_stand_in_two_sources_that_it_names(embed):
-    """What joins facts of two sources is related to them; each number must stand in one."""
+    """A sentence that joins facts of two sources is related to them; each of its numbers must occur in one."""
     both = [source.quotes[0] for source in SOURCES]
     sentence = "The staff have 25 days of leave, and pay talks in June."
 
@@ -93,16 +93,16 @@ def test_the_numbers_of_a_sentence_may_stand_in_two_sources_that_it_names(embed)
 
 
 @pytest.mark.parametrize("mark", ["", " [2]", " [9]"])
-def test_a_sentence_is_held_against_all_that_its_writer_was_given(mark, db, embed):
-    """A model that names no source, or the wrong one, is believed where another proves what it says."""
+def test_a_sentence_is_checked_against_every_source_that_the_model_was_shown(mark, db, embed):
+    """A sentence that cites no source, or the wrong one, is supported if another source proves it."""
     found = cited(f"The office in Lund is closed on Mondays.{mark}", db, embed)
 
     assert [s.state for s in found.sentences] == [SUPPORTED]
     assert [c.path for c in found.citations] == ["holiday.txt"]
 
 
-def test_each_state_looks_different_and_a_contradicted_sentence_says_what_the_source_says(db, embed):
-    """A proof has its number alone; the others are marked, and the source's own words stand behind what they deny."""
+def test_each_state_looks_different_and_a_contradicted_sentence_shows_the_source(db, embed):
+    """A proved sentence has only its number; the others are marked, and a contradicting source is quoted behind the sentence."""
     found = cited(PROSE, db, embed)
     proved, related, contradicted, unsupported = found.text.split("\n\n")
 
@@ -116,7 +116,7 @@ def test_each_state_looks_different_and_a_contradicted_sentence_says_what_the_so
 
 
 def test_strict_keeps_only_what_is_supported(db, embed):
-    """What is related, contradicted or unsupported is left out with its citations, and counted."""
+    """Related, contradicted and unsupported sentences are left out with their citations, and counted."""
     found = cited(PROSE, db, embed, strict=True)
 
     assert found.text == "The office in Lund is closed on Mondays. [1]"
@@ -125,7 +125,7 @@ def test_strict_keeps_only_what_is_supported(db, embed):
 
 
 def test_a_kept_answer_has_its_states_and_older_ones_have_none(db, embed):
-    """What is read back is what was kept; an answer of an older version is read as before."""
+    """An answer is read back as it was kept; one of an older version has no states."""
     kept = ledger.save_answer(db, answered(cited(PROSE, db, embed)))
     db.execute("UPDATE answers SET result = json_remove(result, '$.sentences', '$.related', '$.contradicted') WHERE id = ?", [kept.id])
     again = ledger.save_answer(db, kept)
@@ -134,7 +134,7 @@ def test_a_kept_answer_has_its_states_and_older_ones_have_none(db, embed):
     assert ledger.answer_numbered(db, kept.id)[1] == replace(kept, sentences=(), related=0, contradicted=0)
 
 
-def test_the_states_are_the_same_at_every_door(db, embed, tmp_path):
+def test_the_states_are_the_same_in_every_interface(db, embed, tmp_path):
     """The command line's JSON, the page's and MCP's answer name the state of each sentence and of each citation."""
     made = answered(cited(PROSE, db, embed))
     of_cli, of_page, of_mcp = answer_json(made, tmp_path), contents.answer(made), mcp_results.answer(contents.answer(made))
@@ -149,7 +149,7 @@ def test_the_states_are_the_same_at_every_door(db, embed, tmp_path):
 
 @pytest.mark.parametrize("end", ["[1][2]", "[related][3]", "[contradicted][4]"])
 def test_the_marks_of_a_stretch_are_found_behind_its_state(end):
-    """While an answer is written the page is told of the citations that a stretch ends with, whatever its state."""
+    """While an answer is written, the page is told the citations at the end of a stretch, whatever its state."""
     text = f"A sentence with a [7] of its own. {end}"
 
     assert [n for _, n in contents.marks_at_end(text)] == [int(c) for c in end if c.isdigit()]

@@ -151,7 +151,7 @@ def test_no_text_breaks_the_reading(claim, source):
     ],
 )
 def test_contractions_of_several_parts_are_read_as_their_words(contracted, words, mark):
-    """Each part stands for its word, whichever apostrophe is written; a part that is not known is kept as it is."""
+    """Each part stands for its word, with any apostrophe."""
     one, other = read(contracted.replace("'", mark)), read(words)
 
     assert [w.text for w in one.words] == [w.text for w in other.words]
@@ -160,7 +160,7 @@ def test_contractions_of_several_parts_are_read_as_their_words(contracted, words
 
 @pytest.mark.parametrize("name", ["37signals", "3M", "7-Eleven", "B2B", "Qwen2.5", "COVID-19", "A4", "GPT-4", "3D"])
 def test_digits_in_a_name_are_no_number(name):
-    """A name with digits in it is a word, and is known from one with other digits."""
+    """A name that contains digits is a word, and differs from one with other digits."""
     other = name.translate(str.maketrans("0123456789", "1234567890"))
 
     assert [a.value for a in english_amounts(f"In 2024 {name} had 60 users.")] == ["2024", "60"]
@@ -179,7 +179,7 @@ def test_digits_in_a_name_are_no_number(name):
     ],
 )
 def test_a_number_with_its_unit_is_one(text, values):
-    """Units and scales may stand right behind it; a version is one number; once and twice are numbers where they count."""
+    """Units and scales may follow without a space; a version is one number; "once" and "twice" are numbers where they count."""
     assert [a.value for a in english_amounts(text)] == values
 
 
@@ -196,7 +196,7 @@ def test_a_number_with_its_unit_is_one(text, values):
     ],
 )
 def test_how_often_and_how_many_are_compared(claim, source):
-    """Once is not twice and few are not most: the one does not support the other, but contradicts it."""
+    """Once contradicts twice, and few contradicts most; neither supports the other."""
     assert not says(claim, source)
     assert contradiction(read(claim), read(source))
     assert says(source, source)
@@ -204,13 +204,13 @@ def test_how_often_and_how_many_are_compared(claim, source):
 
 
 def test_not_all_are_some_and_how_many_is_no_quantifier():
-    """What is not said of all is not said of all; a question word counts nothing."""
+    """A statement about "not all" does not support one about all; "how many" is no quantifier."""
     assert not says("All proxies set the headers.", "Not all proxies set the headers.")
     assert not contradiction(read("The user says how many proxies set the headers."), read("All proxies set the headers."))
 
 
 def test_a_few_are_some():
-    """An article makes few several."""
+    """With an article, "few" means some."""
     assert says("A few members voted.", "Some members voted.")
     assert not contradiction(read("A few members voted."), read("Some members voted."))
 

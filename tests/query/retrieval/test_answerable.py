@@ -97,7 +97,7 @@ def declining(request):
 
 @pytest.mark.parametrize("mode", ["basic", "mix", "local"])
 def test_a_model_that_writes_is_asked_and_declines_in_its_own_words(index, mode):
-    """Its words are the answer, without a mark that they are unsupported; the closest passages follow, and JSON says that it is none."""
+    """Its words are the answer, not marked as unsupported; the closest passages follow, and JSON says that the question is not answered."""
     with open_for_questions(index) as project:
         project.model._engine = scripted = Scripted(declining, window=4096)
         given = asked(project, "What is the capital of Mongolia?", style="abstractive", mode=mode)
@@ -117,8 +117,8 @@ def test_a_model_that_writes_is_asked_and_declines_in_its_own_words(index, mode)
         ("Wie heißt die Hauptstadt der Mongolei?", "Das steht nicht in den Dokumenten."),
     ],
 )
-def test_the_words_that_this_program_has_for_it_are_known(index, question, text):
-    """A model that says so in them, and cites a source, has declined, too."""
+def test_the_programs_own_phrase_for_no_answer_is_recognised(index, question, text):
+    """A model that uses the program's own phrase has declined, even if it cites a source."""
     with open_for_questions(index) as project:
         project.model._engine = Scripted(lambda _: {"items": [{"text": text, "marks": ["[1]"]}]}, window=4096)
         given = asked(project, question, style="abstractive", mode="basic")
@@ -128,7 +128,7 @@ def test_the_words_that_this_program_has_for_it_are_known(index, question, text)
 
 
 def test_an_answer_that_goes_on_after_such_words_is_one(index):
-    """What the documents do say follows them, and nothing of it is lost."""
+    """If more lines follow, the model has answered, and every line is kept."""
     lines = ["The documents do not say when she came.", "Hannah Quill is a harbour master."]
     with open_for_questions(index) as project:
         said = {"items": [{"text": text, "marks": ["[1]"]} for text in lines]}
@@ -141,7 +141,7 @@ def test_an_answer_that_goes_on_after_such_words_is_one(index):
 
 @pytest.mark.parametrize("text", ["How many documents are there?", "Which files?", "¿Cuántos documentos hay?"])
 def test_a_question_of_nothing_but_documents_is_not_refused(project, text):
-    """It has no word of its own that could be missing from them."""
+    """Such a question has no word that could be missing from the documents."""
     given = asked(project, text, style="extractive")
 
     assert given.answerable
@@ -160,7 +160,7 @@ def works(tmp_path_factory):
 
 
 def test_what_is_asked_in_other_words_is_not_refused(works):
-    """A question without a word of the documents is answered where the reader finds an answer."""
+    """A question that shares no word with the documents is answered if the reader finds an answer."""
     given = asked(works, "Which firm brings the new oven?", style="extractive")
 
     assert given.answerable
@@ -168,7 +168,7 @@ def test_what_is_asked_in_other_words_is_not_refused(works):
 
 
 def test_a_question_that_names_a_file_is_not_refused(works):
-    """What is asked of a file needs none of its words; one that is not there counts for nothing."""
+    """A question that names an indexed file need not share words with it; a file that is not indexed makes no difference."""
     assert asked(works, "What stands in xq-7.txt?", style="extractive").answerable
     assert names_a_document('What stands in "XQ-7.txt"?', works)
     assert not names_a_document("What stands in xq-8.txt?", works)

@@ -16,7 +16,7 @@ _BLANK = re.compile(r"\n{3,}")
 
 
 def number_in(text: str, otherwise: int = 0) -> int:
-    """The whole number that a text is, for counts and levels; `otherwise` where it is none or has ten digits and more."""
+    """The non-negative integer that `text` states, for counts and levels; `otherwise` if it is none or has ten digits or more."""
     return int(text) if text.isdecimal() and len(text) < 10 else otherwise
 
 

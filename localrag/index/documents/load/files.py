@@ -14,8 +14,8 @@ from localrag.linear import PatternError, compile_linear
 
 IGNORE_FILES = (".gitignore", ".localragignore")  # of one folder the second has the last word
 MAX_IGNORE_FILE_BYTES = 1_000_000
-OF_AN_INDEX = {"index.db", "writer.lock"}
-_FOLDER_END = "(?P<ps_d>/)"  # pathspec's expression for the slash behind a folder that a pattern names
+OF_AN_INDEX = {"index.db", "writer.lock"}  # files by which the folder of an index is known
+_FOLDER_END = "(?P<ps_d>/)"  # in pathspec's regular expressions: the slash after a folder that the pattern names
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +38,22 @@ class _Rules:
     patterns: tuple["_Rule", ...]  # the last first
 
     def say(self, path: Path, *, is_folder: bool) -> bool | None:
-        """Whether to leave a path out; None where nothing is said of it. Its folder was looked at before."""
+        """Whether to leave a path out; None if no pattern matches it. The folders above it were checked before."""
         name = os.fsencode(path.relative_to(self.folder).as_posix()).decode("utf-8", "replace")
-        return next((rule.leaves_out for rule in self.patterns if rule.fits(name, is_folder=is_folder)), None)
+        return next((rule.excludes for rule in self.patterns if rule.matches(name, is_folder=is_folder)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A pattern as pathspec writes it in a regular expression, and whether it leaves out what fits it."""
+    """A pattern of an ignore file, compiled, and whether it excludes what matches or includes it again (`!`)."""
 
     search: Callable[[str], Any]
-    is_for_folders: bool  # whether a slash is expected behind the name of a folder
-    leaves_out: bool
+    wants_slash: bool  # whether the name of a folder is matched with a slash at its end
+    excludes: bool
 
-    def fits(self, name: str, *, is_folder: bool) -> bool:
-        """Whether the pattern names a path itself, not one of the folders it lies in."""
-        return self.search(name + "/" * (is_folder and self.is_for_folders)) is not None
+    def matches(self, name: str, *, is_folder: bool) -> bool:
+        """Whether the pattern matches the path itself, not just a folder above it."""
+        return self.search(name + "/" * (is_folder and self.wants_slash)) is not None
 
 
 def check_paths(paths: Sequence[Path], documents: Sequence[Path] = ()) -> None:
@@ -188,30 +188,36 @@ def _rules_of(folder: Path, names: set[str], left_out: dict[Path, str]) -> list[
 
 
 def _rule(line: str) -> list[_Rule]:
-    """The rule in a line of an ignore file; none in a comment. Raises ValueError and PatternError."""
+    """The rule in a line of an ignore file; none if it is empty or a comment. Raises ValueError, PatternError."""
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-    pattern, leaves_out = GitIgnoreSpecPattern.pattern_to_regex(line)
+    pattern, excludes = GitIgnoreSpecPattern.pattern_to_regex(line)
     if pattern is None:
         return []
-    only_itself = pattern.replace(_FOLDER_END, "/$")  # not what lies below: its folder was looked at before
-    search = compile_linear(only_itself.replace("[^", "[^/"))  # for git, [!a] is no slash
-    return [_Rule(search, only_itself != pattern, bool(leaves_out))]
+    only_itself = pattern.replace(_FOLDER_END, "/$")  # not what lies below: the walk does not enter an excluded folder
+    search = compile_linear(only_itself.replace("[^", "[^/"))  # in git, [!a] does not match a slash
+    return [_Rule(search, only_itself != pattern, bool(excludes))]
 
 
 def _lines(file: Path, left_out: dict[Path, str]) -> list[str]:
-    """The lines of an ignore file. One that is no regular file, or too long, counts as none and is noted in `left_out`."""
+    """The lines of an ignore file. One that is not a regular file, too long or unreadable has none; `left_out` gets the reason."""
     try:
-        # Not waiting for who writes a pipe, and not what a link leads to: a folder may be anybody's.
+        # The folder may come from a stranger: do not follow links, and do not wait for a pipe's writer.
         handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         left_out[file] = "an ignore file that is a link: not read" if file.is_symlink() else f"an ignore file: {error.strerror}"
         return []
-    with open(handle, "rb") as opened:  # noqa: PTH123 — a descriptor
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             left_out[file] = "an ignore file that is no regular file: not read"
             return []
-        data = opened.read(MAX_IGNORE_FILE_BYTES + 1)
+        with open(handle, "rb", closefd=False) as opened:
+            data = opened.read(MAX_IGNORE_FILE_BYTES + 1)
+    except OSError as error:
+        left_out[file] = f"an ignore file: {error.strerror}"
+        return []
+    finally:
+        os.close(handle)
     if len(data) > MAX_IGNORE_FILE_BYTES:
         left_out[file] = f"an ignore file of more than {MAX_IGNORE_FILE_BYTES // 1_000_000} MB: not read"
         return []

@@ -1,4 +1,4 @@
-"""What goes between the reader and its worker: JSON behind its length, which is never code; with a request, a file that is open."""
+"""Messages between the reader and its worker: a length, then JSON, never code. A request brings an open file descriptor."""
 
 import json
 import os
@@ -7,16 +7,16 @@ import struct
 from typing import Any
 
 LENGTH = struct.Struct("<Q")
-Link = socket.socket  # one end of a pair that two processes of this machine hold; it has no address
+Link = socket.socket  # one end of a socket pair between two processes of this machine; it has no address
 
 
 def link_pair() -> tuple[Link, Link]:
-    """Two ends of a new link: what is sent into one comes out of the other."""
+    """The two ends of a new socket pair."""
     return socket.socketpair()
 
 
 def link_at(descriptor: int) -> Link:
-    """The end of a link that this process was started with."""
+    """The end of a socket pair that this process inherited as a descriptor."""
     return socket.socket(fileno=descriptor)
 
 
@@ -27,14 +27,14 @@ def packed(message: dict[str, Any]) -> bytes:
 
 
 def send(link: Link, message: dict[str, Any], descriptor: int) -> None:
-    """Send a message and a file that is open. Raises OSError: where nobody is there any more, or takes it in the link's time."""
+    """Send a message and an open file descriptor. Raises OSError: the other end is closed, or the link's timeout passes (TimeoutError)."""
     data = packed(message)
-    socket.send_fds(link, [data[: LENGTH.size]], [descriptor])
-    link.sendall(data[LENGTH.size :])
+    sent = socket.send_fds(link, [data[: LENGTH.size]], [descriptor])
+    link.sendall(data[sent:])
 
 
 def receive(link: Link) -> tuple[dict[str, Any], int] | None:
-    """The next message and the file that came with it, or None at the end."""
+    """The next message and the descriptor that came with it; None once the other end is closed."""
     head, descriptors, *_ = socket.recv_fds(link, LENGTH.size, 1)
     if not head or not descriptors:
         return None

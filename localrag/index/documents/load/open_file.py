@@ -1,6 +1,7 @@
-"""A file as an open descriptor: whoever has it can read it, and needs no right to open anything by its path."""
+"""A file as an open descriptor: a process that holds it can read it without the right to open its path."""
 
 import ctypes
+import errno
 import io
 import mmap
 import os
@@ -14,41 +15,41 @@ from typing import BinaryIO, cast
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file's name, without its folder, and the descriptor of what is in it. Raises OSError wherever it is read."""
+    """A file's name, without its folder, and its open descriptor. Every read may raise OSError."""
 
     name: str
     descriptor: int
 
     @property
     def suffix(self) -> str:
-        """What its name ends with, and its dot."""
+        """The suffix of its name, with the dot."""
         return Path(self.name).suffix
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Its size in bytes."""
         return os.fstat(self.descriptor).st_size
 
     def open(self) -> BinaryIO:
-        """The file to be read from its beginning; one such does not move another."""
-        return cast("BinaryIO", io.BufferedReader(_Reading(self.descriptor), 1 << 16))
+        """A stream that reads from the beginning, with a position of its own."""
+        return cast("BinaryIO", io.BufferedReader(_RawReader(self.descriptor), 1 << 16))
 
     def read_bytes(self) -> bytes:
-        """All that is in it."""
+        """Its whole content."""
         with self.open() as file:
             return file.read()
 
     def mapped(self) -> "ctypes.Array[ctypes.c_char]":
-        """All that is in it, where it is, without a copy."""
+        """Its whole content, mapped into memory without a copy. Raises ValueError for an empty file."""
         pages = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_COPY)
         return (ctypes.c_char * len(pages)).from_buffer(pages)
 
 
-class _Reading(io.RawIOBase):
-    """Reads from a place of its own: duplicates of a descriptor share theirs."""
+class _RawReader(io.RawIOBase):
+    """Reads with `preadv` at a position of its own: duplicates of a descriptor share one."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._at = os.dup(descriptor), 0
+        self._descriptor, self._position = os.dup(descriptor), 0
 
     def readable(self) -> bool:
         return True
@@ -57,19 +58,19 @@ class _Reading(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        read = os.preadv(self._descriptor, [buffer], self._at)
-        self._at += read
+        read = os.preadv(self._descriptor, [buffer], self._position)
+        self._position += read
         return read
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: os.fstat(self._descriptor).st_size}[whence]
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: os.fstat(self._descriptor).st_size}[whence]
         if start + offset < 0:
-            raise OSError(22, os.strerror(22))
-        self._at = start + offset
-        return self._at
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._position = start + offset
+        return self._position
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def close(self) -> None:
         if not self.closed:
@@ -79,11 +80,11 @@ class _Reading(io.RawIOBase):
 
 @contextmanager
 def open_file(path: Path) -> Iterator[OpenFile]:
-    """A regular file, open until the block ends. Raises OSError, also for anything else than a regular file."""
+    """Open a regular file until the block ends, without waiting for a pipe's writer. Raises OSError, also if it is no regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(22, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is no regular file")
         yield OpenFile(path.name, descriptor)
     finally:
         os.close(descriptor)

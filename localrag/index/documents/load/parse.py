@@ -39,7 +39,7 @@ FORMATS = {
 WITH_SCANS = PICTURES | {".pdf"}
 BINARY = WITH_SCANS | {".epub", ".docx", ".pptx", ".xlsx", ".xlsm", ".odt", ".ods", ".odp"}
 WITH_ROWS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".geojson", ".ipynb", ".xlsx", ".xlsm"})
-MOST_DIGITS = 100_000  # of a whole number: it takes 0.2 s to convert, and time grows with the square
+MAX_DIGITS = 100_000  # of an integer: converting one takes 0.2 s, and the time grows with the square of the digits
 HEAD = 65_536  # bytes that tell whether a file of an unknown suffix is text
 
 
@@ -75,9 +75,12 @@ def parse(file: OpenFile, options: Options) -> Content:
 
 @contextmanager
 def _long_numbers() -> Iterator[None]:
-    """Whole numbers of MOST_DIGITS are read and written: of more than 4,300 Python makes none, and the file would be refused."""
+    """Convert integers of up to MAX_DIGITS digits: by default Python raises ValueError beyond 4,300, and the file would be refused.
+
+    The limit is that of the whole interpreter; only the process that parses (`worker`) gets here.
+    """
     before = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(MOST_DIGITS)
+    sys.set_int_max_str_digits(MAX_DIGITS)
     try:
         yield
     finally:

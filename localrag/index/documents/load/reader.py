@@ -134,9 +134,9 @@ def _later(*_: Any) -> NoReturn:
 
 
 def is_current(reason: str, options: Options) -> bool:
-    """Whether a file that nothing was read of would be left out for the same reason: of a scan, what kept it from being read."""
-    waits = reason.startswith(tuple(f"{kind}: " for kind in _SCANS))
-    return not (waits and options.no_ocr) or options.no_ocr in reason
+    """Whether a file that was skipped for `reason` would be skipped for the same one now: for a scan, why OCR cannot read it."""
+    is_scan = reason.startswith(tuple(f"{kind}: " for kind in _SCANS))
+    return not (is_scan and options.no_ocr) or options.no_ocr in reason
 
 
 def content_hash_of(file: Path, digest: str, options: Options = PLAIN) -> str:
@@ -171,7 +171,7 @@ def _load(
         return Skipped(path, "changed while it was read", True)
     if "reason" in answer:
         reason = f"{answer['reason']}: {options.no_ocr}" if answer["reason"] in _SCANS and options.no_ocr else answer["reason"]
-        return Skipped(path, reason, answer["failed"], "" if answer["failed"] else content_hash)  # another hash where scans can be read
+        return Skipped(path, reason, answer["failed"], "" if answer["failed"] else content_hash)  # it changes once scans can be read
     text = answer["text"]
     if sentences is not None and (found := _spans(answer.get("sentences"), text)):
         sentences[path] = found
@@ -225,9 +225,9 @@ class Confined:
         self._ended = False
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What the process makes of the file at "path", or the reason why it makes nothing of it: see `worker` for what it can be asked.
+        """Send a request about the file at "path" (see `worker`) and return the answer, or the reason why there is none.
 
-        It is given the file itself, open, and its name: it may open nothing that is not a library's.
+        The process gets the open file and its name, not the path: it may open libraries only.
         """
         fresh = self._running is None
         asked = {name: value for name, value in request.items() if name != "path"}
@@ -286,16 +286,16 @@ class _Running(NamedTuple):
 
 
 def _start(limits: Limits) -> _Running:
-    """A process that knows nothing of ours: few variables, no open files, and no module of the working folder (-P)."""
+    """Start a worker with few environment variables, no inherited files, and no modules of the working folder (-P)."""
     home = str(Path(__file__).resolve().parents[4])
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (*given, home)))  # an empty one would be the working folder
-    ours, its = link_pair()
-    with its:
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (*given, home)))  # an empty entry would be the working folder
+    ours, theirs = link_pair()
+    with theirs:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "localrag.index.documents.load.worker", str(limits.memory), str(int(limits.seconds) + 1)],
-            stdin=its.fileno(),
+            stdin=theirs.fileno(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=env,

@@ -1,12 +1,12 @@
-"""What the Linux kernel refuses the process that parses, whatever native code in it does: a seccomp filter, and Landlock for files.
+"""Confines the process that parses documents on Linux: a seccomp filter for system calls and Landlock for files, also for native code.
 
-The filter is a classic BPF program (`man 2 seccomp`) over the number of a system call and its arguments. It allows the calls in a table,
-of which each bears on this process alone: its memory, its threads' locks, its clock, and reading. All others are refused: connections,
-other processes, signals, priorities, whatever writes, makes, moves or removes a file, and calls that came after it was written. Landlock
-(`man 7 landlock`) goes by paths, which a filter cannot see: no file may be opened but those below some folders.
+The filter is a classic BPF program (`man 2 seccomp`) over the number of a system call and its arguments. It allows the calls of a table,
+each of which affects this process alone: memory, locks between threads, clocks, reading. Every other call fails with EPERM, and one newer
+than the table with ENOSYS: connections, other processes, signals, priorities, and all that writes, creates, moves or removes a file.
+A filter cannot see paths; Landlock (`man 7 landlock`) can: only files below the given folders may be opened.
 
-As a program, `sandbox.py MEMORY SECONDS FOLDERS PROGRAM ARGUMENT…` becomes another program under the same limits. It imports nothing of
-ours, so it starts in 40 ms.
+As a program, `sandbox.py MEMORY SECONDS FOLDERS PROGRAM ARGUMENT…` executes another program under the same limits. It imports nothing else
+of localrag, so it starts in 40 ms.
 """
 
 import ctypes
@@ -33,43 +33,36 @@ _ALLOWED = """
     getpgrp 111|getpgid 121 155|getsid 124 156|uname 63 160|sysinfo 99 179|getcpu 309 168|getrandom 318 278
     sched_yield 24 124|sched_getaffinity 204 123|sched_get_priority_max 146 125|sched_get_priority_min 147 126|exit 60 93|exit_group 231 94
 """
-_ABSENT = "clone3 435 435|openat2 437 437"  # what they would do stands in memory, where the filter cannot see it; libraries then use others
-_NEWEST = 462
-_X32 = 0x40000000
+_ABSENT = "clone3 435 435|openat2 437 437"  # their arguments lie in memory, which a filter cannot read; libraries fall back to older calls
+_NEWEST = 462  # the last call that the table takes into account; those of the x32 ABI start at 2**30
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_SIGNALS = 0x2000  # O_ASYNC: a signal to whoever is told, as soon as there is something to read
-_ON_DESCRIPTORS = (0, 1, 2, 3, 1030)  # fcntl: to duplicate one, and its flags; not who gets its signals, its leases, its locks
-_ON_DEVICES = (
-    0x5401,
-    0x5413,
-    0x541B,
-    0x5421,
-    0x5450,
-    0x5451,
-)  # ioctl: is it a terminal, how wide; what can be read; blocking, close-on-exec
-_ON_ITSELF = (3, 15, 16, 21, 23, 38, 39)  # prctl: its name, what is known of it
+_ASYNC = 0x2000  # O_ASYNC: sends a signal to the descriptor's owner as soon as there is something to read
+_FCNTL = (0, 1, 2, 3, 1030)  # commands that duplicate a descriptor, or read or set close-on-exec; none for owners, leases and locks
+_IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+_PRCTL = (3, 15, 16, 21, 23, 38, 39)  # options that read or set the process's own name and state
 _EPERM, _ENOSYS = 1, 38
 
 _LOAD, _EQUAL, _ABOVE, _AND_ANY, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _FAIL, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in what the filter looks at; arguments have eight bytes, the lower four come first
+_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in `struct seccomp_data`; an argument has eight bytes, the lower four first
 
-_LANDLOCK = 444, 445, 446  # to make a set of rules, to add one, and to live by it; the numbers are the same everywhere
+_LANDLOCK = 444, 445, 446  # create a ruleset, add a rule, restrict this process; the numbers are the same on every architecture
 _EXECUTE, _READ_FILE, _READ_FOLDER = 1 << 0, 1 << 2, 1 << 3
-_SINCE = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}  # version → rights to files: all of the first; to move, cut off, control
-SCOPED = 6  # the first version that keeps signals and abstract sockets inside
+_FILE_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}  # version → rights it added: the first ones, refer, truncate, ioctl
+SCOPED = 6  # the first version of Landlock that forbids signals and abstract sockets to processes outside
 SYSTEM_FOLDERS = """
     /lib /lib32 /lib64 /usr/lib /usr/lib32 /usr/lib64 /usr/local/lib /usr/local/lib64 /nix/store /gnu/store /etc/ld.so.cache
+    /etc/ld-musl-x86_64.path /etc/ld-musl-aarch64.path
     /usr/share/zoneinfo /etc/localtime /usr/share/locale /usr/share/fonts /usr/local/share/fonts /usr/share/X11/fonts
-""".split()  # shared libraries, and what is read for them: time zones, fonts
+""".split()  # shared libraries, and the data that they read: time zones, fonts
 
 
 def enforce(readable: Iterable[str] = (), *, start: int = 0, receives: bool = False) -> bool:
-    """Let the kernel refuse this process, for good, what parsing does not need. Whether it does: on Linux, x86_64 or ARM.
+    """Confine this process irrevocably to what parsing needs; returns whether the kernel does so (Linux on x86_64 or ARM64).
 
-    `readable`: folders and files that may be opened, where the kernel has Landlock (`landlock_version`), beside what is open already.
-    `start` is the address in memory of a path: the only one that may be executed. The program there has another memory, and starts none.
-    `receives`: descriptors come through the socket that is stdin.
+    `readable`: folders and files that may still be opened, where the kernel has Landlock (`landlock_version`).
+    `start`: the address in memory of the only path that may be executed. The new program has other memory, so it can execute none.
+    `receives`: allow this process to receive descriptors through stdin, a socket.
     """
     if sys.platform != "linux" or platform.machine() not in _ARCHES or sys.maxsize < 2**32:
         return False
@@ -86,30 +79,30 @@ def enforce(readable: Iterable[str] = (), *, start: int = 0, receives: bool = Fa
 
 
 def landlock_version() -> int:
-    """The version of Landlock that the kernel has; 0 where it has none, or nobody switched it on."""
+    """The kernel's version of Landlock; 0 where it has none or has it disabled."""
     return max(0, ctypes.CDLL(None).syscall(_LANDLOCK[0], None, 0, 1)) if sys.platform == "linux" else 0
 
 
 def _landlock(libc: ctypes.CDLL, readable: Iterable[str], executes: int) -> None:
-    """Forbid every use of files by path, but for reading below some folders; connections; signals to processes outside."""
+    """Forbid opening files, except to read those in `readable`, and, where the version can, TCP and signals to processes outside."""
     make, add, restrict = _LANDLOCK
     version = landlock_version()
     if not version:
         return
-    files = sum(rights for since, rights in _SINCE.items() if version >= since)
-    handled = (files, *((0b11,) if version >= 4 else ()), *((0b11,) if version >= SCOPED else ()))  # each kernel takes so many words
+    files = sum(rights for since, rights in _FILE_RIGHTS.items() if version >= since)
+    handled = (files, *((0b11,) if version >= 4 else ()), *((0b11,) if version >= SCOPED else ()))  # older kernels take fewer fields
     packed = struct.pack(f"={len(handled)}Q", *handled)
     rules = libc.syscall(make, ctypes.create_string_buffer(packed, len(packed)), len(packed), 0)
     if rules < 0:
         return
     for path in readable:
         try:
-            there = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
         rights = _READ_FILE | executes | (_READ_FOLDER if os.path.isdir(path) else 0)  # noqa: PTH112 - pathlib takes 10 ms to load
-        libc.syscall(add, rules, 1, ctypes.create_string_buffer(struct.pack("=Qi", rights, there), 12), 0)
-        os.close(there)
+        libc.syscall(add, rules, 1, ctypes.create_string_buffer(struct.pack("=Qi", rights, descriptor), 12), 0)
+        os.close(descriptor)
     libc.syscall(restrict, rules, 0)
     os.close(rules)
 
@@ -118,40 +111,41 @@ def _filter(column: int, arch: int, start: int, *, receives: bool) -> bytes:
     """The filter's instructions, eight bytes each."""
     refuse, absent, allow = (_op(_RETURN, value) for value in (_FAIL | _EPERM, _FAIL | _ENOSYS, _ALLOW))
     lines = [_op(_LOAD, _ARCH), _op(_EQUAL, arch, 1, 0), _op(_RETURN, _KILL), _op(_LOAD, _NUMBER)]
-    lines += [_op(_ABOVE, _X32 - 1, 0, 1), absent, _op(_ABOVE, _NEWEST, 0, 1), absent]
+    lines += [_op(_ABOVE, _NEWEST, 0, 1), absent]
     lines += [line for number in _numbers(_ALLOWED, column) for line in (_op(_EQUAL, number, 0, 1), allow)]
     lines += [line for number in _numbers(_ABSENT, column) for line in (_op(_EQUAL, number, 0, 1), absent)]
 
     def add(call: str, *then: bytes) -> None:
-        """What is looked at of a call's arguments; whatever passes is refused."""
+        """Check a call's arguments by the instructions `then`; what these do not allow is refused."""
         for number in _numbers(call, column):
             lines.extend((_op(_EQUAL, number, 0, len(then) + 1), *then, refuse))
 
     for call, argument in {"open 2": 1, "openat 257 56": 2}.items():
-        add(call, _argument(argument), _op(_AND_ANY, _WRITES, 1, 0), allow)
-    add("fcntl 72 25", _argument(1), *_among(_ON_DESCRIPTORS), _op(_EQUAL, 4, 0, 3), _argument(2), _op(_AND_ANY, _SIGNALS, 1, 0), allow)
-    add("ioctl 16 29", _argument(1), *_among(_ON_DEVICES))
-    add("prctl 157 167", _argument(0), *_among(_ON_ITSELF))
-    for call in ("tgkill 234 131", "tkill 200 130"):  # of this process only, as abort() has it
-        add(call, _argument(0), *_among((os.getpid(),)))
-    new = _FIRST_ARGUMENT + 8 * 2  # of its own, the limits can be read; only that of computing time can be set
+        add(call, _load_argument(argument), _op(_AND_ANY, _WRITES, 1, 0), allow)
+    set_flags = (_op(_EQUAL, 4, 0, 3), _load_argument(2), _op(_AND_ANY, _ASYNC, 1, 0), allow)  # F_SETFL
+    add("fcntl 72 25", _load_argument(1), *_allow_any(_FCNTL), *set_flags)
+    add("ioctl 16 29", _load_argument(1), *_allow_any(_IOCTL))
+    add("prctl 157 167", _load_argument(0), *_allow_any(_PRCTL))
+    for call in ("tgkill 234 131", "tkill 200 130"):  # to this process only: abort() uses them
+        add(call, _load_argument(0), *_allow_any((os.getpid(),)))
+    new = _FIRST_ARGUMENT + 8 * 2  # the address of a new limit: only RLIMIT_CPU (0) of this process may be set, all of its limits read
     reads = (_op(_LOAD, new), _op(_EQUAL, 0, 0, 3), _op(_LOAD, new + 4), _op(_EQUAL, 0, 0, 1), allow)
-    add("prlimit64 302 261", _argument(0), _op(_EQUAL, 0, 0, 8), _argument(1), *_among((0,)), *reads)
+    add("prlimit64 302 261", _load_argument(0), _op(_EQUAL, 0, 0, 8), _load_argument(1), *_allow_any((0,)), *reads)
     if receives:
-        add("recvmsg 47 212", _argument(0), *_among((0,)))
+        add("recvmsg 47 212", _load_argument(0), *_allow_any((0,)))
     if start:
         low, high = start & 0xFFFFFFFF, start >> 32
-        add("execve 59 221", _argument(0), _op(_EQUAL, low, 0, 3), _op(_LOAD, _FIRST_ARGUMENT + 4), _op(_EQUAL, high, 0, 1), allow)
+        add("execve 59 221", _load_argument(0), _op(_EQUAL, low, 0, 3), _op(_LOAD, _FIRST_ARGUMENT + 4), _op(_EQUAL, high, 0, 1), allow)
     return b"".join([*lines, refuse])
 
 
-def _argument(n: int) -> bytes:
-    """Load the lower half of an argument, from 0: all that the kernel takes of a number, a flag or a descriptor."""
+def _load_argument(n: int) -> bytes:
+    """Load the lower half of argument `n`, from 0: the kernel uses no more of a number, a flag or a descriptor."""
     return _op(_LOAD, _FIRST_ARGUMENT + 8 * n)
 
 
-def _among(values: Sequence[int]) -> list[bytes]:
-    """Allow the call if what is loaded is one of these, else go on."""
+def _allow_any(values: Sequence[int]) -> list[bytes]:
+    """Allow the call if the loaded value is one of these, else go on."""
     return [line for value in values for line in (_op(_EQUAL, value, 0, 1), _op(_RETURN, _ALLOW))]
 
 
@@ -167,9 +161,9 @@ def _numbers(calls: str, column: int) -> list[int]:
 
 
 def become(program: str, arguments: list[str], memory: int, seconds: int, folders: list[str]) -> None:
-    """Go on as another program: no more memory (bytes) and computing time than this, one thread, and what `enforce` leaves.
+    """Execute another program in this process, confined by `enforce`, with limits of memory (bytes) and CPU time, and one thread.
 
-    It reads what is below `folders`, and shared libraries.
+    It may read shared libraries, those beside it (as conda has them, in ../lib) too, and files below `folders`.
     """
     import resource
 
@@ -185,13 +179,14 @@ def become(program: str, arguments: list[str], memory: int, seconds: int, folder
     values = [os.fsencode(f"{name}={value}") for name, value in os.environ.items()]
     libc = ctypes.CDLL(None, use_errno=True)
     argv, envp = (ctypes.c_char_p * (len(given) + 1))(*given, None), (ctypes.c_char_p * (len(values) + 1))(*values, None)
-    enforce([program, *folders, *shared_libraries()], start=ctypes.addressof(path))
+    beside = os.path.join(os.path.dirname(os.path.dirname(program)), "lib")  # noqa: PTH118, PTH120 - pathlib takes 10 ms to load
+    enforce([program, beside, *folders, *shared_libraries()], start=ctypes.addressof(path))
     libc.execve(path, argv, envp)
     sys.exit(f"{program} cannot be started: {os.strerror(ctypes.get_errno())}")
 
 
 def shared_libraries() -> list[str]:
-    """Where the system looks for shared libraries."""
+    """Folders of the system that hold shared libraries and their data, and those that LD_LIBRARY_PATH adds."""
     return [*SYSTEM_FOLDERS, *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))]
 
 

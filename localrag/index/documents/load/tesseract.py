@@ -1,7 +1,7 @@
 """Tesseract, the program that reads pictures: which one is installed, for which languages, and one page read by it.
 
 It runs apart from everything, a process a page, under the limits of the process that parses (`sandbox`): the picture comes on its stdin,
-the words go to its stdout, and it opens nothing but its data and shared libraries.
+the words go to its stdout, and it may open only its own data and shared libraries.
 """
 
 import os
@@ -37,7 +37,7 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Tesseract:
-    """An installed Tesseract: where it is, its version, the languages whose data it has, and the folder of that data if it names it."""
+    """An installed Tesseract: its path, version, the languages it has data for, and the folder of that data, empty if it names none."""
 
     program: str
     version: str
@@ -65,7 +65,7 @@ def find_tesseract() -> Tesseract | None:
 
 
 def _data_folders(tesseract: Tesseract) -> list[str]:
-    """Where its data may be: the folder it names, else those that installations have."""
+    """Folders that may hold its data: the one it names, else the usual ones of installations."""
     if tesseract.data:
         return [tesseract.data]
     share = Path(tesseract.program).parent.parent / "share"

@@ -1,4 +1,4 @@
-"""The process that parses: takes an open file at a time from the socket on stdin and answers on stdout, with little memory and no network.
+"""The process that parses: receives open files, one at a time, from the socket on stdin and answers on stdout; confined by `confine`.
 
 Whatever a hostile file does to it, it does to this process alone.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 from localrag.index.documents.load.content import Options, Unreadable
-from localrag.index.documents.load.libraries import may_read, readable
+from localrag.index.documents.load.libraries import may_read, readable_paths
 from localrag.index.documents.load.messages import link_at, packed, receive
 from localrag.index.documents.load.open_file import OpenFile
 from localrag.index.documents.load.page_places import places
@@ -25,7 +25,7 @@ try:
 except ImportError:  # Windows, where `load_all` says that it cannot read
     resource = None  # type: ignore[assignment]
 
-_READS = ("open", "os.listdir", "os.scandir")  # of a path; a descriptor was opened before
+_READS = ("open", "os.listdir", "os.scandir")  # audit events of reading by path; their argument may also be a descriptor
 SPLIT = 1_000_000  # characters; longer texts are not split into sentences here, as the time for a file is limited
 _FORBIDDEN = tuple(
     """
@@ -54,24 +54,24 @@ def serve(memory: int, seconds: int) -> None:
 
 
 def confine(memory: int) -> None:
-    """No more memory than this, no file opened but Python's and libraries', none written or removed, no connection, no other process.
+    """Limit memory (bytes) and forbid connections, other processes, writing or removing files, and opening any but `readable_paths`.
 
-    What Python code does is refused by a hook, everywhere; what native code does by the kernel, on Linux (`sandbox`). Elsewhere native
-    code that a hostile file has taken over is stopped by the limits of resources alone.
+    An audit hook refuses this to Python code, everywhere; on Linux the kernel refuses it to native code too (`sandbox`). Elsewhere only
+    the resource limits stop native code that a hostile file has taken over.
     """
-    places = readable()
+    readable = readable_paths()
     _limit(resource.RLIMIT_AS, memory, memory)
     for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
         _limit(nothing, 0, 0)
     sys.modules["numpy"] = None  # type: ignore[assignment]  # openpyxl would load it, and it a hundred threads
-    enforce(places, receives=True)
+    enforce(readable, receives=True)
     sys.addaudithook(_refuse)
 
 
-def _limit(what: int, value: int, most: int | None = None) -> None:
-    """Set a limit; `most` is what it may be raised to later."""
+def _limit(what: int, value: int, hard: int | None = None) -> None:
+    """Set a soft limit, and the hard one if given."""
     with contextlib.suppress(ValueError, OSError):  # not every system knows every limit
-        resource.setrlimit(what, (value, resource.getrlimit(what)[1] if most is None else most))
+        resource.setrlimit(what, (value, resource.getrlimit(what)[1] if hard is None else hard))
 
 
 def _refuse(event: str, args: Any) -> None:

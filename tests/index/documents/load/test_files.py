@@ -1,4 +1,4 @@
-"""Ignore files that somebody else wrote: what git would leave out is left out, in bounded time and memory."""
+"""Ignore files from a stranger: they leave out what git leaves out, in bounded time and memory."""
 
 import os
 import random
@@ -22,7 +22,7 @@ def found(folder):
 
 
 def found_in_time(folder):
-    """The same in another process, which must not wait for anything."""
+    """What `find_files` prints in another process, with a time limit."""
     code = "import sys; from pathlib import Path; from localrag.index.documents.load.files import find_files"
     code += (
         "; s = find_files([Path(sys.argv[1])]); print(sorted(p.name for p in s.files), dict((p.name, w) for p, w in s.left_out.items()))"
@@ -44,7 +44,7 @@ def test_ignore_files_leave_out_what_git_leaves_out(tmp_path):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text("text", encoding="utf-8")
         lines = ["".join(draw.choices(["", "!"], [3, 1]) + draw.choices(PIECES, k=draw.randint(1, 4))) for _ in range(4)]
-        lines = [line for line in lines if "***" not in line and not line.isspace()]  # which have no meaning that is written down
+        lines = [line for line in lines if "***" not in line and not line.isspace()]  # whose meaning git does not document
         (folder / ".gitignore").write_text("\n".join(lines), encoding="utf-8")
         listed = ["git", "-C", folder, "-c", "core.quotePath=false", "ls-files", "-z", "--others", "--exclude-standard"]
         by_git = subprocess.run(listed, check=True, capture_output=True).stdout.decode().split("\0")
@@ -56,7 +56,7 @@ def test_ignore_files_leave_out_what_git_leaves_out(tmp_path):
     "pattern", ["*a" * 60 + "b", "**/*a" * 60 + "b", "[a-c]*" * 60 + "/", "?*" * 100 + "b\n!" + "*?" * 100 + "c", "*" * 5000 + "b"]
 )
 def test_a_pattern_of_many_wild_cards_is_matched_in_the_time_of_a_short_one(tmp_path, pattern):
-    """However often a star may stop in a long name."""
+    """Nested stars cause no backtracking."""
     (tmp_path / ("a" * 200)).write_text("text")
     (tmp_path / ".gitignore").write_text(pattern)
 
@@ -72,6 +72,15 @@ def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(tmp_path):
     assert found_in_time(tmp_path) == "['a.txt'] {'.gitignore': 'an ignore file that is no regular file: not read'}\n"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder cannot be opened there")
+def test_an_ignore_file_that_is_a_folder_is_not_read(tmp_path):
+    """It is listed as left out, and the run goes on."""
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / ".gitignore").mkdir()
+
+    assert found(tmp_path) == (["a.txt"], {".gitignore": "an ignore file that is no regular file: not read"})
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no /dev/zero")
 @pytest.mark.parametrize("target", ["/dev/zero", "rules"])
 def test_an_ignore_file_that_is_a_link_is_not_followed(tmp_path, target):
@@ -83,7 +92,7 @@ def test_an_ignore_file_that_is_a_link_is_not_followed(tmp_path, target):
 
 
 def test_an_ignore_file_of_more_than_a_megabyte_is_listed_and_not_read(tmp_path):
-    """One of just a megabyte is read."""
+    """One of exactly a megabyte is read."""
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / ".gitignore").write_bytes(b"a.txt\n".ljust(MAX_IGNORE_FILE_BYTES + 1, b"#"))
     assert found(tmp_path) == (["a.txt"], {".gitignore": "an ignore file of more than 1 MB: not read"})
@@ -92,8 +101,8 @@ def test_an_ignore_file_of_more_than_a_megabyte_is_listed_and_not_read(tmp_path)
     assert found(tmp_path) == ([], {})
 
 
-def test_an_ignore_file_that_is_no_text_is_read_as_far_as_it_is(tmp_path):
-    """Bytes that are no UTF-8 cost their own line alone."""
+def test_an_ignore_file_that_is_not_text_is_read_as_far_as_possible(tmp_path):
+    """Bytes that are not UTF-8 spoil only their own line."""
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "b.txt").write_text("text")
     (tmp_path / ".gitignore").write_bytes(b"\xff\xfe\x00\na.txt\n\xe9\n")
@@ -112,7 +121,7 @@ def test_a_pattern_that_cannot_be_read_is_listed_and_the_others_hold(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are text elsewhere")
 def test_a_name_that_is_no_text_is_matched(tmp_path):
-    """Its odd bytes fit a wild card."""
+    """Its invalid bytes match a wildcard."""
     with open(os.path.join(os.fsencode(tmp_path), b"a\xff.log"), "w") as file:  # noqa: PTH118, PTH123
         file.write("text")
     (tmp_path / ".gitignore").write_text("a?.log")

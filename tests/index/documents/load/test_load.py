@@ -448,7 +448,7 @@ def ask_for(text, sentences):
 
 
 def test_readers_end_with_the_one_who_asks_for_their_files(tmp_path, monkeypatch):
-    """Who stops half-way does not wait for the file that is being read, however long that takes."""
+    """Closing the generator half-way does not wait for the file that is being read, however long that takes."""
     modules = write(tmp_path / "modules", {"pypdfium2.py": b"import time\ntime.sleep(600)\n"})
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(modules), os.environ.get("PYTHONPATH", "")]))
     docs = write(tmp_path / "docs", {"a.txt": b"short", "b.pdf": b"%PDF-1.4", "c.txt": b"short"})

@@ -47,7 +47,7 @@ done = {
 raise ValueError("done:" + " ".join(name for name, result in done.items() if result != -1 and not (name == "system" and result)))
 """
 
-# What touches another process, PID, by other ways than a signal that is sent to it; `link` is a socket or a pipe that is open.
+# Tries to affect another process, PID, in every way but by running code in it; LINK is an open socket or pipe.
 ON_OTHERS = r"""
 import ctypes, os
 libc = ctypes.pythonapi
@@ -87,9 +87,9 @@ done = {
     "message": call("recvmsg", 1, few, 0x40),
 }
 """
-SAY = 'raise ValueError("done:" + ", ".join(name for name, result in done.items() if result != -1))'
+REPORT = 'raise ValueError("done:" + ", ".join(name for name, result in done.items() if result != -1))'
 
-# What another one's files and processes hold; PLACES are paths.
+# Reads the files and folders PLACES, and the environment.
 READS = """
 import ctypes, os
 libc = ctypes.pythonapi
@@ -103,7 +103,7 @@ environment = [name for name in os.environ if "SECRET" in name or "KEY" in name]
 done |= dict.fromkeys(environment, 0)
 """
 
-TELLS_WHAT_IT_SEES = """
+REPORTS_ITS_INPUT = """
 class PdfiumError(Exception): ...
 class PdfDocument:
     def __init__(self, data):
@@ -147,18 +147,18 @@ def victim():
 
 @linux
 def test_native_code_in_the_reader_cannot_touch_another_process(victim, tmp_path, monkeypatch):
-    """No signal by whatever way, no priority, processor or limit; outside most of these succeed. The other one runs on as it was."""
+    """No signal of any kind, no change of priority, affinity or limits. Outside the sandbox most of these calls succeed."""
     before = psutil.Process(victim.pid)
     was = before.nice(), before.cpu_affinity(), before.rlimit(psutil.RLIMIT_NOFILE)
     attack = ON_OTHERS.replace("PID", str(victim.pid))
 
-    hostile, note = read_with(attack.replace("LINK", "0") + SAY, tmp_path, monkeypatch)
+    hostile, note = read_with(attack.replace("LINK", "0") + REPORT, tmp_path, monkeypatch)
 
     assert hostile.reason == "damaged: done:"
     assert note.text == "Ruth Sand sailed."
     assert victim.poll() is None
     assert (before.nice(), before.cpu_affinity(), before.rlimit(psutil.RLIMIT_NOFILE)) == was
-    free = attack.replace("LINK", "os.pipe()[0]") + SAY
+    free = attack.replace("LINK", "os.pipe()[0]") + REPORT
     outside = subprocess.run([sys.executable, "-c", free], check=False, capture_output=True, text=True, timeout=60).stderr
     for name in ("signal on input", "owner of input", "input is told of", "priority", "scheduler", "own memory", "signal 0", "handle"):
         assert name in outside.rpartition("done:")[2]
@@ -167,7 +167,7 @@ def test_native_code_in_the_reader_cannot_touch_another_process(victim, tmp_path
 @linux
 @landlock
 def test_native_code_in_the_reader_reads_nothing_of_others(tmp_path, monkeypatch):
-    """Neither the user's files and folders nor what the system says of processes; the environment holds no secret."""
+    """Neither the user's files and folders nor /proc; and the environment holds no secret."""
     monkeypatch.setenv("LOCALRAG_API_KEY", "treasure")
     monkeypatch.setenv("SECRET_TOKEN", "treasure")
     (tmp_path / "kept.txt").write_text("kept")
@@ -178,15 +178,15 @@ def test_native_code_in_the_reader_reads_nothing_of_others(tmp_path, monkeypatch
     of_the_system = ["/proc", "/proc/meminfo", "/etc/passwd", "/etc", "/", str(Path.home()), "/tmp", "/dev/zero"]
     places = [*map(str, mine), *of_processes, *of_the_system]
 
-    hostile, note = read_with(READS.replace("PLACES", repr(places)) + SAY, tmp_path, monkeypatch)
+    hostile, note = read_with(READS.replace("PLACES", repr(places)) + REPORT, tmp_path, monkeypatch)
 
     assert hostile.reason == "damaged: done:"
     assert note.text == "Ruth Sand sailed."
 
 
 def test_the_reader_is_given_files_and_no_paths(tmp_path, monkeypatch):
-    """All that its libraries see of a file is its name and what is in it; a file that is none is not waited for."""
-    hostile, _ = read_with(TELLS_WHAT_IT_SEES, tmp_path, monkeypatch)
+    """Libraries see only the content of a file, never its path; a FIFO is refused without waiting for it."""
+    hostile, _ = read_with(REPORTS_ITS_INPUT, tmp_path, monkeypatch)
     os.mkfifo(tmp_path / "docs" / "c.txt")
     reader = Confined(Limits(seconds=20))
 
@@ -198,7 +198,7 @@ def test_the_reader_is_given_files_and_no_paths(tmp_path, monkeypatch):
 
 
 def test_a_reader_that_takes_no_request_is_given_up(tmp_path, monkeypatch):
-    """However long the request: what is read of pages before can be longer than what a socket holds."""
+    """Also where the request, with the words of many pages, is longer than a socket's buffer."""
     hang = "import time\ntime.sleep(60)\n"
     read_hostile = {"text_column": "", "metadata_columns": [], "split": False, "path": str(tmp_path / "docs" / "a.pdf")}
     (tmp_path / "modules").mkdir()
@@ -247,9 +247,8 @@ def test_python_code_in_the_reader_is_refused_everywhere(what, tmp_path, monkeyp
     path = tmp_path / "kept.txt"
     path.write_text("kept")
     module = f"import localrag.index.documents.load.worker, ctypes, os, shutil\npath = {str(path)!r}\n{what}"
-    code = (
-        f"import sys, localrag.index.documents.load.worker as w\nw.readable()\nsys.addaudithook(w._refuse)\nimport ctypes\nexec({module!r})"
-    )
+    code = "import sys, ctypes, localrag.index.documents.load.worker as w\nw.readable_paths()\nsys.addaudithook(w._refuse)\n"
+    code += f"exec({module!r})"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
 
     assert "PermissionError: a file may not lead to" in done.stderr

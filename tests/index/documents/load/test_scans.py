@@ -36,7 +36,7 @@ def read(tmp_path, name, data, languages="eng", kept=None, heard=None):
 
 
 def opened(file):
-    """A file as the process that reads it is given it."""
+    """An open file, as the process that parses receives it."""
     return OpenFile(file.name, os.open(file, os.O_RDONLY))
 
 

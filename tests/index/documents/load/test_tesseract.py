@@ -49,7 +49,7 @@ def test_the_confined_program_has_so_much_memory_and_time():
 @linux
 @pytest.mark.skipif(not sandbox.landlock_version(), reason="this kernel has no Landlock, which is what forbids reading")
 def test_the_confined_program_reads_nothing_but_libraries(tmp_path):
-    """Nor does it learn what other processes were started with, or signal one as the owner of a descriptor."""
+    """Nor /proc; and it can neither set the owner of a descriptor nor a priority."""
     (tmp_path / "kept.txt").write_text("kept")
     python = os.path.realpath(sys.executable)
     for path in (tmp_path / "kept.txt", f"/proc/{os.getpid()}/environ", "/proc/self/environ", "/etc/passwd"):

@@ -69,7 +69,7 @@ def _yaml(text: str) -> Any:
     import yaml
 
     class AsWritten(yaml.SafeLoader):  # type: ignore[misc]
-        """Numbers stay text: of 5,000 digits, or 1:1:1 for 3661, Python makes none, or another than is written."""
+        """Keeps numbers as text: Python refuses one of 5,000 digits, and YAML reads 1:1:1 as 3661."""
 
     for kind in ("int", "float"):
         AsWritten.add_constructor(f"tag:yaml.org,2002:{kind}", AsWritten.construct_yaml_str)
@@ -180,11 +180,11 @@ def _tex_heading(section: re.Match[str]) -> str:
     return "\n\n{" + "\\#" * len(_TEX_SECTION[section[1]]) + " "
 
 
-_RTF_NUMBER = re.compile(r"(\\[a-z]{1,32})(-?\d{5,})", re.IGNORECASE)  # of a command
+_RTF_NUMBER = re.compile(r"(\\[a-z]{1,32})(-?\d{5,})", re.IGNORECASE)  # a command with a long number
 
 
 def _in_range(found: re.Match[str]) -> str:
-    """A command whose number is one that RTF has, so that a character is made of it: else the mark of a lost one."""
+    """The command as it is if its number is in RTF's range, else with U+FFFD for it: striprtf makes a character of any."""
     return found[0] if len(found[2]) < 8 and -32_768 <= int(found[2]) <= 0x10FFFF else f"{found[1]}65533"
 
 

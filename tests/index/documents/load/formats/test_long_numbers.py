@@ -1,4 +1,4 @@
-"""Numbers of thousands of digits, which Python does not convert, where a document may have any: the file is read all the same."""
+"""Files with integers of thousands of digits, which Python refuses to convert by default, are read."""
 
 import io
 import re
@@ -9,6 +9,7 @@ from docx import Document
 from openpyxl import Workbook
 
 from localrag.index.documents.load.content import Options
+from localrag.index.documents.load.open_file import open_file
 from localrag.index.documents.load.parse import parse
 
 LONG = "7" * 5000
@@ -36,7 +37,7 @@ TEXTS = {
 
 
 def rewritten(data, part, pattern, new):
-    """A zip archive in which a part is changed."""
+    """A zip archive with one part changed."""
     target = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(target, "w") as made:
         for name in old.namelist():
@@ -96,7 +97,8 @@ def test_a_file_with_a_number_of_thousands_of_digits_is_read(tmp_path, name):
     file = tmp_path / name
     file.write_bytes(FILES[name]() if name in FILES else TEXTS[name].encode())
 
-    content = parse(file, Options())
+    with open_file(file) as opened:
+        content = parse(opened, Options())
 
     assert "text." in content.text
     assert "Kept" not in TEXTS.get(name, "") or content.title == "Kept"
