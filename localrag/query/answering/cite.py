@@ -39,7 +39,7 @@ class Cited:
 
 
 SHORTEST = 10  # characters; less is no sentence that could be checked by itself
-SHOWN = 300  # characters of the source behind a contradicted sentence
+MAX_QUOTE_CHARS = 300  # characters of the source behind a contradicted sentence
 
 
 class Citer:
@@ -114,7 +114,7 @@ class Citer:
         new = f"{before}{text} "
         if verdict.state == CONTRADICTED:
             said = escape_marks(squeeze(verdict.quotes[0].text))
-            new += f"≠ “{said if len(said) <= SHOWN else said[: SHOWN - 1] + '…'}” "
+            new += f"≠ “{said if len(said) <= MAX_QUOTE_CHARS else said[: MAX_QUOTE_CHARS - 1] + '…'}” "
         new += f"[{verdict.state}]" * (verdict.state != SUPPORTED)
         for n in numbers:
             self._places.append((len(self._text) + len(new), n))

@@ -15,7 +15,7 @@ from localrag.query.retrieval.answerable import LOOKED_AT, confidence, floor, na
 from localrag.query.retrieval.retrieve import nearest_chunks
 from localrag.text.plain import is_cjk
 
-SURE = 0.9  # least probability of the reader that a passage holds no answer, at which it is believed
+MIN_NONE_PROBABILITY = 0.9  # least probability of the reader that a passage holds no answer, at which it is believed
 
 
 async def should_refuse(question: Question, project: Project) -> tuple[bool, float | None]:
@@ -36,4 +36,4 @@ async def _reader_finds_nothing(question: Question, project: Project) -> bool:
         return True
     texts = windows_to_read(question, nearest_chunks(question.text, question.vector, project, LOOKED_AT), project)
     said = await project.reader.read(question.text, texts, yes_or_no=False)
-    return all(s.text == NONE and math.exp(s.log_probability) >= SURE for s in said)
+    return all(s.text == NONE and math.exp(s.log_probability) >= MIN_NONE_PROBABILITY for s in said)
