@@ -78,7 +78,7 @@ def check_pack(file: Path) -> Unpacked:
         manifest = _manifest(archive, file)
         for info in _members(archive, manifest, file):
             _copied(archive, info, manifest["members"][info.filename], None, file)
-    return _said(manifest, None, left_out=_left_out(manifest["members"], None))
+    return _result(manifest, None, left_out=_left_out(manifest["members"], None))
 
 
 def unpack(file: Path, folder: Path) -> Unpacked:
@@ -114,10 +114,10 @@ def unpack(file: Path, folder: Path) -> Unpacked:
                 (place / name).replace(path)
             (place / INDEX / DOMAIN).unlink(missing_ok=True)
             (place / INDEX).replace(target)
-    return _said(manifest, target, models, left_out, dropped)
+    return _result(manifest, target, models, left_out, dropped)
 
 
-def _said(
+def _result(
     manifest: dict[str, Any],
     folder: Path | None,
     models: tuple[Model, ...] = (),

@@ -159,7 +159,7 @@ def test_files_are_named_relative_to_the_file_that_names_them(project):
         'embedder = "./evil"',
         'reranker = "sub/evil.gguf"',
         'index = "../elsewhere"',
-        'inbox = "/tmp/inbox"',
+        'inbox = "/srv/inbox"',
         "follow_links = true",
         "no_log = false",
         "read_only = false",
@@ -192,7 +192,7 @@ def test_a_folders_settings_that_may_harm_count_only_once_they_are_trusted(proje
 
 def test_what_the_user_sets_in_a_folder_counts(project):
     """`config set` asks nothing: who types it agrees; neither do settings that change only how documents are read and answers look."""
-    done = run(project, "config", "set", "inbox", "/tmp/somewhere")
+    done = run(project, "config", "set", "inbox", "/srv/inbox")
     assert done.returncode == 0, done.stderr
     assert run(project, "files").returncode == 0
     (project / "project" / "localrag.toml").write_text('mode = "mix"\nindex = ".localrag"\ntypes = ["ship"]\nmodel = "smollm2-135m"\n')

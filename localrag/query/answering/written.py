@@ -165,7 +165,7 @@ class _Lines:
             self._question.budget.cut_off = True
             whole = error.so_far.rfind("\n") + 1
             self._take(error.so_far[:whole])
-            self._take_cut(error.so_far[whole:])
+            self._take_unfinished_line(error.so_far[whole:])
         finally:
             writing.cancel()
 
@@ -180,7 +180,7 @@ class _Lines:
                     self._add(point)
         self._taken = max(self._taken, len(text))
 
-    def _take_cut(self, line: str) -> None:
+    def _take_unfinished_line(self, line: str) -> None:
         """Take the whole sentences of a line that was cut off before its citations; they are checked against all sources."""
         spans = sentences(line)
         if spans and not _ENDED.search(line):

@@ -38,7 +38,7 @@ def _other_number(claim: Reading, source: Reading, match: Match, lacking: Sequen
         if not (word.figure or word.unit) or (known(word) and not alone):
             continue
         others = [j for j, other in enumerate(source.words) if j not in said and other.kind == word.kind and (other.figure or other.unit)]
-        if any(_same_thing(claim, i, source, j, match) or (alone and _alike_in_unit(word, source.words[j])) for j in others):
+        if any(_same_thing(claim, i, source, j, match) or (alone and _has_same_unit(word, source.words[j])) for j in others):
             return f"{'number' if word.kind == 'number' else 'date'}:{word.text}"
     return ""
 
@@ -61,7 +61,7 @@ def _same_place(a: Word, b: Word) -> bool:
     return a.before == b.before if a.before and b.before else a.role == b.role in ("subject", "object")
 
 
-def _alike_in_unit(a: Word, b: Word) -> bool:
+def _has_same_unit(a: Word, b: Word) -> bool:
     return a.unit == b.unit or not a.unit or not b.unit
 
 
@@ -70,7 +70,7 @@ def _same_thing(claim: Reading, i: int, source: Reading, j: int, match: Match) -
     a, b = claim.words[i], source.words[j]
     after, following = _next(claim, i), _next(source, j)
     if after is not None and following is not None and following in match.alike.get(after, ()):
-        return _alike_in_unit(a, b)
+        return _has_same_unit(a, b)
     return bool(a.before) and a.before == b.before and _year(a) and _year(b)
 
 
