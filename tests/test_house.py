@@ -222,8 +222,8 @@ def test_nothing_sends_anything():
 
 
 def test_files_stay_short():
-    """No file of the package is longer than 400 lines."""
-    assert not [(p.name, n) for p in MODULES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 400]
+    """No file of the package is longer than 900 lines."""
+    assert not [(p.name, n) for p in MODULES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 900]
 
 
 def test_functions_fit_on_a_screen():
