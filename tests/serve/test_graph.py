@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from localrag import picture
+from localrag.contents import Unknown
 from localrag.index.graph.communities import communities
 from localrag.index.graph.layout import lay_out
 from localrag.records import Entity, Graph, Layout, Relationship
@@ -148,7 +149,7 @@ def test_a_community_that_is_all_of_the_one_above_is_that_one(made, client):
         ("/api/graph/names?numbers=x", ValueError),
         ("/api/graph/names?numbers=" + ",".join(map(str, range(501))), ValueError),
         ("/api/graph/number", ValueError),
-        ("/api/graph/number?entity=nobody", served.contents.Unknown),
+        ("/api/graph/number?entity=nobody", Unknown),
         ("/api/graph/names?numbers=1&graph=other", 409),
         ("/api/graph/communities?numbers=1&graph=other", 409),
     ],

@@ -5,7 +5,6 @@ and words that every question has. What is left makes it particular: a bridge, a
 """
 
 import re
-from collections.abc import Iterable
 from functools import cache
 
 from localrag.query.questions import question_words as words
@@ -42,7 +41,22 @@ _LINK = re.compile(
     r"|en|para|entre|du|des|sur|dans|au|pour|di|della?|su|nella?|do|da|no|na|van|voor|om|о|об)\b[^,;:]*$|[’'](?:s)? ?$",
     re.IGNORECASE,
 )
-CLASSES = ("BROAD", "ASPECT", "MAIN", "WHOLE", "ASKING", "SMALL")
+_WORDS = {
+    "BROAD": words.BROAD,
+    "ASPECT": words.ASPECT,
+    "MAIN": words.MAIN,
+    "WHOLE": words.WHOLE,
+    "ASKING": words.ASKING,
+    "SMALL": " ".join(words.FUNCTION.values()),
+}
+_CJK_WORDS = {
+    "BROAD": words.CJK_BROAD,
+    "ASPECT": words.CJK_ASPECT,
+    "MAIN": words.CJK_MAIN,
+    "WHOLE": words.CJK_WHOLE,
+    "SMALL": words.CJK_SMALL,
+}
+CLASSES = tuple(_WORDS)
 
 # Weights of the signs, fitted on labelled questions and rounded: the words that are left decide, unless the documents are meant expressly.
 BIAS = 0.8
@@ -132,10 +146,10 @@ def _matches(kind: str, word: str) -> bool:
 
 @cache
 def _pattern(kind: str) -> re.Pattern[str]:
-    listed: Iterable[str] = " ".join(words.FUNCTION.values()).split() if kind == "SMALL" else getattr(words, kind).split()
+    listed = _WORDS[kind].split()
     return re.compile("|".join(re.escape(w[:-1]) + r"\w*" if w.endswith("*") else re.escape(w) for w in listed))
 
 
 @cache
 def _cjk(kind: str) -> re.Pattern[str]:
-    return re.compile("|".join(sorted(map(re.escape, getattr(words, kind).split()), key=len, reverse=True)))
+    return re.compile("|".join(sorted(map(re.escape, _CJK_WORDS[kind].split()), key=len, reverse=True)))
