@@ -119,14 +119,14 @@ def signs_of(question: str) -> tuple[dict[str, int], str]:
 def _in_cjk(question: str) -> str:
     left = "".join(re.findall(f"[{CJK}A-Za-z0-9]+", question))
     first = {}
-    for kind in ("CJK_BROAD", "CJK_ASPECT", "CJK_MAIN", "CJK_WHOLE", "CJK_SMALL"):
+    for kind in _CJK_WORDS:
         first[kind] = next(iter(_cjk(kind).findall(left)), "")
         left = _cjk(kind).sub(" ", left)
     if left.strip():
         return ""
-    if first["CJK_ASPECT"] and (first["CJK_MAIN"] or first["CJK_WHOLE"]):
-        return first["CJK_ASPECT"]
-    return first["CJK_BROAD"] or first["CJK_WHOLE"]
+    if first["ASPECT"] and (first["MAIN"] or first["WHOLE"]):
+        return first["ASPECT"]
+    return first["BROAD"] or first["WHOLE"]
 
 
 def first_word(question: str, kind: str) -> str:
