@@ -118,7 +118,7 @@ def test_every_mode_answers_with_verbatim_citations(dulce, mode):
 
 
 def test_importing_the_same_again_changes_nothing(copy):
-    """Not one row of the index, but that its copy notes where it is written now."""
+    """No row of the index changes, except the note of where the copied index was last written."""
 
     def rows():
         return sorted(row for row in opened(copy).conn.iterdump() if f"'{LOCATION_KEY}'" not in row)
