@@ -2,33 +2,34 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-TORCH  := torch==2.13.0
 
-.PHONY: demo test test-all setup lint fix bench docs site clean
+.PHONY: demo test test-ci test-all setup lint fix bench docs site clean
 default: lint test
 
-setup: $(VENV)/.ready            ## create .venv and install everything
-
-# Torch first and as a CPU build: asked for by another package it would bring gigabytes of CUDA. Where pip knows no CPU build, uv does.
-# Some compilers get AMX wrong: what llama.cpp needs then is found by a program, and its wheel kept in a cache apart from the faulty one.
-$(VENV)/.ready: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/pip install -q "$(TORCH)+cpu" 2>/dev/null \
-	  || { $(BIN)/pip install -q uv && $(BIN)/uv pip install -q --python $(BIN)/python --torch-backend=cpu "$(TORCH)"; }
-	$(BIN)/pip install -q --upgrade "pip>=25.1"
-	flags="$$($(BIN)/python scripts/compiler_flags.py)"; \
-	  if [ -n "$$flags" ]; then export CFLAGS="$$CFLAGS $$flags" CXXFLAGS="$$CXXFLAGS $$flags" \
-	    PIP_CACHE_DIR="$$($(BIN)/pip cache dir)-$$(echo "$$flags" | tr -cd a-z0-9-)"; fi; \
-	  $(BIN)/pip install -q -e ".[all,train,ray]" --group dev
-	touch $@
-
-demo: setup                      ## index the demo documents, ask a global and a local question
+setup: $(VENV)/.ready            ## create .venv and install everything: the demo's libraries, the extras, the tests
+demo: $(VENV)/.demo              ## install what the demo needs, index the demo documents, ask a global and a local question
 	$(BIN)/localrag demo
 
-test: setup                      ## the tests, in minutes
-	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile
+# As many processes as cores, each on a core of its own; one that has nothing left to do takes tests from another.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-test-all: setup                  ## with the slow ones: whole books, killed processes, the wheel
+# Each step says what it does and how long it usually takes.
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) scripts/install.py all
+	touch $(VENV)/.demo $@
+
+$(VENV)/.demo: pyproject.toml
+	$(PYTHON) scripts/install.py demo
+	touch $@
+
+
+test: setup                      ## the tests that need no browser, no server and no killed process, in five minutes
+	$(PYTEST) -m "not slow and not ci"
+
+test-ci: setup                   ## with browsers, servers and killed processes
+	$(PYTEST) -m "not slow"
+
+test-all: setup                  ## with the slow ones: whole books, many processes, the wheel
 	$(BIN)/python -m pytest
 
 lint: setup                      ## ruff, mypy strict, layers, file lengths, docs up to date

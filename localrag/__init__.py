@@ -1,40 +1,53 @@
-"""Questions to your own documents, answered offline by local models with sources that can be checked."""
+"""Questions to your own documents, answered offline by local models with verifiable sources."""
 
 import os
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Before any library that knows a model hub is imported: none of them may look for one.
+if TYPE_CHECKING:
+    from localrag.errors import LocalragError
+    from localrag.exchange.export import ExportResult
+    from localrag.filters import DocumentFilter
+    from localrag.index import Index, SearchHit
+    from localrag.indexing.pipeline import IndexResult
+    from localrag.indexing.progress import RunProgress
+    from localrag.records import Answer
+
+# Set before any library with access to a model hub is imported: none may connect to one.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 __version__ = "0.1.0"
-_HOMES = {
+_MODULES = {
     "Answer": "records",
-    "Exported": "exchange.export",
-    "Index": "library",
+    "ExportResult": "exchange.export",
+    "Index": "index",
     "LocalragError": "errors",
-    "Outcome": "index.pipeline",
-    "Passage": "library",
-    "Progress": "index.progress",
-    "Selection": "where",
+    "IndexResult": "indexing.pipeline",
+    "SearchHit": "index",
+    "RunProgress": "indexing.progress",
+    "DocumentFilter": "filters",
 }
-__all__ = ["Answer", "Exported", "Index", "LocalragError", "Outcome", "Passage", "Progress", "Selection"]
+__all__ = ["Answer", "DocumentFilter", "ExportResult", "Index", "IndexResult", "LocalragError", "RunProgress", "SearchHit"]
 
-if TYPE_CHECKING:
-    from localrag.errors import LocalragError
-    from localrag.exchange.export import Exported
-    from localrag.index.pipeline import Outcome
-    from localrag.index.progress import Progress
-    from localrag.library import Index, Passage
-    from localrag.records import Answer
-    from localrag.where import Selection
+
+_RENAMED = {  # old public name → new; the old ones go with the next version
+    "Exported": "ExportResult",
+    "Outcome": "IndexResult",
+    "Passage": "SearchHit",
+    "Progress": "RunProgress",
+    "Selection": "DocumentFilter",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The library's names, loaded when they are used: the command line's help must not wait for numpy."""
-    if name in _HOMES:
-        return getattr(import_module(f"localrag.{_HOMES[name]}"), name)
+    """Import a public name on first use, so that the command line's help does not wait for numpy."""
+    if name in _RENAMED:
+        warnings.warn(f"localrag.{name} is now localrag.{_RENAMED[name]}.", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
+    if name in _MODULES:
+        return getattr(import_module(f"localrag.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'localrag' has no attribute {name!r}")

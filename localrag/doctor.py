@@ -1,4 +1,4 @@
-"""Can localrag work well on this machine? Each line is one thing that was looked at, with what mends it."""
+"""Checks of the machine and the installation: one line per check, with its remedy."""
 
 import asyncio
 import importlib
@@ -17,21 +17,23 @@ from typing import Any
 
 import psutil
 
-from localrag.engine.embedding.embedder import open_embedder
-from localrag.engine.settings import EngineOptions, brief
-from localrag.errors import LocalragError, ModelError, kind_and_place
-from localrag.index.documents.load.sandbox import SCOPED
-from localrag.index.documents.load.tesseract import find_tesseract
-from localrag.models import ModelFile, find_chat_model, find_embedder, weights_size, whole_header
-from localrag.records import Line
-from localrag.store.search import sqlite_version
-from localrag.system.cores import free_cores, free_memory
-from localrag.system.files import cache_dir, check_system
+from localrag.engine.embedder import open_embedder
+from localrag.engine.settings import EngineOptions, layout_summary
+from localrag.errors import LocalragError, ModelError, error_location
+from localrag.loaders.ocr import find_tesseract
+from localrag.loaders.sandbox import SCOPED
+from localrag.model_files import ModelFile, checked_header, find_chat_model, find_embedder, total_size
+from localrag.records import CheckLine
+from localrag.store.full_text import sqlite_version
+from localrag.system.files import cache_dir, check_platform
+from localrag.system.resources import available_cores, available_memory
 
-SECONDS = 5.0  # of the speed test
+SPEED_TEST_S = 5.0  # seconds of the speed test
 GIB = 1 << 30
-SHARED = frozenset("nfs nfs4 cifs smb2 smb3 smbfs afpfs webdav davfs fuse.sshfs fuse.rclone ceph fuse.ceph lustre 9p glusterfs afs".split())
-CPU = {  # what the CPU calls it, what llama.cpp calls it
+NETWORK_FILE_SYSTEMS = frozenset(
+    "nfs nfs4 cifs smb2 smb3 smbfs afpfs webdav davfs fuse.sshfs fuse.rclone ceph fuse.ceph lustre 9p glusterfs afs".split()
+)
+CPU_FLAG_NAMES = {  # flag of the CPU → name in llama.cpp
     "avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "avx512f": "AVX512", "avx512_vnni": "AVX512_VNNI", "avx512_bf16": "AVX512_BF16",
     "avx_vnni": "AVX_VNNI", "amx_int8": "AMX_INT8", "asimd": "NEON", "asimddp": "DOTPROD", "i8mm": "MATMUL_INT8", "sve": "SVE",
 }  # fmt: skip
@@ -49,94 +51,100 @@ _NETWORK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What is examined: the index folder, if there is one, and the models it is or would be made with, by name or path."""
+class DoctorTarget:
+    """The index folder to check, if any, and its chat model and embedder by name or path."""
 
     folder: Path | None
     chat: str | None = None
     embedder: str | None = None
 
 
-def examine(subject: Subject, options: EngineOptions, *, speed: bool) -> list[Line]:
-    """Every line, those of the installation first. `speed`: run both models for some seconds."""
+def run_checks(target: DoctorTarget, options: EngineOptions, *, speed: bool) -> list[CheckLine]:
+    """Run all checks, those of the installation first. `speed`: also run both models for some seconds."""
     attempts = _watch_sockets()
     lines = [_python(), _llama(), *map(_package, ("faiss", "torch")), _sqlite(), _cpu()]
-    place = subject.folder or Path.cwd()
-    lines += [_disk(place), _file_system(place), _permissions(subject.folder), _guarded("file reader", _reader), _guarded("scans", _scans)]
-    chat, line = _model("chat model", lambda: find_chat_model(subject.chat), "--model PATH.gguf")
-    embedder, other = _model("embedder", lambda: find_embedder(subject.embedder), "--embedder NAME|PATH")
-    lines += [line, other]
+    location = target.folder or Path.cwd()
+    lines += [
+        _disk(location),
+        _file_system(location),
+        _permissions(target.folder),
+        _check_or_error("file reader", _reader),
+        _check_or_error("scans", _check_ocr),
+    ]
+    chat, line = _model("chat model", lambda: find_chat_model(target.chat), "--model PATH.gguf")
+    embedder, embedder_line = _model("embedder", lambda: find_embedder(target.embedder), "--embedder NAME|PATH")
+    lines += [line, embedder_line]
     if chat and not chat.url:
-        lines.append(_guarded("layouts", lambda: _layouts(chat)))
-        lines.append(_guarded("memory", lambda: _memory(chat, options)))
+        lines.append(_check_or_error("layouts", lambda: _layouts(chat)))
+        lines.append(_check_or_error("memory", lambda: _memory(chat, options)))
         if speed:
-            lines.append(_guarded("speed", lambda: _chat_speed(chat, options)))
+            lines.append(_check_or_error("speed", lambda: _chat_speed(chat, options)))
     if embedder and speed:
-        lines.append(_guarded("embedding", lambda: _embedding_speed(embedder)))
+        lines.append(_check_or_error("embedding", lambda: _embedding_speed(embedder)))
     return [*lines, _offline(attempts)]
 
 
-def _guarded(name: str, look: Callable[[], Line]) -> Line:
-    """The line, or one that says why there is none: nothing a machine lacks may end the examination."""
+def _check_or_error(name: str, check: Callable[[], CheckLine]) -> CheckLine:
+    """The line of a check, or a failure line if it raised an error, so that the other checks still run."""
     try:
-        return look()
+        return check()
     except LocalragError as error:
-        return Line(name, "fail", str(error), error.hint)
-    except Exception as error:  # noqa: BLE001 — what goes wrong here is what is looked for
-        return Line(name, "fail", kind_and_place(error), REINSTALL)
+        return CheckLine(name, "fail", str(error), error.hint)
+    except Exception as error:  # noqa: BLE001 — every error is a finding
+        return CheckLine(name, "fail", error_location(error), REINSTALL)
 
 
-def _python() -> Line:
+def _python() -> CheckLine:
     state = "ok" if sys.version_info >= (3, 11) else "fail"
-    return Line(
+    return CheckLine(
         "Python", state, f"{platform.python_version()} on {platform.system()} {platform.machine()}", "" if state == "ok" else "Use 3.11."
     )
 
 
-def _llama() -> Line:
-    def look() -> Line:
-        from localrag.engine.llama.library import BUILD, GPU
+def _llama() -> CheckLine:
+    def check() -> CheckLine:
+        from localrag.engine.llama.library import HAS_GPU_OFFLOAD, LLAMA_CPP_VERSION
 
-        return Line("llama.cpp", "ok", f"llama-cpp-python {BUILD}, {'with a GPU' if GPU else 'CPU only'}")
+        return CheckLine("llama.cpp", "ok", f"llama-cpp-python {LLAMA_CPP_VERSION}, {'with a GPU' if HAS_GPU_OFFLOAD else 'CPU only'}")
 
-    return _guarded("llama.cpp", look)
+    return _check_or_error("llama.cpp", check)
 
 
-def _package(name: str) -> Line:
-    def look() -> Line:
+def _package(name: str) -> CheckLine:
+    def check() -> CheckLine:
         importlib.import_module(name)
         try:
-            return Line(name, "ok", version({"faiss": "faiss-cpu"}.get(name, name)))
+            return CheckLine(name, "ok", version({"faiss": "faiss-cpu"}.get(name, name)))
         except PackageNotFoundError:
-            return Line(name, "ok", "installed in another way")
+            return CheckLine(name, "ok", "installed in another way")
 
-    return _guarded(name, look)
+    return _check_or_error(name, check)
 
 
-def _sqlite() -> Line:
+def _sqlite() -> CheckLine:
     number, has_fts5 = sqlite_version()
     if not has_fts5:
-        return Line("SQLite", "fail", f"{number} without FTS5", "Use a Python whose SQLite has FTS5: uv python install 3.12")
-    return Line("SQLite", "ok", f"{number} with FTS5")
+        return CheckLine("SQLite", "fail", f"{number} without FTS5", "Use a Python whose SQLite has FTS5: uv python install 3.12")
+    return CheckLine("SQLite", "ok", f"{number} with FTS5")
 
 
-def _cpu() -> Line:
-    def look() -> Line:
+def _cpu() -> CheckLine:
+    def check() -> CheckLine:
         from localrag.engine.llama.library import cpu_features
 
-        used, has = cpu_features(), _cpu_flags()
-        unused = [name for flag, name in CPU.items() if flag in has and name not in used]
-        names = ", ".join(name for name in CPU.values() if name in used)
-        text = f"{free_cores()} of {os.cpu_count()} cores; llama.cpp uses {names or 'nothing special'}"
+        used, flags = cpu_features(), _cpu_flags()
+        unused = [name for flag, name in CPU_FLAG_NAMES.items() if flag in flags and name not in used]
+        names = ", ".join(name for name in CPU_FLAG_NAMES.values() if name in used)
+        text = f"{available_cores()} of {os.cpu_count()} cores; llama.cpp uses {names or 'nothing special'}"
         if unused:
-            return Line("CPU", "warn", f"{text}, but not {', '.join(unused)}, which this CPU has", BUILD_HERE)
-        return Line("CPU", "ok", text)
+            return CheckLine("CPU", "warn", f"{text}, but not {', '.join(unused)}, which this CPU has", BUILD_HERE)
+        return CheckLine("CPU", "ok", text)
 
-    return _guarded("CPU", look)
+    return _check_or_error("CPU", check)
 
 
 def _cpu_flags() -> set[str]:
-    """What the CPU says it has, where the system tells (Linux)."""
+    """The flags of the CPU (Linux only; empty elsewhere)."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -144,74 +152,81 @@ def _cpu_flags() -> set[str]:
     return next((set(line.partition(":")[2].split()) for line in lines if line.startswith(("flags", "Features"))), set())
 
 
-def _disk(place: Path) -> Line:
+def _disk(folder: Path) -> CheckLine:
     if not os.access(cache_dir(), os.W_OK):
-        text = f"{cache_dir()} cannot be written to: what is measured and converted there is done anew by every command"
-        return Line("disk", "warn", text, "Let it be written to, or keep it elsewhere: export LOCALRAG_HOME=FOLDER")
-    free = min(shutil.disk_usage(p).free for p in (place, cache_dir()))
-    text, remedy = f"{free / GIB:.1f} GiB free", f"Make room where {place} and {cache_dir()} are, or keep the index elsewhere: --index DIR"
+        text = f"{cache_dir()} cannot be written to: every command repeats the measurements and conversions that are stored there"
+        return CheckLine("disk", "warn", text, "Make it writable, or use another folder: export LOCALRAG_HOME=FOLDER")
+    free = min(shutil.disk_usage(p).free for p in (folder, cache_dir()))
+    text, remedy = (
+        f"{free / GIB:.1f} GiB free",
+        f"Free space where {folder} and {cache_dir()} are, or keep the index elsewhere: --index DIR",
+    )
     if free < GIB // 10:
-        return Line("disk", "fail", text, remedy)
-    return Line("disk", "warn", text, remedy) if free < GIB else Line("disk", "ok", text)
+        return CheckLine("disk", "fail", text, remedy)
+    return CheckLine("disk", "warn", text, remedy) if free < GIB else CheckLine("disk", "ok", text)
 
 
-def _file_system(place: Path) -> Line:
-    mounts = [p for p in psutil.disk_partitions(all=True) if place.resolve().is_relative_to(p.mountpoint)]
+def _file_system(folder: Path) -> CheckLine:
+    mounts = [p for p in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(p.mountpoint)]
     kind = max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else ""
-    if kind in SHARED:
-        text = f"{place} is on a network file system ({kind}), where SQLite's log may fail or lose what another machine wrote"
-        return Line("file system", "warn", text, "Keep the index on a disk of this machine: --index DIR")
-    return Line("file system", "ok", kind or "of unknown kind")
+    if kind in NETWORK_FILE_SYSTEMS:
+        text = f"{folder} is on a network file system ({kind}), where SQLite's log may fail or lose what another machine wrote"
+        return CheckLine("file system", "warn", text, "Keep the index on a disk of this machine: --index DIR")
+    return CheckLine("file system", "ok", kind or "of unknown kind")
 
 
-def _permissions(folder: Path | None) -> Line:
+def _permissions(folder: Path | None) -> CheckLine:
     if folder is None:
-        return Line("index", "ok", "none here yet")
+        return CheckLine("index", "ok", "none here yet")
     if not os.access(folder, os.W_OK):
-        return Line(
-            "index", "warn", f"{folder} cannot be written to: questions work, answers are not kept", f"chmod u+w {quote(str(folder))}"
+        return CheckLine(
+            "index", "warn", f"{folder} cannot be written to: questions work, answers are not stored", f"chmod u+w {quote(str(folder))}"
         )
     if folder.stat().st_mode & 0o077:
-        return Line("index", "warn", f"{folder} can be read by other users of this machine", f"chmod -R go-rwx {quote(str(folder))}")
-    return Line("index", "ok", f"{folder}, for its owner alone")
+        return CheckLine("index", "warn", f"{folder} can be read by other users of this machine", f"chmod -R go-rwx {quote(str(folder))}")
+    return CheckLine("index", "ok", f"{folder}, readable only by its owner")
 
 
-def _reader() -> Line:
-    """How the process that parses files is confined: tried in one like it, for what is refused stays refused."""
-    check_system()
-    code = "from localrag.index.documents.load import sandbox; print(sandbox.landlock_version(), sandbox.enforce())"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
-    version, _, enforced = done.stdout.strip().partition(" ")
+def _reader() -> CheckLine:
+    """The restrictions of the parser process, tried in a child process, because they are irrevocable."""
+    check_platform()
+    code = "from localrag.loaders import sandbox; print(sandbox.landlock_version(), sandbox.apply_sandbox())"
+    process = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    version, _, enforced = process.stdout.strip().partition(" ")
     if enforced == "True":
         return _confined(int(version))
-    weaker = "Python refuses it connections, processes and writing, but the kernel does not refuse them to native code"
+    weaker = "Python denies it connections, processes and writing, but the kernel does not deny them to native code"
     memory = "; its memory is not limited" if sys.platform == "darwin" else ""
-    return Line("file reader", "warn", weaker + memory, "Index files you do not trust on Linux, on x86_64 or ARM64.")
+    return CheckLine("file reader", "warn", weaker + memory, "Index files you do not trust on Linux, on x86_64 or ARM64.")
 
 
-def _confined(landlock: int) -> Line:
-    """What the kernel refuses the file reader, by the version of its Landlock, 0 for none."""
-    always = "no connection, no other process, no signal, no file written"
+def _confined(landlock: int) -> CheckLine:
+    """The line for the parser process's restrictions by the kernel, given the version of Landlock, 0 for none."""
+    restrictions = "no connection, no other process, no signal, no file written"
     if not landlock:
-        text = f"confined by the kernel: {always}; but without Landlock it can read every file that you can read"
-        return Line("file reader", "warn", text, "On Linux 5.13 or newer, boot with landlock in the kernel's lsm= parameter.")
-    rest = "" if landlock >= SCOPED else f" (Landlock {landlock} of {SCOPED}: signals are refused by seccomp alone)"
-    return Line("file reader", "ok", f"confined by the kernel: {always}, no file read but libraries{rest}")
+        text = f"restricted by the kernel: {restrictions}; but without Landlock it can read every file that you can read"
+        return CheckLine("file reader", "warn", text, "On Linux 5.13 or newer, boot with landlock in the kernel's lsm= parameter.")
+    limits = "" if landlock >= SCOPED else f" (Landlock {landlock} of {SCOPED}: signals are denied by seccomp alone)"
+    return CheckLine("file reader", "ok", f"restricted by the kernel: {restrictions}, no file read except libraries{limits}")
 
 
-def _scans() -> Line:
-    """Whether scans and pictures can be read, and in which languages."""
-    found = find_tesseract()
-    if found is None:
-        return Line("scans", "warn", "scans and pictures are not read: Tesseract is not installed", _how_to_get("the languages you need"))
-    codes = [code for code in found.languages if code != "osd"]
+def _check_ocr() -> CheckLine:
+    """Whether scans and images can be read, and in which languages."""
+    tesseract = find_tesseract()
+    if tesseract is None:
+        return CheckLine(
+            "scans", "warn", "scans and pictures are not read: Tesseract is not installed", _how_to_get("the languages you need")
+        )
+    codes = [code for code in tesseract.languages if code != "osd"]
     if not codes:
-        return Line("scans", "warn", f"Tesseract {found.version} has no data for any language", _how_to_get("the languages you need"))
-    return Line("scans", "ok", f"Tesseract {found.version} reads {', '.join(codes)}; more languages: {_how_to_get('others')}")
+        return CheckLine(
+            "scans", "warn", f"Tesseract {tesseract.version} has no data for any language", _how_to_get("the languages you need")
+        )
+    return CheckLine("scans", "ok", f"Tesseract {tesseract.version} reads {', '.join(codes)}; more languages: {_how_to_get('others')}")
 
 
 def _how_to_get(languages: str) -> str:
-    """The command that installs Tesseract here, with English and German for example."""
+    """The command that installs Tesseract on this system, for example with English and German."""
     if sys.platform == "darwin":
         return "brew install tesseract tesseract-lang (all languages)"
     if sys.platform == "win32":
@@ -223,106 +238,109 @@ def _how_to_get(languages: str) -> str:
     return "apt-get install tesseract-ocr tesseract-ocr-deu tesseract-ocr-chi-sim (…)"
 
 
-def _model(name: str, find: Callable[[], ModelFile], option: str) -> tuple[ModelFile | None, Line]:
+def _model(name: str, find: Callable[[], ModelFile], option: str) -> tuple[ModelFile | None, CheckLine]:
     try:
         file = find()
         if not file.url and not file.path.is_dir():
-            whole_header(file.path)
-        size = "" if file.url or file.path.is_dir() else f", {weights_size(file.path) / 1e6:.0f} MB"
-        return file, Line(name, "ok", f"{file.name} ({file.fingerprint}){size}, {file.given}")
+            checked_header(file.path)
+        size = "" if file.url or file.path.is_dir() else f", {total_size(file.path) / 1e6:.0f} MB"
+        return file, CheckLine(name, "ok", f"{file.name} ({file.fingerprint}){size}, {file.cli_argument}")
     except ModelError as error:
-        return None, Line(name, "fail", str(error), error.hint)
+        return None, CheckLine(name, "fail", str(error), error.hint)
     except OSError as error:
-        return None, Line(name, "fail", f"The model file cannot be read: {error.strerror}", f"Check it, or give another: {option}")
+        return None, CheckLine(name, "fail", f"The model file cannot be read: {error.strerror}", f"Check it, or give another: {option}")
 
 
-def _memory(file: ModelFile, options: EngineOptions) -> Line:
-    from localrag.engine.hardware.opened import memory_needed
+def _memory(file: ModelFile, options: EngineOptions) -> CheckLine:
+    from localrag.engine.autotune.load import estimate_memory
 
-    weights, kv, s = memory_needed(file, options)
-    free = free_memory()
-    text = f"{weights / GIB:.2f} GiB for the weights, {kv / GIB:.2f} for the KV of {s.slots} sequences of {s.context} tokens"
+    weights, kv, s = estimate_memory(file, options)
+    free = available_memory()
+    text = f"{weights / GIB:.2f} GiB for the weights, {kv / GIB:.2f} for the KV of {s.slots} sequences of {s.n_ctx} tokens"
     if free is None:
-        return Line("memory", "warn", f"{text}; how much is free cannot be read here", "Look at it yourself.")
+        return CheckLine("memory", "warn", f"{text}; how much is free cannot be read here", "Look at it yourself.")
     text += f"; {free / GIB:.1f} GiB are free"
-    remedy = (
-        f"Close other programs, take a smaller model, or less KV: --engine slots={max(1, s.slots // 2)},context={max(256, s.context // 2)}"
-    )
+    smaller = f"slots={max(1, s.slots // 2)},n_ctx={max(256, s.n_ctx // 2)}"
+    remedy = f"Close other programs, use a smaller model, or a smaller KV cache: --engine {smaller}"
     if weights + kv > free:
-        return Line("memory", "fail", text, remedy)
-    return Line("memory", "warn", text, remedy) if weights + kv > 0.8 * free else Line("memory", "ok", text)
+        return CheckLine("memory", "fail", text, remedy)
+    return CheckLine("memory", "warn", text, remedy) if weights + kv > 0.8 * free else CheckLine("memory", "ok", text)
 
 
-def _layouts(file: ModelFile) -> Line:
-    """Which layouts of weights and KV were tried here and do not work."""
-    from localrag.engine.hardware.opened import read_record
+def _layouts(file: ModelFile) -> CheckLine:
+    """The layouts of weights and KV cache that were tested on this machine and do not work."""
+    from localrag.engine.autotune.load import read_record
 
     record = read_record(file)
-    if not record.proved:
-        return Line("layouts", "ok", "none tried here yet: the first use of the model does it")
-    if not record.refused:
-        return Line("layouts", "ok", f"{len(record.proved)} tried here, all work")
-    # GCC 12 leaves out stores that AMX needs unless it is told to keep them.
+    if not record.verified_layouts:
+        return CheckLine("layouts", "ok", "none tested here yet: the first use of the model does it")
+    if not record.rejected_layouts:
+        return CheckLine("layouts", "ok", f"{len(record.verified_layouts)} tested here, all work")
+    # Without these flags GCC 12 omits stores that AMX needs.
     build = (
         BUILD_HERE.replace("pip", 'CFLAGS="-fno-tree-dse -fno-dse" CXXFLAGS="$CFLAGS" pip', 1) if "amx_tile" in _cpu_flags() else BUILD_HERE
     )
-    why = "; ".join(f"{brief(name)}: {reason}" for name, reason in sorted(record.refused.items()))
-    return Line("layouts", "warn", f"{len(record.refused)} do not work here and are not used: {why}", build)
+    reasons = "; ".join(f"{layout_summary(name)}: {reason}" for name, reason in sorted(record.rejected_layouts.items()))
+    return CheckLine("layouts", "warn", f"{len(record.rejected_layouts)} do not work here and are not used: {reasons}", build)
 
 
-def _chat_speed(file: ModelFile, options: EngineOptions) -> Line:
+def _chat_speed(file: ModelFile, options: EngineOptions) -> CheckLine:
+    from localrag.engine.autotune.load import open_backend
     from localrag.engine.engine import Engine
-    from localrag.engine.hardware.opened import open_backend
     from localrag.engine.request import Request
 
     engine = Engine(lambda: open_backend(file, options))
     try:
-        cells = engine.backend.chat.cells([{"role": "user", "content": "Write a long story about a harbour."}])
+        token_ids = engine.backend.chat.encode([{"role": "user", "content": "Write a long story about a harbour."}])
 
-        async def a_round() -> int:
-            requests = (engine.generate(Request(cells, 16)) for _ in range(engine.settings.slots))
+        async def run_round() -> int:
+            requests = (engine.generate(Request(token_ids, 16)) for _ in range(engine.settings.slots))
             return sum(g.output_tokens for g in await asyncio.gather(*requests))
 
-        started, written = time.perf_counter(), 0
-        while (seconds := time.perf_counter() - started) < SECONDS:
-            written += asyncio.run(a_round())
+        started, n_written = time.perf_counter(), 0
+        while (seconds := time.perf_counter() - started) < SPEED_TEST_S:
+            n_written += asyncio.run(run_round())
         seconds = time.perf_counter() - started
     finally:
         engine.close()
-    text = f"{file.name} writes {written / seconds:.0f} tokens/s, {engine.settings.slots} answers at once"
+    text = f"{file.name} writes {n_written / seconds:.0f} tokens/s, {engine.settings.slots} answers at once"
     return (
-        Line("speed", "ok", text) if written / seconds >= 5 else Line("speed", "warn", text, "Take a smaller model, or one in Q4 or Q8_0.")
+        CheckLine("speed", "ok", text)
+        if n_written / seconds >= 5
+        else CheckLine("speed", "warn", text, "Use a smaller model, or one in Q4 or Q8_0.")
     )
 
 
-def _embedding_speed(file: ModelFile) -> Line:
+def _embedding_speed(file: ModelFile) -> CheckLine:
     embedder, texts = open_embedder(file), [f"The harbour master wrote letter number {n} to the council of the town." for n in range(64)]
-    embedder.embed(texts[:1])  # loads it
+    embedder.embed(texts[:1])  # loads the model
     started = time.perf_counter()
     width = embedder.embed(texts).shape[1]
-    return Line("embedding", "ok", f"{file.name} embeds {len(texts) / (time.perf_counter() - started):.0f} sentences/s, {width} dimensions")
+    return CheckLine(
+        "embedding", "ok", f"{file.name} embeds {len(texts) / (time.perf_counter() - started):.0f} sentences/s, {width} dimensions"
+    )
 
 
 def _watch_sockets() -> list[str]:
-    """A list that grows by a line with every attempt of this process to reach a network, from now on."""
+    """A list that records every network access of this process from now on."""
     attempts: list[str] = []
 
-    def watch(event: str, args: tuple[Any, ...]) -> None:
-        # 1 is a socket between programs of this machine, -1 one that exists already: asyncio wakes itself up with such
+    def on_event(event: str, args: tuple[Any, ...]) -> None:
+        # 1: a socket between local processes, -1: an existing socket; asyncio uses such to wake itself up
         if event.startswith(_NETWORK) or (event == "socket.__new__" and args[1] not in (1, -1)):
             attempts.append(event)
 
-    sys.addaudithook(watch)
+    sys.addaudithook(on_event)
     return attempts
 
 
-def _offline(attempts: list[str]) -> Line:
-    """What Python did is in the list; what a library did below it shows as an open connection."""
+def _offline(attempts: list[str]) -> CheckLine:
+    """The recorded network accesses of Python code, and the open connections, which include those of native libraries."""
     try:
         connections = len(psutil.Process().net_connections("inet"))
     except (psutil.Error, OSError):
         connections = 0
     if attempts or connections:
         text = f"{len(attempts)} attempts to reach a network ({', '.join(sorted(set(attempts)))}), {connections} connections are open"
-        return Line("offline", "fail", text, "Please report this: it must not be.")
-    return Line("offline", "ok", "while all this ran, 0 network sockets were opened")
+        return CheckLine("offline", "fail", text, "Please report this: it must not happen.")
+    return CheckLine("offline", "ok", "during these checks 0 network sockets were opened")

@@ -1,17 +1,17 @@
-"""Every error a user can meet, with the exit code it ends in and the command that mends it.
+"""Every error shown to users, with its exit code; each carries a hint with the remedy.
 
 LocalragError                 exit 1   something failed
-├── UsageError                exit 2   the command line cannot be carried out as given
-├── NoIndex                   exit 3   there is no index here, or nothing in it yet
+├── UsageError                exit 2   the command line is invalid
+├── NoIndex                   exit 3   there is no index, or it is empty
 ├── ModelError                exit 4   a model file is missing, damaged or of the wrong kind
-│   ├── Refused               exit 4   native code that does not work on this machine
-│   ├── ContextTooSmall       exit 4   a request does not fit the model's window
-│   └── EngineFailed          exit 4   the engine could not carry out a step
-│       ├── NoRoom            exit 4   the KV has no room for a step
-│       └── DeadEnd           exit 4   an answer came to a place where its grammar allows nothing
-├── IndexMismatch             exit 1   the index was made by other models or a newer localrag
+│   ├── NativeTrialFailed     exit 4   native code does not work on this machine
+│   ├── ContextTooSmall       exit 4   a request does not fit the model's context
+│   └── EngineError           exit 4   the engine failed in a step
+│       ├── KvCacheFull       exit 4   the KV cache has no room for a step
+│       └── GrammarDeadEnd    exit 4   the grammar allows no further token
+├── IndexMismatch             exit 1   the index was made with other models or a newer localrag
 ├── IndexBusy                 exit 1   another process is writing to this index
-└── AnswerTruncated           exit 1   a model's answer hit its token limit and is not complete
+└── AnswerTruncated           exit 1   a model's answer reached its token limit and is incomplete
 """
 
 import sqlite3
@@ -20,46 +20,46 @@ from errno import EDQUOT, ENOSPC, EROFS
 from pathlib import Path
 
 
-def kind_and_place(error: BaseException) -> str:
-    """What kind of exception was raised and where; never its message, which may hold text of the documents."""
+def error_location(error: BaseException) -> str:
+    """The type of an exception and where it was raised; never its message, which may contain text of the documents."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if Path(f.filename).is_relative_to(Path(__file__).parent)]
-    places = dict.fromkeys(f"{Path(f.filename).name}:{f.lineno} ({f.name})" for f in [*own[-1:], *frames[-1:]])
-    return f"{type(error).__name__} in {', '.join(places) or 'an unknown place'}"
+    package_frames = [f for f in frames if Path(f.filename).is_relative_to(Path(__file__).parent)]
+    locations = dict.fromkeys(f"{Path(f.filename).name}:{f.lineno} ({f.name})" for f in [*package_frames[-1:], *frames[-1:]])
+    return f"{type(error).__name__} in {', '.join(locations) or 'an unknown place'}"
 
 
 class LocalragError(Exception):
-    """Something failed; `hint` says what to do about it."""
+    """Something failed; `hint` is the remedy."""
 
     exit_code = 1
-    kind = "failed"  # what a list of failures calls it
+    kind = "failed"  # the name of this kind in a list of failures
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
 
 
-def disk_trouble(error: BaseException) -> LocalragError | None:
-    """What to say where SQLite or a write failed because the disk is full or cannot be written to; None for any other exception."""
+def disk_error_hint(error: BaseException) -> LocalragError | None:
+    """The error to raise instead if SQLite or a write failed because of a full or read-only disk; None for other exceptions."""
     number = error.errno if isinstance(error, OSError) else 0
-    said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
-    if number in (ENOSPC, EDQUOT) or "is full" in said:
-        return LocalragError("The disk is full.", "Make room and run the same command again; what is done is saved.")
-    if number == EROFS or "readonly" in said or "disk I/O error" in said:
+    message = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+    if number in (ENOSPC, EDQUOT) or "is full" in message:
+        return LocalragError("The disk is full.", "Free some space and run the same command again; finished work is saved.")
+    if number == EROFS or "readonly" in message or "disk I/O error" in message:
         return LocalragError(
-            "The disk of the index cannot be written to at the moment.", "Mend that and run the same command again; what is done is saved."
+            "The disk of the index cannot be written to at the moment.", "Repair it and run the same command again; finished work is saved."
         )
     return None
 
 
 class UsageError(LocalragError):
-    """The command line cannot be carried out as given."""
+    """The command line is invalid."""
 
     exit_code = 2
 
 
 class NoIndex(LocalragError):
-    """There is no index here, or nothing in it yet."""
+    """There is no index, or it is empty."""
 
     exit_code = 3
 
@@ -70,12 +70,12 @@ class ModelError(LocalragError):
     exit_code = 4
 
 
-class Refused(ModelError):
-    """Native code that ended, hung or computed wrongly when it was first tried in a process of its own."""
+class NativeTrialFailed(ModelError):
+    """Native code crashed, hung or computed wrongly when it was first tried in a process of its own."""
 
 
 class ContextTooSmall(ModelError):
-    """A request does not fit the model's window; `left` is how many tokens its prompt leaves for an answer, 0 if unknown."""
+    """A request does not fit the model's context; `left`: the tokens its prompt leaves for an answer, 0 if unknown."""
 
     kind = "too long for the model's window"
 
@@ -84,22 +84,22 @@ class ContextTooSmall(ModelError):
         self.left = max(0, left)
 
 
-class EngineFailed(ModelError):
-    """The engine could not carry out a step."""
+class EngineError(ModelError):
+    """The engine failed in a step."""
 
     kind = "failed in the engine"
 
 
-class NoRoom(EngineFailed):
-    """The KV has no room for a step; nothing was computed and nothing is lost."""
+class KvCacheFull(EngineError):
+    """The KV cache has no room for a step; nothing was computed and nothing is lost."""
 
 
-class DeadEnd(EngineFailed):
-    """An answer came to a place where its grammar allows nothing to follow."""
+class GrammarDeadEnd(EngineError):
+    """The grammar allows no further token of an answer."""
 
 
 class IndexMismatch(LocalragError):
-    """The index was made by other models or a newer localrag."""
+    """The index was made with other models or a newer localrag."""
 
 
 class IndexBusy(LocalragError):
@@ -107,10 +107,10 @@ class IndexBusy(LocalragError):
 
 
 class AnswerTruncated(LocalragError):
-    """A model's answer hit its token limit and is not complete; `so_far` is what there is of it."""
+    """A model's answer reached its token limit and is incomplete; `partial_text` is the part it wrote."""
 
     kind = "truncated"
 
     def __init__(self, message: str, hint: str = "", so_far: str = "") -> None:
         super().__init__(message, hint)
-        self.so_far = so_far
+        self.partial_text = so_far

@@ -1,30 +1,41 @@
-"""What indexing and questions work with: one opened index and its models."""
+"""An opened index with its models: find the folder, check the model binding, open read-only, for queries or for writing."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import shlex
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from sqlite3 import OperationalError
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from localrag.config import Settings
-from localrag.engine.embedding.embedder import Embeds
-from localrag.llm.budgets import LEAST, Budgets
-from localrag.llm.model import Model
-from localrag.llm.reader import Reader
-from localrag.llm.tagging import Tagger
-from localrag.store import ledger
-from localrag.store.connect import snapshot
-from localrag.store.selection import narrow
-from localrag.where import Selection
+from localrag.engine.embedder import EmbeddingModel, open_embedder, open_reranker
+from localrag.engine.settings import EngineOptions
+from localrag.errors import IndexMismatch, ModelError, NoIndex, UsageError
+from localrag.filters import DocumentFilter
+from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets
+from localrag.llm.model import ChatModel
+from localrag.llm.prompts import load_overrides, prompt_files, prompt_name, read_domain, untrusted_prompts
+from localrag.llm.qa_reader import QaReader
+from localrag.llm.tagger import Tagger
+from localrag.model_files import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker, merged_models
+from localrag.settings import INDEX_FOLDER, IndexSettings, project_file
+from localrag.store import llm_cache, runs
+from localrag.store.database import keep_caches, set_read_only, snapshot
+from localrag.store.filtered import open_filtered
+from localrag.store.graph import has_rows
+from localrag.store.location import DATABASE_FILE, find_nearest_index
+from localrag.store.opening import mark_as_writing, open_index, writer_lock
+from localrag.system.files import config_dir
+from localrag.system.trust import check_owned, is_trust_known, remember_trust
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """An index that is looked into. `root` is the folder that stored paths are relative to."""
+class OpenIndex:
+    """An opened index. `root`: the folder that stored paths are relative to."""
 
     root: Path
     folder: Path
@@ -32,70 +43,414 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Project(Opened):
-    """What indexing and questions work with.
+class Project(OpenIndex):
+    """An opened index with its settings and models, for indexing and questions.
 
-    `db` may read from one moment only; `writer` is the connection that settings are kept by. `rerank` scores passages for a question,
-    higher is better, where a reranker was asked for; `reader` finds short answers in texts, `tagger` names and what relates them; a project
-    whose chat model is not the bundled one has no tagger. Without `logs` nothing that is asked is written anywhere.
+    `db` may be pinned to a snapshot; `write_db` stores settings. `reranker` scores chunks for a question, higher is better, if one was
+    chosen; `qa_reader` extracts short answers from texts, `tagger` names and their relations; only a project with the bundled chat model
+    has a tagger. Without `keep_answers` no question or answer is stored. `search_cache` holds search results for one question on an
+    unchanging index; None disables it.
     """
 
-    writer: Database
-    settings: Settings
-    model: Model
-    embedder: Embeds
-    rerank: Callable[[str, Sequence[str]], NDArray[np.float32]] | None = None
-    reader: Reader | None = None
+    write_db: Database
+    settings: IndexSettings
+    model: ChatModel
+    embedder: EmbeddingModel
+    reranker: Callable[[str, Sequence[str]], NDArray[np.float32]] | None = None
+    qa_reader: QaReader | None = None
     tagger: Tagger | None = None
-    logs: bool = True
+    keep_answers: bool = True
+    search_cache: dict[Hashable, Any] | None = None
 
     def close(self) -> None:
         """Free the models."""
         self.model.close()
-        if self.reader:
-            self.reader.close()
+        if self.qa_reader:
+            self.qa_reader.close()
 
 
 @contextmanager
-def selected(project: Project, selection: Selection) -> Iterator[Project]:
-    """The project whose index holds the selected documents alone, as it is at this moment. Raises UsageError and NothingSelected."""
+def filter_project(project: Project, selection: DocumentFilter) -> Iterator[Project]:
+    """The project restricted to the filtered documents, on a snapshot. Raises UsageError and NoMatchingDocuments."""
     if not selection:
         yield project
         return
     with snapshot(project.folder) as db:
-        yield replace(project, db=narrow(db, selection, project.root))
+        yield replace(project, db=open_filtered(db, selection, project.root))
 
 
-async def choose_style(project: Project) -> str:
-    """The index's style: the setting, or for `auto` what fits the model's size; kept in the index so that no model need be loaded."""
+async def resolve_answer_style(project: Project) -> str:
+    """The index's style: the setting, or for `auto` by the model's size; stored, so that no model has to be loaded."""
     if project.settings.style != "auto":
         return project.settings.style
-    kept = ledger.settings(project.db).get("style_of", {})
+    styles = runs.load_settings(project.db).get("style_model", {})
     fingerprint = project.model.file.fingerprint
-    if fingerprint not in kept:
-        kept[fingerprint] = "extractive" if await project.model.is_small() else "abstractive"
-        with suppress(OperationalError):  # an index that cannot be written to answers all the same
-            ledger.save_settings(project.writer, style_of=kept)  # a question's own connection only reads
-    return str(kept[fingerprint])
+    if fingerprint not in styles:
+        styles[fingerprint] = "extractive" if await project.model.is_small() else "abstractive"
+        with suppress(OperationalError):  # a read-only index can still answer
+            runs.save_settings(project.write_db, style_model=styles)  # the question's own connection is read-only
+    return str(styles[fingerprint])
 
 
-async def choose_budgets(project: Project) -> Budgets:
-    """The index's budgets: what fits the window that the model had when it was first used here, kept so that no model need be loaded.
+async def resolve_token_budgets(project: Project) -> TokenBudgets:
+    """The index's token budgets, by the context size of the model's first use here; stored, so that no model has to be loaded.
 
-    A window that is another on another day (by `--engine`, by how much memory is free) must not have every report written anew. So a
-    larger one changes nothing until `--rebuild`, and in a smaller one what does not fit is asked with less.
+    A context that changes (by `--engine` or the free memory) must not cause all reports to be rewritten: a larger one takes effect only
+    with `--rebuild`, and in a smaller one prompts that do not fit are shortened.
     """
-    settings, fingerprint = ledger.settings(project.db), project.model.file.fingerprint
-    if settings.get("style_of", {}).get(fingerprint) == "extractive":  # the model is small
-        return LEAST
-    kept = settings.get("window_of", {})
-    if fingerprint not in kept:
-        kept[fingerprint] = 0 if await project.model.is_small() else await project.model.window()
+    settings, fingerprint = runs.load_settings(project.db), project.model.file.fingerprint
+    if settings.get("style_model", {}).get(fingerprint) == "extractive":  # the model is small
+        return MIN_BUDGETS
+    context_sizes = settings.get("budgets_model", {})
+    if fingerprint not in context_sizes:
+        context_sizes[fingerprint] = 0 if await project.model.is_small() else await project.model.context_size()
         with suppress(OperationalError):
-            ledger.save_settings(project.writer, window_of=kept)
-    return Budgets.of(kept[fingerprint])
+            runs.save_settings(project.write_db, budgets_model=context_sizes)
+    return TokenBudgets.of(context_sizes[fingerprint])
 
 
-async def budgets_here(project: Project) -> Budgets:
-    """What fits the window that the model has now."""
-    return Budgets.of(await project.model.window(), small=await project.model.is_small())
+async def current_token_budgets(project: Project) -> TokenBudgets:
+    """The token budgets for the model's current context size."""
+    return TokenBudgets.of(await project.model.context_size(), small=await project.model.is_small())
+
+
+def find_index(path: Path | None) -> Path:
+    """The index folder: the given one, or `.localrag` in the current or nearest parent folder.
+
+    Raises NoIndex; UsageError for an index that was not named and that other users may have created or changed.
+    """
+    if folder := find_nearest_index(path):
+        if path is None:
+            name = shlex.quote(str(folder))
+            create_hint = f" To create your own here: localrag index PATH --index {INDEX_FOLDER}" if folder.parent != Path.cwd() else ""
+            hint = f"If you trust it, name it: --index {name}.{create_hint}"
+            check_owned((folder, folder / DATABASE_FILE), f"The index in {folder}", hint)
+        return folder if path is None else folder.resolve()
+    if path is not None:
+        raise NoIndex(f"There is no index in {path}.", f"Make one: localrag index PATH --index {path}")
+    raise NoIndex("There is no index here or in a folder above.", "Make one: localrag index PATH")
+
+
+def index_folder_or_default(path: Path | None) -> Path:
+    """The index folder as in `find_index`, or else the one to create: the given one, or `.localrag` in the current folder."""
+    try:
+        return find_index(path)
+    except NoIndex:
+        return (path or Path.cwd() / INDEX_FOLDER).absolute()
+
+
+def documents_root(folder: Path) -> Path:
+    """The folder that stored paths are relative to: the parent of the index folder."""
+    return folder.resolve().parent
+
+
+@contextmanager
+def open_for_writing(
+    path: Path | None,
+    *,
+    model: str | None = None,
+    embedder: str | None = None,
+    rebuild: bool = False,
+    recluster: bool = False,
+    engine: EngineOptions | None = None,
+    **changes: Any,
+) -> Iterator[Project]:
+    """Open the project for indexing under the writer lock, and create it if missing; `changes` are new values of settings.
+
+    Raises IndexMismatch if the index was made with other models and `rebuild` is not set; IndexBusy, ModelError, UsageError. With
+    `recluster` the next run detects all communities again.
+    """
+    folder = index_folder_or_default(path)
+    is_new = not (folder / DATABASE_FILE).exists()
+    chat = _chat_model(folder, model, engine, fresh=is_new)
+    vectors = find_embedder(embedder) if embedder or is_new else _bound_model(folder, "embedder")
+    # Before a folder is created, so that a damaged model file changes nothing.
+    models = {
+        "chat_model": chat.to_json,
+        "embedder": vectors.to_json,
+    }
+    with writer_lock(folder), keep_caches(folder), closing(open_index(folder, create=True)) as db:
+        stored, empty = runs.load_settings(db), not has_rows(db, "documents")
+        _bind_models(folder, stored, chat, vectors, rebuild=rebuild or empty)  # an empty index is not bound to its models
+        if rebuild:
+            runs.save_settings(db, budgets_model={})
+        if recluster:
+            runs.save_settings(db, reclustered=stored.get("reclustered", 0) + 1)
+        index_id = llm_cache.identity(db)
+        for file in (chat, vectors):
+            remember_trust("model", index_id, file.cli_argument)
+        if not empty and stored.get("embedder", models["embedder"])["fingerprint"] != vectors.fingerprint:
+            del models["embedder"]  # bound to the embedder of the published vectors until new ones are published
+        settings = replace(IndexSettings.from_json(stored.get("settings", {})), **changes)
+        runs.save_settings(db, settings=settings.to_json(), **models)
+        settings = _with_files(settings, folder, engine or EngineOptions())
+        reader, tagger = qa_reader_for(chat, engine or EngineOptions()), tagger_for(chat, engine or EngineOptions())
+        vectors_by = open_embedder(vectors)
+        project = Project(
+            documents_root(folder),
+            folder,
+            db,
+            db,
+            settings,
+            ChatModel(llm_cache.SqliteLlmCache(db), chat, engine),
+            vectors_by,
+            None,
+            reader,
+            tagger,
+        )
+        with closing(project), mark_as_writing(db):
+            yield project
+
+
+def effective_settings(
+    folder: Path, model: str | None, changes: dict[str, Any], engine: EngineOptions | None = None
+) -> tuple[Path, IndexSettings, ModelFile, Database | None]:
+    """The values a run would use: root of stored paths, settings, chat model, and the open index, if there is one. Raises ModelError."""
+    if not (folder / DATABASE_FILE).exists():
+        return documents_root(folder), replace(IndexSettings(), **changes), _chat_model(folder, model, engine, fresh=True), None
+    chat, db = _chat_model(folder, model, engine), open_index(folder)
+    try:
+        return documents_root(folder), replace(IndexSettings.from_json(runs.load_settings(db).get("settings", {})), **changes), chat, db
+    except BaseException:
+        db.close()
+        raise
+
+
+@contextmanager
+def open_read_only(path: Path | None) -> Iterator[OpenIndex]:
+    """Open the index without models. Raises NoIndex."""
+    folder = find_index(path)
+    with closing(open_index(folder, still=True)) as db:
+        yield OpenIndex(documents_root(folder), folder, db)
+
+
+@contextmanager
+def open_for_query(
+    path: Path | None,
+    *,
+    model: str | None = None,
+    reranker: str | None = None,
+    engine: EngineOptions | None = None,
+    asks: bool = True,
+    still: bool = False,
+    logs: bool = True,
+) -> Iterator[Project]:
+    """Open the project for questions. `model` may be another chat model than the index's; without `asks` no chat model is opened.
+
+    Each question reads from its own snapshot; `still` pins the whole project to one, for commands that end soon. Without `logs` neither
+    questions, answers nor LLM calls are stored, and no KV cache files are written. Raises NoIndex, IndexMismatch, ModelError.
+    """
+    folder, engine = find_index(path), replace(engine or EngineOptions(), prefix_files=logs)
+    with (
+        keep_caches(folder),
+        closing(open_index(folder, still=still)) as db,
+        closing(_project_to_ask(db, folder, model, reranker, engine, asks=asks, logs=logs)) as project,
+    ):
+        yield project
+
+
+def _project_to_ask(
+    db: Database, folder: Path, model: str | None, reranker: str | None, engine: EngineOptions, *, asks: bool, logs: bool
+) -> Project:
+    """Create the project of an open index, for `open_for_query`."""
+    if not logs:
+        set_read_only(db.conn)
+    stored = runs.load_settings(db)
+    if "chat_model" not in stored:
+        raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")
+    embedder = _bound_model(folder, "embedder")
+    if stored["embedder"]["fingerprint"] != embedder.fingerprint:
+        raise IndexMismatch(
+            f"This index was made with the embedding model {stored['embedder']['name']}, not {embedder.name}.",
+            "Compute the vectors again, without the chat model: localrag reembed",
+        )
+    chat = _chat_model(folder, model, engine) if asks else bundled_chat_model()
+    if model and logs and asks:
+        _save_model_path(db, stored["chat_model"], chat)
+    settings = _with_files(IndexSettings.from_json(stored.get("settings", {})), folder, engine)
+    rerank = open_reranker(find_reranker(reranker)) if reranker else None
+    reader = qa_reader_for(chat, engine) if asks else None
+    query_embedder = open_embedder(embedder, quick=True)
+    cache = llm_cache.SqliteLlmCache(db) if logs else llm_cache.MemoryOverlayCache(llm_cache.SqliteLlmCache(db))
+    return Project(
+        documents_root(folder), folder, db, db, settings, ChatModel(cache, chat, engine), query_embedder, rerank, reader, keep_answers=logs
+    )
+
+
+def prompt_folders(root: Path) -> list[Path]:
+    """The folders of user prompts by priority: beside the nearest localrag.toml at or above `root`, else in `root`; then the user's."""
+    project = project_file(root)
+    return [(project.parent if project else root) / "prompts", config_dir() / "prompts"]
+
+
+def prompts_in_use(root: Path) -> dict[str, list[str]]:
+    """The prompt files that replace shipped ones (`own`), and those ignored because the user has not trusted them (`untrusted`)."""
+    folders = prompt_folders(root)
+    untrusted = untrusted_prompts(folders)
+    user_prompts: dict[str, str] = {}
+    for path in prompt_files(folders):
+        if path not in untrusted:
+            user_prompts.setdefault(prompt_name(path), str(path))
+    return {"own": list(user_prompts.values()), "untrusted": [str(path) for path in untrusted]}
+
+
+def _with_files(settings: IndexSettings, folder: Path, engine: EngineOptions) -> IndexSettings:
+    """The settings with domain and prompts from the user's files; notifies of untrusted prompts. Raises UsageError."""
+    folders = prompt_folders(documents_root(folder))
+    prompts = load_overrides(folders)
+    if left_out := untrusted_prompts(folders):
+        more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        engine.notify(f"Not used, because you have not trusted it: the prompt {left_out[0]}{more}. If you do: localrag prompts trust")
+    return replace(settings.with_domain(read_domain(folder)), prompts=prompts)
+
+
+def bound_models(path: Path | None) -> dict[str, Any]:
+    """The settings of an index with documents, including its models; empty for a missing or empty index."""
+    try:
+        folder = find_index(path)
+    except NoIndex:
+        return {}
+    with closing(open_index(folder)) as db:
+        return runs.load_settings(db) if has_rows(db, "documents") else {}
+
+
+def qa_reader_for(chat: ModelFile, engine: EngineOptions) -> QaReader | None:
+    """The reader of short answers, unless disabled. Manual engine settings apply to it only if it shares the chat model's file."""
+    is_bundled = chat.fingerprint == bundled_chat_model().fingerprint
+    return QaReader(engine if is_bundled else replace(engine, overrides="")) if engine.use_qa_reader else None
+
+
+def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
+    """The tagger of names, only for the bundled chat model and unless disabled."""
+    return Tagger() if engine.use_qa_reader and not chat.url and chat.fingerprint == bundled_chat_model().fingerprint else None
+
+
+def bound_model_names(folder: Path) -> tuple[str | None, str | None]:
+    """Arguments that find the index's chat model and embedder, even if they are missing; None for the default.
+
+    Raises UsageError for a model that was not chosen on this machine.
+    """
+    settings, table = _bound_settings(folder), merged_models()
+    chat, embedder = (
+        _model_candidates(folder, settings, kind, table[listed])[0] if kind in settings else None
+        for kind, listed in (("chat_model", "chat"), ("embedder", "embedder"))
+    )
+    return chat, embedder
+
+
+def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *, fresh: bool = False) -> ModelFile:
+    """The requested chat model, else the index's own, with information of its servers. Raises ModelError, UsageError."""
+    file = find_chat_model(model) if model or fresh else _bound_model(folder, "chat_model")
+    settings = None if fresh else _bound_settings(folder)
+    if model and settings is not None:
+        remember_trust("model", _index_identity(settings, folder), file.cli_argument)
+    if not file.url:
+        return file
+    from localrag.engine.remote.servers import with_server_info  # a network client, imported only for served models
+
+    return with_server_info(file, engine or EngineOptions(), (settings or {}).get("chat_model"))
+
+
+def _save_model_path(db: Database, stored: dict[str, str], chat: ModelFile) -> None:
+    """Store the location of the chat model in an unpacked index without one, once the user has named it."""
+    is_same = chat.fingerprint == stored["fingerprint"] or (chat.url and chat.name == stored["name"])
+    if not stored["path"] and is_same:
+        with suppress(OperationalError):  # a read-only index can still answer
+            runs.save_settings(db, chat_model=stored | {"path": chat.cli_argument})
+
+
+def _bound_settings(folder: Path) -> dict[str, Any]:
+    with closing(open_index(folder)) as db:
+        return runs.load_settings(db)
+
+
+def _index_identity(settings: dict[str, Any], folder: Path) -> str:
+    """The id by which this machine identifies an index; its folder for an index of an older version without an id."""
+    index_id = settings.get("id")
+    return index_id if isinstance(index_id, str) else str(folder.resolve())
+
+
+def _bound_model(folder: Path, kind: str) -> ModelFile:
+    """The model an index was made with, under the name stored in it; the default if it has none.
+
+    The file may have moved, and its name may now belong to another file: of the candidates the one with the fingerprint is taken. Raises
+    ModelError; UsageError for a model that was not chosen on this machine.
+    """
+    find = find_chat_model if kind == "chat_model" else find_embedder
+    settings = _bound_settings(folder)
+    if kind not in settings:
+        return find(None)
+    listed = merged_models()["chat" if kind == "chat_model" else "embedder"]
+    candidates = _model_candidates(folder, settings, kind, listed)
+    for candidate in candidates:
+        with suppress(ModelError):
+            file = replace(find(candidate), name=str(settings[kind]["name"]), by_index=True)
+            if file.url or file.fingerprint == settings[kind]["fingerprint"]:
+                return file
+    return find(candidates[0])
+
+
+def _model_candidates(folder: Path, settings: dict[str, Any], kind: str, listed: Iterable[str]) -> list[str]:
+    """Where to look for the model of an index: its name in the user's list, and the path or servers stored in the index.
+
+    The index may come from somebody else. A file or server that it names is used only if the user chose it on this machine, for this index
+    or by adding it to the model list. The fingerprint proves nothing: whoever made the index may also have sent the file. Raises UsageError
+    if nothing may be used.
+    """
+    name, path = str(settings[kind]["name"]), str(settings[kind]["path"])
+    candidates = [name] if name in listed and "://" not in path else []
+    argument = find_chat_model(path).cli_argument if "://" in path else path
+    if is_trust_known("model", _index_identity(settings, folder), argument) or _is_listed(path, kind, listed):
+        candidates.append(path)
+    if candidates:
+        return candidates
+    if not path:
+        raise _unknown_location(folder, kind, name)
+    if kind == "chat_model":
+        remedy = f'localrag ask "…" --model {shlex.quote(path)} --index {shlex.quote(str(folder))}'
+    else:
+        remedy = f"localrag models add {shlex.quote(path)} --kind embedder, or compute the vectors again: localrag reembed --embedder NAME"
+    if "://" in path:
+        raise UsageError(
+            f"The index in {folder} names a model server that was not chosen for it on this machine: {path}. Nothing was sent there.",
+            f"To let it see your questions and passages: {remedy}",
+        )
+    raise UsageError(
+        f"The index in {folder} names a model file that was not chosen for it on this machine: {path}. It was not opened.",
+        f"If you trust that file: {remedy}",
+    )
+
+
+def _unknown_location(folder: Path, kind: str, name: str) -> UsageError:
+    """The error for an unpacked index, which does not say where its models are."""
+    if kind == "chat_model":
+        remedy = f'localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(name)} or --model FILE.gguf --index {shlex.quote(str(folder))}'
+    else:
+        remedy = f"localrag models add FILE --name {shlex.quote(name)} --kind embedder, or embed again: localrag reembed --embedder NAME"
+    return UsageError(
+        f"The index in {folder} needs the model {name} but does not say where it is on this machine.", f"Name it once: {remedy}"
+    )
+
+
+def _is_listed(path: str, kind: str, listed: Iterable[str]) -> bool:
+    find = find_chat_model if kind == "chat_model" else find_embedder
+    if path in listed:
+        return True
+    for name in listed:
+        with suppress(ModelError):
+            if str(find(name).path) == path:
+                return True
+    return False
+
+
+def _bind_models(folder: Path, stored: dict[str, dict[str, str]], chat: ModelFile, embedder: ModelFile, *, rebuild: bool) -> None:
+    remedies = {
+        "chat_model": "repeat the model's work: --rebuild",
+        "embedder": "compute the vectors again: localrag reembed --embedder NAME|PATH",
+    }
+    for kind, file in (("chat_model", chat), ("embedder", embedder)):
+        if kind in stored and stored[kind]["fingerprint"] != file.fingerprint and not rebuild:
+            raise IndexMismatch(
+                f"The index in {folder} was made with {stored[kind]['name']}, not with {file.name}.",
+                f"Leave out --model and --embedder, use another folder (--index DIR), or {remedies[kind]}.",
+            )

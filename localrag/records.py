@@ -1,13 +1,58 @@
-"""The frozen records that stages take and return. Offsets are in characters of the document's text; ids are content hashes."""
+"""The frozen records that stages exchange: document, chunk, extraction, entity, community, report, answer, LLM call; and content ids.
 
-from dataclasses import dataclass
+Offsets are in characters of the document's text; ids are content hashes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
 
-from localrag.states import CheckedSentences
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+# Proved by a quote; on the topic of a quote that does not prove it; contradicted by a quote; none of these.
+SUPPORTED_STATE, RELATED_STATE, CONTRADICTED_STATE, UNSUPPORTED_STATE = SENTENCE_STATES = (
+    "supported",
+    "related",
+    "contradicted",
+    "unsupported",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSentence:
+    """A sentence at characters `start` to `end` of an answer, its state (one of SENTENCE_STATES), and the numbers of its citations."""
+
+    start: int
+    end: int
+    state: str
+    citations: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedSentences:
+    """The sentences of an answer, and the number of sentences in each unproved state, including those left out of the text."""
+
+    sentences: tuple[AnswerSentence, ...] = ()
+    unsupported_sentences: int = 0
+    related: int = 0
+    contradicted: int = 0
+
+    @property
+    def unproved(self) -> int:
+        """The number of sentences that no quote proves."""
+        return self.unsupported_sentences + self.related + self.contradicted
+
+    def state_of(self, n: int) -> str:
+        """The best state of the sentences that cite `n`; only "supported" is a proof. Also "supported" if no sentence is known."""
+        states = {sentence.state for sentence in self.sentences if n in sentence.citations}
+        return next((state for state in SENTENCE_STATES if state in states), SUPPORTED_STATE)
 
 
 def content_id(*parts: object) -> str:
-    """A 20-character id that is a pure function of `parts` (BLAKE2b, 80 bits)."""
+    """A 20-character id that depends only on `parts` (BLAKE2b, 80 bits)."""
     digest = blake2b(digest_size=10)
     for part in parts:
         data = str(part).encode()
@@ -15,9 +60,14 @@ def content_id(*parts: object) -> str:
     return digest.hexdigest()
 
 
+def to_row(record: "DataclassInstance", keys: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a record for JSON; `keys` maps a field to its key where that is not the field's name."""
+    return {keys.get(name, name): value for name, value in asdict(record).items()}
+
+
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A named stretch of a document's text: "page 3", "slide 2", "sheet Sales"."""
+class DocumentPart:
+    """A named span of a document's text: "page 3", "slide 2", "sheet Sales"."""
 
     label: str
     start: int
@@ -26,10 +76,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file that was read. `path` is relative to the index's root where it lies below it, absolute otherwise.
+    """An indexed file. `path` is relative to the index's root if below it, absolute otherwise.
 
-    `content_hash` is of its bytes and of how it was read; `dated_by`, `titled_by`: where `date` (YYYY-MM-DD) and title are from.
-    `first_path` is what the id was made of, where that is not `path`: it stays when a file moves.
+    `content_hash`: of its bytes and the loading options; `date_source`, `title_source`: the origin of `date` (YYYY-MM-DD) and title;
+    `original_path`: the path the id was derived from, if not `path`: it stays when a file moves.
     """
 
     id: str
@@ -38,35 +88,35 @@ class Document:
     text: str
     content_hash: str
     metadata: tuple[tuple[str, str], ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[DocumentPart, ...] = ()
     date: str = ""
-    dated_by: str = ""
-    titled_by: str = ""
-    first_path: str = ""
+    date_source: str = ""
+    title_source: str = ""
+    original_path: str = ""
 
     @property
     def header(self) -> str:
-        """Title, date and author on one line, to stand before a chunk that does not say them."""
-        known = {"title": self.title} | dict(self.metadata)
-        return " · ".join(f"{name.title()}: {known[name][:200]}" for name in ("title", "date", "author") if known.get(name))
+        """Title, date and author on one line, to precede a chunk that does not contain them."""
+        values = {"title": self.title} | dict(self.metadata)
+        return " · ".join(f"{name.title()}: {values[name][:200]}" for name in ("title", "date", "author") if values.get(name))
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A file that was not indexed. `failed`: it should have been possible, so the run is only partly done.
+class SkippedFile:
+    """A file that was not indexed. `is_failure`: its format is supported, so the run is only partly complete.
 
-    `content_hash`, as of a document, is that of a file which would be skipped for the same reason again; empty where that is not sure.
+    `content_hash`: as of a document, if the file would be skipped for the same reason again; empty if unsure.
     """
 
     path: str
     reason: str
-    failed: bool
+    is_failure: bool
     content_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage of a document, `text == document.text[start:end]`: the paper's text unit."""
+    """A text unit of a document: `text == document.text[start:end]`."""
 
     id: str
     document_id: str
@@ -79,7 +129,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedEntity:
-    """An entity as one chunk names it; `name` occurs verbatim in the chunk."""
+    """An entity extracted from a chunk; `name` occurs verbatim in the chunk."""
 
     name: str
     type: str
@@ -88,7 +138,7 @@ class ExtractedEntity:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedRelationship:
-    """Two different names of one chunk that the text relates; `strength` 1 to 10."""
+    """Two different names that a chunk relates; `strength` 1 to 10."""
 
     source: str
     target: str
@@ -98,17 +148,17 @@ class ExtractedRelationship:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedClaim:
-    """Something a chunk says of `subject` (to or about `object`, which may be empty), in its sentence from `start` to `end`.
+    """A claim of a chunk about `subject` (and `object`, which may be empty), in its sentence from `start` to `end`.
 
-    `status` is TRUE, FALSE or SUSPECTED; `since` and `until` are ISO dates or empty.
+    `status` is TRUE, FALSE or SUSPECTED; `start_date` and `end_date` are ISO dates or empty.
     """
 
     subject: str
     object: str
     type: str
     status: str
-    since: str
-    until: str
+    start_date: str
+    end_date: str
     description: str
     start: int
     end: int
@@ -116,22 +166,22 @@ class ExtractedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What was found in one chunk; `by` says by whom: "model", or "phrases" where no model has read it yet.
+    """The result of extracting one chunk; `extractor`: "model", or "phrases" if no model has read it.
 
-    `noise` is the number of capitalised words and runs of the chunk that are no names: sentence beginnings, weekdays, page furniture.
+    `rejected_names`: the number of capitalized words and runs rejected as names: sentence starts, weekdays, page furniture.
     """
 
     chunk_id: str
     entities: tuple[ExtractedEntity, ...]
     relationships: tuple[ExtractedRelationship, ...]
     claims: tuple[ExtractedClaim, ...] = ()
-    by: str = "model"
-    noise: int = 0
+    extractor: str = "model"
+    rejected_names: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """One entity name at one place: characters `start` to `end` of the document that `chunk_id` belongs to."""
+    """An entity name at characters `start` to `end` of the document that `chunk_id` belongs to."""
 
     entity_id: str
     chunk_id: str
@@ -142,7 +192,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A node of the graph. `descriptions` are the distinct ones extracted, `description` the one kept or summarised."""
+    """A node of the graph. `descriptions`: the distinct extracted ones; `description`: the chosen or summarized one."""
 
     id: str
     name: str
@@ -153,19 +203,19 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
-    """A name that was made part of an entity, or might be: `name` as it is written, the entity's key and name, why, how surely (0 to 1)."""
+class NameMerge:
+    """A name merged into an entity, or a candidate: `name` as written, the entity's key and name, reason, and score from 0 to 1."""
 
     name: str
-    key: str
-    into: str
+    entity_key: str
+    entity_name: str
     reason: str
     score: float
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where the text supports a relationship: characters `start` to `end` of the document."""
+    """The text that supports a relationship: characters `start` to `end` of the document."""
 
     relationship_id: str
     chunk_id: str
@@ -196,8 +246,8 @@ class Claim:
     object_id: str | None
     type: str
     status: str
-    since: str
-    until: str
+    start_date: str
+    end_date: str
     description: str
     start: int
     end: int
@@ -205,15 +255,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The resolved graph: what `resolve` makes of all extractions. `similar` are names it left apart although they are spelt alike."""
+    """The resolved graph of all extractions. `undecided_merges`: names of similar spelling that were kept apart."""
 
     entities: tuple[Entity, ...] = ()
     relationships: tuple[Relationship, ...] = ()
     mentions: tuple[Mention, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     claims: tuple[Claim, ...] = ()
-    merges: tuple[Merge, ...] = ()
-    similar: tuple[Merge, ...] = ()
+    merges: tuple[NameMerge, ...] = ()
+    undecided_merges: tuple[NameMerge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +278,8 @@ class Community:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an entity or a community lies in the picture of the graph: a circle."""
+class Position:
+    """The circle of an entity or community in the layout."""
 
     id: str
     x: float
@@ -238,8 +288,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class CommunityLink:
-    """How strongly relationships join two communities of a level; `a` comes before `b`."""
+class CommunityEdge:
+    """The weight of the relationships between two communities of a level; `a` is before `b`."""
 
     level: int
     a: str
@@ -248,21 +298,21 @@ class CommunityLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The picture of a graph: places of its entities and communities, and the heaviest links between communities.
+class GraphLayout:
+    """The layout of a graph: positions of entities and communities, and the heaviest edges between communities.
 
-    `vectors`, where they were asked for: entity id → what its relationships say of it, little-endian float32, L2-normalised.
+    `structural_vectors`, if requested: entity id → structural embedding, little-endian float32, L2-normalized.
     """
 
-    entities: tuple[Place, ...] = ()
-    communities: tuple[Place, ...] = ()
-    links: tuple[CommunityLink, ...] = ()
-    vectors: tuple[tuple[str, bytes], ...] = ()
+    entities: tuple[Position, ...] = ()
+    communities: tuple[Position, ...] = ()
+    edges: tuple[CommunityEdge, ...] = ()
+    structural_vectors: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A verbatim stretch of a document: `text == document.text[start:end]`."""
+    """A verbatim span of a document: `text == document.text[start:end]`."""
 
     chunk_id: str
     start: int
@@ -272,7 +322,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One insight of a report, with the verbatim passages it rests on."""
+    """A finding of a report, with the verbatim quotes it rests on."""
 
     summary: str
     explanation: str
@@ -281,10 +331,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a community is about (paper, section 3.1.5).
+    """The report of a community (paper, section 3.1.5).
 
-    `rating` is the model's own, 0 to 10: how much this matters to a reader; None in a report that no model wrote. How much of the
-    documents a report covers changes with every other document, so it is not kept here: see `store.extent.coverage_of`.
+    `rating`: the model's own, 0 to 10: the importance for a reader; None in an extractive report. The coverage of a report changes with
+    every document, so it is not stored: see `store.graph.coverage_of`.
     """
 
     community_id: str
@@ -304,7 +354,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Where a sentence of an answer comes from: `quote` is verbatim in the document's text at `start` to `end`, in its `part` (a page)."""
+    """The source of a sentence of an answer: `quote` is the document's text at `start` to `end`, in its `part` (such as a page)."""
 
     n: int
     path: str
@@ -317,13 +367,13 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Answer(CheckedSentences):
-    """An answer with its sources and what it cost. `note` says what the reader should know of how it came about.
+    """An answer with its sources and cost. `note`: what the reader should know about how it was made.
 
-    `asked` is the question made to stand on its own, `reason` why its mode was chosen. `answerable` is False where the documents do not
-    say it; the citations are then of the closest passages. `confidence` is the probability that they answer the question; None for one
-    about everything. `short` is the answer in a few words of the documents, or yes or no. `id` is its number, 0 while it is not kept.
-    `marks` are the places of its `[n]`, each with its n: the documents' own text may have such marks, too.
-    `where` and `collections` say from which documents it was answered; from all of them where both are empty.
+    `standalone_question`: the question rewritten without its context; `reason`: why the mode was chosen. `is_answerable`: False if the
+    documents do not contain the answer; the citations are then the closest passages. `confidence`: the probability that they answer the
+    question, None for global questions. `short_answer`: a few words of the documents, or yes or no. `id`: its number, 0 if not stored.
+    `citation_marks`: (offset, n) of its `[n]`, because the documents' own text may contain such marks. `filter_text` and `collections`: the
+    filter it was answered with; empty for all documents.
     """
 
     question: str
@@ -331,27 +381,61 @@ class Answer(CheckedSentences):
     mode: str
     level: int | None = None
     citations: tuple[Citation, ...] = ()
-    calls: int = 0
+    llm_calls: int = 0
     prompt_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
     note: str = ""
     style: str = ""
-    asked: str = ""
+    standalone_question: str = ""
     reason: str = ""
     conversation: int = 0
-    answerable: bool = True
+    is_answerable: bool = True
     confidence: float | None = None
-    short: str | None = None
+    short_answer: str | None = None
     id: int = 0
-    marks: tuple[tuple[int, int], ...] = ()
-    where: str = ""
+    citation_marks: tuple[tuple[int, int], ...] = ()
+    filter_text: str = ""
     collections: tuple[str, ...] = ()
 
 
+# Field of an answer → its JSON key, if different.
+ANSWER_JSON_KEYS = {
+    "standalone_question": "asked",
+    "short_answer": "short",
+    "citation_marks": "marks",
+    "filter_text": "where",
+    "unsupported_sentences": "unsupported",
+    "llm_calls": "calls",
+    "is_answerable": "answerable",
+}
+# Keys in JSON as they were → as they are. For one version more, values are given under both.
+NEW_JSON_KEYS = {
+    "short": "short_answer",
+    "asked": "standalone_question",
+    "answerable": "is_answerable",
+    "unsupported": "unsupported_sentences",
+    "where": "filter",
+    "share": "fraction",
+    "left": "seconds_left",
+    "read_tokens_per_s": "prefill_tokens_per_s",
+    "written_tokens_per_s": "decode_tokens_per_s",
+    "class": "numerics",
+    "spent": "stage_seconds",
+    "kept": "retained",
+    "collected": "garbage_collected",
+    "arithmetic": "numerics",
+}
+
+
+def with_new_keys(values: dict[str, Any], *old: str) -> dict[str, Any]:
+    """Values of JSON with those of `old` keys also under their new ones."""
+    return values | {NEW_JSON_KEYS[key]: values[key] for key in old}
+
+
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One thing that was looked at: `state` is ok, warn or fail, `remedy` the command that mends it."""
+class CheckLine:
+    """The result of a check: `state` is ok, warn or fail, `remedy` a command that fixes it."""
 
     name: str
     state: str
@@ -361,7 +445,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One thing that could not be done: `stage` and `subject` name it, `reason` says why, `kind` in a word or two."""
+    """A failed step: `stage` and `subject` identify it, `reason` explains it, `kind` is its class in a word or two."""
 
     stage: str
     subject: str
@@ -369,18 +453,20 @@ class Failure:
     kind: str = ""
 
 
-IMPORTED = "imported"  # the recipe of extractions, the beginning of content and input hashes: made by another program, and kept as it is
-TO_IMPORT = f"{IMPORTED} "  # the content hash of a document that is to be imported again
-OF_A_QUESTION = "question"
-UNSURE = "unsure"  # an answer about several chunks, since documents were erased: it goes if nothing asks for it before the erasure ends
+# Config hash of imported extractions, and prefix of content and input hashes of imported rows, which are kept unchanged.
+IMPORTED_MARK = "imported"
+PENDING_IMPORT_HASH = f"{IMPORTED_MARK} "  # content hash of a document that must be imported again
+QUERY_SUBJECT = "question"
+# Subject of calls about several chunks after documents were erased: deleted unless used before the erasure ends.
+IN_DOUBT_SUBJECT = "unsure"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One model answer with what produced it; `tokens` are its exact output tokens. `unused_since`: see `store/growth.py`.
+class LlmCall:
+    """A model answer with its request; `tokens` are its exact output tokens. `unused_since`: see `store/retention.py`.
 
-    `about` is the `content_id` of its chunk's text, or what `about.py` makes of what is asked; OF_A_QUESTION where somebody asked.
-    `recipe` is what a chunk is read by. `arithmetic` is the class of what answered, where machines of several classes worked.
+    `subject`: the `content_id` of the chunk's text, a subject of the functions below, or QUERY_SUBJECT for a question. `config_hash`: the
+    extraction config. `numerics`: the numerics class of the machine, if machines of several classes worked.
     """
 
     key: str
@@ -394,7 +480,43 @@ class Call:
     prompt_tokens: int
     output_tokens: int
     seconds: float
-    about: str = ""
-    arithmetic: str = ""
-    recipe: str = ""
+    subject: str = ""
+    numerics: str = ""
+    config_hash: str = ""
     unused_since: str | None = None
+
+
+MULTI_CHUNK_PREFIX = "of "  # prefix of subjects about several chunks; of one chunk it is the content id of its text
+
+
+@dataclass(frozen=True, slots=True)
+class CallReference:
+    """A use of a stored call (`key`) with another subject, or with one in doubt; fields as in `LlmCall`."""
+
+    key: str
+    subject: str
+    config_hash: str
+
+
+def description_subject(subject: str, descriptions: Iterable[str]) -> str:
+    """The subject of calls that merge several descriptions into one."""
+    return f"{MULTI_CHUNK_PREFIX}{content_id('description', subject, *sorted(set(descriptions)))}"
+
+
+def same_entity_subject(first: str, second: str) -> str:
+    """The subject of calls that decide whether two names are of the same entity."""
+    return f"{MULTI_CHUNK_PREFIX}{content_id('name', first)} {content_id('name', second)}"
+
+
+def report_subject(input_hash: str) -> str:
+    """The subject of calls that write a report."""
+    return f"{MULTI_CHUNK_PREFIX}{content_id('report', input_hash)}"
+
+
+def clustered_key(key: str, about: str) -> str:
+    """The storage key of a call. Keys of calls about the same text share a prefix, so they are on one or two database pages.
+
+    A chunk has about 17 calls. With plain hashes as keys, each would change a different page.
+    """
+    is_about_chunk = about and about not in (QUERY_SUBJECT, IN_DOUBT_SUBJECT) and not about.startswith(MULTI_CHUNK_PREFIX)
+    return about[:8] + key if is_about_chunk else key

@@ -19,21 +19,18 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.eval.qa_sets import load_questions
-from localrag.eval.retrieval import heading, load_rows
-from localrag.index.crew.here import Here
-from localrag.index.crew.hire import tools_of
-from localrag.index.documents.update import update_documents
-from localrag.index.embed import embed_chunks
-from localrag.index.extraction.stage import split_sentences
-from localrag.index.progress import Tell
-from localrag.opening import open_for_questions, open_for_writing
-from localrag.query.answering.refuse import should_refuse
+from localrag.eval.datasets import as_markdown, load_qa_dataset, load_rows
+from localrag.filters import NO_FILTER, DocumentFilter
+from localrag.indexing.documents import update_documents
+from localrag.indexing.embeddings import embed_chunks
+from localrag.indexing.extraction.stage import split_sentences
+from localrag.indexing.progress import ProgressReporter
+from localrag.indexing.workers.pool import LocalPool, task_context
+from localrag.project import open_for_query, open_for_writing
+from localrag.query.answerability import Signals, should_refuse, signals, standing
 from localrag.query.question import Question
-from localrag.query.retrieval.answerable import Signals, signals, standing
-from localrag.store.connect import snapshot
-from localrag.store.selection import narrow
-from localrag.where import EVERYTHING, Selection
+from localrag.store.database import snapshot
+from localrag.store.filtered import open_filtered
 
 RETRIEVAL = ("hotpot_dev100", "musique_dev100", "2wiki_fg101", "zh_cmrc_trial")
 REPORTED = ("glassworks", "docqa")
@@ -92,10 +89,10 @@ def collections(data):
             yield name, name, inside, sample(yes, MOST, 1) + sample(no, MOST, 2)
     for name in RETRIEVAL:
         folder = data / "retrieval" / name
-        passages = {r["id"]: heading(r.get("title", ""), r["text"]) for r in load_rows(folder / "corpus.jsonl", "id", "text")}
+        passages = {r["id"]: as_markdown(r.get("title", ""), r["text"]) for r in load_rows(folder / "corpus.jsonl", "id", "text")}
         rows = load_rows(folder / "queries.jsonl", "question", "gold")
         yield passages_index(name, passages, [(r["id"], r["question"], r["gold"]) for r in rows])
-    for name, golds in (("novels", shortest(load_questions(data / "graphrag_bench"))[:NOVELS]), ("meetings", meetings(data))):
+    for name, golds in (("novels", shortest(load_qa_dataset(data / "graphrag_bench"))[:NOVELS]), ("meetings", meetings(data))):
         for n, gold in enumerate(golds):
             own = [(f"{gold.name}:{q.id}", q.text, True) for q in gold.questions if q.type != "general"]
             other = golds[(n + 1) % len(golds)]
@@ -111,7 +108,7 @@ def shortest(golds):
 def meetings(data):
     """The shortest meeting of each project: those of one project are about the same thing."""
     first = {}
-    for gold in shortest(load_questions(data / "qmsum")):
+    for gold in shortest(load_qa_dataset(data / "qmsum")):
         first.setdefault("product" if gold.name[:2] in ("ES", "IS", "TS") else gold.name[:3], gold)
     return list(first.values())[:MEETINGS]
 
@@ -124,13 +121,13 @@ def ask(name, kind, texts, asked, cache):
         for n, text in enumerate(texts):
             (docs / f"{n:05}.md").write_text(text, encoding="utf-8")
     with open_for_writing(cache / name / ".localrag", extractor="phrases") as project:
-        quiet = Tell(project, None, lambda _: None)
+        quiet = ProgressReporter(project, None, lambda _: None)
         # all that the figures are made from: the passages, their words, vectors and sentences
         update_documents(files, project, quiet)
-        crew = Here(tools_of(project))
-        asyncio.run(embed_chunks(project, crew, quiet))
-        asyncio.run(split_sentences(project.db, crew, quiet))
-    with open_for_questions(cache / name / ".localrag") as project:
+        worker_pool = LocalPool(task_context(project))
+        asyncio.run(embed_chunks(project, worker_pool, quiet))
+        asyncio.run(split_sentences(project.db, worker_pool, quiet))
+    with open_for_query(cache / name / ".localrag") as project:
         vectors = project.embedder.embed([text for _, text, *_ in asked])
         return asyncio.run(rows_of(kind, name, asked, vectors, project))
 
@@ -140,7 +137,7 @@ async def rows_of(kind, name, asked, vectors, project):
     rows = []
     for (key, text, yes, *only), vector in zip(asked, vectors, strict=True):
         with snapshot(project.folder) as db:
-            here = replace(project, db=narrow(db, Selection(f"path=**/{only[0]:05}.md") if only else EVERYTHING, project.root))
+            here = replace(project, db=open_filtered(db, DocumentFilter(f"path=**/{only[0]:05}.md") if only else NO_FILTER, project.root))
             refuses, sure = await should_refuse(Question(text, vector, "extractive"), here)
             known = sure is not None and signals(text, vector, here)
         row = {"set": kind, "index": name, "id": key, "question": text, "answerable": yes, "refused": refuses}

@@ -17,17 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.engine.bert_folder import windows_of
-from localrag.engine.embedding.embedder import Embedder, QuickEmbedder
-from localrag.engine.embedding.sentence_embedder import SentenceEmbedder
-from localrag.engine.tokens import Tokenizer
-from localrag.eval.intervals import mean, paired
-from localrag.eval.retrieval import heading, load_task
-from localrag.index.documents.chunk import chunk
-from localrag.index.jobs import EMBED_BATCH
-from localrag.models import find_chat_model, find_embedder
+from localrag.engine.embedder import LazyEmbedder, LlamaCppEmbedder, SentenceTransformersEmbedder
+from localrag.engine.tokenizer import Tokenizer
+from localrag.engine.weights import window_tokenizer
+from localrag.eval.datasets import as_markdown, load_task
+from localrag.eval.metrics import mean, paired_difference
+from localrag.indexing.documents import split_document
+from localrag.indexing.tasks import EMBED_BATCH
+from localrag.model_files import find_chat_model, find_embedder
 from localrag.records import Document
-from localrag.system.cores import share_cores
+from localrag.system.resources import limit_cores
 
 TYPES = (".md", ".rst", ".txt")
 
@@ -37,7 +36,7 @@ def chunks_of(paths, size, overlap=100):
     counts = Tokenizer(find_chat_model(None)).counts
     files = [f for p in paths for f in ([p] if p.is_file() else sorted(p.rglob("*"))) if f.is_file() and (f == p or f.suffix in TYPES)]
     made = (Document(str(f), str(f), f.name, f.read_text(encoding="utf-8", errors="replace"), "") for f in files)
-    return [c.text for d in made if d.text.strip() for c in chunk(d, counts, size=size, overlap=overlap)]
+    return [c.text for d in made if d.text.strip() for c in split_document(d, counts, size=size, overlap=overlap)]
 
 
 def ways():
@@ -45,13 +44,13 @@ def ways():
     from sentence_transformers import SentenceTransformer
 
     file = find_embedder(None)
-    exact = SentenceEmbedder(file)
+    exact = SentenceTransformersEmbedder(file)
     exact._model = SentenceTransformer(str(file.path), device="cpu", local_files_only=True)
     return {
         "float32 (sentence-transformers)": exact,
-        "sentence-transformers": SentenceEmbedder(file),
-        "torch": Embedder(file),
-        "llama.cpp": QuickEmbedder(file),
+        "sentence-transformers": SentenceTransformersEmbedder(file),
+        "torch": LazyEmbedder(file),
+        "llama.cpp": LlamaCppEmbedder(file),
     }
 
 
@@ -64,7 +63,7 @@ def embed(embedder, texts):
 
 def speed(texts, rounds):
     """Tokens a second of each way, and how its vectors lie to those of float32."""
-    windows = windows_of(find_embedder(None).path)
+    windows = window_tokenizer(find_embedder(None).path)
     tokens = sum(len(w) for text in texts for w in windows(text))
     made, vectors, seconds = ways(), {}, {}
     for embedder in made.values():
@@ -93,14 +92,14 @@ def recall(task, passages, questions, k):
 def retrieval(folder):
     """Recall of each way in percent, its difference to float32's, and the interval of that."""
     task, made = load_task(folder), ways()
-    texts = [heading(title, text) for _, title, text in task.passages]
+    texts = [as_markdown(title, text) for _, title, text in task.passages]
     questions = made["llama.cpp"].embed([question for question, _ in task.questions])
     exact = {}
     for name, embedder in made.items():
         passages, row = embed(embedder, texts), {"task": task.name, "way": name, "questions": len(questions)}
         for k in (5, 10):
             found = recall(task, passages, questions, k)
-            away = paired(exact.setdefault(k, found)[:, None], found[:, None], mean)
+            away = paired_difference(exact.setdefault(k, found)[:, None], found[:, None], mean)
             row[f"R@{k}"] = [round(100 * x, 1) for x in (away.second, away.value, away.low, away.high)]
         print(json.dumps(row), flush=True)
 
@@ -115,7 +114,7 @@ def main():
     parser.add_argument("--cores", type=int, default=0)
     parser.add_argument("--retrieval", type=Path, nargs="*", default=[])
     args = parser.parse_args()
-    share_cores(args.cores)
+    limit_cores(args.cores)
     if args.paths:
         texts = chunks_of(args.paths, args.chunk_tokens)
         random.Random(0).shuffle(texts)

@@ -21,17 +21,18 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from localrag.indexing.embeddings import changed_embedder
+from localrag.indexing.graph.communities import detect_communities
+from localrag.indexing.graph.layout import lay_out_records
+from localrag.project import open_for_writing
+from localrag.records import Chunk, Document, Entity, Graph, GraphLayout, Mention, Relationship, content_id
+from localrag.serializers import build_graph_view
+from localrag.store import documents, generations, runs
+from localrag.store import layout as layout_store
+from localrag.store.database import snapshot
+from tests.graphs import staged_graph
 
-from localrag.index.embed import new_embedder
-from localrag.index.graph.communities import communities
-from localrag.index.graph.layout import lay_out
-from localrag.opening import open_for_writing
-from localrag.picture import make_picture
-from localrag.records import Chunk, Document, Entity, Graph, Layout, Mention, Relationship, content_id
-from localrag.store import corpus, generations, ledger, places
-from localrag.store.connect import snapshot
-from localrag.store.graph import staged_graph
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 GOALS = {
     "layout, s": 30,
@@ -68,24 +69,24 @@ def made_up(n: int, edges: int, seed: int = 1) -> Graph:
 def make_index(folder: Path, entities: int, edges: int | None = None) -> dict[str, float]:
     """An index that holds a made-up graph and its picture, and nothing else; what its parts took."""
     graph = made_up(entities, edges or 2 * entities)
-    levels, leiden = timed(lambda: communities(graph, max_size=10, seed=0))
-    layout, seconds = timed(lambda: lay_out(graph, levels, Layout()))
+    levels, leiden = timed(lambda: detect_communities(graph, max_size=10, seed=0))
+    layout, seconds = timed(lambda: lay_out_records(graph, levels, GraphLayout()))
     known = sorted(graph.entities, key=lambda e: (-e.degree, e.id))[:50]  # those that can be found by their names
     text = "\n".join(e.name for e in known)
     document = Document(content_id("a.txt", content_id(text)), "a.txt", "a", text, content_id(text))
     chunk = Chunk(content_id(document.id, 0, len(text)), document.id, 0, 0, len(text), text, 7)
     graph = replace(graph, mentions=tuple(Mention(e.id, chunk.id, e.name, *span(text, e.name)) for e in known))
     with open_for_writing(folder, extractor="phrases") as project:
-        corpus.add_document(project.db, document, [chunk])
-        embedder = new_embedder(project)
+        documents.save_document(project.db, document, [chunk])
+        embedder = changed_embedder(project)
         generations.publish(
             project.db,
             staged_graph(project.db, graph, levels),
             layout=layout,
             embedder=embedder,
-            settings={"graph": "made up", "layout": "made up"},
+            settings={"graph_hash": "made up", "layout_hash": "made up"},
         )
-        ledger.end_run(project.db, ledger.start_run(project.db, 1), "complete", {})
+        runs.end_run(project.db, runs.start_run(project.db, 1), "complete", {})
     return {"communities, s": leiden, "layout, s": seconds}
 
 
@@ -160,7 +161,7 @@ def main() -> None:
         folder = (options.keep or Path(temporary)) / f"graph-{options.entities}" / ".localrag"
         found: dict[str, float] = {} if (folder / "index.db").exists() else make_index(folder, options.entities)
         with snapshot(folder) as db:
-            picture, seconds = timed(lambda: make_picture(db, places.state(db)))
+            picture, seconds = timed(lambda: build_graph_view(db, layout_store.layout_state(db)))
         found |= {"payload made, s": seconds, "payload, MB": len(picture.data) / 1e6}
         if not options.no_browser:
             found |= measured_in_browser(folder)

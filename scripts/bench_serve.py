@@ -23,14 +23,15 @@ from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from localrag.opening import open_for_writing
+from localrag.project import open_for_writing
 from localrag.records import Document, content_id
-from localrag.store import corpus, generations
+from localrag.store import documents as documents_store
+from localrag.store import generations
 from tests.serve.browser import chromium, opened
 from tests.serve.server import Served, served
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 GOALS = {
     "listening, s": 1,
@@ -60,7 +61,7 @@ def indexed(folder: Path, *, long: bool = True) -> Path:
     text = "".join(f"Line {n} of the long log says that nothing happened.\n" for n in range(200_000))
     document = Document(content_id("long.txt", content_id(text)), "docs/long.txt", "long", text, content_id(text))
     with open_for_writing(folder / ".localrag", extractor="phrases") as project:
-        corpus.add_document(project.db, document, [])
+        documents_store.save_document(project.db, document, [])
         generations.publish(project.db)
     return folder
 
@@ -100,7 +101,7 @@ def page(folder: Path) -> dict[str, float]:
         files = {url for url in heard.requests if "/api/" not in url}
         with server.client() as client:
             size = sum(len(client.get(url).content) for url in files) / 1000
-        return {"first paint, s": paint, "page, KB": size, "requests to other servers": len(heard.outside(server.address))}
+        return {"first paint, s": paint, "page, KB": size, "requests to other servers": len(heard.external_hosts(server.address))}
 
 
 def events(client: httpx.Client, mode: str) -> Iterator[dict[str, Any]]:
@@ -140,7 +141,7 @@ def written(folder: Path) -> Path:
     import sqlite3
 
     with sqlite3.connect(copy / ".localrag" / "index.db") as db:
-        db.execute("UPDATE settings SET value = json_set(value, '$.style', 'abstractive') WHERE key = 'settings'")
+        db.execute("UPDATE index_settings SET value = json_set(value, '$.style', 'abstractive') WHERE key = 'settings'")
     return copy
 
 

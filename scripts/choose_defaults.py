@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from localrag.engine.settings import EngineOptions
-from localrag.eval.answer_scores import evidence_recall
-from localrag.eval.qa_sets import load_questions
-from localrag.eval.wins import interval
-from localrag.index.pipeline import build_index
-from localrag.opening import open_for_writing
-from localrag.query.retrieval.context import pack
-from localrag.query.retrieval.retrieve import search
+from localrag.eval.datasets import load_qa_dataset
+from localrag.eval.metrics import evidence_recall
+from localrag.eval.win_rates import interval
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.query.retriever import retrieve
+from localrag.query.sentence_ranking import fit_budget
 from localrag.records import Quote
 
 MOST = 60  # passages looked at: enough for the largest budget in the smallest chunks
@@ -31,9 +31,9 @@ MOST = 60  # passages looked at: enough for the largest budget in the smallest c
 def shown(question, project, budgets):
     """The passages of a question for every budget, as (file name, quote)."""
     vector = project.embedder.embed([question.text])[0]
-    found = [c for c, _ in search(question.text, vector, project, MOST)]
+    found = [c for c, _ in retrieve(question.text, vector, project, MOST)]
     names = {c.id: Path(project.db.execute("SELECT path FROM documents WHERE id = ?", [c.document_id]).fetchone()[0]).name for c in found}
-    kept = [pack(found, lambda c: c.tokens, budget) for budget in budgets]
+    kept = [fit_budget(found, lambda c: c.tokens, budget) for budget in budgets]
     return [[(names[c.id], Quote(c.id, c.start, c.end, c.text)) for c in some] for some in kept]
 
 
@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     budgets = args.budget or [1200, 2400, 4800]
-    sets = load_questions(args.folder, limit=args.limit, seed=args.seed)
+    sets = load_qa_dataset(args.folder, limit=args.limit, seed=args.seed)
     with tempfile.TemporaryDirectory() as folder:
         for size in args.size or [300, 680, 1200]:
             scores, tokens, seconds = measure(sets, size, budgets, Path(folder))

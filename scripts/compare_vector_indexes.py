@@ -15,7 +15,7 @@ from pathlib import Path
 import faiss
 import numpy as np
 
-from localrag.store.vector_index import SAMPLE, lists
+from localrag.store.vectors import TRAINING_VECTORS_PER_LIST, n_lists
 from scripts.scale_vectors import QUESTIONS, enlarged
 
 
@@ -23,14 +23,14 @@ def made(kind, matrix):
     """An index, how it is told to look at more, and the settings to try."""
     n, width = matrix.shape
     by, byte = faiss.METRIC_INNER_PRODUCT, faiss.ScalarQuantizer.QT_8bit
-    sample = matrix[np.random.default_rng(0).choice(n, min(n, SAMPLE * lists(n)), replace=False)]
+    sample = matrix[np.random.default_rng(0).choice(n, min(n, TRAINING_VECTORS_PER_LIST * n_lists(n)), replace=False)]
     if kind.startswith("hnsw"):
         index = faiss.IndexHNSWFlat(width, 32, by) if kind == "hnsw-flat" else faiss.IndexHNSWSQ(width, byte, 32, by)
         settings, more = (32, 64, 128, 256), lambda v: setattr(index.hnsw, "efSearch", v)
     else:
-        given = (faiss.IndexFlatIP(width), width, lists(n))
+        given = (faiss.IndexFlatIP(width), width, n_lists(n))
         index = faiss.IndexIVFFlat(*given, by) if kind == "ivf-flat" else faiss.IndexIVFScalarQuantizer(*given, byte, by)
-        settings, more = (lists(n) // 16, lists(n) // 8, lists(n) // 4), lambda v: setattr(index, "nprobe", v)
+        settings, more = (n_lists(n) // 16, n_lists(n) // 8, n_lists(n) // 4), lambda v: setattr(index, "nprobe", v)
     index.train(sample)
     index.add(matrix)
     return index, more, settings

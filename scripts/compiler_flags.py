@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 KEEP_STORES = ("-fno-tree-dse", "-fno-dse")
+WITHOUT_AMX = ("-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16")
 PROGRAM = r"""
 #include <immintrin.h>
 #include <stdint.h>
@@ -50,16 +51,22 @@ def works(compiler: list[str], flags: tuple[str, ...]) -> bool:
         return made.returncode != 0 or subprocess.run([program], check=False, timeout=60, capture_output=True).returncode == 0
 
 
-def main() -> None:
+def needed_flags() -> tuple[str, ...]:
+    """The flags that llama.cpp needs here; what they are for goes to stderr."""
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     if not has_amx() or works(compiler, ()):
-        return
+        return ()
     if works(compiler, KEEP_STORES):
         sys.stderr.write(f"{compiler[0]} drops AMX's tile configuration: llama.cpp is compiled with {' '.join(KEEP_STORES)}.\n")
-        print(*KEEP_STORES)
-        return
+        return KEEP_STORES
     sys.stderr.write(f"{compiler[0]} drops AMX's tile configuration: llama.cpp is compiled without AMX.\n")
-    print("-mno-amx-tile -mno-amx-int8 -mno-amx-bf16")
+    return WITHOUT_AMX
+
+
+def main() -> None:
+    flags = needed_flags()
+    if flags:
+        print(*flags)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ WIDTH, MOST = 116, 44  # columns, lines
 def shown(output: str) -> list[str]:
     """The lines worth a picture: paths shortened, stretches of an answer left out where it is long."""
     lines = [re.sub(r"\S*/demo/corpus\b", "…", line) for line in output.splitlines()]
-    lines = [
-        line for line in lines if not re.match(r"(?:names|extraction|search index|entities|reports?|graph|phrases|sentences)\b.*: \d", line)
-    ]
+    stage = r"(?:names|extraction|sentences|reports?|noun phrases|entity resolution|[a-z]+ embeddings)\b.*: \d"
+    lines = [line for line in lines if not re.match(stage, line)]
     return [line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in lines]
 
 

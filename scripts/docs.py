@@ -1,7 +1,7 @@
-"""Writes the generated parts of the documentation. `--check`: only say whether they are up to date.
+"""Write the generated parts of the documentation, or with `--check` only compare them.
 
-docs/reference/commands.md: the help text of every command. docs/reference/settings.md: every setting. ARCHITECTURE.md: a line for every
-room of the package.
+docs/reference/commands.md: the help text of every command. docs/reference/settings.md: every setting. ARCHITECTURE.md: one line for every
+package and every top-level module.
 """
 
 import ast
@@ -13,9 +13,8 @@ from pathlib import Path
 import typer
 from typer.testing import CliRunner
 
-from localrag.cli import app
-from localrag.cli.settings import apply, table
-from localrag.cli.views.settings import written
+from localrag.cli import app, settings
+from localrag.cli.settings import to_toml
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
@@ -24,7 +23,7 @@ ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 
 
 def commands(group: typer.core.TyperGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command there is, each group before its own."""
+    """The words of every command, each group before its commands."""
     for name, command in group.commands.items():
         yield (*path, name)
         if isinstance(command, typer.core.TyperGroup):
@@ -32,7 +31,7 @@ def commands(group: typer.core.TyperGroup, path: tuple[str, ...] = ()) -> Iterat
 
 
 def rooms() -> str:
-    """Every package, and every module that stands in none but the whole, with the first line of its docstring."""
+    """Every package and every top-level module, with the first paragraph of its docstring."""
     found = {}
     for path in sorted((ROOT / "localrag").rglob("*.py")):
         name = path.relative_to(ROOT)
@@ -44,7 +43,7 @@ def rooms() -> str:
 
 
 def help_texts() -> str:
-    """`--help` of the program and of every command, as users see it."""
+    """The output of `--help` for the program and for every command."""
     env = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
     texts = []
     for command in ((), *commands(typer.main.get_command(app))):
@@ -59,25 +58,28 @@ def settings_page() -> str:
     """A table of every setting, from the code that reads them."""
     head = """# Settings
 
-Each setting is the option of the same name, with dashes for underscores, and counts for every command that has that option. In the
-environment it is `LOCALRAG_` and its name in capitals; lists are written `A,B` there and `["A", "B"]` in a file. What it means and which
-value counts:
-[Set things once](../how-to/configure.md).
+Each setting is the option of the same name, with dashes for underscores, and applies to every command that has that option. In the
+environment it is `LOCALRAG_` and its name in capitals. Lists are written `A,B` in the environment and `["A", "B"]` in a file. Where to
+set it, and which value takes precedence: [Set things once](../how-to/configure.md).
 
-| setting | may be | default | what it does |
+| setting | values | default | meaning |
 |---|---|---|---|
 """
     rows = []
-    for name in table.NAMES:
-        default = table.default(name)
-        shown = "" if default in (None, "", ()) else f"`{written(default)}`"
-        marks = " ¹" * (name in apply.BOUND) + " ²" * (name in table.USER_ONLY) + " ³" * (name in table.NO_VARIABLE)
-        rows.append(f"| `{name}`{marks} | {table.allowed(name)} | {shown} | {table.about(name)} |")
+    for name in settings.SETTING_NAMES:
+        default = settings.setting_default(name)
+        shown = "" if default in (None, "", ()) else f"`{to_toml(default)}`"
+        marks = (
+            " ¹" * (name in settings.INDEX_BOUND_SETTINGS)
+            + " ²" * (name in settings.USER_FILE_ONLY)
+            + " ³" * (name.upper() in settings.OTHER_ENV_VARIABLES)
+        )
+        rows.append(f"| `{name}`{marks} | {settings.allowed_values(name)} | {shown} | {settings.setting_help(name)} |")
     foot = """
 
-¹ Kept in the index: another value in a file or a variable ends `localrag index` in an error until one of the two is changed.<br>
-² Opens this machine or sends text away from it: only in the user's own file, in the environment or on the command line, not in a
-localrag.toml.<br>
+¹ Stored in the index: if a file or a variable has another value, `localrag index` ends with an error until one of the two is changed.<br>
+² Opens this machine to others or sends text away from it: allowed only in the user's own file, in the environment or on the command
+line, not in a localrag.toml.<br>
 ³ Has no variable: `LOCALRAG_API_KEY_FILE` is the key for a model server.
 """
     return head + "\n".join(rows) + foot

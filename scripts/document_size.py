@@ -24,17 +24,17 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from localrag.engine.tokens import Tokenizer
-from localrag.index.documents.chunk import chunk
-from localrag.index.documents.load import load_all
-from localrag.index.extraction.names.case import Case
-from localrag.index.extraction.phrases import extract_phrases
-from localrag.index.pipeline import build_index
-from localrag.models import find_chat_model
-from localrag.opening import open_for_writing
+from localrag.engine.tokenizer import Tokenizer
+from localrag.indexing.documents import split_document
+from localrag.indexing.extraction.names import DocumentCasing
+from localrag.indexing.extraction.nlp import extract_noun_phrases
+from localrag.indexing.pipeline import build_index
+from localrag.loaders.reader import load_files
+from localrag.model_files import find_chat_model
+from localrag.project import open_for_writing
 from localrag.records import Document
-from localrag.text.plain import FUNCTION_WORDS, sentences
-from localrag.text.words import _textblob
+from localrag.text.parts_of_speech import _textblob
+from localrag.text.sentences import STOP_WORDS, sentences
 
 STAGES = ("load", "split", "chunk", "names")
 MB = 1_000_000
@@ -45,7 +45,7 @@ def prose(size: int) -> Iterator[str]:
     rng = random.Random(1)
     known = sorted(w for w in _textblob().lexicon if w.isalpha() and w.islower() and 2 < len(w) < 12)
     rng.shuffle(known)
-    common = sorted(FUNCTION_WORDS)[:120]
+    common = sorted(STOP_WORDS)[:120]
     names = [f"{a.capitalize()} {b.capitalize()}" for a, b in zip(known[:4000], known[4000:8000], strict=True)]
     words = [w for pair in zip(known[8000:12000], common * 40, strict=False) for w in pair]
     by_word, by_name = (list(accumulate(1 / n for n in range(1, len(some) + 1))) for some in (words, names))
@@ -88,18 +88,18 @@ def run_stage(stage: str, file: Path) -> dict[str, Any]:
     text = "" if stage in ("load", "index") else file.read_text(encoding="utf-8")
     document = Document("d", file.name, "d", text, "")
     counts = Tokenizer(find_chat_model(None)).counts
-    chunks = chunk(document, counts, size=600, overlap=100) if stage == "names" else []
+    chunks = split_document(document, counts, size=600, overlap=100) if stage == "names" else []
     start = sum(os.times()[:4])
     found: Any = None
     if stage == "load":
-        found = [type(d).__name__ + (f": {d.reason}" if hasattr(d, "reason") else "") for d in load_all([file], file.parent)]
+        found = [type(d).__name__ + (f": {d.reason}" if hasattr(d, "reason") else "") for d in load_files([file], file.parent)]
     elif stage == "split":
         found = len(sentences(text))
     elif stage == "chunk":
-        found = len(chunk(document, counts, size=600, overlap=100))
+        found = len(split_document(document, counts, size=600, overlap=100))
     elif stage == "names":
-        case = Case(text)
-        found = sum(len(extract_phrases(c, case).entities) for c in chunks)
+        case = DocumentCasing(text)
+        found = sum(len(extract_noun_phrases(c, case).entities) for c in chunks)
     else:
         found = _index(file)
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

@@ -14,10 +14,10 @@ from statistics import median
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from localrag.index.documents.load import load_all
+from localrag.loaders.reader import load_files
 from localrag.records import Document
-from localrag.serve.files import Pages
-from localrag.text.plain import sentences
+from localrag.serve.files import PageRenderer
+from localrag.text.sentences import sentences
 
 UNITS = 100_000  # of the picture's width and height
 
@@ -56,10 +56,10 @@ def on_page(page: pypdfium2.PdfPage, across: float, down: float) -> tuple[float,
 def main() -> None:
     args = arguments.parse_args()
     chance = random.Random(args.seed)
-    pages, files = Pages(), sorted(args.folder.rglob("*.pdf"))
+    pages, files = PageRenderer(), sorted(args.folder.rglob("*.pdf"))
     asked = placed = right = exact = 0
     took: list[float] = []
-    for made in load_all(files, args.folder):
+    for made in load_files(files, args.folder):
         if not isinstance(made, Document):
             continue
         file = args.folder / made.path
@@ -68,7 +68,7 @@ def main() -> None:
             shown = [(int(p.label.split()[-1]), p.start, p.end) for p in made.parts if p.start < b and p.end > a]
             before = (a - shown[0][1]) / max(1, shown[-1][2] - shown[0][1])
             started = time.perf_counter()
-            found = [p for p in pages.places(file, [n for n, *_ in shown], made.text[a:b], before) if p["boxes"]]
+            found = [p for p in pages.find_boxes(file, [n for n, *_ in shown], made.text[a:b], before) if p["boxes"]]
             took.append(time.perf_counter() - started)
             asked += 1
             placed += bool(found)

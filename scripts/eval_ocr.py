@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 import pypdfium2
 from PIL import Image
 
-from localrag.index.documents.load import Options, load_all
-from localrag.index.documents.load.scans import scan_reader
-from localrag.index.documents.load.tesseract import Page, find_tesseract
-from localrag.records import Skipped
+from localrag.loaders.content import LoadOptions
+from localrag.loaders.ocr import TesseractPage, find_tesseract, ocr_pages_reader
+from localrag.loaders.reader import load_files
+from localrag.records import SkippedFile
 
 ENOUGH = 150  # words of a page
 
@@ -30,18 +30,18 @@ ENOUGH = 150  # words of a page
 class Nothing:
     """Keeps no page."""
 
-    def pages(self, _scan: str) -> Mapping[int, Page]:
+    def pages(self, _scan: str) -> Mapping[int, TesseractPage]:
         """None."""
         return {}
 
-    def like(self, _looks: str) -> Page | None:
+    def find_similar(self, _looks: str) -> TesseractPage | None:
         """None."""
         return None
 
-    def keep(self, scan: str, number: int, looks: str, page: Page) -> None:
+    def save(self, scan: str, number: int, looks: str, page: TesseractPage) -> None:
         """Forget a page."""
 
-    def belong(self, content_hash: str, scan: str, languages: str) -> None:
+    def link_document(self, content_hash: str, scan: str, languages: str) -> None:
         """Forget whose pages they are."""
 
 
@@ -93,23 +93,23 @@ def main() -> None:
         raise SystemExit("Tesseract is not installed.")
     found = list(candidates(args.folder))
     chosen = [found[i * len(found) // args.pages] for i in range(min(args.pages, len(found)))]
-    reader = scan_reader(tesseract, args.languages, Nothing(), lambda *_: None)
+    reader = ocr_pages_reader(tesseract, args.languages, Nothing(), lambda *_: None)
     rows: dict[int, list[tuple[float, float, float, float]]] = {dpi: [] for dpi in args.dpi}
     print(f"Tesseract {tesseract.version}, {args.languages}, {len(chosen)} pages\n{'page':<60} {'dpi':>4} {'F1':>6} {'seconds':>8}")
     with TemporaryDirectory() as folder:
         for file, n in chosen:
             page, at = alone(file, n), Path(folder) / "page.pdf"
             at.write_bytes(page)
-            (layer,) = load_all([at], at.parent)
-            if isinstance(layer, Skipped):
+            (layer,) = load_files([at], at.parent)
+            if isinstance(layer, SkippedFile):
                 continue
             wanted = words(layer.text)
             for dpi in args.dpi:
                 at.write_bytes(scanned(page, dpi))
                 started = time.perf_counter()
-                (got,) = load_all([at], at.parent, Options(ocr=args.languages), scans=reader)
+                (got,) = load_files([at], at.parent, LoadOptions(ocr=args.languages), scans=reader)
                 seconds = time.perf_counter() - started
-                there = Counter() if isinstance(got, Skipped) else words(got.text)
+                there = Counter() if isinstance(got, SkippedFile) else words(got.text)
                 same = (wanted & there).total()
                 precision, recall = same / max(1, there.total()), same / max(1, wanted.total())
                 f1 = 2 * precision * recall / max(1e-9, precision + recall)

@@ -19,11 +19,9 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from localrag.engine.embedding.embedder import open_embedder
-from localrag.eval.bundled_judge import MEASURES, UNDECIDED, measures
-from localrag.eval.judge import CRITERIA
-from localrag.eval.statements import sentences_of
-from localrag.models import find_embedder
+from localrag.engine.embedder import open_embedder
+from localrag.eval.judge import CRITERIA, FEATURES, TIE_MARGIN, answer_features, sentences_of
+from localrag.model_files import find_embedder
 from scripts.training_data import part, rng_of
 
 EMPTY = (
@@ -131,17 +129,17 @@ def main() -> None:
     for p in found:
         for text in (p.better, p.worse):
             if (p.question, text) not in known:
-                known[p.question, text] = measures(p.question, text, embed)
-    print(f"{len(found)} pairs, {sum(p.kept for p in found)} kept; measures: {', '.join(MEASURES)}")
+                known[p.question, text] = answer_features(p.question, text, embed)
+    print(f"{len(found)} pairs, {sum(p.kept for p in found)} kept; measures: {', '.join(FEATURES)}")
     for criterion in CRITERIA:
         rows = [(p, known[p.question, p.better] - known[p.question, p.worse]) for p in found if p.criterion == criterion]
         weights = fitted(np.array([x for p, x in rows if not p.kept]))
         print(f'    "{criterion}": ({", ".join(f"{w:.2f}" for w in weights)}),')
         for kind in WORSE:
-            told = [(x @ weights, x[MEASURES.index("sentences")]) for q, x in rows if q.kept and q.kind == kind]
+            told = [(x @ weights, x[FEATURES.index("sentences")]) for q, x in rows if q.kept and q.kind == kind]
             if told:
                 p = 1 / (1 + np.exp(-np.array(told)[:, 0]))
-                right, ties = 100 * (p > 0.5 + UNDECIDED).mean(), 100 * (abs(p - 0.5) <= UNDECIDED).mean()
+                right, ties = 100 * (p > 0.5 + TIE_MARGIN).mean(), 100 * (abs(p - 0.5) <= TIE_MARGIN).mean()
                 longer = 100 * np.mean([(more > 0) + 0.5 * (more == 0) for _, more in told])
                 print(f"# {kind}: {len(p)} pairs, right {right:.0f} %, undecided {ties:.0f} %; the longer answer {longer:.0f} %")
 

@@ -17,10 +17,10 @@ import zipfile
 from collections import Counter
 from pathlib import Path
 
-from localrag.index.documents.load import Limits, load_all
-from localrag.records import Skipped
-from tests.index.documents.load.test_load import SOURCES
-from tests.index.files import zipped
+from localrag.loaders.reader import Limits, load_files
+from localrag.records import SkippedFile
+from tests.indexing.files import zipped
+from tests.loaders.test_load import SOURCES
 
 LARGEST = 300_000
 GRAVE = ("took longer", "needed more", "damaged: it crashed")
@@ -92,8 +92,8 @@ def main():
                 file.write_bytes((broken_inside if rng.random() < 0.6 else broken)(rng.choice(seeds), seeds, rng))
                 yield file
 
-        for n, found in enumerate(load_all(cases(), Path(folder), limits=Limits(seconds=10)), 1):
-            if isinstance(found, Skipped):
+        for n, found in enumerate(load_files(cases(), Path(folder), limits=Limits(seconds=10)), 1):
+            if isinstance(found, SkippedFile):
                 outcomes[found.reason[:60] if found.reason.startswith(GRAVE) else " ".join(found.reason.split()[:2])] += 1
                 if found.reason.startswith(GRAVE):
                     grave += 1

@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from html import unescape
 from pathlib import Path
 
-from localrag.index.documents.load import load_all
-from localrag.records import Skipped
+from localrag.loaders.reader import load_files
+from localrag.records import SkippedFile
 
 
 def words(text):
@@ -45,11 +45,11 @@ def main():
     args = parser.parse_args()
     found = list(pairs(args.docs))
     scores = defaultdict(list)
-    for (file, gold), document in zip(found, load_all([f for f, _ in found], args.docs), strict=True):
+    for (file, gold), document in zip(found, load_files([f for f, _ in found], args.docs), strict=True):
         wanted = expected(gold)
-        if isinstance(document, Skipped):
+        if isinstance(document, SkippedFile):
             print(f"{file.name}: {document.reason}")
-        have = Counter() if isinstance(document, Skipped) else words(f"{document.title} {document.text}")
+        have = Counter() if isinstance(document, SkippedFile) else words(f"{document.title} {document.text}")
         missing = wanted - have
         scores[file.suffix].append((1 - missing.total() / max(wanted.total(), 1), wanted.total(), missing, file))
     for suffix, rows in sorted(scores.items()):

@@ -3,7 +3,8 @@
     python scripts/names_data.py DATA OUT
 
 DATA holds `extraction/`. OUT/names.jsonl gets a text a line: `mentions` as [start, end, type, group, whether it is a name], and `pairs` of
-related groups, null where nobody said. A type is one of `TYPES`, or "" where the set's type is none of them and nothing is learned there.
+related groups, null where nobody said. A type is one of `ENTITY_TYPES`, or "" where the set's type is none of them and nothing is learned
+there.
 A fifth of every set, by text, is `kept`: it is never trained on, nor are the documents that `localrag eval extraction` takes for 20 texts.
 DATA's licences: CrossNER and Re-DocRED MIT, CrossRE GPL-3.0, LitBank and Wikigold CC BY 4.0.
 """
@@ -14,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from localrag.engine.embedding.tagger import TYPES
-from localrag.eval.gold import GoldDocument, GoldMention, join_tokens, load_gold
-from localrag.text.plain import chunk_sentences
+from localrag.eval.datasets import GoldDocument, GoldMention, join_tokens, load_gold
+from localrag.llm.tagger import ENTITY_TYPES
+from localrag.text.sentences import cached_sentences
 from scripts.training_data import part
 
 OTHER = "other"
@@ -57,7 +58,7 @@ def row(source: str, document: GoldDocument, *, paired: bool, kept: bool = False
 
 def pieces(document: GoldDocument) -> Iterator[GoldDocument]:
     """A long text in pieces of whole sentences."""
-    spans = [(s.start, s.end) for s in chunk_sentences(document.text)]
+    spans = [(s.start, s.end) for s in cached_sentences(document.text)]
     while spans:
         start = spans[0][0]
         taken = max(1, sum(end - start <= LONGEST for _, end in spans))
@@ -124,7 +125,7 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     rows = list(rows_of(args.data))
-    assert {m[2] for r in rows for m in r["mentions"]} <= {*TYPES, ""}
+    assert {m[2] for r in rows for m in r["mentions"]} <= {*ENTITY_TYPES, ""}
     with (args.out / "names.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in rows)
     for source in dict.fromkeys(r["source"] for r in rows):

@@ -14,12 +14,12 @@ from typing import Any
 
 from PIL import Image
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 from scripts.bench_serve import indexed
 from tests.serve.browser import chromium, opened
 from tests.serve.server import Served, served
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 OUT = ROOT / "docs" / "pictures"
 SIZE = {"width": 1120, "height": 700}

@@ -14,8 +14,8 @@ from functools import cache
 
 from lemminflect import getLemma
 
-from localrag.text.plain import is_cjk
-from localrag.text.words import chinese_words
+from localrag.text.parts_of_speech import tag_chinese
+from localrag.text.sentences import is_cjk
 
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _DATE = re.compile(rf"(?:\d{{1,2}} )?{_MONTH}(?: \d{{1,2}})?(?:,? \d{{4}})?|\b1[0-9]\d\d\b|\b20[0-4]\d\b")
@@ -175,7 +175,7 @@ def _noisy(text: str, rng: random.Random) -> str:
 
 def _chinese(sentence: str, rng: random.Random) -> Iterator[Made]:
     words, at = [], 0
-    for word, flag in chinese_words(sentence):
+    for word, flag in tag_chinese(sentence):
         words.append((at, at + len(word), word, flag))
         at += len(word)
     for n, (start, end_of_word, word, flag) in enumerate(words):

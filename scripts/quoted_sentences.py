@@ -2,7 +2,8 @@
 
     python scripts/quoted_sentences.py DOCS INDEX [--answers FILE] [--wants KIND,…] [--label]
 
-DOCS is shared/data/docs or a part of it, INDEX an index of it (`localrag index DOCS -i INDEX --extractor phrases`). The questions are in
+DOCS is shared/data/docs or a part of it, INDEX an index of it (`localrag index DOCS -i ARCHIVE_INDEX --extractor phrases`). The questions
+are in
 tests/data/quoted_sentences.jsonl, each with the file and a few verbatim words (`anchor`) of the passage that answers; a third is held out.
 What was quoted is judged by hand: tests/data/quoted_labels.json holds, for the hash of each quote seen so far, whether a reader takes it
 for a sentence ("prose"), a row, code, or something else. `--label` prints the quotes that have no label yet.
@@ -15,11 +16,11 @@ from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
 
-from localrag.opening import open_for_questions
-from localrag.query.answer import answer
-from localrag.query.question import Options
-from localrag.store import corpus
-from localrag.text.plain import squeeze
+from localrag.project import open_for_query
+from localrag.query.answer import answer_question
+from localrag.query.question import QueryOptions
+from localrag.store import documents
+from localrag.text.sentences import collapse_whitespace
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 REPEATED = 0.8  # of the words of the shorter of two quotes that the other has as well
@@ -27,7 +28,7 @@ MARKS = ("](", "``", "**", ":class:", ":func:", ":meth:", ":data:", ":doc:", "<d
 
 
 def key(text):
-    return blake2b(squeeze(text).encode(), digest_size=6).hexdigest()
+    return blake2b(collapse_whitespace(text).encode(), digest_size=6).hexdigest()
 
 
 def words(text):
@@ -44,24 +45,24 @@ def anchored(quote, text, anchor):
     """Whether a quote shares a stretch with the anchor: it holds it, or lies across it."""
     if not anchor:
         return False
-    if squeeze(anchor) in squeeze(quote):
+    if collapse_whitespace(anchor) in collapse_whitespace(quote):
         return True
-    at, flat = squeeze(text).find(squeeze(anchor)), squeeze(text)
-    here = flat.find(squeeze(quote))
-    return at >= 0 and here >= 0 and here < at + len(squeeze(anchor)) and at < here + len(squeeze(quote))
+    at, flat = collapse_whitespace(text).find(collapse_whitespace(anchor)), collapse_whitespace(text)
+    here = flat.find(collapse_whitespace(quote))
+    return at >= 0 and here >= 0 and here < at + len(collapse_whitespace(anchor)) and at < here + len(collapse_whitespace(quote))
 
 
 async def ask_all(project, rows):
     found = []
     for row in rows:
         start = perf_counter()
-        said = await answer(row["question"], project, Options(style="extractive"))
+        said = await answer_question(row["question"], project, QueryOptions(style="extractive"))
         seconds = perf_counter() - start
         quotes = [c.quote for c in said.citations]
         of_file = [c.path.endswith(row["path"]) and bool(row["path"]) for c in said.citations]
-        texts = [corpus.document(project.db, c.path).text for c in said.citations]
+        texts = [documents.find_document(project.db, c.path).text for c in said.citations]
         hits = [
-            (mine or squeeze(row["anchor"]) in squeeze(q)) and anchored(q, t, row["anchor"])
+            (mine or collapse_whitespace(row["anchor"]) in collapse_whitespace(q)) and anchored(q, t, row["anchor"])
             for q, t, mine in zip(quotes, texts, of_file, strict=True)
         ]
         found.append({**row, "mode": said.mode, "answer": said.answer, "quotes": quotes, "hits": hits, "seconds": seconds})
@@ -105,7 +106,7 @@ def main():
     rows = [r for r in rows if r["wants"] in options.wants and (not r["path"] or (options.docs / r["path"]).exists())]
     kept = DATA / "quoted_labels.json"
     labels = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    with open_for_questions(options.index) as project:
+    with open_for_query(options.index) as project:
         found = asyncio.run(ask_all(project, rows))
     if options.answers:
         options.answers.write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")

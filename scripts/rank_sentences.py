@@ -3,7 +3,7 @@
     python scripts/rank_sentences.py DATA CACHE
 
 DATA holds `retrieval/` and `qa_spans/`. Each set is indexed without a model; its questions find their passages as in mode mix. The weights
-(`localrag/query/retrieval/rank_sentences.py`) are fitted on four fifths of the questions of HotpotQA and XQuAD, those of CJK text on XQuAD
+(`localrag/query/sentence_ranking.py`) are fitted on four fifths of the questions of HotpotQA and XQuAD, those of CJK text on XQuAD
 and CMRC; the table is that of the fifth that is kept from it. CACHE keeps the indexes between runs.
 """
 
@@ -18,16 +18,22 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from localrag.eval.answer_scores import stands_in
-from localrag.eval.retrieval import heading, load_rows
-from localrag.index.pipeline import build_index
-from localrag.opening import open_for_questions, open_for_writing
-from localrag.project import Project
-from localrag.query.retrieval.context import Sentences, chunk_quotes, unlike, worth_quoting
-from localrag.query.retrieval.rank_sentences import CJK_WEIGHTS, WEIGHTS, figures
-from localrag.query.retrieval.retrieve import names_in
-from localrag.query.retrieval.two_steps import LOOKED_AT, search_twice
-from localrag.store import corpus
+from localrag.eval.datasets import as_markdown, load_rows
+from localrag.eval.metrics import is_quoted
+from localrag.indexing.pipeline import build_index
+from localrag.project import Project, open_for_query, open_for_writing
+from localrag.query.basic_search import PASSAGES_RANKED, retrieve_two_hop
+from localrag.query.retriever import names_in
+from localrag.query.sentence_ranking import (
+    CJK_WEIGHTS,
+    WEIGHTS,
+    CandidateSentences,
+    chunk_quotes,
+    drop_repetitions,
+    figures,
+    score_candidates,
+)
+from localrag.store import documents as documents_store
 from scripts.training_data import part
 
 SETS = ("hotpot_dev100", "xquad_en", "xquad_zh", "zh_cmrc_trial", "musique_dev100")
@@ -41,7 +47,7 @@ class Asked:
     """A question's sentences: their texts, nearness and figures, and which hold the gold answer."""
 
     kept: bool
-    found: Sentences
+    found: CandidateSentences
     figures: np.ndarray
     gold: np.ndarray
 
@@ -54,20 +60,20 @@ def load(data: Path, name: str) -> tuple[list[str], list[tuple[str, list[str], b
     passages = load_rows(data / "retrieval" / name / "corpus.jsonl", "id", "text")
     rows = load_rows(data / "retrieval" / name / "queries.jsonl", "id", "question", "answers", "gold")
     questions = [(r["question"], r["answers"], part(r["gold"][0] if name.startswith("zh") else r["id"]) == "kept") for r in rows]
-    return [heading(r.get("title", ""), r["text"]) for r in passages], questions
+    return [as_markdown(r.get("title", ""), r["text"]) for r in passages], questions
 
 
 def ask(project: Project, question: str, answers: Sequence[str], kept: bool) -> Asked | None:
     """The figures of a question's sentences; None where no sentence was found or the answer is yes or no."""
     vector = project.embedder.embed([question])[0]
-    passages = search_twice(question, vector, project, LOOKED_AT)
+    passages = retrieve_two_hop(question, vector, project, PASSAGES_RANKED)
     weight = {c.id: score for c, score in passages}
     quotes = chunk_quotes([c for c, _ in passages], question)
-    found = worth_quoting(question, quotes, names_in(question, project), weight)
-    gold = [stands_in([t], answers) for t in found.texts]
+    found = score_candidates(question, quotes, names_in(question, project), weight)
+    gold = [is_quoted([t], answers) for t in found.texts]
     if not gold or gold[0] is None:
         return None
-    of_document = corpus.titles(project.db, {q.chunk_id for q in found.quotes})
+    of_document = documents_store.document_titles(project.db, {q.chunk_id for q in found.quotes})
     ids = [q.chunk_id for q in found.quotes]
     found = replace(found, near=found.near + project.embedder.embed(found.texts) @ vector)
     return Asked(kept, found, figures(question, found.texts, found.near, ids, [of_document[i] for i in ids], weight), np.array(gold) > 0)
@@ -84,7 +90,7 @@ def asked_of(data: Path, cache: Path, name: str) -> Iterator[Asked]:
     kept = [q for q in questions if q[2]]
     rest = [q for q in questions if not q[2]]
     chosen = [*kept[:MOST], *random.Random(0).sample(rest, min(MOST, len(rest)))]
-    with open_for_questions(folder / ".localrag") as project:
+    with open_for_query(folder / ".localrag") as project:
         for question, answers, is_kept in chosen:
             if one := ask(project, question, answers, is_kept):
                 yield one
@@ -113,7 +119,7 @@ def scores(rows: Sequence[Asked], weights: np.ndarray | None) -> str:
     shares = []
     for a in rows:
         order = np.argsort(-(a.found.near if weights is None else a.figures @ weights), kind="stable")
-        best = list(unlike([int(n) for n in order], a.found.texts))
+        best = list(drop_repetitions([int(n) for n in order], a.found.texts))
         shares.append([a.gold[best[:k]].any() for k in (1, 3, 6)])
     return " / ".join(f"{100 * x:.1f}" for x in np.mean(shares, axis=0))
 

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from localrag.text.plain import is_cjk
+from localrag.text.sentences import is_cjk
 
 SPANS = ("reader_en_clear", "reader_zh")
 RANKED = "rank_question_passage"

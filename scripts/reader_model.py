@@ -25,7 +25,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from localrag.models import find_embedder
+from localrag.model_files import find_embedder
 from scripts.reader_data import HYPOTHESIS, LONGEST, QUESTION, Ids, Marks, Question, Texts
 
 DROPPED = 0.1  # of states, and of the heads' input

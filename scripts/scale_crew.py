@@ -27,33 +27,33 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from localrag.about import side_by_side
-from localrag.config import Settings
-from localrag.index.crew.hire import scheduled
-from localrag.index.crew.parcel import Bundle, Committing, Parcel, WorkerLost
-from localrag.index.crew.scheduler import Scheduler
-from localrag.index.extraction.jobs import Attempt, Extract, in_units
-from localrag.index.extraction.stage import extract_chunks
-from localrag.index.jobs import UNIT, Alone, Tools, in_order
-from localrag.opening import open_for_writing
-from localrag.records import Call, Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction, content_id
-from localrag.store import corpus, ledger
+from localrag.indexing.extraction.stage import extract_chunks
+from localrag.indexing.extraction.tasks import ExtractChunks, ExtractionAttempt, batch_by
+from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, SingleTask, TaskContext, run_in_order
+from localrag.indexing.workers.pool import open_scheduler
+from localrag.indexing.workers.scheduler import Scheduler
+from localrag.indexing.workers.worker import CacheAccess, TaskRequest, TaskResult, WorkerLost
+from localrag.project import open_for_writing
+from localrag.records import Chunk, Document, ExtractedEntity, ExtractedRelationship, Extraction, LlmCall, clustered_key, content_id
+from localrag.settings import IndexSettings
+from localrag.store import chunks as chunks_store
+from localrag.store import documents, runs
 
 SLOTS, SECONDS, NOTICED, CALLS = 16, 5.0, 30.0, 17
 
 
 @dataclass(frozen=True)
-class Unit(Alone[int]):
+class Unit(SingleTask[int]):
     """A unit of chunks, each of which takes some time."""
 
     chunks: tuple[float, ...]
 
     @property
-    def weight(self) -> int:
+    def n_chunks(self) -> int:
         """How many chunks they are."""
         return len(self.chunks)
 
-    async def work(self, _tools: Tools) -> int:
+    async def run(self, _tools: TaskContext) -> int:
         """Nothing: the simulated worker waits."""
         return len(self.chunks)
 
@@ -61,8 +61,8 @@ class Unit(Alone[int]):
 class Waiting:
     """A worker that waits as long as a real one would compute."""
 
-    asks, only_asks, place, arithmetic = True, False, "simulated", ""
-    room = max(UNIT + 1, int(1.5 * SLOTS))
+    has_llm, is_llm_only, location, numerics = True, False, "simulated", ""
+    capacity = max(MAX_CHUNKS_PER_TASK + 1, int(1.5 * SLOTS))
 
     def __init__(self, name: str, speed: float, speed_up: float) -> None:
         self.name, self.speed = name, speed
@@ -71,11 +71,11 @@ class Waiting:
         self.gone = False
         self._speed_up = speed_up
 
-    async def do(self, parcel: Parcel) -> Bundle:
+    async def run_task(self, task_request: TaskRequest) -> TaskResult:
         """Be done when the slots have had the time for all of the unit's chunks."""
         now = time.monotonic()
         end = now
-        for seconds in parcel.job.chunks:
+        for seconds in task_request.task.chunks:
             slot = min(range(SLOTS), key=self._slots.__getitem__)
             self._slots[slot] = max(now, self._slots[slot]) + seconds / self._pace
             end = max(end, self._slots[slot])
@@ -83,9 +83,9 @@ class Waiting:
         if self.gone:
             await asyncio.sleep(NOTICED / self._speed_up)
             raise WorkerLost("it was switched off")
-        return Bundle(len(parcel.job.chunks), seconds=end - now)
+        return TaskResult(len(task_request.task.chunks), seconds=end - now)
 
-    async def facts(self) -> dict[str, Any]:
+    async def engine_limits(self) -> dict[str, Any]:
         """As of an engine."""
         return {"window": 4096, "at_once": SLOTS}
 
@@ -108,13 +108,15 @@ def simulate(seconds: float, speed_up: float, kill: int, n_workers: int) -> None
     killed = chance.sample(workers, kill)
 
     async def run() -> float:
-        crew = Scheduler(Tools(model, None, None, Settings(), str), Committing(lambda _: [], lambda *_: None, resumed=False))  # type: ignore[arg-type]
+        worker_pool = Scheduler(
+            TaskContext(model, None, None, IndexSettings(), str), CacheAccess(lambda _: [], lambda *_: None, may_have_calls=False)
+        )  # type: ignore[arg-type]
         for worker in workers:
-            crew.join(worker)
-        units = (Unit(some) for some in in_units(chunks, len(chunks), crew.unit))
+            worker_pool.add(worker)
+        units = (Unit(some) for some in batch_by(chunks, len(chunks), worker_pool.batch_size))
         asyncio.get_running_loop().call_later(seconds / 2, lambda: [setattr(w, "gone", True) for w in killed])
         began, done = time.monotonic(), 0
-        async for some in in_order(crew, units, asks=True):
+        async for some in run_in_order(worker_pool, units, asks=True):
             done += sum(result for _, result in some)
         assert done == len(chunks)
         return time.monotonic() - began
@@ -140,20 +142,20 @@ def simulate(seconds: float, speed_up: float, kill: int, n_workers: int) -> None
 class MadeUp:
     """A worker that answers at once, with as much as a real one would send."""
 
-    asks, only_asks, place, arithmetic, room = True, False, "made up", "", 4 * UNIT
+    has_llm, is_llm_only, location, numerics, capacity = True, False, "made up", "", 4 * MAX_CHUNKS_PER_TASK
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def do(self, parcel: Parcel) -> Bundle:
+    async def run_task(self, task_request: TaskRequest) -> TaskResult:
         """An extraction and CALLS answers for each chunk."""
-        job = parcel.job
-        assert isinstance(job, Extract)
-        known = {c.key for c in parcel.known}
+        job = task_request.task
+        assert isinstance(job, ExtractChunks)
+        known = {c.key for c in task_request.cached_calls}
         calls = [call for c in job.chunks for call in made_calls(c) if call.key not in known]
-        return Bundle(tuple(Attempt(made_extraction(c)) for c in job.chunks), calls=tuple(calls))
+        return TaskResult(tuple(ExtractionAttempt(made_extraction(c)) for c in job.chunks), new_calls=tuple(calls))
 
-    async def facts(self) -> dict[str, Any]:
+    async def engine_limits(self) -> dict[str, Any]:
         """As of an engine."""
         return {"window": 4096, "at_once": SLOTS}
 
@@ -161,12 +163,12 @@ class MadeUp:
         """Nothing is held."""
 
 
-def made_calls(chunk: Chunk) -> Iterator[Call]:
+def made_calls(chunk: Chunk) -> Iterator[LlmCall]:
     """Answers about a chunk."""
     about = content_id(chunk.text)
     for n in range(CALLS):
-        key = side_by_side(content_id(chunk.id, str(n)), about)
-        yield Call(
+        key = clustered_key(content_id(chunk.id, str(n)), about)
+        yield LlmCall(
             key, "entities", "made-up", key, "grammar", "0", '[{"name": "Ingrid Holm", "type": "person"}]', (7,) * 24, 300, 24, 0.5, about
         )
 
@@ -181,7 +183,7 @@ def made_extraction(chunk: Chunk) -> Extraction:
 def make_corpus(folder: Path, n: int) -> None:
     """Documents of 16 chunks each."""
     with open_for_writing(folder, extractor="model", style="extractive") as project:
-        for number in range(len(corpus.document_hashes(project.db)), n // 16):
+        for number in range(len(documents.document_hashes(project.db)), n // 16):
             words = " ".join(f"word{(number * 7 + i) % 5000}" for i in range(320))
             text = "".join(f"{words} {number:06} {k:02}. " for k in range(16))  # no text twice: answers are looked up by it
             size = len(text) // 16
@@ -189,20 +191,20 @@ def make_corpus(folder: Path, n: int) -> None:
             key = content_id(path)
             bounds = [(k * size, (k + 1) * size) for k in range(16)]
             chunks = [Chunk(content_id(key, *at), key, k, *at, text[slice(*at)], 680) for k, at in enumerate(bounds)]
-            corpus.add_document(project.db, Document(key, path, key, text, key), chunks)
-            corpus.save_sentences(project.db, {c.id: struct.pack("<2I", 0, len(c.text)) for c in chunks})
+            documents.save_document(project.db, Document(key, path, key, text, key), chunks)
+            chunks_store.save_sentences(project.db, {c.id: struct.pack("<2I", 0, len(c.text)) for c in chunks})
 
 
 def drive(folder: Path) -> None:
     """Hand out and store all chunks that are left; print what it took."""
     with open_for_writing(folder) as opened:
-        project, crew = scheduled(opened)
-        ledger.start_run(project.db, os.getpid())
+        project, worker_pool = open_scheduler(opened)
+        runs.start_run(project.db, os.getpid())
 
         async def run() -> None:
             for n in range(8):
-                crew.join(MadeUp(f"w{n}"))
-            await extract_chunks(project, "extractive", crew, Quiet())  # type: ignore[arg-type]
+                worker_pool.add(MadeUp(f"w{n}"))
+            await extract_chunks(project, "extractive", worker_pool, Quiet())  # type: ignore[arg-type]
 
         there = project.db["extractions"].count
         before, began = time.process_time(), time.monotonic()

@@ -27,16 +27,15 @@ from typing import Any
 from made_up import Made, make_documents
 from stages import Stages, project_at
 
-from localrag.index.crew.here import Here
-from localrag.index.crew.hire import tools_of
-from localrag.index.embed import embed_chunks
-from localrag.index.extraction.phrases import PHRASES
-from localrag.index.pipeline import _build
+from localrag.indexing.embeddings import embed_chunks
+from localrag.indexing.extraction.nlp import PHRASES_HASH
+from localrag.indexing.pipeline import _build_and_publish
+from localrag.indexing.workers.pool import LocalPool, task_context
 from localrag.records import content_id
-from localrag.store import corpus, generations
-from localrag.store import graph as store
-from localrag.store.connect import meter_of
-from localrag.text.plain import sentence_bounds
+from localrag.store import chunks as chunks_store
+from localrag.store import documents, generations, graph
+from localrag.store.database import wal_byte_counter
+from localrag.text.sentences import sentence_bounds
 
 ONES = 5  # documents that are edited one by one
 
@@ -44,9 +43,9 @@ ONES = 5  # documents that are edited one by one
 def add(project: Any, made: Made) -> None:
     """Store a document as reading, splitting and extracting would."""
     document, chunks, extractions = made
-    corpus.add_document(project.db, document, chunks)
-    corpus.save_sentences(project.db, {c.id: sentence_bounds(c.text) for c in chunks})
-    corpus.save_extractions(project.db, PHRASES, extractions)
+    documents.save_document(project.db, document, chunks)
+    chunks_store.save_sentences(project.db, {c.id: sentence_bounds(c.text) for c in chunks})
+    chunks_store.save_extractions(project.db, PHRASES_HASH, extractions)
 
 
 def edited(made: Made, version: int) -> Made:
@@ -66,7 +65,7 @@ def edited(made: Made, version: int) -> Made:
 
 def run(project: Any, change: Callable[[], None]) -> dict[str, Any]:
     """Make a change and bring the index up to date; what that took."""
-    written, stages, figures = meter_of(project.db), Counter[str](), Counter[str]()
+    written, stages, figures = wal_byte_counter(project.db), Counter[str](), Counter[str]()
 
     def said(stage: str, seconds: float, cpu: float, mib: int) -> None:
         stages[stage] += seconds  # type: ignore[assignment]
@@ -76,14 +75,14 @@ def run(project: Any, change: Callable[[], None]) -> dict[str, Any]:
     tell = Stages(said)
 
     async def build() -> None:
-        with generations.next_in_view(project.db):
+        with generations.view_next_generation(project.db):
             tell("change")
             change()
-            crew = Here(tools_of(project))
+            worker_pool = LocalPool(task_context(project))
             tell("what is new")
-            await embed_chunks(project, crew, tell)  # type: ignore[arg-type]
+            await embed_chunks(project, worker_pool, tell)  # type: ignore[arg-type]
             tell("graph")
-            await _build(project, "extractive", crew, tell)  # type: ignore[arg-type]
+            await _build_and_publish(project, "extractive", worker_pool, tell)  # type: ignore[arg-type]
         tell("end")
 
     asyncio.run(build())
@@ -93,13 +92,13 @@ def run(project: Any, change: Callable[[], None]) -> dict[str, Any]:
 def stored(project: Any, path: str) -> Made:
     """A document as it is in the index, with its chunks and what was found in them."""
     db = project.db
-    document = corpus.document(db, path)
+    document = documents.find_document(db, path)
     assert document
-    chunks = corpus.chunks_of(db, document.id)
+    chunks = chunks_store.chunks_of(db, document.id)
     found = []
     for chunk in chunks:
-        select = "SELECT result FROM extractions WHERE recipe = ? AND chunk_id = ?"
-        found += [corpus.extraction_of(chunk.id, row) for (row,) in db.execute(select, [PHRASES, chunk.id])]
+        select = "SELECT result FROM extractions WHERE config_hash = ? AND chunk_id = ?"
+        found += [chunks_store.extraction_of(chunk.id, row) for (row,) in db.execute(select, [PHRASES_HASH, chunk.id])]
     return document, chunks, found
 
 
@@ -116,21 +115,21 @@ def measure(size: int, folder: Path, *, fresh: bool) -> None:
 
     def remove(n: int) -> None:
         for path in chance.sample(paths, n):
-            corpus.remove_document(project.db, path)
+            documents.remove_document(project.db, path)
 
     def say(what: str, row: dict[str, Any]) -> None:
-        print(json.dumps({"what": what, "chunks": store.counts(project.db)["chunks"], **row}), flush=True)
+        print(json.dumps({"what": what, "chunks": graph.counts(project.db)["chunks"], **row}), flush=True)
 
-    if not store.counts(project.db)["chunks"]:
+    if not graph.counts(project.db)["chunks"]:
         say("fresh", run(project, lambda: [add(project, made) for made in make_documents(size)] and None))
-    paths = sorted(corpus.document_paths(project.db).values())
+    paths = sorted(documents.document_paths(project.db).values())
     say("nothing", run(project, lambda: None))
     for _ in range(ONES):
         say("one edited", run(project, lambda: edit(1)))
     say("a hundred edited", run(project, lambda: edit(min(100, len(paths) // 2))))
     say("1 % gone", run(project, lambda: remove(max(1, len(paths) // 100))))
     if fresh:
-        left = sorted(corpus.document_paths(project.db).values())
+        left = sorted(documents.document_paths(project.db).values())
         with tempfile.TemporaryDirectory(dir=folder.parent) as other:
             again = project_at(Path(other))
             say("the same, fresh", run(again, lambda: [add(again, stored(project, path)) for path in left] and None))

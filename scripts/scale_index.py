@@ -28,15 +28,14 @@ import numpy as np
 from made_up import make_documents
 from stages import Stages, peak_mib, peak_of, project_at, reset_peak, unit_vectors
 
-from localrag.index.crew.here import Here
-from localrag.index.crew.hire import tools_of
-from localrag.index.embed import embed_chunks
-from localrag.index.extraction.phrases import PHRASES
-from localrag.index.extraction.stage import find_phrases, split_sentences
-from localrag.index.pipeline import _build
-from localrag.query.retrieval.retrieve import search
-from localrag.store import corpus, generations, ledger
-from localrag.store import graph as store
+from localrag.indexing.embeddings import embed_chunks
+from localrag.indexing.extraction.nlp import PHRASES_HASH
+from localrag.indexing.extraction.stage import find_phrases, split_sentences
+from localrag.indexing.pipeline import _build_and_publish
+from localrag.indexing.workers.pool import LocalPool, task_context
+from localrag.query.retriever import retrieve
+from localrag.store import chunks as chunks_store
+from localrag.store import documents, generations, graph, runs
 
 SIZES = [10_000, 100_000, 1_000_000]
 STORED = "documents, chunks, full text"
@@ -59,29 +58,29 @@ def build(chunks: int, folder: Path, log: Path, *, given: bool) -> None:
 
     project = project_at(folder)
     db = project.db
-    ledger.save_settings(db, chat_model=project.model.file.binding, embedder=project.embedder.file.binding)
+    runs.save_settings(db, chat_model=project.model.file.to_json, embedder=project.embedder.file.to_json)
     there = {path for (path,) in db.execute("SELECT path FROM documents")}
-    tell, crew = Stages(said), Here(tools_of(project))
+    tell, worker_pool = Stages(said), LocalPool(task_context(project))
 
     async def run() -> None:
-        if store.counts(db)["chunks"] < chunks:
+        if graph.counts(db)["chunks"] < chunks:
             made = make_documents(chunks)
             tell("(making the texts)")
             while some := list(islice(made, TOGETHER)):
                 tell(STORED)
                 for document, of_it, found in some:
                     if document.path not in there:
-                        corpus.add_document(db, document, of_it)
+                        documents.save_document(db, document, of_it)
                     if given:
-                        corpus.save_extractions(db, PHRASES, found)
+                        chunks_store.save_extractions(db, PHRASES_HASH, found)
                 tell("(making the texts)")
-        with generations.next_in_view(db):
-            await split_sentences(db, crew, tell)
-            await find_phrases(project, crew, tell)
+        with generations.view_next_generation(db):
+            await split_sentences(db, worker_pool, tell)
+            await find_phrases(project, worker_pool, tell)
             tell("chunks listed")
-            await embed_chunks(project, crew, tell)
+            await embed_chunks(project, worker_pool, tell)
             tell("what is new")
-            await _build(project, "extractive", crew, tell)  # type: ignore[arg-type]
+            await _build_and_publish(project, "extractive", worker_pool, tell)  # type: ignore[arg-type]
         tell("end")
 
     asyncio.run(run())
@@ -96,7 +95,7 @@ def measure_questions(folder: Path) -> Iterator[dict[str, Any]]:
     spent = []
     for n, question in enumerate(questions):
         begun = time.perf_counter()
-        search(question, unit_vectors(1, n)[0], project, 10)
+        retrieve(question, unit_vectors(1, n)[0], project, 10)
         spent.append(time.perf_counter() - begun)
     yield {"stage": "retrieval, first", "seconds": spent[0], "mib": peak_mib()}
     yield {"stage": "retrieval, median", "seconds": float(np.median(spent[1:])), "mib": peak_mib()}
@@ -163,7 +162,7 @@ def main() -> None:
     for n in sizes:
         rows += ({"chunks": n, **row} for row in measure_questions(args.folder / str(n)))
         db = project_at(args.folder / str(n)).db
-        print(f"{n:,}: {store.counts(db) | {'mentions': db['mentions'].count}}")
+        print(f"{n:,}: {graph.counts(db) | {'mentions': db['mentions'].count}}")
     print(*table(rows, sizes), sep="\n")
 
 

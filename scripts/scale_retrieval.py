@@ -11,26 +11,30 @@ relationships. Questions are sentences of the texts that name two entities.
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from localrag.config import Settings
-from localrag.engine.embedding.embedder import open_embedder
-from localrag.llm.model import Model
-from localrag.models import find_chat_model, find_embedder
-from localrag.project import Project, selected
-from localrag.query.retrieval import retrieve
+from localrag.engine.embedder import open_embedder
+from localrag.filters import DocumentFilter
+from localrag.llm.model import ChatModel
+from localrag.model_files import find_chat_model, find_embedder
+from localrag.project import Project, filter_project
+from localrag.query import retriever
 from localrag.records import Chunk, Document, Entity, Graph, Mention, Relationship
-from localrag.store import corpus, graph, ledger, vectors
-from localrag.store.ledger import CallLedger
-from localrag.store.network import load_network
-from localrag.store.schema import open_index
-from localrag.store.search import search_chunks
-from localrag.text.plain import sentences
-from localrag.where import Selection
+from localrag.settings import IndexSettings
+from localrag.store import documents, graph, runs, vectors
+from localrag.store.entity_network import load_entity_network
+from localrag.store.full_text import search_chunks
+from localrag.store.llm_cache import SqliteLlmCache
+from localrag.store.opening import open_index
+from localrag.text.sentences import sentences
+from tests.graphs import replace_graph
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 SENTENCES = 6
 PER_DOCUMENT = 100
@@ -48,7 +52,7 @@ def fill(db, texts, n, embed, rng):
             body = text[found[first].start : found[first + SENTENCES - 1].end] + "\n\n"
             chunks.append(Chunk(f"c{k:07}", f"d{d:07}", k - d, at, at + len(body), body, len(body) // 4))
             at += len(body)
-        corpus.add_document(db, Document(f"d{d:07}", f"d{d:07}.txt", f"d{d:07}", "".join(c.text for c in chunks), str(d)), chunks)
+        documents.save_document(db, Document(f"d{d:07}", f"d{d:07}.txt", f"d{d:07}", "".join(c.text for c in chunks), str(d)), chunks)
         ids += [c.id for c in chunks]
         samples += [c.text for c in chunks if len(samples) < 2000]
     base = embed(samples[:2000])
@@ -56,7 +60,7 @@ def fill(db, texts, n, embed, rng):
         some = ids[at : at + 10_000]
         made = base[rng.integers(len(base), size=len(some))] + rng.normal(0, 0.03, (len(some), base.shape[1]))
         made /= np.linalg.norm(made, axis=1, keepdims=True)
-        vectors.save(db, "chunk", "m", some, dict.fromkeys(some, "h"), made.astype(np.float32))
+        vectors.save_vectors(db, "chunk", "m", some, dict.fromkeys(some, "h"), made.astype(np.float32))
     zipf = 1 / np.arange(1, n + 1)
     zipf /= zipf.sum()
     who = rng.choice(n, size=(n, 10), p=zipf)
@@ -64,7 +68,7 @@ def fill(db, texts, n, embed, rng):
     pairs = {tuple(sorted(p)) for p in rng.choice(n, size=(5 * n, 2), p=zipf).tolist() if p[0] != p[1]}
     edges = tuple(Relationship(f"r{k}", f"e{a:07}", f"e{b:07}") for k, (a, b) in enumerate(sorted(pairs)))
     people = tuple(Entity(f"e{e:07}", f"Name{e:07}", "person") for e in range(n))
-    graph.replace_graph(db, Graph(people, edges, tuple(mentions)), [], f"graph of {n}")
+    replace_graph(db, Graph(people, edges, tuple(mentions)), [], f"graph of {n}")
     return samples
 
 
@@ -85,13 +89,13 @@ def selected_rows(project, share, questions, embedded):
     step = round(1 / share)
     names = [f"d{d * PER_DOCUMENT:07}.txt" for d in range(n) if d % step == 0]
     with project.db.atomic():
-        project.db.execute("DELETE FROM collections")
-        project.db.conn.executemany("INSERT INTO collections VALUES ('some', ?)", [(name,) for name in names])
-    chosen = Selection("path=**,type=txt", ("some",))
+        project.db.execute("DELETE FROM collection_documents")
+        project.db.conn.executemany("INSERT INTO collection_documents VALUES ('some', ?)", [(name,) for name in names])
+    chosen = DocumentFilter("path=**,type=txt", ("some",))
 
     def of(work):
         def asked(question):
-            with selected(project, chosen) as narrowed:
+            with filter_project(project, chosen) as narrowed:
                 work(question, narrowed)
 
         return timed(asked, questions)
@@ -99,9 +103,9 @@ def selected_rows(project, share, questions, embedded):
     return {
         "documents": len(names),
         "choosing": of(lambda *_: None),
-        "full_text": of(lambda q, p: search_chunks(p.db, q, retrieve.POOL)),
-        "vectors": of(lambda q, p: vectors.nearest(p.db, p.folder, "chunk", embedded[q], retrieve.POOL)),
-        "search": of(lambda q, p: retrieve.search(q, embedded[q], p, 10)),
+        "full_text": of(lambda q, p: search_chunks(p.db, q, retriever.CANDIDATE_CHUNKS)),
+        "vectors": of(lambda q, p: vectors.nearest(p.db, p.folder, "chunk", embedded[q], retriever.CANDIDATE_CHUNKS)),
+        "search": of(lambda q, p: retriever.retrieve(q, embedded[q], p, 10)),
     }
 
 
@@ -121,25 +125,25 @@ def main():
         begun = time.perf_counter()
         samples = fill(db, texts, args.chunks, embedder.embed, rng)
         filled = time.perf_counter() - begun
-        ledger.save_settings(db, settings={})
-        project = Project(folder, folder, db, db, Settings(), Model(CallLedger(db), find_chat_model(None)), embedder)
+        runs.save_settings(db, settings={})
+        project = Project(folder, folder, db, db, IndexSettings(), ChatModel(SqliteLlmCache(db), find_chat_model(None)), embedder)
         begun = time.perf_counter()
-        net = load_network(db, folder)
+        net = load_entity_network(db, folder)
         built = time.perf_counter() - begun
         of = [samples[i] for i in rng.integers(len(samples), size=args.questions)]
         questions = [f"{s[sentences(s)[1].start : sentences(s)[1].end][:200]} Name{i:07} Name{7 * i:07}" for i, s in enumerate(of)]
         embedded = dict(zip(questions, embedder.embed(questions), strict=True))
         rows = {
             "chunks": args.chunks,
-            "mentions": int(net.to_chunks.nnz),
-            "relationships": int(net.to_related.nnz // 2),
+            "mentions": int(net.entity_to_chunk.nnz),
+            "relationships": int(net.entity_to_entity.nnz // 2),
             "fill_seconds": round(filled, 1),
             "network_seconds": round(built, 1),
-            "full_text": timed(lambda q: search_chunks(db, q, retrieve.POOL), questions),
-            "vectors": timed(lambda q: vectors.nearest(db, folder, "chunk", embedded[q], retrieve.POOL), questions),
-            "names": timed(lambda q: retrieve.named_entities(q, project), questions),
-            "walk": timed(lambda q: retrieve.walk(net, {len(q): 1.0}, {len(q): 1.0}, {}), questions),
-            "search": timed(lambda q: retrieve.search(q, embedded[q], project, 10), questions),
+            "full_text": timed(lambda q: search_chunks(db, q, retriever.CANDIDATE_CHUNKS), questions),
+            "vectors": timed(lambda q: vectors.nearest(db, folder, "chunk", embedded[q], retriever.CANDIDATE_CHUNKS), questions),
+            "names": timed(lambda q: retriever.named_entities(q, project), questions),
+            "walk": timed(lambda q: retriever.walk(net, {len(q): 1.0}, {len(q): 1.0}, {}), questions),
+            "search": timed(lambda q: retriever.retrieve(q, embedded[q], project, 10), questions),
             "embedding": timed(lambda q: embedder.embed([q]), questions),
             "selected": {f"{share:.0%}": selected_rows(project, share, questions, embedded) for share in (0.01, 0.1, 0.5, 1.0)},
         }

@@ -20,15 +20,15 @@ from unittest import mock
 
 import numpy as np
 
-from localrag.engine.embedding.embedder import open_embedder
-from localrag.models import find_embedder
+from localrag.engine.embedder import open_embedder
+from localrag.filters import DocumentFilter
+from localrag.model_files import find_embedder
 from localrag.records import Chunk, Document
-from localrag.store import corpus, vector_index, vectors
-from localrag.store.connect import snapshot
-from localrag.store.schema import open_index
-from localrag.store.selection import narrow
-from localrag.text.plain import sentences
-from localrag.where import Selection
+from localrag.store import documents, vectors
+from localrag.store.database import snapshot
+from localrag.store.filtered import open_filtered
+from localrag.store.opening import open_index
+from localrag.text.sentences import sentences
 
 PER_DOCUMENT = 500
 QUESTIONS = 300
@@ -76,8 +76,8 @@ def fill(db, real, n, rng):
                 some = ids[d : d + PER_DOCUMENT]
                 key = f"d{(at + d) // PER_DOCUMENT:06}"
                 chunks = [Chunk(c, key, k, 2 * k, 2 * k + 1, "x", 1) for k, c in enumerate(some)]
-                corpus.add_document(db, Document(key, f"{key}.txt", key, "x " * len(some), key), chunks)
-            vectors.save(db, "chunk", "m", ids, dict.fromkeys(ids, "h"), matrix)
+                documents.save_document(db, Document(key, f"{key}.txt", key, "x " * len(some), key), chunks)
+            vectors.save_vectors(db, "chunk", "m", ids, dict.fromkeys(ids, "h"), matrix)
         at += len(matrix)
 
 
@@ -89,11 +89,11 @@ def seconds(work):
 
 def exact(db, questions):
     """The ten nearest of every question by comparing all: their ids."""
-    found = [vectors.Best(10) for _ in questions]
-    for numbers, matrix in vector_index.batches(db, "chunk"):
+    found = [vectors.TopK(10) for _ in questions]
+    for numbers, matrix in vectors.vector_batches(db, "chunk"):
         for best, cosines in zip(found, questions @ matrix.T, strict=True):
             best.add(numbers, cosines)
-    return [[i for i, _ in best.subjects(db)] for best in found]
+    return [[i for i, _ in best.results(db)] for best in found]
 
 
 def asked(folder, questions, truth=None, share=None):
@@ -102,7 +102,7 @@ def asked(folder, questions, truth=None, share=None):
     for n, question in enumerate(questions):
         begun = time.perf_counter()
         with snapshot(folder) as whole:
-            db = narrow(whole, Selection(f"path=d*{share}.txt"), folder) if share else whole
+            db = open_filtered(whole, DocumentFilter(f"path=d*{share}.txt"), folder) if share else whole
             found = vectors.nearest(db, folder, "chunk", question, 50)
         spent.append(1000 * (time.perf_counter() - begun))
         if truth:
@@ -129,18 +129,18 @@ def edits(db, n, real, rng):
     rows = {}
     for share in (0.001, 0.06):
         some = [f"c{k:08}" for k in rng.choice(n, round(share * n), replace=False)]
-        vectors.save(db, "chunk", "m", some, dict.fromkeys(some, "h"), np.concatenate(list(enlarged(real, len(some), rng))))
-        rows[f"{share:.1%}"] = seconds(lambda: vector_index.bring_up_to_date(db))
+        vectors.save_vectors(db, "chunk", "m", some, dict.fromkeys(some, "h"), np.concatenate(list(enlarged(real, len(some), rng))))
+        rows[f"{share:.1%}"] = seconds(lambda: vectors.update_indexes(db))
     return rows
 
 
 def alone(questions, real):
     """As `asking`, of real vectors only, so few that an index file has to be asked for."""
-    with tempfile.TemporaryDirectory() as place, mock.patch.object(vector_index, "LEAST", 1000):
+    with tempfile.TemporaryDirectory() as place, mock.patch.object(vectors, "INDEX_FROM_VECTORS", 1000):
         db = open_index(Path(place), create=True)
         ids = [f"c{k:08}" for k in range(len(real))]
-        vectors.save(db, "chunk", "m", ids, dict.fromkeys(ids, "h"), real)
-        vector_index.bring_up_to_date(db)
+        vectors.save_vectors(db, "chunk", "m", ids, dict.fromkeys(ids, "h"), real)
+        vectors.update_indexes(db)
         return asked(Path(place), questions, exact(db, questions))
 
 
@@ -172,7 +172,7 @@ def main():
         np.savez(folder / "questions.npz", questions=questions, truth=np.array(exact(db, questions)))
         rows["without_file"] = asked(folder, questions[:5])
         rows["peak_mb_before"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        rows["made_s"] = seconds(lambda: vector_index.bring_up_to_date(db))
+        rows["made_s"] = seconds(lambda: vectors.update_indexes(db))
         rows["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         rows["file_mb"] = sum(f.stat().st_size for f in folder.glob("*.faiss")) >> 20
         call = [sys.executable, __file__, "--ask", "--folder", place]

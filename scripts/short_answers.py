@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from localrag.eval.answer_scores import exact_match, stands_in, word_f1
-from localrag.opening import open_for_questions
-from localrag.project import Project
-from localrag.query.answering.quoted import SURE, read
+from localrag.eval.metrics import exact_match, is_quoted, word_f1
+from localrag.project import Project, open_for_query
+from localrag.query.basic_search import retrieve_two_hop
+from localrag.query.extractive import SURE, read
 from localrag.query.question import Question
-from localrag.query.retrieval.context import chunk_quotes, ranked, unlike, worth_quoting
-from localrag.query.retrieval.retrieve import names_in
-from localrag.query.retrieval.two_steps import search_twice
+from localrag.query.retriever import names_in
+from localrag.query.sentence_ranking import chunk_quotes, drop_repetitions, rank_quotes, score_candidates
 from scripts.rank_sentences import load
 
 SETS = ("xquad_en", "xquad_zh", "hotpot_dev100", "musique_dev100", "zh_cmrc_trial")
@@ -31,17 +30,17 @@ SETS = ("xquad_en", "xquad_zh", "hotpot_dev100", "musique_dev100", "zh_cmrc_tria
 async def asked(project: Project, text: str, answers: list[str]) -> dict[str, Any]:
     """The short answer to a question with its scores, and whether gold stands in the first sentence and in the first three."""
     question = Question(text, project.embedder.embed([text])[0], "extractive")
-    passages = search_twice(text, question.vector, project, 10)
+    passages = retrieve_two_hop(text, question.vector, project, 10)
     weight = {c.id: score for c, score in passages}
-    found = worth_quoting(text, chunk_quotes([c for c, _ in passages], text), names_in(text, project), weight)
-    order = list(unlike(ranked(text, question.vector, found, project, weight), found.texts))
+    found = score_candidates(text, chunk_quotes([c for c, _ in passages], text), names_in(text, project), weight)
+    order = list(drop_repetitions(rank_quotes(text, question.vector, found, project, weight), found.texts))
     started = time.perf_counter()
     short = await read(question, found, order, project)
     seconds = time.perf_counter() - started
     own = [found.texts[n] for n in order]
     moved = [found.texts[short.sentence], *(found.texts[n] for n in order if n != short.sentence)] if short else own
     row = {"question": text, "answers": answers, "short": short.text if short else "", "p": short.log_probability if short else -99.0}
-    row |= {f"rank{k}": stands_in(own[:k], answers) for k in (1, 3)} | {f"read{k}": stands_in(moved[:k], answers) for k in (1, 3)}
+    row |= {f"rank{k}": is_quoted(own[:k], answers) for k in (1, 3)} | {f"read{k}": is_quoted(moved[:k], answers) for k in (1, 3)}
     return row | {"EM": exact_match(row["short"], answers), "F1": word_f1(row["short"], answers), "seconds": seconds}
 
 
@@ -67,7 +66,7 @@ def main() -> None:
     with (args.cache / "short_answers.jsonl").open("w", encoding="utf-8") as out:
         for name in args.set or SETS:
             questions = [q for q in load(args.data, name)[1] if q[2]][: args.most]
-            with open_for_questions(args.cache / name / ".localrag") as project:
+            with open_for_query(args.cache / name / ".localrag") as project:
                 rows = [asyncio.run(asked(project, text, answers)) for text, answers, _ in questions]
             for row in rows:
                 out.write(json.dumps({"set": name} | row, ensure_ascii=False) + "\n")

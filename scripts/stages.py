@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from localrag.config import Settings
-from localrag.models import find_chat_model, find_embedder
-from localrag.store.schema import open_index
+from localrag.model_files import find_chat_model, find_embedder
+from localrag.settings import IndexSettings
+from localrag.store.opening import open_index
 
 DIMENSIONS = 384
 OFTEN = 20.0  # seconds after which a stage that goes on is told of: what a kill loses at most
@@ -50,7 +50,7 @@ def project_at(folder: Path) -> Any:
     db = open_index(folder, create=True)
     embedder = SimpleNamespace(embed=lambda texts: unit_vectors(len(texts), 1), file=find_embedder(None))
     model = SimpleNamespace(file=find_chat_model(None), calls=0)
-    settings = replace(Settings(), extractor="phrases")
+    settings = replace(IndexSettings(), extractor="phrases")
     known = {"settings": settings, "model": model, "embedder": embedder, "tagger": None, "rerank": None}
     return SimpleNamespace(db=db, folder=folder, root=folder, **known)
 

@@ -16,18 +16,18 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.engine.embedding.embedder import open_embedder
-from localrag.eval.qa_sets import load_questions
-from localrag.models import find_embedder
-from localrag.query.answering.verify import support, supporting
+from localrag.engine.embedder import open_embedder
+from localrag.eval.datasets import load_qa_dataset
+from localrag.model_files import find_embedder
+from localrag.query.citations import similarity_matrix, supporting_quotes
 from localrag.records import Quote
-from localrag.text.plain import sentences, squeeze
+from localrag.text.sentences import collapse_whitespace, sentences
 
 PASSAGES, LENGTH = 5, 12  # of so many sentences each
 
 
 def passages_of(text):
-    found = [squeeze(text[s.start : s.end]) for s in sentences(text)]
+    found = [collapse_whitespace(text[s.start : s.end]) for s in sentences(text)]
     return [found[i : i + LENGTH] for i in range(0, len(found), LENGTH)]
 
 
@@ -40,8 +40,8 @@ def scores_of(gold, embed, statements, rng):
 
     def best(statement, of):
         texts = [t for i in near[of] for t in blocks[i] if re.search(r"\w", t)]
-        said = bool(supporting(statement, [Quote("", 0, len(t), t) for i in near[of] for t in [" ".join(blocks[i])]]))
-        return float(support([statement], texts, embed).max()), said
+        said = bool(supporting_quotes(statement, [Quote("", 0, len(t), t) for i in near[of] for t in [" ".join(blocks[i])]]))
+        return float(similarity_matrix([statement], texts, embed).max()), said
 
     others = dict(zip(chosen, chosen[7:] + chosen[:7], strict=True))
     return [(best(s, s), best(s, others[s])) for s in chosen]
@@ -55,7 +55,7 @@ def rates(rows, at):
 def main():
     rng = random.Random(0)
     embed = open_embedder(find_embedder(None)).embed
-    sets = load_questions(Path(ARGS.folder))
+    sets = load_qa_dataset(Path(ARGS.folder))
     found = {g.name: scores_of(g, embed, sorted({e for q in g.questions for e in q.evidence if isinstance(e, str)}), rng) for g in sets}
     names = sorted(found)
     tuned, held_out = names[::2], names[1::2]

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
-from localrag.index.pipeline import build_index
-from localrag.opening import open_for_writing
-from localrag.query.answer import Options, answer
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.query.answer import answer_question
+from localrag.query.question import QueryOptions
 from localrag.store import graph
 
 DRAWS = 2000
@@ -39,7 +40,7 @@ def measure(name: str, source: Path, cues: Mapping[str, str]) -> None:
     """Index a book, ask for its themes and print what came up."""
     with tempfile.TemporaryDirectory() as folder, open_for_writing(Path(folder), extractor="phrases", engine=EngineOptions()) as project:
         asyncio.run(build_index([source], project, lambda _: None))
-        given = asyncio.run(answer("What are the main themes?", project, Options("global")))
+        given = asyncio.run(answer_question("What are the main themes?", project, QueryOptions("global")))
         reports = graph.reports_at(project.db, given.level or 0)
     pool = sorted({q.text for r in reports for f in r.findings for q in f.quotes})
     said = [c.quote for c in given.citations]

@@ -19,10 +19,10 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from localrag.engine.adapter import write_adapter
-from localrag.eval.answer_scores import exact_match, word_f1
-from localrag.models import find_chat_model
-from localrag.text.plain import chunk_sentences, squeeze
+from localrag.engine.weights import write_adapter
+from localrag.eval.metrics import exact_match, word_f1
+from localrag.model_files import find_chat_model
+from localrag.text.sentences import cached_sentences, collapse_whitespace
 from scripts.lora import ALPHA, Training, arguments, differences, with_adapter
 
 STRETCH = 420  # characters of the sentences that are shown around an answer, at most
@@ -51,8 +51,8 @@ def stretch(row: dict[str, Any], rng: random.Random) -> tuple[str, str]:
         passage = rng.choice(row["passages"])
         start = end = rng.randrange(len(passage))
     else:
-        return squeeze(" ".join(p.replace("# ", "") for p in row["passages"]))[: 2 * STRETCH], answer
-    spans = chunk_sentences(passage)
+        return collapse_whitespace(" ".join(p.replace("# ", "") for p in row["passages"]))[: 2 * STRETCH], answer
+    spans = cached_sentences(passage)
     holding = [n for n, s in enumerate(spans) if s.start <= start and end <= s.end] or [0]
     first = last = holding[0]
     while True:
@@ -62,8 +62,8 @@ def stretch(row: dict[str, Any], rng: random.Random) -> tuple[str, str]:
             break
         first, last = rng.choice(able)
     title = passage.split("\n")[0][2:] + ". " if passage.startswith("# ") and first > 0 else ""
-    text = squeeze(title + passage[spans[first].start : spans[last].end].replace("# ", ""))
-    return text, squeeze(passage[start:end]) if answer else NONE
+    text = collapse_whitespace(title + passage[spans[first].start : spans[last].end].replace("# ", ""))
+    return text, collapse_whitespace(passage[start:end]) if answer else NONE
 
 
 class Examples:

@@ -29,7 +29,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from localrag.text.plain import is_cjk
+from localrag.text.sentences import is_cjk
 from scripts.reader_data import NOT_ENTAILED, SETS, Batches, Encoder, Examples, Question, Sets, Texts, load_sets, question, rows
 from scripts.reader_model import STARTS, Reader, entailed, read, read_reader, vectors, write_reader
 

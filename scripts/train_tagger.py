@@ -20,28 +20,26 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from localrag.engine.adapter import write_adapter
-from localrag.engine.embedding.tagger import (
-    FACTS,
-    NOMINAL_TAGS,
-    NOMINALS,
-    SHAPES,
-    TAGS,
-    TYPES,
-    WINDOW,
-    Mention,
-    Token,
-    facts,
-    shapes,
-    spans,
+from localrag.engine.weights import write_adapter
+from localrag.indexing.extraction.names import DocumentCasing, find_all_name_spans
+from localrag.indexing.extraction.nlp import ChunkText, candidate_names
+from localrag.llm.tagger import (
+    BIO_TAGS,
+    ENTITY_TYPES,
+    N_PAIR_FEATURES,
+    N_SHAPE_FEATURES,
+    NOMINAL_BIO_TAGS,
+    NOMINAL_TYPES,
+    WINDOW_TOKENS,
+    TaggedMention,
+    TaggerToken,
+    decode_bio,
+    pair_features,
+    shape_features,
     tokenizer_of,
 )
-from localrag.index.extraction.names.candidates import candidates
-from localrag.index.extraction.names.case import Case
-from localrag.index.extraction.names.spans import find_names
-from localrag.index.extraction.passage import Passage
-from localrag.models import find_embedder
-from localrag.text.plain import chunk_sentences
+from localrag.model_files import find_embedder
+from localrag.text.sentences import cached_sentences
 from scripts.lora import ALPHA, Training, arguments, differences, with_adapter
 
 BATCH = 1536  # tokens of one step, padding included
@@ -59,18 +57,18 @@ class Item:
 
     source: str
     text: str
-    tokens: list[Token]
+    tokens: list[TaggerToken]
     ids: list[int]
     shape: np.ndarray
     tags: list[int]
     nominal: list[int]
-    mentions: list[tuple[Mention, str]]
+    mentions: list[tuple[TaggedMention, str]]
     pairs: set[frozenset[str]] | None
     sentences: list[int]
 
 
 class Tagger(nn.Module):
-    """The embedding model with its adapter, and the heads of `localrag.engine.embedding.tagger.Heads`."""
+    """The embedding model with its adapter, and the heads of `localrag.llm.tagger.Heads`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -80,17 +78,19 @@ class Tagger(nn.Module):
         self.body = with_adapter(body, modules)
         width = body.config.hidden_size
         self.drop = nn.Dropout(DROPPED)
-        self.tags = nn.Sequential(nn.Linear(width + 3 * SHAPES, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, len(TAGS) + len(NOMINAL_TAGS)))
-        self.pairs = nn.Sequential(nn.Linear(3 * width + FACTS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1))
+        self.tags = nn.Sequential(
+            nn.Linear(width + 3 * N_SHAPE_FEATURES, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, len(BIO_TAGS) + len(NOMINAL_BIO_TAGS))
+        )
+        self.pairs = nn.Sequential(nn.Linear(3 * width + N_PAIR_FEATURES, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1))
 
     def states(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return self.body(input_ids=ids, attention_mask=mask).last_hidden_state
 
     def tag_logits(self, states: torch.Tensor, shape: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         found = self.tags(torch.cat([self.drop(states), shape], -1))
-        return found[..., : len(TAGS)], found[..., len(TAGS) :]
+        return found[..., : len(BIO_TAGS)], found[..., len(BIO_TAGS) :]
 
-    def pair_logits(self, states: torch.Tensor, pairs: list[tuple[Mention, Mention, list[float]]]) -> torch.Tensor:
+    def pair_logits(self, states: torch.Tensor, pairs: list[tuple[TaggedMention, TaggedMention, list[float]]]) -> torch.Tensor:
         """Logits of pairs of mentions of one text, whose states are (l, width)."""
         sums = torch.cat([states.new_zeros(1, states.shape[1]), states.cumsum(0)])
 
@@ -108,15 +108,15 @@ class Tagger(nn.Module):
 def prepared(row: dict[str, Any], tokenizer: Any) -> Item:
     """A row with its tokens; what goes beyond the window is left out."""
     whole = tokenizer.encode(row["text"])
-    size = min(len(whole.ids), WINDOW) - 2
-    tokens = [Token(i, a, b) for i, (a, b) in zip(whole.ids[1 : size + 1], whole.offsets[1 : size + 1], strict=True)]
+    size = min(len(whole.ids), WINDOW_TOKENS) - 2
+    tokens = [TaggerToken(i, a, b) for i, (a, b) in zip(whole.ids[1 : size + 1], whole.offsets[1 : size + 1], strict=True)]
     ids = [*whole.ids[: size + 1], whole.ids[-1]]
-    starts = [s.start for s in chunk_sentences(row["text"])]
-    found = find_names(row["text"], candidates(Passage(row["text"], Case(row["text"]))))
+    starts = [s.start for s in cached_sentences(row["text"])]
+    found = find_all_name_spans(row["text"], candidate_names(ChunkText(row["text"], DocumentCasing(row["text"]))))
     likely = [(s.start, s.end) for spans in found.values() for s in spans]
     sentences = [max(0, sum(s <= t.start for s in starts) - 1) for t in tokens]
     tags, nominal = [0] * len(tokens), [0 if row["nominals"] else NOTHING] * len(tokens)
-    mentions: list[tuple[Mention, str]] = []
+    mentions: list[tuple[TaggedMention, str]] = []
     # The longest name counts, and of common nouns the innermost.
     for start, end, kind, group, named in sorted(row["mentions"], key=lambda m: (m[1] - m[0]) * (-1 if m[4] else 1)):
         inside = [n for n, t in enumerate(tokens) if t.start < end and t.end > start]
@@ -125,16 +125,18 @@ def prepared(row: dict[str, Any], tokenizer: Any) -> Item:
         if named:
             if any(tags[n] for n in inside):
                 continue
-            write(tags, inside, TYPES.index(kind) if kind else None)
-            mentions.append((Mention(inside[0], inside[-1], kind, 1.0), group))
+            write(tags, inside, ENTITY_TYPES.index(kind) if kind else None)
+            mentions.append((TaggedMention(inside[0], inside[-1], kind, 1.0), group))
         elif row["nominals"]:
             if not any(nominal[n] > 0 for n in inside):
-                write(nominal, inside, NOMINALS.index(kind) if kind in NOMINALS else None)
+                write(nominal, inside, NOMINAL_TYPES.index(kind) if kind in NOMINAL_TYPES else None)
         elif not any(tags[n] for n in inside):
             write(tags, inside, None)
     mentions.sort(key=lambda m: m[0].first)
     pairs = None if row["pairs"] is None else {frozenset(p) for p in row["pairs"]}
-    return Item(row["source"], row["text"], tokens, ids, shapes(row["text"], tokens, likely), tags, nominal, mentions, pairs, sentences)
+    return Item(
+        row["source"], row["text"], tokens, ids, shape_features(row["text"], tokens, likely), tags, nominal, mentions, pairs, sentences
+    )
 
 
 def write(tags: list[int], inside: list[int], kind: int | None) -> None:
@@ -142,7 +144,7 @@ def write(tags: list[int], inside: list[int], kind: int | None) -> None:
         tags[n] = NOTHING if kind is None else 2 * kind + 1 + (n != inside[0])
 
 
-def near(item: Item, mentions: list[tuple[Mention, str]]) -> list[tuple[int, int, list[float]]]:
+def near(item: Item, mentions: list[tuple[TaggedMention, str]]) -> list[tuple[int, int, list[float]]]:
     """The pairs of mentions of different groups in one sentence or adjacent ones, as numbers, with their facts."""
     found = []
     for i, (a, one) in enumerate(mentions):
@@ -152,7 +154,7 @@ def near(item: Item, mentions: list[tuple[Mention, str]]) -> list[tuple[int, int
             if away > 1:
                 break
             if one != other:
-                found.append((i, j, facts(a, b, away == 0, j - i - 1)))
+                found.append((i, j, pair_features(a, b, away == 0, j - i - 1)))
     return found
 
 
@@ -184,7 +186,7 @@ def run(model: Tagger, batch: list[Item], device: str) -> torch.Tensor:
 
 
 def padded(batch: list[Item], length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    shape = torch.zeros(len(batch), length, 3 * SHAPES)
+    shape = torch.zeros(len(batch), length, 3 * N_SHAPE_FEATURES)
     tags, nominal = (torch.full((len(batch), length), NOTHING) for _ in range(2))
     for n, i in enumerate(batch):
         size = len(i.tokens)
@@ -232,13 +234,15 @@ def measure(model: Tagger, items: list[Item], device: str) -> dict[str, dict[str
         for n, i in enumerate(batch):
             size, c = len(i.tokens), counts[i.source]
             free = {k for k, tag in enumerate(i.tags) if tag == NOTHING}
-            said = {(m.first, m.last): m.type for m in spans(named[n, :size], TYPES) if not free & set(range(m.first, m.last + 1))}
+            said = {
+                (m.first, m.last): m.type for m in decode_bio(named[n, :size], ENTITY_TYPES) if not free & set(range(m.first, m.last + 1))
+            }
             gold = {(m.first, m.last): m.type for m, _ in i.mentions if m.type}
             add(c, 0, len(said.keys() & gold.keys()), len(said), len(gold))
             add(c, 3, len(said.items() & gold.items()), len(said), len(gold))
             if i.source == "litbank":
-                own = {(m.first, m.last) for m in spans(np.eye(len(NOMINAL_TAGS))[[max(0, t) for t in i.nominal]], NOMINALS)}
-                got = {(m.first, m.last) for m in spans(common[n, :size], NOMINALS)}
+                own = {(m.first, m.last) for m in decode_bio(np.eye(len(NOMINAL_BIO_TAGS))[[max(0, t) for t in i.nominal]], NOMINAL_TYPES)}
+                got = {(m.first, m.last) for m in decode_bio(common[n, :size], NOMINAL_TYPES)}
                 add(c, 6, len(own & got), len(got), len(own))
             pairs = near(i, i.mentions) if i.pairs is not None else []
             if pairs:
@@ -272,7 +276,7 @@ def summary(c: list[int], scored: list[tuple[float, bool]], gold: int) -> dict[s
 
 
 def export(model: Tagger, path: Path) -> None:
-    """Write what was trained as a GGUF adapter (`localrag.engine.adapter`)."""
+    """Write what was trained as a GGUF adapter (`localrag.engine.use_qa_reader`)."""
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, 6)
     tensors = [(f"{head}.{name}", p) for head in ("tags", "pairs") for name, p in getattr(model, head).named_parameters()]
     written = [(n, p.detach().cpu().float().numpy()) for n, p in tensors]

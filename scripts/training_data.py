@@ -17,8 +17,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from localrag.eval.retrieval import heading, load_rows
-from localrag.text.plain import chunk_sentences, is_cjk
+from localrag.eval.datasets import as_markdown, load_rows
+from localrag.text.sentences import cached_sentences, is_cjk
 from scripts.questions_by_rule import comparisons, questions
 
 Row = dict[str, Any]
@@ -47,7 +47,7 @@ def row(source: str, key: str, group: str, question: str, passages: Sequence[str
 def corpus(data: Path, name: str, without: Collection[str] = ()) -> dict[str, str]:
     """The passages of a set, by id, each under its title."""
     rows = load_rows(data / "retrieval" / name / "corpus.jsonl", "id", "text")
-    return {r["id"]: heading(r.get("title", ""), r["text"]) for r in rows if r["id"] not in without}
+    return {r["id"]: as_markdown(r.get("title", ""), r["text"]) for r in rows if r["id"] not in without}
 
 
 def asked_in(data: Path, name: str) -> Iterator[tuple[Row, str]]:
@@ -165,7 +165,7 @@ def made(data: Path, most: int) -> Iterator[Row]:
             continue
         rng = rng_of(f"{source}{n}")
         shortest = 12 if kind == "zh" else 40
-        spans = [s for s in chunk_sentences(text) if s.end - s.start > shortest and not _ODD.search(text[s.start : s.end])]
+        spans = [s for s in cached_sentences(text) if s.end - s.start > shortest and not _ODD.search(text[s.start : s.end])]
         found = [(s.start, m) for s in spans for m in questions(text[s.start : s.end], rng)]
         for at, m in rng.sample(found, min(MOST, len(found))):
             neighbour = texts[source][n + 1 if n + 1 < len(texts[source]) else n - 1]
@@ -189,7 +189,7 @@ def made_yes_no(data: Path, most: int) -> Iterator[Row]:
     kinds = [(r["title"], kind) for r, kind in known]
     rng = random.Random(3)
     for n, (question, answer, one, other) in enumerate(comparisons(kinds, rng, most)):
-        passages = [heading(known[i][0]["title"], known[i][0]["text"]) for i in (one, other)]
+        passages = [as_markdown(known[i][0]["title"], known[i][0]["text"]) for i in (one, other)]
         yield row("made_yes_no", str(n), "", question, passages, answer) | {"part": "train"}
 
 

@@ -1,19 +1,28 @@
-"""What tests share: a home of their own, the fake backend, and small indexes made by the real models."""
+"""What tests share: a home, the command line in this process, and small indexes that are made once a run."""
 
 import contextlib
 import io
+import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from unittest import mock
 
+import platformdirs
 import pytest
+from filelock import FileLock
 from hypothesis import settings
+
+from tests import hashed_embedder
+from tests.forked import run_forked
 
 settings.register_profile("localrag", deadline=None)  # a busy machine is no failure
 settings.load_profile("localrag")
@@ -23,30 +32,92 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     # A core for each process of the run: two models that compute on the same cores wait for each other.
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+HASHED = ROOT / "tests" / "hashed"
+
+
+def seeds(first: int, *others: int) -> list[object]:
+    """Seeds of a test of random cases: the first for the quick tests, the others for `make test-ci`."""
+    return [first, *(pytest.param(seed, marks=pytest.mark.ci) for seed in others)]
 
 
 def run_module(name: str, *args: object) -> str:
     """What `python -m name args…` prints, run from the checkout; it must succeed."""
-    root = Path(__file__).resolve().parents[1]
     command = [sys.executable, "-m", name, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(root)}, cwd=root)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+# What one home takes over from another: files that are replaced and never written to, so that a second name is as good as a copy.
+SHARED = ("models/*", "embedders/*", "tuning/*", "vocabularies/*", "fingerprints.json", "jieba.cache")
+
+
+def shared_home() -> Path:
+    """Where a machine keeps, from run to run, what is measured and converted for the bundled models: for these requirements and cores.
+
+    `LOCALRAG_TEST_HOME` names another folder. What no run has used for a month is deleted.
+    """
+    named = os.environ.get("LOCALRAG_TEST_HOME")
+    kept = platformdirs.user_cache_path("localrag-tests")
+    folder = Path(named) if named else kept / sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder)
+    for other in kept.glob("*") if not named else ():
+        if time.time() - other.stat().st_mtime > 30 * 86_400:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
+
+
+def prepare(shared: Path, work: Path) -> None:
+    """Have the bundled models measured and converted by one process, while others wait."""
+    done = shared / f"prepared-{cores_here()}"
+    with FileLock(shared / "lock"):
+        if not done.exists():
+            write_town(work / "docs")
+            for command in (["index", "docs"], ["ask", "Who bought the Skua?"], ["index", "docs", "--extractor", "model"]):
+                ran = run_localrag(*command, cwd=work, LOCALRAG_HOME=str(shared))
+                assert ran.returncode == 0, ran.stderr
+            done.touch()
+
+
+def cores_here() -> int:
+    """How many cores this process may use: what is measured with fewer of them holds for no more."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def take_over(shared: Path, home: Path) -> None:
+    """Give a home what was measured and converted, where it has nothing of that name itself."""
+    for source in (path for pattern in SHARED for path in (shared / "cache").glob(pattern) if path.suffix != ".part"):
+        target = home / source.relative_to(shared)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not target.exists():
+            link_or_copy(source, target)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 @pytest.fixture(autouse=True, scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Caches go to a folder of the test run, never to the user's."""
-    folder = Path(os.environ.get("LOCALRAG_TEST_HOME") or tmp_path_factory.mktemp("home"))
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run's for settings and caches, never the user's. It begins with what was measured and converted in earlier runs."""
+    folder, shared = tmp_path_factory.mktemp("home"), shared_home()
+    prepare(shared, tmp_path_factory.mktemp("prepared"))
+    (folder / "cache").mkdir(mode=0o700)
+    take_over(shared, folder)
     os.environ["LOCALRAG_HOME"] = str(folder)
-    yield folder
+    return folder
 
 
 @pytest.fixture(scope="session")
 def chat_file(home):
     """The bundled chat model."""
-    from localrag.models import find_chat_model
+    from localrag.model_files import find_chat_model
 
     return find_chat_model(None)
 
@@ -54,13 +125,13 @@ def chat_file(home):
 @pytest.fixture(scope="session")
 def engine(chat_file):
     """An engine over the bundled model, loaded once; an exact one holds nothing over from test to test."""
+    from localrag.engine.autotune.load import open_backend
     from localrag.engine.engine import Engine
-    from localrag.engine.hardware.opened import open_backend
     from localrag.engine.settings import EngineOptions
 
-    made = Engine(lambda: open_backend(chat_file, EngineOptions("context=2048")))
+    made = Engine(lambda: open_backend(chat_file, EngineOptions("n_ctx=2048")))
     yield made
-    assert made.leaks() == []
+    assert made.inconsistencies() == []
     made.close()
 
 
@@ -69,16 +140,27 @@ SMALL = ["--type", "f32", "--layers", "4", "--width", "64", "--ffn", "128", "--h
 
 
 @pytest.fixture(scope="session")
-def tiny(chat_file, tmp_path_factory):
+def tiny(home, chat_file, tmp_path_factory):
     """A function that gives a small model with random weights of an architecture: llama, gemma2, mamba or lfm2."""
-    from localrag.models import ModelFile
+    from localrag.engine.autotune.load import open_backend
+    from localrag.engine.settings import EngineOptions
+    from localrag.model_files import ModelFile
 
-    folder = tmp_path_factory.mktemp("tiny")
+    folder, shared = tmp_path_factory.mktemp("tiny"), shared_home()
 
     def made(architecture):
-        path = folder / f"{architecture}.gguf"
-        if not path.exists():
-            subprocess.run([sys.executable, SCRIPT, chat_file.path, path, "--architecture", architecture, *SMALL], check=True)
+        path, kept = folder / f"{architecture}.gguf", shared / "tiny" / f"{architecture}-{cores_here()}.gguf"
+        if path.exists():
+            return ModelFile(architecture, "chat", path)
+        with FileLock(shared / "lock"):
+            if not kept.exists():
+                kept.parent.mkdir(exist_ok=True)
+                subprocess.run([sys.executable, SCRIPT, chat_file.path, path, "--architecture", architecture, *SMALL], check=True)
+                with mock.patch.dict(os.environ, LOCALRAG_HOME=str(shared)):
+                    open_backend(ModelFile(architecture, "chat", path), EngineOptions()).close()
+                shutil.move(path, kept)
+        take_over(shared, home)
+        shutil.copy(kept, path)
         return ModelFile(architecture, "chat", path)
 
     return made
@@ -110,17 +192,33 @@ def run_localrag(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProce
     return subprocess.CompletedProcess(args, code, said.getvalue(), told.getvalue())
 
 
-def run_process(*args: str, cwd: Path, timeout: float = 600, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "localrag", *args],
-        check=False,
-        cwd=cwd,
-        timeout=timeout,
-        capture_output=True,
-        text=True,
-        env=os.environ | env,
-    )
+def run_process(
+    *args: str, cwd: Path, timeout: float = 600, given: str | bytes | None = None, hashed: bool = False, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own, where `hashed` with `HashedEmbedder`s; `given` is its standard input."""
+    path = env.pop("PYTHONPATH", "") or hashed_path()
+    if not hashed:
+        path = path.removeprefix(f"{HASHED}{os.pathsep}")
+    return run_forked(*args, cwd=cwd, timeout=timeout, given=given, env=os.environ | env | {"PYTHONPATH": path})
+
+
+@pytest.fixture
+def hashed() -> Iterator[None]:
+    """Indexes and questions in this process use `HashedEmbedder`: no model is loaded for vectors."""
+    with hashed_embedder.in_this_process():
+        yield
+
+
+@pytest.fixture(scope="module")
+def hashed_module() -> Iterator[None]:
+    """The same for all of a module and what it shares: `pytestmark = pytest.mark.usefixtures("hashed_module")`."""
+    with hashed_embedder.in_this_process():
+        yield
+
+
+def hashed_path() -> str:
+    """A PYTHONPATH with which a process uses `HashedEmbedder` too."""
+    return os.pathsep.join(filter(None, [str(HASHED), str(ROOT), os.environ.get("PYTHONPATH", "")]))
 
 
 TOWN = {
@@ -133,23 +231,51 @@ TOWN = {
 
 
 @pytest.fixture(scope="session")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of three short documents, indexed by the bundled models through the command line."""
-    folder = tmp_path_factory.mktemp("town")
-    write_town(folder / "docs")
-    done = run_localrag("index", "docs", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+def indexed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A function that gives a folder with an index of its own: made once a run by the first process that asks for it, then copied.
+
+    `indexed(documents, *options, hashed=False, to=None)`: a folder at `to`, or a new one, with `documents` (name → text) in `docs` and
+    the index that `localrag index docs *options` makes of them.
+    """
+    base = tmp_path_factory.getbasetemp()
+    base = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "indexed"
+    base.mkdir(exist_ok=True)
+
+    def give(documents: dict[str, str | bytes], *options: str, hashed: bool = False, to: Path | None = None) -> Path:
+        wanted = json.dumps([{name: str(text) for name, text in documents.items()}, options, hashed])
+        made = base / sha256(wanted.encode()).hexdigest()[:16]
+        with FileLock(f"{made}.lock"):
+            if not made.exists():
+                work = made.with_suffix(".part")
+                shutil.rmtree(work, ignore_errors=True)
+                write_documents(work / "docs", documents)
+                with hashed_embedder.in_this_process() if hashed else contextlib.nullcontext():
+                    done = run_localrag("index", "docs", *options, cwd=work)
+                assert done.returncode == 0, done.stderr
+                work.rename(made)
+        target = to or tmp_path_factory.mktemp("indexed")
+        shutil.copytree(made, target, dirs_exist_ok=True)
+        return target
+
+    return give
 
 
 @pytest.fixture(scope="session")
-def plain_town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def town(indexed: Callable[..., Path]) -> Path:
+    """A folder of three short documents, indexed by the bundled models through the command line."""
+    return indexed(TOWN)
+
+
+@pytest.fixture(scope="session")
+def plain_town(indexed: Callable[..., Path]) -> Path:
     """The same documents, indexed without a language model."""
-    folder = tmp_path_factory.mktemp("plain")
-    write_town(folder / "docs")
-    done = run_localrag("index", "docs", "--extractor", "phrases", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return indexed(TOWN, "--extractor", "phrases")
+
+
+def write_documents(folder: Path, documents: dict[str, str | bytes]) -> None:
+    for name, text in documents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def write_town(docs: Path) -> None:

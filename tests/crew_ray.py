@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.index.crew.hire import alone
-from localrag.index.crew.kit import Kit
-from localrag.index.jobs import Tools
-from localrag.index.pipeline import build_index
-from localrag.opening import open_for_writing
+from localrag.indexing.pipeline import build_index
+from localrag.indexing.tasks import TaskContext
+from localrag.indexing.workers.pool import in_process_pool
+from localrag.indexing.workers.worker import WorkerConfig
+from localrag.project import open_for_writing
 from localrag.records import content_id
-from localrag.store import ledger
+from localrag.store import runs
 from tests.fakes import Scripted, example
 
 os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # as `cluster.connect` sets it; read when Ray is imported
@@ -74,31 +74,31 @@ class Slow(Scripted):
 
 
 @dataclass(frozen=True)
-class ScriptedKit(Kit):
+class ScriptedKit(WorkerConfig):
     """A kit whose chat model is scripted."""
 
     seconds: float = 0.0
 
     def open(self, options=None):
         os.environ["LOCALRAG_TEST_WORKER"] = "1"
-        tools = Kit.open(self)
-        if self.asks:
+        tools = WorkerConfig.open(self)
+        if self.has_llm:
             tools.model._engine = Slow(says, self.seconds)
-        return Tools(tools.model, HashEmbedder(self.embedder), None, tools.settings, tools.text_of)
+        return TaskContext(tools.model, HashEmbedder(self.embedder), None, tools.settings, tools.text_of)
 
 
 @dataclass(frozen=True)
-class EngineKit(Kit):
+class EngineKit(WorkerConfig):
     """A kit with the real engine, which on each machine would by itself be set up as its environment says."""
 
     def open(self, options=None):
-        values = f"{os.environ['LOCALRAG_TEST_ENGINE']},{self.options.values}".strip(",")
-        tools = Kit.open(replace(self, options=replace(self.options, values=values)))
+        values = f"{os.environ['LOCALRAG_TEST_ENGINE']},{self.options.overrides}".strip(",")
+        tools = WorkerConfig.open(replace(self, options=replace(self.options, overrides=values)))
         return replace(tools, embedder=HashEmbedder(self.embedder))
 
 
 def engine_kit(project, *, asks, cores):
-    options = replace(project.model.options, say=print)
+    options = replace(project.model.options, notify=print)
     return EngineKit(project.model.file, project.embedder.file, False, project.settings, options, asks, cores)
 
 
@@ -108,7 +108,7 @@ def scripted_kit(project, *, asks, cores, seconds=0.0):
         project.embedder.file,
         False,
         project.settings,
-        replace(project.model.options, say=print),
+        replace(project.model.options, notify=print),
         asks,
         cores,
         seconds=seconds,
@@ -124,29 +124,30 @@ def write_corpus(folder, n=24, *more):
     return folder
 
 
-def indexed(docs, index, hire=alone, said=None, hosts=(), model=None, **settings):
+def indexed(docs, index, hire=in_process_pool, said=None, hosts=(), model=None, **settings):
     """Index in the abstractive style with a scripted model; the outcome and every table but for times and row numbers."""
     with open_for_writing(index, model=model) as opened:
-        options = replace(opened.model.options, say=(said.append if said is not None else lambda _: None), allowed_hosts=tuple(hosts))
+        options = replace(opened.model.options, notify=(said.append if said is not None else lambda _: None), allowed_hosts=tuple(hosts))
         opened.model.options = options
         settings = replace(opened.settings, style="abstractive", **settings)
         project = replace(opened, settings=settings, tagger=None, embedder=HashEmbedder(opened.embedder.file))
         if not project.model.file.url:
             project.model._engine = Scripted(says)
         outcome = asyncio.run(build_index([docs], project, lambda _: None, hire=hire))
-        return outcome, tables(project.db), ledger.last_run(project.db)["figures"]
+        return outcome, tables(project.db), runs.last_run(project.db)["figures"]
 
 
-LEFT_OUT = {"created_at", "added_at", "at", "seconds", "about", "started_at", "ended_at", "rowid"}
+LEFT_OUT = {"created_at", "added_at", "failed_at", "seconds", "started_at", "ended_at", "rowid"}
 
 
 def tables(db):
     """Every row of every table but for what two runs may differ in."""
     found = {}
     for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall():
-        if name.startswith("_") or name in ("runs", "seen", "vector_states", "settings") or "_search" in name:
+        if name.startswith("_") or name in ("runs", "file_stats", "vector_versions", "index_settings", "table_checksums") or "_fts" in name:
             continue
-        rows = [{k: v for k, v in row.items() if k not in LEFT_OUT} for row in db.query(f"SELECT * FROM [{name}]")]
+        left_out = LEFT_OUT | ({"subject"} if name.startswith("llm_call") else set())
+        rows = [{k: v for k, v in row.items() if k not in left_out} for row in db.query(f"SELECT * FROM [{name}]")]
         found[name] = Counter(json.dumps(row, sort_keys=True, default=lambda b: hashlib.sha256(b).hexdigest()) for row in rows)
     return found
 
@@ -222,6 +223,6 @@ def bench_processes(machines):
     for process in psutil.process_iter(["cmdline"]):
         with contextlib.suppress(psutil.Error):
             ours = process.environ().get("LOCALRAG_HOME", "").startswith(str(machines.folder))
-            if ours and (process.info["cmdline"] or [""])[0].startswith("ray::Bench"):
+            if ours and (process.info["cmdline"] or [""])[0].startswith("ray::RayWorkerActor"):
                 found.append(process.pid)
     return found

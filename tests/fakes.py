@@ -7,10 +7,9 @@ from collections import Counter
 
 import numpy as np
 
-from localrag.engine.request import Generation
+from localrag.engine.request import EngineMetrics, Generation
 from localrag.engine.settings import EngineSettings
-from localrag.engine.usage import Figures
-from localrag.errors import ContextTooSmall, EngineFailed, NoRoom
+from localrag.errors import ContextTooSmall, EngineError, KvCacheFull
 
 VOCABULARY = 64
 END = 0
@@ -24,11 +23,11 @@ def tokens(text):
 class FakeChat:
     note = ""
 
-    def cells(self, messages):
+    def encode(self, messages):
         return tuple(tokens("".join(f"<{m['role']}>{m['content']}" for m in messages) + "<assistant>"))
 
-    def rest(self, before, messages):
-        return self.cells(messages)[len(self.cells(before[:-1])) + len(before[-1]["content"]) :]
+    def encode_continuation(self, before, messages):
+        return self.encode(messages)[len(self.encode(before[:-1])) + len(before[-1]["content"]) :]
 
 
 class FakeLlama:
@@ -50,7 +49,7 @@ class FakeLlama:
         prefix_folder=None,
         **settings,
     ) -> None:
-        self.settings = EngineSettings(slots=slots, unified=capacity is not None, **settings)
+        self.settings = EngineSettings(slots=slots, kv_unified=capacity is not None, **settings)
         self.n_ctx, self.can_truncate, self.capacity = n_ctx, can_truncate, capacity
         self.end_tokens = frozenset({END})
         self.parameters = 1
@@ -69,7 +68,7 @@ class FakeLlama:
     def tokenize(self, text):
         return tokens(text)
 
-    def piece(self, token):
+    def token_to_piece(self, token):
         return bytes([97 + token % 26])
 
     def grammar_tokenizer(self):
@@ -77,10 +76,10 @@ class FakeLlama:
 
     def decode(self, rows):
         if self.capacity is not None and sum(map(len, self.kv)) + len(rows) > self.capacity:
-            raise NoRoom("the fake is full")
+            raise KvCacheFull("the fake is full")
         if self.fail_on is not None and any(token == self.fail_on for token, *_ in rows):
             self.kv = [[(-1, "lost")] for _ in self.kv]
-            raise EngineFailed("the fake was told to fail")
+            raise EngineError("the fake was told to fail")
         time.sleep(self.seconds)
         per_slot: dict[int, int] = {}
         for _, _, slot, _ in rows:
@@ -92,7 +91,7 @@ class FakeLlama:
         for token, position, slot, wanted in rows:
             assert position == len(self.kv[slot]), f"slot {slot} holds {len(self.kv[slot])} cells, the row is for {position}"
             assert position < self.n_ctx + MARGIN
-            alone = per_slot[slot] < self.settings.least_rows and self.can_truncate
+            alone = per_slot[slot] < self.settings.min_rows and self.can_truncate
             self.kv[slot].append((token, "alone" if alone else "read"))
             if wanted:
                 logits.append(self._logits(slot))
@@ -104,7 +103,7 @@ class FakeLlama:
         seed = zlib.crc32(repr(self.kv[slot][-self.memory :]).encode())
         return np.random.default_rng(seed).random(VOCABULARY).astype(np.float32)
 
-    def copy(self, source, target, length):
+    def copy_prefix(self, source, target, length):
         self.kv[target] = list(self.kv[source][:length])
         assert self.can_truncate or length == len(self.kv[source])
 
@@ -113,12 +112,12 @@ class FakeLlama:
             assert self.can_truncate, "this model's state cannot be cut"
         del self.kv[sequence][length:]
 
-    def save(self, sequence, path, cells):
+    def save_state(self, sequence, path, cells):
         assert [token for token, _ in self.kv[sequence]] == list(cells), "a kept beginning holds just its cells"
         path.write_text(repr(self.kv[sequence]))
         return True
 
-    def load(self, sequence, path, cells):
+    def load_state(self, sequence, path, cells):
         self.loads += 1
         self.kv[sequence] = [(token, "read") for token in cells]
         if path.read_text() == repr(self.kv[sequence]):
@@ -141,9 +140,9 @@ class Scripted:
     """
 
     def __init__(self, says, *, window: int = 4096, at_once: int = 8, seconds: float = 0) -> None:
-        self.says, self.window, self.at_once, self.seconds = says, window, at_once, seconds
+        self.says, self.window, self.parallel_requests, self.seconds = says, window, at_once, seconds
         self.parameters = None  # as of a server that does not tell
-        self.figures = Figures()
+        self.figures = EngineMetrics()
         self.requests: list = []
         self.under_way: Counter[str] = Counter()
         self.most_of: Counter[str] = Counter()  # per task: requests under way at once
@@ -169,11 +168,17 @@ class Scripted:
     def tasks(self) -> list[str]:
         return [r.task for r in self.requests]
 
-    def report(self):
-        return self.figures.to_json(self.at_once)
+    def metrics(self):
+        return self.figures.to_json(self.parallel_requests)
 
     def close(self):
         pass
+
+
+def answered_by(project, engine):
+    """The engine, which from now on answers what the project's model is asked."""
+    project.model._engine = engine
+    return engine
 
 
 class CutOff(str):

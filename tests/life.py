@@ -54,8 +54,10 @@ def run(*args):
 
 def life(docs: Path):
     """Built without the chat model, asked in every mode, changed, looked at; then read by the chat model."""
+    from localrag.settings import QUERY_MODES
+
     run("index", "docs", "--extractor", "phrases", "--quiet")
-    for mode in ("auto", "mix", "local", "global", "drift", "basic", "ts", "ss"):
+    for mode in QUERY_MODES:
         run("ask", "What is wrong with the Skua?", "--mode", mode)
     run("ask", "-c", "Who is her mate?")
     sys.stdin = io.StringIO("Who is Lars Holm?\nWhat did he write?\n/source 1\n/quit\n")

@@ -1,4 +1,4 @@
-"""A llama.cpp server in a process of its own: `python llama_server.py MODEL PORT SLOTS CONTEXT`; it lives until it is killed."""
+"""A llama.cpp server in a process of its own: `python llama_server.py MODEL RAY_PORT SLOTS CONTEXT`; it lives until it is killed."""
 
 import sys
 import time

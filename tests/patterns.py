@@ -18,8 +18,8 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from re import _constants as op  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as op
+from re import _parser as parser
 
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn"}
 MEASURED_S = 0.02  # from where a time can be told from noise

@@ -1,21 +1,20 @@
 """Commands in this process, and a terminal for tests: a process on pseudo-terminals of its own, what it writes, and keys typed to it."""
 
+import codecs
 import os
 import pty
 import re
 import select
 import signal
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 
-import pexpect
 import pyte
 from typer.testing import CliRunner, Result
 
 from localrag.cli import app
+from tests.forked import Forked
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -43,14 +42,15 @@ class Terminal:
             termios.tcsetwinsize(slaves[name], (50, columns))
         self._seen = {"out": b"", "err": b""}
         unwanted = ("NO_COLOR", "COLUMNS")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "localrag", *args],
+        kept = {k: v for k, v in os.environ.items() if k not in unwanted}
+        self.process = Forked(
+            *args,
             cwd=cwd,
             stdin=slaves["out"],
             stdout=slaves["out"],
             stderr=slaves["err"],
-            env={k: v for k, v in os.environ.items() if k not in unwanted} | {"TERM": "xterm-256color"} | env,
-            start_new_session=True,
+            env=kept | {"TERM": "xterm-256color"} | env,
+            new_session=True,
         )
         for slave in slaves.values():
             os.close(slave)
@@ -117,16 +117,12 @@ class Screen:
         self._screen = pyte.HistoryScreen(columns, rows, history=10_000)
         self._stream = pyte.Stream(self._screen)
         self.written, self._answered = "", False
-        self.process = pexpect.spawn(
-            sys.executable,
-            ["-m", "localrag", *args],
-            cwd=cwd,
-            env=kept | {"TERM": "xterm-256color"} | env,
-            encoding="utf-8",
-            codec_errors="replace",
-            dimensions=(rows, columns),
-            timeout=None,
-        )
+        self._master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (rows, columns))
+        env = kept | {"TERM": "xterm-256color"} | env
+        self.process = Forked(*args, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave, terminal=True)
+        os.close(slave)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def lines(self) -> list[str]:
@@ -141,7 +137,7 @@ class Screen:
             if self._answered and re.search(f"(?:{pattern})\\Z", shown):
                 return shown
             assert time.monotonic() < until, shown
-            assert self._read() or self.process.isalive() or self._read(), shown
+            assert self._read() or self.process.poll() is None or self._read(), shown
 
     def wait_for_passing(self, pattern: str, seconds: float = 120) -> None:
         """Wait until something that matches was written, even if it is gone again."""
@@ -153,27 +149,28 @@ class Screen:
     def type(self, text: str) -> None:
         """Type on the keyboard; a line break is the Enter key."""
         self._answered = False
-        self.process.send(text.replace("\n", "\r"))
+        os.write(self._master, text.replace("\n", "\r").encode())
 
     def paste(self, text: str) -> None:
         """Paste, as terminals that mark what is pasted do."""
         self._answered = False
-        self.process.send(f"\x1b[200~{text}\x1b[201~")
+        os.write(self._master, f"\x1b[200~{text}\x1b[201~".encode())
 
     def end(self, seconds: float = 60) -> int:
         """Wait for the end; the exit code."""
         until = time.monotonic() + seconds
-        while self._read() or self.process.isalive():
+        while self._read() or self.process.poll() is None or self._read():
             assert time.monotonic() < until, "\n".join(self.lines)
-        self.process.close()
-        return int(self.process.exitstatus if self.process.exitstatus is not None else -1)
+        os.close(self._master)
+        return self.process.wait()
 
     def _read(self) -> bool:
-        try:
-            new = self.process.read_nonblocking(65536, timeout=0.1)
-        except pexpect.TIMEOUT:
+        if not select.select([self._master], [], [], 0.1)[0]:
             return False
-        except pexpect.EOF:
+        try:
+            new = self._decoder.decode(os.read(self._master, 65536))
+        except OSError:  # the process has closed its end
+            time.sleep(0.02)
             return False
         self._answered = True
         self.written += new

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from localrag.index.pipeline import build_index
-from localrag.opening import open_for_questions, open_for_writing
-from localrag.query.answer import Options, answer
-from localrag.query.converse import questions_worth_asking
-from localrag.query.retrieval.answerable import unsaid
-from localrag.store import corpus, graph, ledger
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_query, open_for_writing
+from localrag.query.answer import answer_question
+from localrag.query.answerability import refusal_text
+from localrag.query.conversation import suggest_questions
+from localrag.query.question import QueryOptions
+from localrag.store import chunks, documents, graph, runs
 from tests.conftest import TOWN
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ def index(tmp_path_factory):
         (folder / name).write_text(TOWN[name], encoding="utf-8")
     with open_for_writing(folder / ".localrag") as opened:
         project = replace(opened, settings=replace(opened.settings, style="abstractive", claims=True, max_gleanings=1))
-        ledger.save_settings(project.db, settings=project.settings.to_json())
+        runs.save_settings(project.db, settings=project.settings.to_json())
         outcome = asyncio.run(build_index([folder], project, lambda _: None))
         assert not outcome.failures
     return folder / ".localrag"
@@ -33,7 +34,7 @@ def index(tmp_path_factory):
 
 def test_descriptions_and_reports_are_written(index):
     """Every entity and relationship is described; reports have a rating and findings that rest on passages."""
-    with open_for_questions(index) as project:
+    with open_for_query(index) as project:
         entities, relationships, reports = (
             graph.entities(project.db),
             graph.relationships(project.db),
@@ -51,31 +52,31 @@ def test_descriptions_and_reports_are_written(index):
 
 def test_claims_are_complete_and_quote_their_source(index):
     """Every chunk is asked for claims; each has a subject that is an entity, a status, ISO dates or none, and its place in the file."""
-    with open_for_questions(index) as project:
+    with open_for_query(index) as project:
         (asked,) = project.db.execute("SELECT count(*) FROM llm_calls WHERE task = 'claims'").fetchone()
         claims, known = graph.claims(project.db), {e.id for e in graph.entities(project.db)}
-        path = {c.id: corpus.document_path(project.db, c.id) for c in corpus.all_chunks(project.db)}
+        path = {c.id: documents.document_path(project.db, c.id) for c in chunks.all_chunks(project.db)}
 
     assert asked >= len(path)
     for c in claims:
         assert c.subject_id in known
         assert c.object_id is None or c.object_id in known
         assert c.status in ("TRUE", "FALSE", "SUSPECTED")
-        assert all(re.fullmatch(r"(\d{4}(-\d{2}(-\d{2})?)?)?", date) for date in (c.since, c.until))
+        assert all(re.fullmatch(r"(\d{4}(-\d{2}(-\d{2})?)?)?", date) for date in (c.start_date, c.end_date))
         assert TOWN[path[c.chunk_id]][c.start : c.end].strip()
 
 
 @pytest.mark.parametrize("mode", ["basic", "mix", "local", "global", "drift", "ts"])
 def test_prose_is_cited_sentence_by_sentence(index, mode):
     """Each line of the answer ends in its citations or a mark that it has none; the citations are verbatim, and each is used."""
-    with open_for_questions(index) as project:
+    with open_for_query(index) as project:
         question = f"What is wrong with the {'ferry ' * (mode == 'mix')}Skua?"  # of equal passages the ledger has the answer
-        found = asyncio.run(answer(question, project, Options(mode)))
+        found = asyncio.run(answer_question(question, project, QueryOptions(mode)))
 
     assert found.style == "abstractive"
-    assert found.calls > 0
+    assert found.llm_calls > 0
     assert found.output_tokens > 0
-    paragraphs = found.answer.split("\n\n")[0 if found.answerable else 2 :]  # that it declines, and "Closest:", are no claims
+    paragraphs = found.answer.split("\n\n")[0 if found.is_answerable else 2 :]  # that it declines, and "Closest:", are no claims
     assert all(re.search(r"(\[\d+\]|\[unsupported\])$", p.rstrip()) for p in paragraphs)
     assert {int(n) for n in re.findall(r"\[(\d+)\]", found.answer)} == {c.n for c in found.citations}
     for state in ("unsupported", "related", "contradicted"):
@@ -89,43 +90,45 @@ def test_the_same_question_costs_nothing_twice(index):
     """A second time the answer comes from the ledger, word for word."""
     answers = []
     for _ in range(2):
-        with open_for_questions(index) as project:
-            answers.append(asyncio.run(answer("Who owns the ferry?", project, Options("basic"))))
+        with open_for_query(index) as project:
+            answers.append(asyncio.run(answer_question("Who owns the ferry?", project, QueryOptions("basic"))))
 
     assert answers[0].answer == answers[1].answer
-    assert answers[1].calls == 0
+    assert answers[1].llm_calls == 0
 
 
 def test_strict_answers_hold_only_what_is_supported(index):
     """With `strict` an answer is what is left of it without the sentences that nothing supports; where nothing is, it says so."""
     given = []
     for strict in (False, True):
-        with open_for_questions(index) as project:
-            given.append(asyncio.run(answer("What is wrong with the Skua?", project, Options("basic", strict=strict))))
+        with open_for_query(index) as project:
+            given.append(asyncio.run(answer_question("What is wrong with the Skua?", project, QueryOptions("basic", strict=strict))))
     usual, found = given
     supported = [usual.answer[s.start : s.end] for s in usual.sentences if s.state == "supported"]
 
     assert [c.quote for c in found.citations] == [c.quote for c in usual.citations if usual.state_of(c.n) == "supported"]
     assert [found.answer[s.start : s.end] for s in found.sentences] == supported
-    assert supported or found.answer == unsaid("What is wrong with the Skua?")
+    assert supported or found.answer == refusal_text("What is wrong with the Skua?")
 
 
-@pytest.mark.parametrize("options", [Options("global", max_calls=0), Options("drift", max_calls=1), Options("mix", max_seconds=0)])
+@pytest.mark.parametrize(
+    "options", [QueryOptions("global", max_calls=0), QueryOptions("drift", max_calls=1), QueryOptions("mix", max_seconds=0)]
+)
 def test_at_its_limit_an_answer_is_the_best_so_far(index, options):
     """No calls or seconds left, the answer is put together from what was found, and says so."""
-    with open_for_questions(index) as project:
-        found = asyncio.run(answer("Who wrote that the Skua leaks?", project, options))
+    with open_for_query(index) as project:
+        found = asyncio.run(answer_question("Who wrote that the Skua leaks?", project, options))
 
-    assert found.calls == (options.max_calls or 0)
-    assert found.answerable
-    assert found.calls or found.citations  # what no model wrote is quoted
+    assert found.llm_calls == (options.max_calls or 0)
+    assert found.is_answerable
+    assert found.llm_calls or found.citations  # what no model wrote is quoted
     assert "Stopped at the limit" in found.note
 
 
 def test_dynamic_selection_rates_from_the_root_down(index):
     """The reports are chosen by the model's ratings, and the note says how many were looked at."""
-    with open_for_questions(index) as project:
-        found = asyncio.run(answer("What is wrong with the Skua?", project, Options("global", dynamic=True)))
+    with open_for_query(index) as project:
+        found = asyncio.run(answer_question("What is wrong with the Skua?", project, QueryOptions("global", dynamic=True)))
         tasks = {row["task"] for row in project.db.query("SELECT DISTINCT task FROM llm_calls")}
 
     assert "rate" in tasks
@@ -134,12 +137,12 @@ def test_dynamic_selection_rates_from_the_root_down(index):
 
 def test_follow_ups_and_questions_are_written(index):
     """A follow-up is rewritten to stand alone; suggested questions are as many as asked for and end in question marks."""
-    with open_for_questions(index) as project:
-        first = asyncio.run(answer("Who is Lars Holm?", project, Options("basic")))
-        second = asyncio.run(answer("What did he say?", project, Options("basic", conversation=first.conversation)))
-        asked = asyncio.run(questions_worth_asking(project, [first, second], n=3))
+    with open_for_query(index) as project:
+        first = asyncio.run(answer_question("Who is Lars Holm?", project, QueryOptions("basic")))
+        second = asyncio.run(answer_question("What did he say?", project, QueryOptions("basic", conversation=first.conversation)))
+        asked = asyncio.run(suggest_questions(project, [first, second], n=3))
 
     assert second.conversation == first.conversation
-    assert second.asked
+    assert second.standalone_question
     assert len(asked) == 3
     assert all(q.endswith(("?", "？")) for q in asked)

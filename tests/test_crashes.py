@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from localrag.store.check import check_index, wrongs
-from localrag.store.copied import TornCopy
-from localrag.store.schema import open_index
+from localrag.store.check import check_index, problems
+from localrag.store.opening import TornCopy, open_index
 from tests import power
-from tests.cli.test_index import rows
+from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag, run_process, write_town
 from tests.serve.server import served
 from tests.test_slow import GRAPH, many_documents
@@ -42,7 +41,7 @@ def wrong_in(index):
     """What the check of an index finds wrong, beside what the next run does anyway."""
     db = open_index(index)
     try:
-        return list(wrongs(check_index(db, index)))
+        return list(problems(check_index(db, index)))
     finally:
         db.close()
 
@@ -82,6 +81,7 @@ def in_a_small_world(script, tmp_path):
     )
 
 
+pytestmark = pytest.mark.ci
 able = pytest.mark.skipif(
     not shutil.which("unshare")
     or subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], check=False, capture_output=True).returncode != 0,
@@ -212,11 +212,11 @@ def test_what_a_page_or_a_pack_would_write_waits_for_the_writer(written_to, tmp_
 EDITS = """
 import asyncio, sys
 from pathlib import Path
-from localrag.index.pipeline import build_index
-from localrag.opening import open_for_writing
-from localrag.store import network, vector_index
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.store import vectors
 
-network.LEAST = vector_index.LEAST = 3  # the files beside the database are made for few chunks too
+vectors.INDEX_FROM_VECTORS = 3  # the files beside the database are made for few chunks too
 folder = Path(sys.argv[1])
 for day in range(2, 5):
     for file in (folder / "docs").iterdir():
@@ -326,7 +326,7 @@ def test_a_log_that_was_copied_before_the_database_is_left_out(tmp_path):
     assert run_process("index", "docs", "--extractor", "phrases", "-q", cwd=tmp_path / "town").returncode == 0
     index, copy = tmp_path / "town" / ".localrag", tmp_path / "copy"
     copy.mkdir()
-    early = "lambda p: p.stage == 'graph' and shutil.copy(folder / '.localrag/index.db-wal', folder.parent / 'copy')"
+    early = "lambda p: p.stage == 'entity resolution' and shutil.copy(folder / '.localrag/index.db-wal', folder.parent / 'copy')"
     code = EDITS.replace("lambda _: None", early).replace("import asyncio", "import asyncio, shutil").replace("range(2, 5)", "range(2, 3)")
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "town"], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -346,14 +346,14 @@ def test_a_copy_whose_parts_do_not_fit_together_is_refused(tmp_path):
     code = f"""
 import os, sys
 from pathlib import Path
-from localrag.opening import open_for_writing
-from localrag.store.connect import empty_log
+from localrag.project import open_for_writing
+from localrag.store.database import truncate_wal
 with open_for_writing(Path(sys.argv[1])) as project:
     before = (project.folder / "index.db").read_bytes()
     with project.db.atomic():
         project.db.execute("DELETE FROM chunks")
         project.db.execute("UPDATE documents SET text = text || text")
-    empty_log(project.db)
+    truncate_wal(project.db)
     after = (project.folder / "index.db").read_bytes()
     half = len(before) // 8192 * 4096
     (Path({str(copy)!r}) / "index.db").write_bytes(before[:half] + after[half:])

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from localrag.doctor import Subject, examine
+from localrag.doctor import DoctorTarget, run_checks
 from localrag.engine.settings import EngineOptions
-from localrag.index.documents.load.sandbox import landlock_version
-from localrag.system.cores import free_memory
+from localrag.loaders.sandbox import landlock_version
+from localrag.system.resources import available_memory
 from tests.conftest import run_localrag
-from tests.index.scans import FOUND, without_tesseract
+from tests.indexing.scans import FOUND, without_tesseract
 
 ROOT = Path(__file__).parents[1]
 
 
 def lines(subject, options=""):
-    return {line.name: line for line in examine(subject, EngineOptions(options), speed=False)}
+    return {line.name: line for line in run_checks(subject, EngineOptions(options), speed=False)}
 
 
 def test_a_sound_machine_is_well(plain_town):
@@ -37,31 +37,31 @@ def test_a_sound_machine_is_well(plain_town):
 def test_what_reads_scans_is_named_or_how_to_get_it(tmp_path, monkeypatch):
     """Without Tesseract the line says what to install, with languages; with it, which languages it reads."""
     monkeypatch.setenv("PATH", without_tesseract(tmp_path))
-    missing = lines(Subject(None))["scans"]
+    missing = lines(DoctorTarget(None))["scans"]
     assert (missing.state, "Tesseract is not installed" in missing.text) == ("warn", True)
     assert "tesseract-ocr-deu" in missing.remedy
     monkeypatch.undo()
 
     if FOUND:
-        there = lines(Subject(None))["scans"]
+        there = lines(DoctorTarget(None))["scans"]
         assert (there.state, f"Tesseract {FOUND.version} reads " in there.text) == ("ok", True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
 def test_a_kernel_without_landlock_is_named(tmp_path):
     """Without Landlock, a warning tells what the file reader can still read, and which kernel forbids it."""
-    ours = lines(Subject(None))["file reader"]
+    ours = lines(DoctorTarget(None))["file reader"]
     code = """
 import ctypes, os, struct
-from localrag.doctor import Subject, examine
+from localrag.doctor import DoctorTarget, run_checks
 from localrag.engine.settings import EngineOptions
-from localrag.index.documents.load.sandbox import _op
+from localrag.loaders.sandbox import _op
 program = _op(0x20, 0) + _op(0x15, 444, 0, 1) + _op(0x06, 0x00050026) + _op(0x06, 0x7FFF0000)  # call 444 answers ENOSYS
 code = ctypes.create_string_buffer(program, len(program))
 libc = ctypes.CDLL(None)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("@HP", 4, ctypes.addressof(code))), 0, 0) == 0
-line = next(line for line in examine(Subject(None), EngineOptions(""), speed=False) if line.name == "file reader")
+line = next(line for line in run_checks(DoctorTarget(None), EngineOptions(""), speed=False) if line.name == "file reader")
 print(line.state, line.text, line.remedy, sep="\\n")
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120, cwd=ROOT)
@@ -78,7 +78,7 @@ def test_a_model_that_is_not_there_or_no_model_is_a_line_with_its_remedy(tmp_pat
     (tmp_path / "text.gguf").write_text("no model")
     (tmp_path / "torn.gguf").write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 100)
     for name, said in (("none.gguf", "no model file"), ("text.gguf", "is not a GGUF file"), ("torn.gguf", "cannot be loaded")):
-        found = lines(Subject(None, chat=str(tmp_path / name), embedder=str(tmp_path / "none/")))
+        found = lines(DoctorTarget(None, chat=str(tmp_path / name), embedder=str(tmp_path / "none/")))
 
         assert found["chat model"].state == "fail"
         assert said in found["chat model"].text
@@ -110,13 +110,13 @@ def test_a_damaged_database_is_a_line(tmp_path):
 
 def test_more_memory_than_there_is_fails():
     """The KV is computed from the model's metadata and the settings; what cannot fit is said before it is tried."""
-    found = lines(Subject(None), "slots=256,context=8192,kv=f32")["memory"]
-    few = lines(Subject(None), "slots=1,context=256")["memory"]
+    found = lines(DoctorTarget(None), "slots=256,n_ctx=8192,kv_cache_type=f32")["memory"]
+    few = lines(DoctorTarget(None), "slots=1,n_ctx=256")["memory"]
 
     needed, little = (float(line.text.split(", ")[1].split()[0]) for line in (found, few))
 
     assert needed == pytest.approx(90, abs=1)  # 30 layers of 3 heads of 64 keys and values, 2 million tokens, 4 bytes each
-    assert (found.state == "fail") == (needed * 2**30 > free_memory())
+    assert (found.state == "fail") == (needed * 2**30 > available_memory())
     assert little < 0.1
     assert few.state == "ok"
 
@@ -126,11 +126,11 @@ def test_an_index_that_others_can_read_is_named_with_the_command_that_mends_it(t
     folder = tmp_path / "an index"
     folder.mkdir()
     folder.chmod(0o755)
-    found = lines(Subject(folder))["index"]
+    found = lines(DoctorTarget(folder))["index"]
     subprocess.run(found.remedy, shell=True, check=True)
 
     assert found.state == "warn"
-    assert lines(Subject(folder))["index"].state == "ok"
+    assert lines(DoctorTarget(folder))["index"].state == "ok"
 
 
 def test_the_proof_of_being_offline_can_fail():

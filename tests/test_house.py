@@ -13,61 +13,138 @@ PACKAGE = ROOT / "localrag"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # From the bottom up; a module imports only from rows below its own, or from its own row's package.
 ROWS = [
-    {"states"},
     {"errors", "records"},
-    {"system", "about"},
+    {"system"},
     {"text"},
-    {"linear"},
-    {"config", "gguf_header", "pagerank", "where"},
-    {"model_table"},
-    {"models"},
+    {"filters", "gguf", "pagerank", "settings"},
+    {"model_files"},
     {"engine", "store"},
     {"llm"},
     {"project"},
-    {"index", "query"},
-    {"opening", "demo", "contents", "catalog", "picture"},
+    {"entailment", "loaders"},
+    {"indexing", "query"},
+    {"catalog", "demo", "serializers"},
     {"exchange"},
     {"eval"},
     {"bench"},
-    {"doctor", "serve", "library"},
-    {"integrations", "cli"},
+    {"doctor", "index", "serve"},
+    {"cli", "integrations"},
     {"__init__", "__main__"},
 ]
-# The rooms of the large packages, by the same rule.
+# The files of a package, by the same rule.
 ROOMS = {
-    "engine": [
-        {"settings", "adapter", "draft", "kv", "usage"},
-        {"bert_folder"},
-        {"sampler", "shape"},
-        {"request"},
-        {"llama"},
-        {"hardware"},
-        {"tokens", "embedding", "sequence"},
-        {"prefixes", "slots", "remote"},
-        {"batch"},
-        {"engine"},
+    "bench": [
+        {"engine", "tasks"},
+        {"measure"},
+        {"runs"},
+        {"report"},
     ],
-    "index": [
-        {"estimate"},
-        {"progress", "jobs"},
-        {"documents"},
-        {"extraction"},
-        {"graph"},
-        {"reports"},
-        {"crew"},
-        {"embed", "traces", "collect"},
+    "catalog": [
+        {"hub", "local_models"},
+        {"listing"},
+    ],
+    "cli": [
+        {"views/terminal"},
+        {"settings", "views/console"},
+        {"options", "views/answers", "views/progress"},
+        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/tables"},
+        {"commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
+        {"commands/chat", "commands/models", "commands/setup"},
+    ],
+    "engine": [
+        {"autotune/trial", "memory", "sampler", "settings", "weights"},
+        {"llama/library", "request"},
+        {"llama/chat_template", "llama/weights", "prefix_cache", "remote/client", "scheduler"},
+        {"engine", "llama/model"},
+        {"autotune/measure", "llama/pooled"},
+        {"autotune/search"},
+        {"autotune/load"},
+        {"embedder", "tokenizer"},
+        {"remote/servers"},
+        {"remote/remote_engine"},
+    ],
+    "entailment": [
+        {"lexicon"},
+        {"chinese", "english"},
+        {"comparison", "english_clauses"},
+    ],
+    "eval": [
+        {"datasets", "in_memory_graph", "questions"},
+        {"metrics", "retrieval"},
+        {"conditions", "extraction", "qa"},
+        {"judge"},
+        {"win_rates"},
+        {"comparison"},
+    ],
+    "exchange": [
+        {"foreign", "formats", "html_page", "obsidian", "pack"},
+        {"export", "import_index"},
+    ],
+    "indexing": [
+        {"extraction/names", "graph/communities", "progress", "tasks"},
+        {"documents", "extraction/nlp", "graph/descriptions", "graph/entity_resolution", "graph/layout", "reports", "workers/worker"},
+        {"extraction/extract", "graph/contributions", "workers/process_worker", "workers/scheduler"},
+        {"extraction/prompt_tuning", "extraction/tasks", "graph/corpus_names", "workers/pool"},
+        {"extraction/stage", "graph/merge", "workers/ray_cluster"},
+        {"graph/clustering", "workers/ray_worker"},
+        {"garbage", "graph/stage", "workers/ray_pool"},
+        {"report_stage"},
+        {"embeddings"},
         {"pipeline"},
-        {"erase", "plan"},
+    ],
+    "llm": [
+        {"budgets", "prompts", "tagger"},
+        {"model"},
+        {"grammar"},
+        {"qa_reader"},
+    ],
+    "loaders": [
+        {"content", "discover", "sandbox"},
+        {"ocr", "page_images", "tabular"},
+        {"html", "markup", "pdf"},
+        {"mail", "office", "quote_boxes"},
+        {"parser_process"},
+        {"reader"},
     ],
     "query": [
-        {"draft", "reading", "questions"},
-        {"question"},
-        {"retrieval"},
-        {"cost", "answering", "route"},
-        {"modes", "converse"},
+        {"question", "question_analysis", "retriever"},
+        {"citations", "reading_budget", "sentence_ranking"},
+        {"extractive"},
+        {"answerability"},
+        {"abstractive"},
+        {"basic_search", "conversation"},
+        {"global_search", "local_search"},
+        {"drift_search"},
         {"answer"},
     ],
-    "cli": [{"views", "completion"}, {"options"}, {"settings"}, {"commands"}],
+    "serve": [
+        {"auth", "mcp_results", "query_worker"},
+        {"context", "mcp_server"},
+        {"api", "files", "mcp_http", "openai"},
+        {"runs"},
+        {"app"},
+    ],
+    "store": [
+        {"collections", "layout", "location", "runs", "schema", "tombstones"},
+        {"chunks", "database", "filtered", "llm_cache"},
+        {"answers", "full_text", "retention", "staging"},
+        {"documents", "graph"},
+        {"browse", "vectors"},
+        {"entity_network", "export_rows"},
+        {"generations"},
+        {"check"},
+        {"opening"},
+        {"erasure", "foreign"},
+    ],
+    "system": [
+        {"child_process", "files", "resources"},
+        {"trust"},
+    ],
+    "text": [
+        {"sentences"},
+        {"kinds", "parts_of_speech"},
+        {"quotes"},
+    ],
 }
 
 
@@ -107,19 +184,37 @@ def check(mine: str, other: str, rows: list[set[str]], path: Path) -> None:
     assert other == mine or row_of(other, rows) < row_of(mine, rows), f"{path.relative_to(PACKAGE)} imports {other}, which is not below it"
 
 
+def module_of(target: str) -> list[str]:
+    """The parts of the module that an imported name is in, or is."""
+    parts = target.split(".")
+    while parts and not (PACKAGE.joinpath(*parts).with_suffix(".py").exists() or PACKAGE.joinpath(*parts, "__init__.py").exists()):
+        parts.pop()
+    return parts
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_a_module_imports_only_from_rows_below(path):
-    """Packages stand in rows, and so do the rooms of the large ones; `llm` knows no store, and `engine` and `store` not each other."""
+    """Packages stand in rows, and so do their files; `llm` and `entailment` know no store, `engine` and `store` not each other."""
     mine = name_of(path)
     if mine == "__main__":
         return
+    inside = "/".join(path.relative_to(PACKAGE).parts[1:]).removesuffix(".py")
     for target in imports(path):
-        other, *inner = target.split(".")
-        if other != "__version__":
+        other, *inner = module_of(target) or ["__init__"]
+        if target != "__version__":
             check(mine, other, ROWS, path)
-        if other == mine in ROOMS and inner and len(rest := path.relative_to(PACKAGE).parts[1:]) and rest != ("__init__.py",):
-            check(rest[0].removesuffix(".py"), inner[0], ROOMS[mine], path)
-    assert mine != "llm" or not any(t.startswith("store") for t in imports(path))
+        if other == mine in ROOMS and inner and inside and not inside.endswith("__init__"):
+            assert row_of("/".join(inner), ROOMS[mine]) < row_of(inside, ROOMS[mine]), f"{path.relative_to(PACKAGE)} imports {target}"
+    assert mine not in {"llm", "entailment"} or not any(t.startswith("store") for t in imports(path))
+
+
+def test_every_file_has_its_row():
+    """A file that is new is given its place in ROWS and ROOMS."""
+    for path in MODULES:
+        name, *rest = path.relative_to(PACKAGE).with_suffix("").parts
+        assert any(name in row for row in ROWS), path
+        if name in ROOMS and rest[-1] != "__init__":
+            assert any("/".join(rest) in row for row in ROOMS[name]), path
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -135,33 +230,34 @@ def test_no_modules_import_each_other_in_a_circle():
     assert not graph
 
 
-STAGES = (
-    "pipeline.py",
-    "plan.py",
-    "erase.py",
-    "traces.py",
-    "collect.py",
-    "progress.py",
-    "embed.py",
-    "reports/sources.py",
-    "documents/update.py",
-    "crew/hire.py",
-    "crew/on_ray.py",
-)
+STAGES = {
+    "documents",
+    "embeddings",
+    "extraction/stage",
+    "garbage",
+    "graph/clustering",
+    "graph/contributions",
+    "graph/corpus_names",
+    "graph/merge",
+    "graph/stage",
+    "pipeline",
+    "progress",
+    "report_stage",
+    "workers/pool",
+    "workers/ray_pool",
+}
 
 
 def test_stages_do_not_touch_the_store():
-    """Of indexing, only the pipeline and its parts read and write the store, and what brings the graph up to date row by row.
+    """Of indexing, only the stages and the parts that update the graph row by row read and write the store.
 
     What they call takes and returns records.
     """
-    for path in (PACKAGE / "index").rglob("*.py"):
-        if (
-            path.parent.name not in {"merging", "clustering"}
-            and path.name != "stage.py"
-            and path.relative_to(PACKAGE / "index").as_posix() not in STAGES
-        ):
-            assert not [t for t in imports(path) if t.startswith("store")], path
+    using = set()
+    for path in (PACKAGE / "indexing").rglob("*.py"):
+        if any(t.startswith("store") for t in imports(path)):
+            using.add(path.relative_to(PACKAGE / "indexing").with_suffix("").as_posix())
+    assert using <= STAGES, using - STAGES
 
 
 def test_one_package_knows_llama_cpp_and_the_terminal_stays_in_cli():
@@ -174,29 +270,26 @@ def test_one_package_knows_llama_cpp_and_the_terminal_stays_in_cli():
 
 # What the commands leave to the library, and the modules of commands that reach below it.
 BENEATH = re.compile(
-    r"index\.(pipeline|erase|traces|documents\.update\.update_documents)|index\.plan\.plan|query\.(answer|converse|modes|retrieval)\b"
-    r"|exchange\.export\.export_index|opening\.(open_for_|open_to_look|settings_for)|store\.schema\.open_index"
+    r"indexing\.(pipeline|garbage|documents)\b|query\.(answer|conversation|retriever|\w+_search)\b"
+    r"|exchange\.export\.export_index|project\.open_|store\.opening\.open_index"
 )
 REACH_BENEATH = {
-    "check.py": "looks into an index that may be damaged",
-    "collections.py": "renames and forgets names of collections, which opens no model",
-    "sessions.py": "deletes conversations, which opens no model",
-    "imports.py": "takes over what another program extracted",
-    "layout.py": "chooses how the picture of the graph is made",
-    "merges.py": "decides which names are one entity",
-    "tune.py": "tries prompts on chunks before it writes them",
-    "mcp.py": "hands a project to the server, which opens and closes it as it is asked",
+    "chat.py": "deletes conversations, which opens no model",
+    "exchange.py": "takes over what another program extracted",
+    "index.py": "decides which documents go, and tells what a plan costs",
+    "inspect.py": "checks an index that may be damaged, and edits collections and merges",
+    "prompts.py": "tries prompts on chunks before it writes them",
     "serve.py": "hands a project to the server, which opens and closes it as it is asked",
 }
 
 
 def test_commands_are_users_of_the_library():
-    """They index, ask, search, look, remove, embed and export by `localrag.library`; those that reach below it are named, no others."""
+    """They index, ask, search, look, remove, embed and export by `localrag.index`; those that reach below it are named, no others."""
     commands = sorted((PACKAGE / "cli" / "commands").glob("*.py"))
 
     assert {path.name for path in commands if any(map(BENEATH.match, imports(path, types=False)))} == REACH_BENEATH.keys()
-    through = {path.name for path in commands if any(target.startswith("library") for target in imports(path, types=False))}
-    assert {"index.py", "ask.py", "chat.py", "look.py", "rm.py", "export.py", "demo.py"} <= through
+    through = {path.name for path in commands if any(target.startswith("index.") for target in imports(path, types=False))}
+    assert {"index.py", "ask.py", "chat.py", "inspect.py", "exchange.py", "setup.py"} <= through
 
 
 def test_sql_stays_in_the_store():
@@ -209,16 +302,19 @@ def test_sql_stays_in_the_store():
 def test_nothing_sends_anything():
     """No module but the one that talks to model servers imports a client for the network, or anything of TLS.
 
-    And the bridge to a `serve` of this machine, which asks none but loopback (tests/serve/test_bridge.py), the one that pulls models,
-    and what works with a Ray cluster. Messages to the process that parses go through a socket pair without an address.
+    And the bridge to a `serve` of this machine, which asks none but loopback (tests/serve/test_mcp_server.py), the one that pulls models,
+    and what works with a Ray cluster. Messages to child processes go through a socket pair without an address.
     """
     clients = {"requests", "httpx", "httpx2", "httpcore", "urllib", "urllib3", "aiohttp", "http", "socket", "ssl", "websockets"}
-    allowed = {"engine/remote/server.py", "serve/bridge.py", "catalog/hub.py", "index/documents/load/messages.py"}
+    allowed = {"engine/remote/client.py", "serve/mcp_server.py", "catalog/hub.py", "system/child_process.py"}
     assert {path.relative_to(PACKAGE).as_posix() for path in MODULES if third_parties(path) & clients} == allowed
     mcp = {p.relative_to(PACKAGE).as_posix() for p in MODULES if re.search(r"from mcp(\.client\S*)? import", p.read_text(encoding="utf-8"))}
-    assert mcp == {"serve/bridge.py"}
+    assert mcp == {"serve/mcp_server.py"}
     ray = {path.relative_to(PACKAGE).as_posix() for path in MODULES if "ray" in third_parties(path)}
-    assert ray == {"index/crew/cluster.py", "index/crew/ray_worker.py"}  # only where it is asked for, see tests/index/crew/test_on_ray.py
+    assert ray == {
+        "indexing/workers/ray_cluster.py",
+        "indexing/workers/ray_worker.py",
+    }  # only where it is asked for, see tests/indexing/workers/test_ray_pool.py
 
 
 def test_files_stay_short():
@@ -232,6 +328,53 @@ def test_functions_fit_on_a_screen():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno - node.lineno < 60, f"{path.name}: {node.name}"
+
+
+# These are replaced by a trained reader next: only names that others use were changed.
+TO_BE_REPLACED = ("entailment/", "query/answerability", "query/extractive", "query/sentence_ranking", "llm/qa_reader")
+OLD_NAMES = frozenset((Path(__file__).parent / "data" / "old_names.txt").read_text(encoding="utf-8").split())
+PRIVATE_WORDS = frozenset("door crew bench parcel kit shop harvest mend anew lacking unsaid".split())
+NAMED_BY_THE_COMMAND = {"bench_app", "bench_command", "BenchProgress"}  # `localrag bench`
+
+
+def defined_names(tree: ast.AST) -> set[str]:
+    """What a tree defines, takes as an argument or assigns to."""
+    found = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    found |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    found |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return found | {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+
+
+def kept_modules() -> list[Path]:
+    return [path for path in MODULES if not path.relative_to(PACKAGE).as_posix().startswith(TO_BE_REPLACED)]
+
+
+def test_no_module_defines_an_old_name():
+    """What only this project understood was renamed; none of these names comes back at the top of a module."""
+    for path in kept_modules():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        inner = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+        top = {node.name for node in tree.body if node not in inner}
+        top |= {n.id for node in inner for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        assert not top & OLD_NAMES, f"{path.relative_to(PACKAGE)}: {sorted(top & OLD_NAMES)}"
+
+
+def test_names_have_no_private_words():
+    """Pools, policies and requests are called that, in arguments and variables too."""
+    for path in kept_modules():
+        for name in defined_names(ast.parse(path.read_text(encoding="utf-8"))) - NAMED_BY_THE_COMMAND:
+            words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+            assert not words & PRIVATE_WORDS, f"{path.relative_to(PACKAGE)}: {name}"
+
+
+def test_each_class_has_a_name_of_its_own():
+    """A search finds one definition; the retrievers of two frameworks are alternatives with one name."""
+    homes: dict[str, list[str]] = {}
+    for path in kept_modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and name_of(path) != "integrations":
+                homes.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
+    assert not {name: files for name, files in homes.items() if len(files) > 1}
 
 
 def test_the_words_of_the_field_are_used():

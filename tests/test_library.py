@@ -15,13 +15,29 @@ import pytest
 
 import localrag
 from localrag.errors import IndexBusy, NoIndex, UsageError
-from localrag.library import Asking, Index
-from localrag.query.question import Options, Watch
-from localrag.store.memory import memory_of
-from localrag.store.schema import writer_lock
+from localrag.index import AskOptions, Index
+from localrag.query.question import AnswerCallbacks, QueryOptions
+from localrag.store.database import caches_of
+from localrag.store.opening import writer_lock
 from tests.conftest import write_town
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "library.md"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Outcome", "IndexResult"),
+        ("Passage", "SearchHit"),
+        ("Progress", "RunProgress"),
+        ("Selection", "DocumentFilter"),
+        ("Exported", "ExportResult"),
+    ],
+)
+def test_an_old_public_name_still_works_and_says_the_new_one(old, new):
+    """For one version; a name that never was is an AttributeError."""
+    with pytest.warns(DeprecationWarning, match=f"localrag.{new}"):
+        assert getattr(localrag, old) is getattr(localrag, new)
 
 
 def test_the_examples_of_its_page_hold(tmp_path, monkeypatch):
@@ -49,10 +65,10 @@ def test_its_names_are_loaded_when_they_are_used():
 
 
 def test_how_to_ask_is_typed_as_the_options_are():
-    """Each field of `Options`, with its type."""
-    wanted = {f.name: f.type for f in dataclasses.fields(Options)}
+    """Each field of `QueryOptions`, with its type."""
+    wanted = {f.name: f.type for f in dataclasses.fields(QueryOptions)}
 
-    assert typing.get_type_hints(Asking) == {name: typing.get_type_hints(Options)[name] for name in wanted}
+    assert typing.get_type_hints(AskOptions) == {name: typing.get_type_hints(QueryOptions)[name] for name in wanted}
 
 
 def test_an_index_is_made_once_and_with_known_settings(tmp_path):
@@ -72,21 +88,21 @@ def test_others_can_do_the_work(tmp_path):
     """`workers` is a number of processes, or whoever is hired for the run."""
     from contextlib import asynccontextmanager
 
-    from localrag.index.crew.hire import alone
+    from localrag.indexing.workers.pool import in_process_pool
 
     hired = []
 
     @asynccontextmanager
     async def noted(project):
         hired.append(project.folder)
-        async with alone(project) as found:
+        async with in_process_pool(project) as found:
             yield found
 
     write_town(tmp_path / "docs")
     with Index.create(tmp_path, extractor="phrases") as index:
         index.add(tmp_path / "docs", workers=noted)
         (tmp_path / "docs" / "b.txt").write_text("Mayor Ruth Sand sold the town hall to Olga Brandt.")
-        assert index.add(tmp_path / "docs", workers=2).loaded.changed == ("docs/b.txt",)
+        assert index.add(tmp_path / "docs", workers=2).documents.changed == ("docs/b.txt",)
 
         assert hired == [index.folder]
         assert sorted(row["name"] for row in index.status()["run"]["figures"]["workers"]) == ["process 1", "process 2"]
@@ -99,7 +115,7 @@ def test_documents_are_added_changed_and_removed(tmp_path):
         index.add(tmp_path / "docs")
         assert "Ingrid Holm" in index.ask("Who bought the ferry?").answer
         (tmp_path / "docs" / "b.txt").write_text("Mayor Ruth Sand sold the town hall to Olga Brandt.")
-        assert index.add([tmp_path / "docs"]).loaded.changed == ("docs/b.txt",)
+        assert index.add([tmp_path / "docs"]).documents.changed == ("docs/b.txt",)
         assert "Olga Brandt" in index.ask("Who got the town hall?").answer
         assert index.remove(tmp_path / "docs" / "b.txt") == ["docs/b.txt"]
 
@@ -113,7 +129,7 @@ def test_several_changes_share_one_opening(tmp_path):
     write_town(tmp_path / "docs")
     with Index.open(tmp_path / ".localrag", missing_ok=True) as index:
         assert not index.exists
-        with index.writing(extractor="phrases"):
+        with index.write_session(extractor="phrases"):
             index.add(tmp_path / "docs")
             held = index._written
             with pytest.raises(IndexBusy), writer_lock(index.folder):
@@ -122,15 +138,15 @@ def test_several_changes_share_one_opening(tmp_path):
             index.remove(tmp_path / "docs" / "b.txt")
             index.reembed()
             assert index._written is held
-            with pytest.raises(UsageError, match="where the writing begins"):
+            with pytest.raises(UsageError, match="when writing begins"):
                 index.reembed("another")
-            with pytest.raises(UsageError, match="where the writing begins"), index.writing(claims=True):
+            with pytest.raises(UsageError, match="when writing begins"), index.write_session(claims=True):
                 pass
         assert index.status()["settings"]["extractor"] == "phrases"
         assert index.paths() == ["docs/a.md", "docs/c.txt"]
-        with pytest.raises(UsageError, match="chunk_size"), index.writing(chunk_size=3):
+        with pytest.raises(UsageError, match="chunk_size"), index.write_session(chunk_size=3):
             pass
-        assert index.clear() == ["docs/a.md", "docs/c.txt"]
+        assert index.remove_all() == ["docs/a.md", "docs/c.txt"]
         assert index.counts()["entities"] == 0
 
 
@@ -152,12 +168,12 @@ def test_what_is_not_to_be_kept_is_not(plain_town, tmp_path):
     folder = shutil.copytree(plain_town, tmp_path / "town")
     heard = []
     with Index.open(folder, logs=False) as index:
-        first = index.ask("Who bought the ferry Skua?", style="extractive", watch=Watch(kept=heard.append))
+        first = index.ask("Who bought the ferry Skua?", style="extractive", watch=AnswerCallbacks(on_stored=heard.append))
         second = index.ask("Where is the Northern Line?", style="extractive", history=[first])
         assert heard == [first]
         assert second.citations
         assert index.last_answer() is None
-        assert index.calls == first.calls + second.calls
+        assert index.calls == first.llm_calls + second.llm_calls
     with Index.open(folder) as index:
         kept = index.ask("Who bought the ferry Skua?", style="extractive")
         again = index.ask("Where is the Northern Line?", style="extractive", conversation=kept.conversation)
@@ -195,7 +211,7 @@ def test_a_stream_that_is_left_stops_the_model(town, tmp_path):
 
     with Index.open(shutil.copytree(town, tmp_path / "town")) as index:
         assert isinstance(asyncio.run(left(index)), str)
-        assert index._ask().model.report().get("in_flight", 0) == 0
+        assert index._query_project().model.metrics().get("in_flight", 0) == 0
         assert index.ask("Who bought the ferry?", style="extractive").citations
 
 
@@ -217,7 +233,7 @@ def test_a_closed_index_keeps_nothing_in_memory(plain_town, tmp_path):
     with Index.open(folder) as one, Index.open(folder) as other:
         one.search("the ferry")
         other.search("the ferry")
-        kept = memory_of(one.folder)
+        kept = caches_of(one.folder)
         network, matrix = weakref.ref(kept["network"][1].rarity), weakref.ref(kept["vectors of chunk"][2])
         del kept
         other.close()
@@ -225,7 +241,7 @@ def test_a_closed_index_keeps_nothing_in_memory(plain_town, tmp_path):
     gc.collect()
 
     assert (network(), matrix()) == (None, None)
-    assert not memory_of(folder / ".localrag")
+    assert not caches_of(folder / ".localrag")
 
 
 def test_another_index_in_the_same_place_is_answered_from_itself(plain_town, tmp_path):

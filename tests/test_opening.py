@@ -8,11 +8,11 @@ import shutil
 import pytest
 
 from localrag.errors import UsageError
-from localrag.opening import find_index, index_folder
-from localrag.store import ledger
-from localrag.store.schema import open_index
+from localrag.project import find_index, index_folder_or_default
+from localrag.store import runs
+from localrag.store.opening import open_index
 from tests.conftest import run_localrag, run_process
-from tests.engine.remote.test_remote import example
+from tests.engine.remote.test_remote_engine import example
 from tests.servers import Server
 
 posix = pytest.mark.skipif(os.name != "posix", reason="files have neither owners nor modes there")
@@ -27,9 +27,9 @@ def foreign(plain_town, tmp_path):
 
     def names(**bound):
         db = open_index(folder, create=True)
-        settings = ledger.settings(db)
+        settings = runs.load_settings(db)
         changed = {kind: settings[kind] | {"path": path, "name": "theirs"} for kind, path in bound.items()}
-        ledger.save_settings(db, id=os.urandom(16).hex(), **changed)
+        runs.save_settings(db, id=os.urandom(16).hex(), **changed)
         db.close()
         return tmp_path / "town"
 
@@ -125,11 +125,11 @@ def test_an_index_that_others_may_write_to_is_not_taken_for_ones_own(plain_town,
     folder.chmod(0o777)
     refused = run_localrag("index", ".", cwd=tmp_path / "town" / "docs")
     with pytest.raises(UsageError):
-        index_folder(None)
+        index_folder_or_default(None)
     named = run_localrag("status", "--json", "--index", str(folder), cwd=tmp_path)
     folder.chmod(0o700)
     (folder / "index.db").chmod(0o666)
-    with pytest.raises(UsageError, match="may be written to by everybody"):
+    with pytest.raises(UsageError, match="can be written by everybody"):
         find_index(None)
 
     assert mine == folder

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localrag.query.reading.counterparts import _close_together
+from localrag.entailment.comparison import _close_together
 from tests.patterns import is_steep, patterns
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a search cannot be interrupted here")
@@ -65,6 +65,7 @@ def slow_patterns(*packages):
     return json.loads(subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=1200).stdout.splitlines()[-1])
 
 
+@pytest.mark.ci
 def test_no_pattern_of_the_package_takes_more_than_quadratic_time():
     """Every pattern, with strings derived from each of its repetitions, in three lengths."""
     result = slow_patterns("localrag")
@@ -73,6 +74,7 @@ def test_no_pattern_of_the_package_takes_more_than_quadratic_time():
     assert result["steep"] == {}
 
 
+@pytest.mark.ci
 def test_no_pattern_of_a_library_that_sees_documents_takes_more_than_quadratic_time():
     """Except those that run only in the confined process, under a deadline."""
     result = slow_patterns(*LIBRARIES)
@@ -90,5 +92,5 @@ def test_a_word_is_looked_for_with_gaps_in_linear_time():
         assert _close_together(word, text)[0] == (found.start() if found else 0)
         assert (_close_together(word, text)[1] > 0) == (found is not None)
 
-    code = "from localrag.query.reading.counterparts import _close_together; print(_close_together('a' * 60 + 'c', 'a' * 20_000))"
+    code = "from localrag.entailment.comparison import _close_together; print(_close_together('a' * 60 + 'c', 'a' * 20_000))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout == "(0, 0)\n"

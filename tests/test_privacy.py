@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from localrag.config import Domain
-from localrag.errors import kind_and_place
-from localrag.index.graph.aliases import add_alias
-from localrag.llm.domain import write_domain
-from localrag.store.network import load_network
-from localrag.store.schema import open_index
-from tests.conftest import run_process
+from localrag.errors import error_location
+from localrag.indexing.graph.entity_resolution import add_alias
+from localrag.llm.prompts import write_domain
+from localrag.settings import Domain
+from localrag.store.entity_network import load_entity_network
+from localrag.store.opening import open_index
+from tests.conftest import run_localrag, run_process
 
 ROOT = Path(__file__).parents[1]
 ALONE = ["unshare", "-rn"]  # in a network namespace without a single interface that is up, loopback included
@@ -61,6 +61,7 @@ def test_the_watch_sees_what_it_watches_for():
     assert not CAN_BE_ALONE or int(done.stdout.split()[0]) == 2
 
 
+@pytest.mark.ci
 def test_the_whole_life_of_an_index_reaches_for_no_network(lived):
     """Index, questions in every mode, conversations, updates, removals, check and doctor work with no network, and try none."""
     _, done = lived
@@ -70,6 +71,7 @@ def test_the_whole_life_of_an_index_reaches_for_no_network(lived):
     assert "0 network sockets" in done.stdout
 
 
+@pytest.mark.ci
 def test_a_served_index_reaches_for_nothing_beyond_this_machine(tmp_path):
     """The page, questions, /v1, MCP, a file that is dragged in and indexed: all over loopback, where there is nothing else."""
     command = [sys.executable, "-m", "tests.served_life", str(tmp_path)]
@@ -81,13 +83,14 @@ def test_a_served_index_reaches_for_nothing_beyond_this_machine(tmp_path):
     assert "attempts: []\nfailed: []" in done.stdout, done.stdout[-1000:] + done.stderr[-3000:]
 
 
+@pytest.mark.ci
 def test_what_localrag_writes_is_for_its_owner_alone(lived, home):
     """Whatever the umask: the database, its caches, the lock, and in the user cache what was measured, copied and kept of prompts."""
     folder, _ = lived
     add_alias(folder / ".localrag", "Skua != Northern Line")
-    write_domain(folder / ".localrag", Domain(about="A town"))
+    write_domain(folder / ".localrag", Domain(description="A town"))
     with closing(open_index(folder / ".localrag")) as db:
-        load_network(db, folder / ".localrag")  # of what was indexed last: a run removes the caches of what was there before
+        load_entity_network(db, folder / ".localrag")  # of what was indexed last: a run removes the caches of what was there before
     made = {p.name for p in (folder / ".localrag").iterdir()}
 
     assert {"index.db", "writer.lock", "aliases.txt", "domain.toml"} <= made
@@ -111,14 +114,14 @@ def test_an_unexpected_error_tells_nothing_of_the_documents(plain_town, tmp_path
     """What crashes is named by kind and place; its message, which may hold a passage, is printed only when asked for."""
     shutil.copytree(plain_town, tmp_path / "town")
     db = sqlite3.connect(tmp_path / "town" / ".localrag" / "index.db")
-    db.execute("""INSERT INTO answers (question, mode, result) VALUES ('q', 'local', '{"a secret passage": 1, "citations": []}')""")
+    db.execute("""INSERT INTO answers (question, mode, answer_json) VALUES ('q', 'local', '{"a secret passage": 1, "citations": []}')""")
     db.commit()
     db.close()
-    done = run_process("logs", cwd=tmp_path / "town")
+    done = run_localrag("logs", cwd=tmp_path / "town")
     told = run_process("logs", cwd=tmp_path / "town", LOCALRAG_DEBUG="1")
 
     assert done.returncode == 1
-    assert "TypeError in ledger.py" in done.stderr
+    assert "TypeError in answers.py" in done.stderr
     assert "LOCALRAG_DEBUG=1" in done.stderr
     assert "secret" not in done.stderr
     assert "a secret passage" in told.stderr
@@ -142,7 +145,7 @@ def test_a_failure_of_the_engine_is_kept_without_its_message():
     try:
         b"a secret \xff".decode()
     except UnicodeDecodeError as error:
-        said = kind_and_place(error)
+        said = error_location(error)
 
     assert said.startswith("UnicodeDecodeError in test_privacy.py:")
     assert "secret" not in said

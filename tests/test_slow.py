@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from localrag import __version__
-from tests.cli.test_index import check_citations, rows, wait_for_calls
+from tests.cli.commands.test_index import check_citations, rows, wait_for_calls
 from tests.conftest import DATA, TOWN, run_process, write_town
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ GRAPH = {
     "relationships": "SELECT * FROM relationships ORDER BY id",
     "mentions": "SELECT * FROM mentions ORDER BY entity_id, chunk_id, start",
     "evidence": "SELECT * FROM evidence ORDER BY relationship_id, chunk_id, start",
-    "members": "SELECT * FROM members ORDER BY community_id, entity_id",
+    "members": "SELECT * FROM community_members ORDER BY community_id, entity_id",
     "reports": "SELECT * FROM reports ORDER BY community_id",
     "answers of the model": "SELECT key, text FROM llm_calls ORDER BY key",
 }
@@ -101,7 +101,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_graph(tmp_path):
     for folder in (tmp_path / "first", undisturbed):  # the first run of all measures the machine, which takes longer
         many_documents(folder)
         lengths = lengths_of_stages(folder)
-    assert {"documents", "extraction", "graph", "reports", "report vectors"} <= lengths.keys()
+    assert {"documents", "extraction", "entity resolution", "reports", "report embeddings"} <= lengths.keys()
     rng = random.Random(0)
     left = [(stage, 0) for stage in lengths]
     at = left.index(("extraction", 0))
@@ -156,7 +156,7 @@ def test_a_christmas_carol(tmp_path):
     assert {frozenset((named[a], named[b])) for a, b in pairs} <= joined
     shown = "SELECT 1 FROM mentions m JOIN chunks c ON c.id = m.chunk_id WHERE m.entity_id = e.id AND instr(c.text, e.name)"
     assert rows(tmp_path, f"SELECT name FROM entities e WHERE NOT EXISTS ({shown})") == []
-    homes = "SELECT 1 FROM members m JOIN communities c ON c.id = m.community_id GROUP BY level, entity_id HAVING count(*) <> 1"
+    homes = "SELECT 1 FROM community_members m JOIN communities c ON c.id = m.community_id GROUP BY level, entity_id HAVING count(*) <> 1"
     assert rows(tmp_path, homes) == []
     assert rows(tmp_path, "SELECT count(*) FROM communities WHERE id NOT IN (SELECT community_id FROM reports)") == [(0,)]
     answer = json.loads(run_process("ask", "--mode", "global", "What are the main themes?", "--json", cwd=tmp_path).stdout)
@@ -196,10 +196,11 @@ def installed(tmp_path_factory):
 def test_the_wheel_carries_prompts_models_and_the_demo(installed, tmp_path):
     """Installed from a wheel into a clean environment, localrag finds its prompts, models.toml and demo corpus."""
     code = (
-        "from localrag.system.files import data_path; from localrag.model_table import known_models; from localrag.demo import CORPUS; "
-        "import localrag; from localrag.catalog.curated import curated; "
-        "print(localrag.__file__, (data_path('prompts') / 'abstractive' / 'report.md').is_file(), known_models()['default_chat'], "
-        "len([p for p in CORPUS.rglob('*') if p.is_file()]), len(curated()) > 20)"
+        "from localrag.system.files import shipped_data_path; from localrag.model_files import "
+        "merged_models; from localrag.demo import CORPUS; "
+        "import localrag; from localrag.catalog.listing import recommended_models; "
+        "print(localrag.__file__, (shipped_data_path('prompts') / 'abstractive' / 'report.md').is_file(), merged_models()['default_chat'], "
+        "len([p for p in CORPUS.rglob('*') if p.is_file()]), len(recommended_models()) > 20)"
     )
     done = subprocess.run([installed / "python", "-P", "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
 

@@ -1,1 +1,1 @@
-"""Measuring models and the engine."""
+"""Benchmarks of models and of the engine."""

@@ -1,7 +1,7 @@
-"""A workload given as files, run through the engine: how fast it is here, and what each of its parts brings.
+"""Benchmark of the engine: a workload from files, its speed on this machine, and the effect of each part of the engine.
 
-The workload: every chunk of a text is asked for one JSON object of a schema after the same few-shot conversation, greedily. Any tool that
-can do that can be compared on the same files.
+The workload asks for one JSON object of a schema for every chunk of a text, after the same few-shot conversation, with greedy decoding. Any
+program that can do this can be compared on the same files.
 """
 
 import asyncio
@@ -15,31 +15,34 @@ from typing import Any, cast
 from unittest import mock
 
 from localrag.demo import CORPUS
+from localrag.engine.autotune.load import open_backend
 from localrag.engine.engine import Engine
-from localrag.engine.hardware.opened import open_backend
-from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.model import LlamaModel
 from localrag.engine.request import Generation, Request
-from localrag.engine.sampler import Constraint
+from localrag.engine.sampler import GrammarMatcher
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.llm.grammar import json_object
-from localrag.models import ModelFile
-from localrag.system.cores import in_a_thread_that_ends
+from localrag.model_files import ModelFile
+from localrag.system.resources import run_in_short_lived_thread
 
-SHIPPED = Path(__file__).parent / "workload"
+SHIPPED_WORKLOAD = Path(__file__).parent / "workload"
 ABLATIONS = {
     "no prefix sharing": "share_prefixes=no",
-    "no drafts": "drafts=no",
+    "no drafts": "prompt_lookup=no",
     "one sequence": "slots=1",
-    "llama.cpp's own KV": "unified=yes,flash_attention=yes,kv=f16,least_rows=1,row_multiple=1,exact=no",
+    "llama.cpp's own KV": "kv_unified=yes,flash_attention=yes,kv_cache_type=f16,min_rows=1,row_multiple=1,batch_invariant=no",
 }
-# Parts that nobody can switch off, because they are never slower: here they are put out of action in the code itself.
-PARTS: dict[str, tuple[str, Any]] = {"no forced tokens": ("forced", lambda _: []), "eager masks": ("accepts", lambda *_: False)}
+# Parts that have no option, because they are never slower: they are disabled by patching the code.
+ABLATED_PARTS: dict[str, tuple[str, Any]] = {
+    "no forced tokens": ("forced_tokens", lambda _: []),
+    "eager masks": ("accepts", lambda *_: False),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is asked: a conversation that comes before every chunk, the chunks, the shape of the answers and their length."""
+    """The workload: a conversation that precedes every chunk, the chunks, the schema of the answers and their length."""
 
     prefix: tuple[dict[str, str], ...]
     chunks: tuple[str, ...]
@@ -50,42 +53,43 @@ class Workload:
 def read_workload(text: Path | None, prefix: Path | None, schema: Path | None, *, chunks: int, words: int, max_tokens: int) -> Workload:
     """Read the files: a plain text, a conversation in ChatML (`<|im_start|>role … <|im_end|>`), a JSON schema. Raises UsageError.
 
-    For those left out there are the demo documents, and a conversation and a schema of this package.
+    The defaults are the demo documents, and a conversation and a schema of this package.
     """
-    prefix, schema = prefix or SHIPPED / "prefix.txt", schema or SHIPPED / "schema.json"
-    turns = re.findall(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", _read(prefix), re.DOTALL)
+    prefix, schema = prefix or SHIPPED_WORKLOAD / "prefix.txt", schema or SHIPPED_WORKLOAD / "schema.json"
+    turns = re.findall(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", _read_prompt(prefix), re.DOTALL)
     if not turns:
         raise UsageError(f"{prefix} holds no turn of a conversation.", "Write it as <|im_start|>role, a line break, the text, <|im_end|>.")
     try:
-        shape = json.loads(_read(schema))
+        shape = json.loads(_read_prompt(schema))
     except ValueError as error:
-        raise UsageError(f"{schema} is no JSON: {error}", "Give a JSON schema.") from error
-    every = " ".join(map(_read, [text] if text else sorted(CORPUS.rglob("*.md")))).split()
-    parts = tuple(" ".join(every[i * words : (i + 1) * words]) for i in range(chunks))
+        raise UsageError(f"{schema} is not valid JSON: {error}", "Give a JSON schema.") from error
+    words_of_text = " ".join(map(_read_prompt, [text] if text else sorted(CORPUS.rglob("*.md")))).split()
+    parts = tuple(" ".join(words_of_text[i * words : (i + 1) * words]) for i in range(chunks))
     if not all(parts):
         raise UsageError(
-            f"{text or 'The demo'} has {len(every)} words, {chunks} chunks of {words} need {chunks * words}.", "Ask for fewer: --chunks 4"
+            f"{text or 'The demo'} has {len(words_of_text)} words, {chunks} chunks of {words} need {chunks * words}.",
+            "Ask for fewer: --chunks 4",
         )
     return Workload(tuple({"role": role, "content": content.strip()} for role, content in turns), parts, shape, max_tokens)
 
 
-def _read(path: Path) -> str:
+def _read_prompt(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", "Check the path.") from error
 
 
-class _Recorded:
-    """A model that notes the calls which cost time: the steps, and what moves KV."""
+class _RecordingBackend:
+    """A model that records the calls that take time: decoding steps and KV cache operations."""
 
-    def __init__(self, backend: Llama) -> None:
+    def __init__(self, backend: LlamaModel) -> None:
         self._backend = backend
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._backend, name)
-        if name not in {"decode", "truncate", "copy", "save", "load"}:
+        if name not in {"decode", "truncate", "copy_prefix", "save_state", "load_state"}:
             return value
 
         def noted(*values: Any) -> Any:
@@ -96,15 +100,15 @@ class _Recorded:
 
 
 def run_workload(file: ModelFile, options: EngineOptions, work: Workload, *, limit: bool = False) -> dict[str, Any]:
-    """The figures of one run of the workload from a cold start: no KV is taken over from earlier runs. Raises ModelError.
+    """The metrics of one run of the workload from a cold start, without stored KV. Raises ModelError.
 
-    `limit` adds how fast the same calls of llama.cpp are with nothing else between them: no engine that makes them can be faster.
+    `limit` adds the speed of the same llama.cpp calls with nothing between them, which no engine that makes them can exceed.
     """
 
     def cold() -> Any:
         backend = open_backend(file, options)
         backend.prefix_folder = Path(folder)
-        return _Recorded(backend) if limit else backend
+        return _RecordingBackend(backend) if limit else backend
 
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(cold)
@@ -113,14 +117,14 @@ def run_workload(file: ModelFile, options: EngineOptions, work: Workload, *, lim
         finally:
             engine.close()
         if limit:
-            calls = cast(_Recorded, engine.backend).calls
-            seconds = in_a_thread_that_ends(lambda: _replay(open_backend(file, options), calls))
+            calls = cast(_RecordingBackend, engine.backend).calls
+            seconds = run_in_short_lived_thread(lambda: _replay(open_backend(file, options), calls))
             speed = round(figures["output_tokens"] / seconds, 1)
             figures["limit"] = {"seconds": round(seconds, 2), "output_tokens_per_s": speed, "share": round(seconds / figures["seconds"], 3)}
         return figures
 
 
-def _replay(backend: Llama, calls: list[tuple[str, tuple[Any, ...]]]) -> float:
+def _replay(backend: LlamaModel, calls: list[tuple[str, tuple[Any, ...]]]) -> float:
     """Seconds that recorded calls take one after another."""
     try:
         started = time.perf_counter()
@@ -131,19 +135,21 @@ def _replay(backend: Llama, calls: list[tuple[str, tuple[Any, ...]]]) -> float:
         backend.close()
 
 
-def ablate(file: ModelFile, options: EngineOptions, work: Workload) -> dict[str, dict[str, Any]]:
-    """The figures of the workload with one part of the engine taken away at a time, by the part's name."""
-    found = {name: run_workload(file, replace(options, values=f"{options.values},{change}"), work) for name, change in ABLATIONS.items()}
-    for name, (method, instead) in PARTS.items():
-        with mock.patch.object(Constraint, method, instead):
-            found[name] = run_workload(file, options, work)
-    return found
+def run_ablations(file: ModelFile, options: EngineOptions, work: Workload) -> dict[str, dict[str, Any]]:
+    """The metrics of the workload with one part of the engine disabled at a time, by the part's name."""
+    ablations = {
+        name: run_workload(file, replace(options, overrides=f"{options.overrides},{change}"), work) for name, change in ABLATIONS.items()
+    }
+    for name, (method, instead) in ABLATED_PARTS.items():
+        with mock.patch.object(GrammarMatcher, method, instead):
+            ablations[name] = run_workload(file, options, work)
+    return ablations
 
 
 def _run(engine: Engine, work: Workload) -> dict[str, Any]:
     chat, grammar = engine.backend.chat, json_object(work.schema)
     requests = [
-        Request(chat.cells([*work.prefix, {"role": "user", "content": chunk}]), work.max_tokens, grammar, task="bench")
+        Request(chat.encode([*work.prefix, {"role": "user", "content": chunk}]), work.max_tokens, grammar, task="bench")
         for chunk in work.chunks
     ]
 
@@ -154,7 +160,7 @@ def _run(engine: Engine, work: Workload) -> dict[str, Any]:
     answers = asyncio.run(all_at_once())
     seconds = time.perf_counter() - started
     written = sum(a.output_tokens for a in answers)
-    report = engine.report()
+    report = engine.metrics()
     return {
         "output_tokens": written,
         "seconds": round(seconds, 2),

@@ -1,1 +1,1 @@
-"""Models at hand: what a file is, which there are on this machine, which are worth getting, and the one command that downloads."""
+"""Models: what a file is, which are on this machine, which are recommended, and their download."""

@@ -1,4 +1,4 @@
-"""The command line: parse, one call, render. Heavy imports wait until a command runs."""
+"""The command line: the typer app, and errors as exit codes. Heavy imports wait until a command runs."""
 
 import logging
 import os
@@ -10,52 +10,47 @@ import typer
 from typer.core import TyperGroup
 
 from localrag import __version__
-from localrag.cli.commands import (
-    ask,
-    bench,
-    chat,
-    check,
-    collections,
-    config,
-    demo,
-    doctor,
-    evaluate,
-    gc,
-    help,
-    imports,
-    index,
-    layout,
-    look,
-    mcp,
-    merges,
-    models,
-    pack,
-    prompts,
-    rm,
-    serve,
-    sessions,
-    tune,
-    worker,
-)
-from localrag.cli.commands import export as exports
-from localrag.cli.settings.apply import set_defaults
-from localrag.cli.views.terminal import ends_quietly, listener, status, visible, write_event
-from localrag.errors import LocalragError, disk_trouble, kind_and_place
+from localrag.cli.commands import ask, chat, evaluate, exchange, index, inspect, models, prompts, serve, setup
+from localrag.cli.settings import apply_settings
+from localrag.cli.views.terminal import escape_controls, json_events, quiet_exit, status_line, write_event
+from localrag.errors import LocalragError, disk_error_hint, error_location
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
 
 
-class _Commands(TyperGroup):
-    """The commands; typer would end them in 1 where a pipe is gone and without a word at Ctrl-C, before `main` hears of it."""
+# Options as they were called before → as they are called; the old words are accepted for one version more, and --help has the new ones.
+OLD_OPTIONS = {
+    "--where": "--filter",
+    "--at-once": "--parallel",
+    "--remeasure": "--retune",
+    "--mixed": "--allow-mixed-hardware",
+    "--no-log": "--no-history",
+    "--log": "--history",
+}
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        listener.on = status.silent = False
-        with ends_quietly():  # --help and --version print here
-            return super().make_context(*args, **kwargs)
+
+def _with_new_options(words: list[str]) -> list[str]:
+    """The words of a command line with the options as they are called now; what follows `--` is no option."""
+    end = words.index("--") if "--" in words else len(words)
+    parts = [word.partition("=") for word in words[:end]]
+    return ["".join((OLD_OPTIONS.get(name, name), equals, value)) for name, equals, value in parts] + words[end:]
+
+
+class _Commands(TyperGroup):
+    """The command group: applies settings, and handles closed pipes and Ctrl-C, which typer would turn into exit code 1."""
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **kwargs: Any) -> Any:
+        json_events.is_active = status_line.silent = False
+        args = _with_new_options(args)
+        words = [*args]  # parsing consumes `args`
+        with quiet_exit():  # --help and --version print here
+            context = super().make_context(info_name, args, *more, **kwargs)
+        context.meta["words"] = words
+        return context
 
     def invoke(self, ctx: Any) -> Any:
-        set_defaults(ctx)
-        with ends_quietly():
+        apply_settings(ctx, ctx.meta["words"])
+        with quiet_exit():
             return super().invoke(ctx)
 
 
@@ -67,8 +62,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     epilog=EPILOG,
-    help="Ask questions of your own files, with answers that prove their sources. Nothing leaves this machine.\n\n"
-    "localrag index ./docs — build or update (safe to stop, the same command goes on)\n\n"
+    help="Ask questions about your own files. Answers cite their sources. Nothing leaves this machine.\n\n"
+    "localrag index ./docs — build or update (you can stop it; the same command resumes)\n\n"
     'localrag ask "What are the main themes?" --mode global — an answer with verified citations',
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -81,89 +76,89 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def _options(
+def _global_options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """What every command shares."""
+    """Options of the program itself."""
 
 
 app.command("index")(index.index_command)
 app.command("ask")(ask.ask_command)
 app.command("chat")(chat.chat_command)
-app.command("source")(look.source_command)
-app.command("search")(look.search_command)
-app.command("entity")(look.entity_command)
-app.command("tree")(look.tree_command)
-app.command("report")(look.report_command)
+app.command("source")(inspect.source_command)
+app.command("search")(inspect.search_command)
+app.command("entity")(inspect.entity_command)
+app.command("tree")(inspect.tree_command)
+app.command("report")(inspect.report_command)
 app.command("questions")(ask.questions_command)
-app.command("logs")(look.logs_command)
-app.command("status")(look.status_command)
-app.command("files")(look.files_command)
-app.command("check")(check.check_command)
-app.command("doctor")(doctor.doctor_command)
-app.command("rm")(rm.rm_command)
-app.command("gc")(gc.gc_command)
+app.command("logs")(inspect.logs_command)
+app.command("status")(inspect.status_command)
+app.command("files")(inspect.files_command)
+app.command("check")(inspect.check_command)
+app.command("doctor")(setup.doctor_command)
+app.command("rm")(index.remove_documents_command)
+app.command("gc")(index.gc_command)
 app.command("reembed")(index.reembed_command)
-app.command("export")(exports.export_command)
-app.command("demo")(demo.demo_command)
-app.command("init")(config.init_command)
-app.command("tune")(tune.tune_command)
-app.command("layout")(layout.layout_command)
-app.command("pack")(pack.pack_command)
-app.command("unpack")(pack.unpack_command)
+app.command("export")(exchange.export_command)
+app.command("demo")(setup.demo_command)
+app.command("init")(setup.init_command)
+app.command("tune")(prompts.tune_command)
+app.command("layout")(inspect.layout_command)
+app.command("pack")(exchange.pack_command)
+app.command("unpack")(exchange.unpack_command)
 app.command("serve")(serve.serve_command)
-app.command("mcp")(mcp.mcp_command)
-app.command("worker")(worker.worker_command)
-app.command("help")(help.help_command)
-app.add_typer(imports.import_app, name="import")
+app.command("mcp")(serve.mcp_command)
+app.command("worker")(serve.worker_command)
+app.command("help")(setup.help_command)
+app.add_typer(exchange.import_app, name="import")
 app.add_typer(models.models_app, name="models")
-app.add_typer(collections.collections_app, name="collections")
-app.add_typer(config.config_app, name="config")
+app.add_typer(inspect.collections_app, name="collections")
+app.add_typer(setup.config_app, name="config")
 app.add_typer(prompts.prompts_app, name="prompts")
-app.add_typer(merges.merges_app, name="merges")
-app.add_typer(sessions.sessions_app, name="sessions")
+app.add_typer(inspect.merges_app, name="merges")
+app.add_typer(chat.sessions_app, name="sessions")
 app.add_typer(evaluate.eval_app, name="eval")
-app.add_typer(bench.bench_app, name="bench")
+app.add_typer(evaluate.bench_app, name="bench")
 
 
 def main() -> None:
-    """Run a command; a known error is a sentence with its remedy, and an exit code. Any other says what and where, but not its message."""
+    """Run a command. A LocalragError is printed with its hint; of any other error only type and location, without its message."""
     debug = os.environ.get("LOCALRAG_DEBUG") == "1"
-    if not debug:  # a thread's or a task's end would otherwise be printed with all it held
-        threading.excepthook = lambda ended: _say_unexpected(ended.exc_value)
+    if not debug:  # default handlers of threads and tasks would print messages, which may contain text of documents
+        threading.excepthook = lambda args: _print_unexpected(args.exc_value)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
     try:
         app()
     except LocalragError as error:
-        _say(error)
+        _print_error(error)
     except Exception as error:
-        if trouble := disk_trouble(error):
-            _say(trouble)
+        if disk_error := disk_error_hint(error):
+            _print_error(disk_error)
         if debug:
             raise
-        _say_unexpected(error)
+        _print_unexpected(error)
         sys.exit(1)
 
 
-def _say(error: LocalragError) -> NoReturn:
-    if listener.on:
+def _print_error(error: LocalragError) -> NoReturn:
+    if json_events.is_active:
         write_event("end", state="failed", error=str(error), hint=error.hint, exit_code=error.exit_code)
         sys.exit(error.exit_code)
-    status.clear()
-    sys.stderr.write(visible(f"localrag: {error}\n"))
+    status_line.clear()
+    sys.stderr.write(escape_controls(f"localrag: {error}\n"))
     if error.hint:
-        sys.stderr.write(visible(f"  → {error.hint}\n"))
+        sys.stderr.write(escape_controls(f"  → {error.hint}\n"))
     sys.exit(error.exit_code)
 
 
-def _say_unexpected(error: BaseException | None) -> None:
-    status.clear()
-    what = kind_and_place(error) if error else "an unknown error"
-    if listener.on:
-        write_event("end", state="failed", error=f"something unexpected happened: {what}", hint="localrag check", exit_code=1)
+def _print_unexpected(error: BaseException | None) -> None:
+    status_line.clear()
+    location = error_location(error) if error else "an unknown error"
+    if json_events.is_active:
+        write_event("end", state="failed", error=f"something unexpected happened: {location}", hint="localrag check", exit_code=1)
         return
-    sys.stderr.write(f"localrag: something unexpected happened: {what}.\n")
+    sys.stderr.write(f"localrag: unexpected error: {location}.\n")
     sys.stderr.write(
-        "  → What is saved stays saved: localrag check. Its message may hold text of your documents; to see it, run the same\n"
+        "  → Saved data are not affected; to verify: localrag check. The full message may contain text of your documents. To see it,\n"
     )
-    sys.stderr.write("    command with LOCALRAG_DEBUG=1 before it, and mind what you pass on.\n")
+    sys.stderr.write("    run the same command with LOCALRAG_DEBUG=1, and take care whom you show it to.\n")

@@ -1,1 +1,1 @@
-"""Continuous batching over llama.cpp, and the embedder."""
+"""Inference engine: continuous batching over llama.cpp, model servers, embedders and rerankers."""

@@ -1,4 +1,7 @@
-"""The asyncio face of the model and the one thread that owns it: requests enter between steps, answers leave the same way."""
+"""Engine: the asyncio front of a model and the one thread that runs it.
+
+Callers submit requests from any event loop; the thread receives them between two steps and resolves their futures.
+"""
 
 import asyncio
 import queue
@@ -12,65 +15,63 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.batch import SHORT, Planner, Step
-from localrag.engine.prefixes import Prefixes
-from localrag.engine.request import Backend, Generation, Request
-from localrag.engine.sampler import Constraint, Sampler
-from localrag.engine.sequence import Caller, Sequence
-from localrag.engine.slots import Place, Slots
-from localrag.engine.usage import Figures
-from localrag.errors import ContextTooSmall, EngineFailed, LocalragError, NoRoom, kind_and_place
+from localrag.engine.prefix_cache import PrefixCache
+from localrag.engine.request import Backend, Caller, EngineMetrics, Generation, Request, Sequence
+from localrag.engine.sampler import GrammarMatcher, Sampler
+from localrag.engine.scheduler import MIN_PREFILL_ROWS, SlotAssignment, SlotManager, Step, StepPlanner
+from localrag.engine.settings import with_old_names
+from localrag.errors import ContextTooSmall, EngineError, KvCacheFull, LocalragError, error_location
 
 
 class Engine:
-    """Runs many generations at once over one model. Create it, `await generate(...)`, and `close()` it."""
+    """Generates for many requests at once with one model: create it, `await generate(...)`, and `close()` it."""
 
-    def __init__(self, open_backend: Callable[[], Backend], *, piece: int = 512) -> None:
+    def __init__(self, open_backend: Callable[[], Backend], *, max_rows: int = 512) -> None:
         """Open the model on the engine's own thread and wait for it; raises what `open_backend` raises.
 
-        All of llama.cpp's work must come from one thread: OpenMP keeps a team of workers for every thread that ever computed, and once it
-        counts more workers than cores they sleep instead of spin at each of a step's thousand barriers, which doubles its time (measured).
+        All llama.cpp calls must come from one thread: OpenMP keeps a team of workers for every thread that has computed, and once there are
+        more workers than cores they sleep instead of spin at each of a step's thousand barriers, which doubles its time (measured).
         """
-        self.figures = Figures()
+        self.figures = EngineMetrics()
         self._inbox: queue.SimpleQueue[tuple[str, Sequence | None]] = queue.SimpleQueue()
-        self._sequences: set[Sequence] = set()  # those that somebody waits for
+        self._sequences: set[Sequence] = set()  # sequences with a waiting caller
         self._grammar_tokenizer: Any = None
-        self._sending = threading.Lock()  # between the look whether the engine is closed and the putting of a request
-        self._closed: EngineFailed | None = None  # what every request gets from the moment on that this is set
+        self._sending = threading.Lock()  # held from the check of `_closed` until the request is queued
+        self._closed: EngineError | None = None  # once set, the error of every request
         opened: Future[Backend] = Future()
         self._thread = threading.Thread(target=self._run, args=(open_backend, opened), name="localrag-engine", daemon=True)
         self._thread.start()
         try:
             self.backend = b = opened.result()
             self.settings = b.settings
-            self.window, self.at_once = b.n_ctx, b.settings.slots
-            self.slots = Slots(b.settings, can_truncate=b.can_truncate, capacity=b.capacity)
-            self._planner = Planner(b.settings, self.slots, piece)
-            self.prefixes = Prefixes(b.prefix_folder if b.settings.share_prefixes else None)
+            self.window, self.parallel_requests = b.n_ctx, b.settings.slots
+            self.slots = SlotManager(b.settings, can_truncate=b.can_truncate, capacity=b.capacity)
+            self._planner = StepPlanner(b.settings, self.slots, max_rows)
+            self.prefixes = PrefixCache(b.prefix_folder if b.settings.share_prefixes else None)
         except BaseException:
             self._inbox.put(("close", None))
             raise
         self._inbox.put(("open", None))
 
     async def generate(self, request: Request) -> Generation:
-        """Continue the request's cells until its grammar is complete, the model ends, or `max_tokens` are out.
+        """Continue the request's tokens until its grammar is complete, the model ends the text, or `max_tokens` are generated.
 
-        Cancelling the awaiting task frees the sequence before the next step. Raises ContextTooSmall, EngineFailed.
+        Cancelling the awaiting task frees the sequence before the next step. Raises ContextTooSmall, EngineError.
         """
-        needed, window = len(request.cells) + request.max_tokens, self.backend.n_ctx
+        needed, window = len(request.token_ids) + request.max_tokens, self.backend.n_ctx
         if needed > window:
             raise ContextTooSmall(
-                f"A prompt of {len(request.cells)} tokens and an answer of up to {request.max_tokens} need {needed} tokens; "
+                f"A prompt of {len(request.token_ids)} tokens and an answer of up to {request.max_tokens} need {needed} tokens; "
                 f"the model's window here is {window}.",
-                "Use a model with a larger window, a smaller chunk size, or --engine context=…",
-                left=window - len(request.cells),
+                "Use a model with a larger window, a smaller chunk size, or --engine n_ctx=…",
+                left=window - len(request.token_ids),
             )
         loop = asyncio.get_running_loop()
         caller = Caller(loop, loop.create_future())
         sequence = Sequence(request, caller)
         with self._sending:
             if self._closed:
-                raise EngineFailed(str(self._closed), self._closed.hint)
+                raise EngineError(str(self._closed), self._closed.hint)
             self._inbox.put(("add", sequence))
         try:
             return await caller.future
@@ -78,20 +79,20 @@ class Engine:
             self._inbox.put(("cancel", sequence))
             raise
 
-    def report(self) -> dict[str, Any]:
-        """What was done so far, as JSON-ready values."""
+    def metrics(self) -> dict[str, Any]:
+        """Metrics since the start, as JSON-ready values."""
         return self.figures.to_json(self.settings.slots) | {
             "prefix_tokens_saved": self.slots.reused,
             "preempted": self.slots.preempted,
-            "settings": self.settings.to_json(),
+            "settings": with_old_names(self.settings.to_json()),
         }
 
-    def leaks(self) -> list[str]:
-        """What is wrong with the books of an idle engine: sequences or slots that nobody waits for. Empty when all is well."""
-        return self.slots.leaks() + [f"{len(self._sequences)} sequences are kept"] * bool(self._sequences)
+    def inconsistencies(self) -> list[str]:
+        """Errors in the bookkeeping of an idle engine, such as slots without a caller; empty if it is consistent."""
+        return self.slots.inconsistencies() + [f"{len(self._sequences)} sequences are kept"] * bool(self._sequences)
 
     def close(self) -> None:
-        """Stop after the step under way and free the model; generations still running fail."""
+        """Stop after the current step and free the model; running generations fail."""
         self._inbox.put(("close", None))
         self._thread.join()
 
@@ -106,28 +107,28 @@ class Engine:
         backend = opened.result()
         try:
             if self._inbox.get()[0] == "open":
-                self._serve()
-        finally:  # whatever ended it: nobody waits for an answer of a thread that is gone
-            self._end(EngineFailed("The engine is closed."))
+                self._loop()
+        finally:  # callers must not wait for a thread that has ended
+            self._shut_down(EngineError("The engine is closed."))
             backend.close()
 
-    def _serve(self) -> None:
-        while not self._closed and self._drain():
+    def _loop(self) -> None:
+        while not self._closed and self._receive_requests():
             started = time.perf_counter()
             try:
                 self._place_waiting()
                 if step := self._planner.plan():
-                    self._carry_out(step)
+                    self._execute(step)
             except Exception as error:  # noqa: BLE001 — the thread must outlive any step: its callers get the error
                 self._fail(list(self._sequences), error)
-                if isinstance(error, EngineFailed):
-                    self._renew()
+                if isinstance(error, EngineError):
+                    self._reset_kv_cache()
             self.figures.seconds += time.perf_counter() - started
 
-    def _end(self, why: EngineFailed) -> None:
-        """Refuse requests from now on, the first reason for it standing, and fail those that are here already."""
+    def _shut_down(self, error: EngineError) -> None:
+        """Refuse further requests and fail the present ones; the error of the first call is kept."""
         with self._sending:
-            self._closed = self._closed or why
+            self._closed = self._closed or error
         waiting = []
         with suppress(queue.Empty):
             while True:
@@ -136,14 +137,14 @@ class Engine:
         for sequence in self._sequences:
             self.slots.release(sequence, keep=False)
         for sequence in [*self._sequences, *waiting]:
-            sequence.settle(EngineFailed(str(self._closed), self._closed.hint))
+            sequence.resolve(EngineError(str(self._closed), self._closed.hint))
         self._sequences.clear()
 
-    def _drain(self) -> bool:
-        """Take in what callers sent, waiting for them only when there is nothing to compute. False: close."""
+    def _receive_requests(self) -> bool:
+        """Receive requests; block only if there is nothing to compute. False: close the engine."""
         while True:
             try:
-                kind, sequence = self._inbox.get(block=self.slots.idle)
+                kind, sequence = self._inbox.get(block=self.slots.is_idle)
             except queue.Empty:
                 return True
             if sequence is None:
@@ -163,182 +164,188 @@ class Engine:
         try:
             if request.grammar:
                 self._grammar_tokenizer = self._grammar_tokenizer or self.backend.grammar_tokenizer()
-                sequence.constraint = Constraint(self._grammar_tokenizer, request.grammar)
-            sequence.sampler = Sampler(request.sampling, sequence.constraint, scored=request.scored)
+                sequence.constraint = GrammarMatcher(self._grammar_tokenizer, request.grammar)
+            sequence.sampler = Sampler(request.sampling, sequence.constraint, scored=request.with_log_probability)
             if request.task:
-                sequence.boundary = self.prefixes.learn(request.task, sequence.cells)
+                sequence.prefill_boundary = self.prefixes.learn(request.task, sequence.token_ids)
         except Exception as error:  # noqa: BLE001 — a grammar that cannot be built fails its own request only
-            sequence.settle(_failure(error))
+            sequence.resolve(_failure(error))
             return
         self._sequences.add(sequence)
         self.slots.add(sequence)
 
     def _place_waiting(self) -> None:
-        while place := self.slots.admit():
-            for slot in place.evict:
+        while assignment := self.slots.admit():
+            for slot in assignment.evict:
                 self.backend.truncate(slot, 0)
-            self._place(place)
-            sequence = place.sequence
-            if sequence.waited < 0:
-                sequence.waited, sequence.cached = time.perf_counter() - sequence.asked, sequence.computed
-            self._keep_prefix(sequence)
+            self._place(assignment)
+            sequence = assignment.sequence
+            if sequence.queue_seconds < 0:
+                sequence.queue_seconds, sequence.n_cached = time.perf_counter() - sequence.submitted_at, sequence.n_computed
+            self._store_prefix(sequence)
 
-    def _place(self, place: Place) -> None:
-        sequence = place.sequence
-        length, path = self.prefixes.find(sequence.cells)
-        # A file of the shared beginning alone is read faster than another slot's whole stream is copied.
-        if path and (length > place.keep or (place.source is not None and length == place.keep)):
-            if self.backend.load(place.slot, path, sequence.cells[:length]):
-                self.prefixes.used(path)
-                self.slots.reused += length - place.keep
-                sequence.computed = length
+    def _place(self, assignment: SlotAssignment) -> None:
+        sequence = assignment.sequence
+        length, path = self.prefixes.find(sequence.token_ids)
+        # Loading a file with the shared prefix alone is faster than copying another slot's whole stream.
+        if path and (length > assignment.n_reused or (assignment.source is not None and length == assignment.n_reused)):
+            if self.backend.load_state(assignment.slot, path, sequence.token_ids[:length]):
+                self.prefixes.touch(path)
+                self.slots.reused += length - assignment.n_reused
+                sequence.n_computed = length
                 return
-            self.prefixes.dropped(path)
-            if place.source is None:
-                sequence.computed = 0
+            self.prefixes.discard(path)
+            if assignment.source is None:
+                sequence.n_computed = 0
                 return
-        if place.source is not None:
-            self.backend.copy(place.source, place.slot, place.keep)
+        if assignment.source is not None:
+            self.backend.copy_prefix(assignment.source, assignment.slot, assignment.n_reused)
         else:
-            self.backend.truncate(place.slot, place.keep)
+            self.backend.truncate(assignment.slot, assignment.n_reused)
 
-    def _keep_prefix(self, sequence: Sequence) -> None:
-        """Write the KV of a beginning that its task's prompts share to a file, at the moment the slot holds just that."""
-        if sequence.boundary and sequence.computed == sequence.boundary and sequence.slot is not None:
-            cells = sequence.cells[: sequence.boundary]
-            sequence.boundary = 0
-            if self.prefixes.find([*cells, 0])[0] < len(cells):
+    def _store_prefix(self, sequence: Sequence) -> None:
+        """Save the KV of a prefix that the prompts of a task share, at the moment the slot holds exactly this prefix."""
+        if sequence.prefill_boundary and sequence.n_computed == sequence.prefill_boundary and sequence.slot is not None:
+            token_ids = sequence.token_ids[: sequence.prefill_boundary]
+            sequence.prefill_boundary = 0
+            if self.prefixes.find([*token_ids, 0])[0] < len(token_ids):
                 slot = sequence.slot
-                self.prefixes.keep(cells, lambda path: self.backend.save(slot, path, cells))
+                self.prefixes.store(token_ids, lambda path: self.backend.save_state(slot, path, token_ids))
 
-    def _carry_out(self, step: Step) -> None:
+    def _execute(self, step: Step) -> None:
         for slot in step.evict:
             self.backend.truncate(slot, 0)
-        rows = [row for run in step.runs for row in run.as_rows()]
+        rows = [row for run in step.scheduled_sequences for row in run.as_rows()]
         started = time.perf_counter()
         try:
             logits = self.backend.decode(rows)
-        except NoRoom as error:
-            self._make_room(step, error)
+        except KvCacheFull as error:
+            self._preempt_for(step, error)
             return
-        except EngineFailed as error:
+        except EngineError as error:
             self._recover(step, error)
             return
-        before = sum(r.sequence.generated for r in step.runs)
+        before = sum(r.sequence.n_generated for r in step.scheduled_sequences)
         seconds = time.perf_counter() - started
-        self._use(step, logits)
-        self._count(step, seconds, len(rows), sum(r.sequence.generated for r in step.runs) - before)
+        self._consume_logits(step, logits)
+        self._record_metrics(step, seconds, len(rows), sum(r.sequence.n_generated for r in step.scheduled_sequences) - before)
 
-    def _recover(self, step: Step, error: EngineFailed) -> None:
-        """A step failed: the KV is made anew. A lone request gets the error; of several each is tried alone, for one is to blame."""
-        if len(step.runs) == 1:
-            self._fail([r.sequence for r in step.runs], error)
-        for run in step.runs:
-            run.sequence.suspect = True
-        self._renew()
+    def _recover(self, step: Step, error: EngineError) -> None:
+        """Reset the KV cache after a failed step. A lone request gets the error; of several, each is retried alone to find the cause."""
+        if len(step.scheduled_sequences) == 1:
+            self._fail([r.sequence for r in step.scheduled_sequences], error)
+        for run in step.scheduled_sequences:
+            run.sequence.retry_alone = True
+        self._reset_kv_cache()
 
-    def _renew(self) -> None:
-        """Make the KV anew, empty; where that fails, nothing can be computed any more."""
-        self.slots.lost()
+    def _reset_kv_cache(self) -> None:
+        """Create an empty KV cache; close the engine if that fails."""
+        self.slots.requeue_all()
         try:
             self.backend.reset()
-        except Exception as lost:  # noqa: BLE001 — without a context the next call would end the process
-            reason = lost if isinstance(lost, LocalragError) else kind_and_place(lost)
-            self._end(
-                EngineFailed(
-                    f"The engine is closed: after a failed step its KV could not be made anew. {reason}",
-                    getattr(lost, "hint", "") or "Run the same command again; what is done is saved.",
+        except Exception as error:  # noqa: BLE001 — without a context the next call would end the process
+            reason = error if isinstance(error, LocalragError) else error_location(error)
+            self._shut_down(
+                EngineError(
+                    f"The engine is closed: after a failed step its KV cache could not be created again. {reason}",
+                    getattr(error, "hint", "") or "Run the same command again; finished work is saved.",
                 )
             )
 
-    def _make_room(self, step: Step, error: NoRoom) -> None:
-        """The step did not fit into the KV: the newest sequence waits; a lone one fails with the numbers."""
+    def _preempt_for(self, step: Step, error: KvCacheFull) -> None:
+        """Handle a full KV cache: preempt the newest sequence; a lone sequence fails with the error."""
         if len(self.slots.running) == 1:
-            self._fail([r.sequence for r in step.runs], error)
+            self._fail([r.sequence for r in step.scheduled_sequences], error)
             return
-        self.backend.truncate(self.slots.send_back(self.slots.newest), 0)
+        self.backend.truncate(self.slots.preempt_and_evict(self.slots.preemption_candidate), 0)
 
-    def _use(self, step: Step, logits: NDArray[np.float32]) -> None:
-        """Hand the rows of a step to the sequences, and take back from the KV what they did not want."""
-        at, waiting = 0, {id(run) for run in step.computed()}
-        for run in step.runs:
-            sequence, slot, end = run.sequence, run.sequence.slot, run.sequence.computed + run.rows - run.known
-            if id(run) in waiting:
-                wanted = 1 + run.drafted
+    def _consume_logits(self, step: Step, logits: NDArray[np.float32]) -> None:
+        """Sample each sequence's tokens from the logits of a step, and remove rejected tokens from the KV cache."""
+        row, ready = 0, {id(run) for run in step.mark_computed()}
+        for run in step.scheduled_sequences:
+            sequence, slot, end = run.sequence, run.sequence.slot, run.sequence.n_computed + run.n_rows - run.n_known
+            if id(run) in ready:
+                wanted = 1 + run.n_drafted
                 try:
-                    self._take(sequence, logits[at : at + wanted], sequence.draft[: wanted - 1])
+                    self._sample_row(sequence, logits[row : row + wanted], sequence.draft[: wanted - 1])
                 except Exception as error:  # noqa: BLE001 — one request's grammar may fail; the others of the step go on
                     self._fail([sequence], error)
-                at += wanted
-            if slot is not None and (held := self.slots.held(slot)) < end:
+                row += wanted
+            if slot is not None and (held := self.slots.cached_tokens(slot)) < end:
                 self.backend.truncate(slot, held)
-            self._keep_prefix(sequence)
+            self._store_prefix(sequence)
 
-    def _take(self, sequence: Sequence, rows: NDArray[np.float32], draft: list[int]) -> None:
-        """Draw tokens from a sequence's rows as long as its draft foretold them, and finish it where it is complete.
+    def _sample_row(self, sequence: Sequence, rows: NDArray[np.float32], draft: list[int]) -> None:
+        """Sample tokens from a sequence's rows as long as they match its draft; finish the sequence if it is complete.
 
         rows: (1 + len(draft), n_vocab); row i follows the i-th drafted token.
         """
-        base, right = len(sequence.cells), 0
-        while not self._draw(sequence, rows[right]):
-            while right < len(draft) and base + right < len(sequence.cells) and sequence.cells[base + right] == draft[right]:
-                right += 1
-            sequence.computed = base + right
-            if sequence.pending or right == len(rows):
+        base, n_accepted = len(sequence.token_ids), 0
+        while not self._sample_token(sequence, rows[n_accepted]):
+            while (
+                n_accepted < len(draft)
+                and base + n_accepted < len(sequence.token_ids)
+                and sequence.token_ids[base + n_accepted] == draft[n_accepted]
+            ):
+                n_accepted += 1
+            sequence.n_computed = base + n_accepted
+            if sequence.n_pending or n_accepted == len(rows):
                 break
         if draft:
-            self.figures.tasks[sequence.request.task].drafted_tokens += right
-            sequence.luck = min(0.9, 0.7 * sequence.luck + 0.3 * right / len(draft))
+            self.figures.tasks[sequence.request.task].drafted_tokens += n_accepted
+            sequence.acceptance_rate = min(0.9, 0.7 * sequence.acceptance_rate + 0.3 * n_accepted / len(draft))
         if sequence in self._sequences:
-            sequence.draft = self._guess(sequence) if self.settings.drafts and self.slots.can_truncate else []
+            sequence.draft = self._propose_draft(sequence) if self.settings.prompt_lookup and self.slots.can_truncate else []
 
-    def _draw(self, sequence: Sequence, row: NDArray[np.float32]) -> bool:
-        """Draw a sequence's next token, append it with what it forces; whether that finished it."""
+    def _sample_token(self, sequence: Sequence, row: NDArray[np.float32]) -> bool:
+        """Sample a sequence's next token and append it with the tokens it forces; whether the sequence is finished."""
         assert sequence.sampler is not None
-        token = sequence.sampler.choose(row)
+        token = sequence.sampler.sample(row)
         if token in self.backend.end_tokens:
             self._finish(sequence, complete=True)
             return True
         tokens = [token]
-        constraint, most = sequence.constraint, sequence.request.max_tokens
+        constraint, max_tokens = sequence.constraint, sequence.request.max_tokens
         if constraint:
-            tokens += constraint.forced()
-            sequence.forced += len(tokens) - 1
-        room = most - sequence.generated
+            tokens += constraint.forced_tokens()
+            sequence.n_forced += len(tokens) - 1
+        room = max_tokens - sequence.n_generated
         sequence.append(tokens[:room])
-        sequence.emit(b"".join(self.backend.piece(t) for t in tokens[:room]))
+        sequence.emit(b"".join(self.backend.token_to_piece(t) for t in tokens[:room]))
         if constraint and len(tokens) <= room:
             constraint.advance(lambda: sequence.text)
-        stopped = sequence.stopped()
+        stopped = sequence.has_hit_stop()
         if stopped or (constraint and constraint.finished):
             self._finish(sequence, complete=True)
-        elif sequence.generated >= most:
+        elif sequence.n_generated >= max_tokens:
             self._finish(sequence, complete=False)
-        elif sequence.caller and sequence.caller.loop.is_closed():  # gone without a word
+        elif sequence.caller and sequence.caller.loop.is_closed():  # the caller ended without cancelling
             self._drop(sequence)
         return sequence not in self._sequences
 
     @staticmethod
-    def _guess(sequence: Sequence) -> list[int]:
-        draft = sequence.lookup.guess(sequence.cells)
-        draft = draft[: max(0, sequence.request.max_tokens - sequence.generated - 1)]
-        return draft[: sequence.constraint.valid(draft)] if draft and sequence.constraint else draft
+    def _propose_draft(sequence: Sequence) -> list[int]:
+        draft = sequence.lookup.propose(sequence.token_ids)
+        draft = draft[: max(0, sequence.request.max_tokens - sequence.n_generated - 1)]
+        return draft[: sequence.constraint.count_valid(draft)] if draft and sequence.constraint else draft
 
     def _finish(self, sequence: Sequence, *, complete: bool) -> None:
-        request, seconds = sequence.request, time.perf_counter() - sequence.asked
-        self.slots.finished(sequence)
+        request, seconds = sequence.request, time.perf_counter() - sequence.submitted_at
+        self.slots.record_length(sequence)
         self._drop(sequence)
-        figures = self.figures.tasks[request.task]
-        figures.requests += 1
-        figures.prompt_tokens += len(request.cells)
-        figures.cached_tokens += sequence.cached
-        figures.output_tokens += sequence.generated
-        figures.forced_tokens += sequence.forced
-        figures.seconds.append(seconds)
-        figures.waits.append(sequence.waited)
-        counts = (len(request.cells), sequence.cached, sequence.generated, sequence.forced)
-        likely = sequence.sampler.log_probability if sequence.sampler else 0.0
-        sequence.settle(Generation(sequence.text, complete, tuple(sequence.cells), *counts, seconds, sequence.waited, likely))
+        metrics = self.figures.tasks[request.task]
+        metrics.requests += 1
+        metrics.prompt_tokens += len(request.token_ids)
+        metrics.cached_tokens += sequence.n_cached
+        metrics.output_tokens += sequence.n_generated
+        metrics.forced_tokens += sequence.n_forced
+        metrics.seconds.append(seconds)
+        metrics.queue_seconds.append(sequence.queue_seconds)
+        counts = (len(request.token_ids), sequence.n_cached, sequence.n_generated, sequence.n_forced)
+        log_probability = sequence.sampler.log_probability if sequence.sampler else 0.0
+        sequence.resolve(
+            Generation(sequence.text, complete, tuple(sequence.token_ids), *counts, seconds, sequence.queue_seconds, log_probability)
+        )
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         for sequence in sequences:
@@ -347,18 +354,21 @@ class Engine:
             self._sequences.discard(sequence)
             if slot is not None:
                 self.backend.truncate(slot, 0)
-            sequence.settle(_failure(error))
+            sequence.resolve(_failure(error))
 
-    def _count(self, step: Step, seconds: float, rows: int, written: int) -> None:
-        f = self.figures
-        f.steps, f.rows = f.steps + 1, f.rows + rows
-        f.written_tokens += written
-        if len(step.runs) == 1 and step.runs[0].known > SHORT:
-            f.read_tokens, f.read_seconds = f.read_tokens + step.runs[0].known, f.read_seconds + seconds
+    def _record_metrics(self, step: Step, seconds: float, rows: int, n_generated: int) -> None:
+        metrics = self.figures
+        metrics.steps, metrics.rows = metrics.steps + 1, metrics.rows + rows
+        metrics.decode_tokens += n_generated
+        if len(step.scheduled_sequences) == 1 and step.scheduled_sequences[0].n_known > MIN_PREFILL_ROWS:
+            metrics.prefill_tokens, metrics.prefill_seconds = (
+                metrics.prefill_tokens + step.scheduled_sequences[0].n_known,
+                metrics.prefill_seconds + seconds,
+            )
             return
-        f.write_seconds, f.write_steps = f.write_seconds + seconds, f.write_steps + 1
-        f.busy_slots += len(step.runs)
+        metrics.decode_seconds, metrics.decode_steps = metrics.decode_seconds + seconds, metrics.decode_steps + 1
+        metrics.busy_slots += len(step.scheduled_sequences)
 
 
-def _failure(error: Exception) -> EngineFailed:
-    return error if isinstance(error, EngineFailed) else EngineFailed(f"The engine failed: {kind_and_place(error)}")
+def _failure(error: Exception) -> EngineError:
+    return error if isinstance(error, EngineError) else EngineError(f"The engine failed: {error_location(error)}")

@@ -1,8 +1,8 @@
-"""Choosing the next token: greedy or by temperature, held to a grammar by llguidance masks.
+"""Sampling of tokens, constrained by grammars (llguidance).
 
-A mask is computed only when the token the model prefers is refused; for greedy decoding the result is exactly that of masking
-every row. One grammar may follow another within a generation (`Grammar.following`), which is how a list forbids what it already
-holds: each following grammar starts at a line break, where no token of the usual vocabularies reaches across.
+A mask is computed only if the grammar refuses the model's preferred token; for greedy decoding the result is exactly that of masking every
+row. A generation may switch grammars (`Grammar.next_grammar`), so that a list can exclude items already listed: each following grammar
+starts at a line break, which no token of the usual vocabularies crosses.
 """
 
 import math
@@ -14,26 +14,28 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from numpy.typing import NDArray
 
-from localrag.errors import DeadEnd, EngineFailed
+from localrag.errors import EngineError, GrammarDeadEnd
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What may be generated. `following(text so far)` gives the Lark grammar of what comes next, None where the text is complete.
+    """The texts that may be generated.
 
-    It is called once with "" and again whenever a grammar is exhausted; `key` identifies the whole (it goes into cache keys).
-    For servers that take no grammar, `schema` is the nearest JSON schema and `from_json` turns such an answer into pieces of this form.
+    `next_grammar(text so far)` returns the Lark grammar of the continuation, None if the text is complete.
+
+    It is called once with "" and again whenever a grammar is exhausted; `key` identifies the whole sequence of grammars in cache keys. For
+    servers without grammars, `schema` is the nearest JSON schema and `from_json` converts such an answer to parts of the grammar's form.
     """
 
     key: str
-    following: Callable[[str], str | None]
+    next_grammar: Callable[[str], str | None]
     schema: dict[str, Any] | None = None
     from_json: Callable[[Any], list[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a token is drawn: temperature 0 is greedy; otherwise top-p, then min-p (relative to the best), with a seed."""
+    """Sampling parameters: temperature 0 is greedy; otherwise top-p, then min-p (relative to the best token), with a seed."""
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -42,14 +44,23 @@ class Sampling:
 
 
 GREEDY = Sampling()
-# Stretches of Chinese text without the names listed so far need more than the default 200,000; errors must not print a document.
-LIMITS = LLParserLimits(step_lexer_fuel=5_000_000, verbose_errors=False)
+# Chinese text without the names listed so far needs more than the default 200,000; errors must not print a document.
+PARSER_LIMITS = LLParserLimits(step_lexer_fuel=5_000_000, verbose_errors=False)
 
-REASONS = ("NoExtension", "TooComplex", "Parser Error", "lexer error", "invalid regex", "unknown name", "Expected token", "Invalid type")
+LLGUIDANCE_ERRORS = (
+    "NoExtension",
+    "TooComplex",
+    "Parser Error",
+    "lexer error",
+    "invalid regex",
+    "unknown name",
+    "Expected token",
+    "Invalid type",
+)
 
 
-class Constraint:
-    """One generation's grammar state: which tokens may come next, and whether the text is complete."""
+class GrammarMatcher:
+    """The grammar state of one generation: which tokens may come next, and whether the text is complete."""
 
     def __init__(self, tokenizer: LLTokenizer, grammar: Grammar) -> None:
         self._tokenizer = tokenizer
@@ -59,41 +70,42 @@ class Constraint:
         self._enter("")
 
     def _enter(self, text: str) -> None:
-        lark = self._grammar.following(text)
+        lark = self._grammar.next_grammar(text)
         self.finished = lark is None
         if lark is None:
             return
-        self._matcher = LLMatcher(self._tokenizer, lark, log_level=0, limits=LIMITS)
+        self._matcher = LLMatcher(self._tokenizer, lark, log_level=0, limits=PARSER_LIMITS)
         self._check()
 
     def _check(self) -> None:
         if self._matcher.is_error():
             error = self._matcher.get_error()
-            kind = DeadEnd if "NoExtension" in error else EngineFailed
-            why = ", ".join(reason for reason in REASONS if reason in error)  # the rest may quote the document that the grammar is of
-            raise kind(f"The grammar {self._grammar.key} cannot be followed: {why or 'llguidance refuses it'}.")
+            kind = GrammarDeadEnd if "NoExtension" in error else EngineError
+            # Other parts of the message may quote the document behind the grammar.
+            reasons = ", ".join(reason for reason in LLGUIDANCE_ERRORS if reason in error)
+            raise kind(f"The grammar {self._grammar.key} cannot be followed: {reasons or 'llguidance refuses it'}.")
 
     def accepts(self, token: int) -> bool:
-        """Take `token` if the grammar allows it; otherwise nothing changes."""
+        """Consume `token` if the grammar allows it; otherwise nothing changes."""
         return bool(self._matcher.try_consume_tokens([token]))
 
     def consume(self, token: int) -> None:
-        """Take a token that the mask allows."""
+        """Consume a token that the mask allows."""
         self._matcher.consume_token(token)
         self._check()
 
-    def valid(self, tokens: list[int]) -> int:
-        """How many of `tokens` the grammar would take from here."""
+    def count_valid(self, tokens: list[int]) -> int:
+        """Number of leading `tokens` that the grammar would accept."""
         return int(self._matcher.validate_tokens(tokens))
 
-    def allowed(self) -> NDArray[np.int64]:
+    def allowed_tokens(self) -> NDArray[np.int64]:
         """The ids of all tokens that may come next."""
         self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
         self._check()
         return np.flatnonzero(np.unpackbits(self._mask.view(np.uint8), bitorder="little"))
 
-    def forced(self) -> list[int]:
-        """The tokens that must come next whatever the model thinks, already taken; empty where there is a choice."""
+    def forced_tokens(self) -> list[int]:
+        """The tokens that the grammar forces next, already consumed; empty if there is a choice."""
         tokens = list(self._matcher.compute_ff_tokens())
         if tokens:
             self._matcher.consume_tokens(tokens)
@@ -101,23 +113,23 @@ class Constraint:
         return tokens
 
     def advance(self, text: Callable[[], str]) -> None:
-        """After a token: go on to the grammar that follows, where this one is exhausted."""
+        """Switch to the next grammar if this one is exhausted; call it after every token."""
         if self._matcher.is_stopped():
             self._enter(text())
 
 
 class Sampler:
-    """Draws one sequence's tokens from its rows of logits."""
+    """Samples the tokens of one sequence from rows of logits."""
 
-    def __init__(self, sampling: Sampling, constraint: Constraint | None, *, scored: bool = False) -> None:
+    def __init__(self, sampling: Sampling, constraint: GrammarMatcher | None, *, scored: bool = False) -> None:
         self._scored = scored
-        self.log_probability = 0.0  # of the tokens drawn so far, among all tokens; summed up where `scored`
+        self.log_probability = 0.0  # of the sampled tokens without the grammar mask, if `scored`
         self._sampling = sampling
         self._constraint = constraint
         self._random = np.random.default_rng(sampling.seed)
 
-    def choose(self, logits: NDArray[np.float32]) -> int:
-        """The next token of a (n_vocab,) row, taken into the grammar."""
+    def sample(self, logits: NDArray[np.float32]) -> int:
+        """The next token for a row of logits, (n_vocab,), consumed by the grammar."""
         token = self._chosen(logits)
         if self._scored:
             best = float(logits.max())
@@ -130,7 +142,7 @@ class Sampler:
             return self._draw(logits)
         if constraint.accepts(token := self._draw(logits)):
             return token
-        allowed = constraint.allowed()
+        allowed = constraint.allowed_tokens()
         token = int(allowed[self._draw(logits[allowed])])
         constraint.consume(token)
         return token
@@ -145,8 +157,8 @@ class Sampler:
         p /= p.sum()
         if s.top_p < 1:
             order = np.argsort(-p)
-            kept = order[: int(np.searchsorted(np.cumsum(p[order]), s.top_p)) + 1]
-            cut = np.zeros_like(p)
-            cut[kept] = p[kept]
-            p = cut / cut.sum()
+            nucleus = order[: int(np.searchsorted(np.cumsum(p[order]), s.top_p)) + 1]
+            truncated = np.zeros_like(p)
+            truncated[nucleus] = p[nucleus]
+            p = truncated / truncated.sum()
         return int(self._random.choice(len(p), p=p))

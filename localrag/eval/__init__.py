@@ -1,1 +1,1 @@
-"""Measuring localrag against what people annotated."""
+"""Evaluation of localrag against annotated data."""

@@ -1,18 +1,166 @@
-"""Which of two answers is better: a model's verdicts by the paper's four criteria, in both orders (paper, section 4.1.3)."""
+"""Judges of answers: a language model or a bundled preference model, by the paper's four criteria (paper, section 4.1.3).
+
+A language model gives verdicts in both orders. The bundled judge scores each answer by measures of its sentences for each criterion; the
+difference of two scores decides, whatever their order (pairwise logistic comparison, Bradley and Terry 1952). Its weights are fitted to
+pairs of which one is known to be worse by scripts/fit_judge.py, which also reports its accuracy.
+
+Also measures without a judge: the statements of an answer (the paper's claims, section 4.1.4; in the graph a claim is something else), how
+many different ones, and how far sampled answers agree.
+"""
 
 import json
+import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localrag.engine.sampler import GREEDY, Sampling
 from localrag.errors import LocalragError
-from localrag.eval.activities import Asked
-from localrag.eval.bundled_judge import NAME, Prefers, choice
-from localrag.eval.conditions import as_read
-from localrag.eval.row_file import Row
-from localrag.llm.grammar import json_object, object_schema
-from localrag.llm.model import Model, in_window
+from localrag.eval.conditions import for_judge
+from localrag.eval.datasets import FileRow
+from localrag.eval.metrics import rouge, strip_marks_and_titles
+from localrag.eval.questions import GeneratedQuestion
+from localrag.llm.grammar import json_object, object_schema, short_lines
+from localrag.llm.model import ChatModel, bounded_map
 from localrag.llm.prompts import load_prompt
+from localrag.query.citations import SUPPORT_THRESHOLD, similarity_matrix
+from localrag.query.retriever import content_stems
+from localrag.text.quotes import EmbedSentences
+from localrag.text.sentences import cached_sentences, collapse_whitespace
+
+CLUSTER_THRESHOLDS = (0.5, 0.6, 0.7, 0.8)  # distances (1 − ROUGE-L) up to which statements are one cluster
+MAX_STATEMENTS, MAX_STATEMENT_CHARS, MAX_STATEMENT_TOKENS = 40, 240, 2400
+
+
+def sentences_of(answer: str) -> list[str]:
+    """The different sentences of an answer, without titles and citations."""
+    return list(
+        dict.fromkeys(collapse_whitespace(part[a:b]) for part in [strip_marks_and_titles(answer)] for a, b in cached_sentences(part))
+    )
+
+
+async def split_statements(answer: str, model: ChatModel | None) -> list[str]:
+    """The statements of an answer as a model splits them; without a model, its sentences. Raises what `ChatModel.ask` raises."""
+    sentences = sentences_of(answer)
+    if model is None or not sentences:
+        return sentences
+    limit = min(MAX_STATEMENTS, 4 * len(sentences))
+    messages = load_prompt("eval/statements").fill(answer=for_judge(answer))
+    reply = await model.ask("statements", messages, max_tokens=MAX_STATEMENT_TOKENS, grammar=short_lines(1, limit, MAX_STATEMENT_CHARS))
+    return reply.text.splitlines()
+
+
+async def statements_row(row: FileRow, model: ChatModel | None) -> FileRow:
+    """The statements of a row's answer, their number, and their clusters at every threshold. A failure is a row with its error."""
+    result: FileRow = {"question": row["question"], "condition": row["condition"], "by": model.file.name if model else "sentences"}
+    try:
+        statements = await split_statements(row["answer"], model)
+    except LocalragError as error:
+        return result | {"error": str(error)}
+    return result | {
+        "statements": statements,
+        "clusters": {str(t): n for t, n in zip(CLUSTER_THRESHOLDS, count_clusters(statements), strict=True)},
+    }
+
+
+def count_clusters(statements: Sequence[str]) -> tuple[int, ...]:
+    """The number of clusters of statements at each threshold: agglomerative, complete linkage, distance 1 − ROUGE-L F."""
+    if len(statements) < 2:
+        return (len(statements),) * len(CLUSTER_THRESHOLDS)
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    pairs = [(a, b) for n, a in enumerate(statements) for b in statements[n + 1 :]]
+    tree = linkage(np.array([1 - rouge(a, [b])["R-L"] for a, b in pairs]), "complete")
+    return tuple(int(fcluster(tree, t, "distance").max()) for t in CLUSTER_THRESHOLDS)
+
+
+def agreement(answer: str, samples: Sequence[str], embed: EmbedSentences) -> float | None:
+    """The mean share of an answer's sentences that other sampled answers support (after SelfCheckGPT, Manakul et al. 2023).
+
+    None without other answers.
+    """
+    sentences = sentences_of(answer)
+    texts = [found for other in samples if (found := sentences_of(other))]
+    if not sentences or not texts:
+        return None
+    return float(np.mean([(similarity_matrix(sentences, text, embed).max(axis=1) >= SUPPORT_THRESHOLD).mean() for text in texts]))
+
+
+BUNDLED_JUDGE = "bundled"
+TIE_MARGIN = 0.1  # least distance of the probability from one half for a choice
+MIN_RELATED_COSINE, MIN_EQUIVALENT_COSINE = 0.6, 0.85  # cosine of sentences on one matter, and of equivalent sentences
+OFF_TOPIC_COSINE = 0.15  # cosine to the question below which a sentence is off topic
+FEATURES = ("nearest", "mean", "first", "beside", "matters", "repeated", "names", "sentences", "asked", "longest")
+# One weight for each of FEATURES, per criterion.
+CRITERION_WEIGHTS = {
+    "comprehensiveness": (1.55, 1.33, 2.76, -0.88, 1.17, -5.68, -0.12, 2.17, 2.07, 0.93),
+    "diversity": (1.55, 1.33, 2.76, -0.88, 1.17, -5.68, -0.12, 2.17, 2.07, 0.93),  # the pairs do not tell it from the one above
+    "empowerment": (0.81, 0.67, 3.75, -0.99, 0.27, -15.85, -0.31, 0.82, 1.57, 0.99),
+    "directness": (0.80, 4.27, 2.64, -0.75, -0.98, -10.09, -0.09, -1.33, 1.62, 0.90),
+}
+
+_NAME = re.compile(r"(?<![.!?] )(?<!^)\b[A-Z][\w'-]+|\d[\d.,]*")
+
+PreferenceModel = Callable[[str, str, str, str], float]
+
+
+def bundled_judge(embed: EmbedSentences) -> PreferenceModel:
+    """A function of question, first answer, second answer and criterion: the probability that the first is better, 0 to 1."""
+    cached: dict[tuple[str, str], NDArray[np.float64]] = {}
+
+    def prefers(question: str, first: str, second: str, criterion: str) -> float:
+        for text in (first, second):
+            if (question, text) not in cached:
+                cached[question, text] = answer_features(question, text, embed)
+        a, b = cached[question, first], cached[question, second]
+        if not (a.any() and b.any()):  # one of them is empty
+            return 0.5 + 0.5 * (bool(a.any()) - bool(b.any()))
+        return 1 / (1 + math.exp(-float((a - b) @ np.array(CRITERION_WEIGHTS[criterion]))))
+
+    return prefers
+
+
+def answer_features(question: str, answer: str, embed: EmbedSentences) -> NDArray[np.float64]:
+    """The features of an answer, (len(FEATURES),): cosines of its sentences to the question, and how many different things they say."""
+    sentences = sentences_of(answer)
+    if not sentences:
+        return np.zeros(len(FEATURES))
+    vectors = embed([question, *sentences])
+    relevance, between = vectors[1:] @ vectors[0], vectors[1:] @ vectors[1:].T
+    question_stems = content_stems(question)
+    names = set(_NAME.findall(answer))
+    return np.array([
+        relevance.max(),
+        relevance.mean(),
+        relevance[0],
+        (relevance < OFF_TOPIC_COSINE).mean(),
+        math.log1p(_count_distinct(between, MIN_RELATED_COSINE)),
+        1 - _count_distinct(between, MIN_EQUIVALENT_COSINE) / len(sentences),
+        math.log1p(len(names)),
+        math.log1p(len(sentences)),
+        len(question_stems & content_stems(answer)) / max(1, len(question_stems)),
+        math.log1p(max(len(s.split()) for s in sentences)),
+    ])  # fmt: skip
+
+
+def _count_distinct(between: NDArray[np.float32], min_cosine: float) -> int:
+    """The number of sentences without an earlier sentence at a cosine of `min_cosine` or more."""
+    retained: list[int] = []
+    for n in range(len(between)):
+        if not retained or float(between[n, retained].max()) < min_cosine:
+            retained.append(n)
+    return len(retained)
+
+
+def verdict_of(probability: float) -> str:
+    """The position of the better answer, `1` or `2`, or `tie`."""
+    if abs(probability - 0.5) < TIE_MARGIN:
+        return "tie"
+    return "1" if probability > 0.5 else "2"
+
 
 CRITERIA = {
     "comprehensiveness": "which answer covers more of the aspects of the question, in more detail?",
@@ -20,75 +168,77 @@ CRITERIA = {
     "empowerment": "which answer does more to help the reader understand the matter and judge it well?",
     "directness": "which answer says more plainly and specifically what was asked?",
 }
-REASON, MAX_TOKENS = 200, 260  # characters of a reason, and tokens that hold a verdict in any script
-TOGETHER = 64  # verdicts under way
+REASON, VERDICT_TOKENS = 200, 260  # characters of a reason, and tokens that hold a verdict in any script
+PAIRINGS_PER_BATCH = 64  # verdicts in progress
 
 
 @dataclass(frozen=True, slots=True)
-class Pairing:
-    """One verdict to be given: conditions `first` and `second`, whose answers are shown in that order."""
+class Comparison:
+    """One verdict to be made: on the answers of conditions `first` and `second`, shown in that order."""
 
-    question: Asked
+    question: GeneratedQuestion
     first: str
     second: str
     criterion: str
     repeat: int
 
     def key(self, judge: str) -> tuple[str | int, ...]:
-        """What identifies the verdict among rows."""
+        """The key of the verdict among rows."""
         return (self.question.id, self.first, self.second, self.criterion, self.repeat, judge)
 
 
-def key_of(row: Row) -> tuple[str | int, ...]:
+def key_of(row: FileRow) -> tuple[str | int, ...]:
     """The key of a row of verdicts."""
     return tuple(row[name] for name in ("question", "first", "second", "criterion", "repeat", "judge"))
 
 
-def pairings(question: Asked, names: Sequence[str], repeats: int) -> Iterator[Pairing]:
-    """Every two conditions in both orders by every criterion, `repeats` times; prompts that share most of their text stand together."""
+def plan_comparisons(question: GeneratedQuestion, names: Sequence[str], repeats: int) -> Iterator[Comparison]:
+    """Every two conditions in both orders by every criterion, `repeats` times; prompts with a common prefix follow each other."""
     for first in names:
         for second in (n for n in names if n != first):
             for repeat in range(repeats):
                 for criterion in CRITERIA:
-                    yield Pairing(question, first, second, criterion, repeat)
+                    yield Comparison(question, first, second, criterion, repeat)
 
 
-async def give_verdicts(wanted: Sequence[Pairing], answers: dict[str, str], judge: Model | Prefers, keep: Callable[[Row], None]) -> None:
-    """Hand `keep` a row for every pairing as it is known; `answers` are those to its question by condition.
+async def judge_answers(
+    wanted: Sequence[Comparison], answers: dict[str, str], judge: ChatModel | PreferenceModel, keep: Callable[[FileRow], None]
+) -> None:
+    """Judge every comparison, and pass its row to `keep` as soon as it is known; `answers`: condition → answer to its question.
 
     A failure is a row with its error.
     """
 
-    async def one(pairing: Pairing) -> None:
+    async def one(pairing: Comparison) -> None:
         keep(await _verdict(pairing, answers, judge))
 
-    await in_window((one(p) for p in wanted), TOGETHER)
+    await bounded_map((one(p) for p in wanted), PAIRINGS_PER_BATCH)
 
 
-def name_of(judge: Model | Prefers) -> str:
-    """How rows name a judge."""
-    return judge.file.name if isinstance(judge, Model) else NAME
+def name_of(judge: ChatModel | PreferenceModel) -> str:
+    """The name of a judge in rows."""
+    return judge.file.name if isinstance(judge, ChatModel) else BUNDLED_JUDGE
 
 
-async def _verdict(pairing: Pairing, answers: dict[str, str], judge: Model | Prefers) -> Row:
+async def _verdict(pairing: Comparison, answers: dict[str, str], judge: ChatModel | PreferenceModel) -> FileRow:
     names = ("question", "first", "second", "criterion", "repeat", "judge")
-    row: Row = dict(zip(names, pairing.key(name_of(judge)), strict=True))
-    first, second = as_read(answers[pairing.first]), as_read(answers[pairing.second])
+    row: FileRow = dict(zip(names, pairing.key(name_of(judge)), strict=True))
+    first, second = for_judge(answers[pairing.first]), for_judge(answers[pairing.second])
     if first == second:
         return row | {"winner": "tie", "reason": "The answers are the same.", "same": True}
     places = {"1": pairing.first, "2": pairing.second, "tie": "tie"}
-    if not isinstance(judge, Model):
+    if not isinstance(judge, ChatModel):
         p = judge(pairing.question.text, first, second, pairing.criterion)
-        return row | {"winner": places[choice(p)], "reason": f"The first is better with a probability of {p:.2f}."}
+        return row | {"winner": places[verdict_of(p)], "reason": f"The first is better with a probability of {p:.2f}."}
     criterion = f"{pairing.criterion}: {CRITERIA[pairing.criterion]}"
     messages = load_prompt("eval/judge").fill(question=pairing.question.text, first=first, second=second, criterion=criterion)
     sampling = Sampling(temperature=0.7, seed=pairing.repeat) if pairing.repeat else GREEDY
     try:
-        reply = await judge.ask("judge", messages, max_tokens=MAX_TOKENS, grammar=json_object(_SCHEMA), sampling=sampling)
+        reply = await judge.ask("judge", messages, max_tokens=VERDICT_TOKENS, grammar=json_object(_SCHEMA), sampling=sampling)
     except LocalragError as error:
         return row | {"error": str(error)}
-    said = json.loads(reply.text)
-    return row | {"winner": places[said["winner"]], "reason": said["reason"]}
+    verdict = json.loads(reply.text)
+    return row | {"winner": places[verdict["winner"]], "reason": verdict["reason"]}
 
 
 _SCHEMA = object_schema(reason={"type": "string", "minLength": 10, "maxLength": REASON}, winner={"enum": ["1", "2", "tie"]})

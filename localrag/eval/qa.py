@@ -1,4 +1,4 @@
-"""`localrag eval qa`: answers to questions with gold answers, mode by mode, beside the model's own knowledge; it goes on after a stop."""
+"""QA evaluation (`localrag eval qa`): answers to questions with gold answers, in several modes and without documents; can be continued."""
 
 import time
 from collections import defaultdict
@@ -11,52 +11,50 @@ import numpy as np
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
-from localrag.eval.answer_scores import cited_sentences, evidence_recall, exact_match, plain, rouge, stands_in, word_f1
-from localrag.eval.qa_sets import Gold, GoldQuestion
-from localrag.eval.row_file import appending, read_rows
-from localrag.index.pipeline import build_index
-from localrag.llm.grammar import line
-from localrag.llm.model import seconds_since
+from localrag.eval.datasets import GoldDataset, GoldQuestion, append_jsonl, read_jsonl
+from localrag.eval.metrics import cited_sentences, evidence_recall, exact_match, is_quoted, rouge, strip_marks_and_titles, word_f1
+from localrag.indexing.pipeline import build_index
+from localrag.llm.grammar import single_line
+from localrag.llm.model import elapsed_seconds
 from localrag.llm.prompts import load_prompt
-from localrag.opening import open_for_writing
-from localrag.project import Project
-from localrag.query.answer import MODES, Options, answer
+from localrag.project import Project, open_for_writing
+from localrag.query.answer import MODE_FUNCTIONS, answer_question
+from localrag.query.question import QueryOptions
 from localrag.records import Answer, Quote
 
-CLOSED = "none"  # the model's own knowledge, without any document
-MEASURES = ("EM", "F1", "R-1", "R-2", "R-L", "first", "three", "evidence_shown", "evidence_cited", "supported")
-LONGEST, MAX_TOKENS = 600, 400  # of an answer from memory: characters, and tokens that hold them in any script
+CLOSED_BOOK = "none"  # the model's own knowledge, without documents
+QA_METRICS = ("EM", "F1", "R-1", "R-2", "R-L", "first", "three", "evidence_shown", "evidence_cited", "supported")
+MAX_CLOSED_BOOK_CHARS, MAX_CLOSED_BOOK_TOKENS = 600, 400  # of an answer from memory: characters, and their tokens in any script
 
-Tell = Callable[[str], None]
-Rows = dict[tuple[Any, ...], dict[str, Any]]
+ReportProgress = Callable[[str], None]
+RowsByKey = dict[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """What is asked how: the extractor and model of the index, the modes, and the options of every question."""
+class QaSetup:
+    """The settings of an evaluation: the extractor and model of the index, the modes, and the options of every question."""
 
     modes: tuple[str, ...]
     extractor: str
     model: str | None
-    options: Options
+    options: QueryOptions
     engine: EngineOptions
 
 
-async def evaluate_answers(sets: Sequence[Gold], setup: Setup, folder: Path, tell: Tell) -> list[dict[str, Any]]:
-    """Answer every question in every mode; one row for each, also kept in `folder`/answers.jsonl with the indexes beside it.
+async def evaluate_answers(sets: Sequence[GoldDataset], setup: QaSetup, folder: Path, on_progress: ReportProgress) -> list[dict[str, Any]]:
+    """Answer every question in every mode; one row for each, also stored in `folder`/answers.jsonl with the indexes beside it.
 
-    What is already there is not asked again. A question that fails is a row with its error, and asked again by the next run. Raises
-    UsageError.
+    Stored answers are not asked for again. A failed question is a row with its error, and asked again by the next run. Raises UsageError.
     """
-    if unknown := [m for m in setup.modes if m not in (*MODES, "auto", CLOSED)]:
-        raise UsageError(f"There is no mode {unknown[0]!r}.", f"Modes: {', '.join((*MODES, 'auto', CLOSED))}")
+    if unknown := [m for m in setup.modes if m not in (*MODE_FUNCTIONS, "auto", CLOSED_BOOK)]:
+        raise UsageError(f"There is no mode {unknown[0]!r}.", f"Modes: {', '.join((*MODE_FUNCTIONS, 'auto', CLOSED_BOOK))}")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "answers.jsonl"
-    done = {_key(row): row for row in read_rows(file) if "setup" in row and "error" not in row}
+    done = {_key(row): row for row in read_jsonl(file) if "setup" in row and "error" not in row}
     rows = []
-    with appending(file) as append:
+    with append_jsonl(file) as append:
         for n, gold in enumerate(sets):
-            tell(f"{gold.name} ({n + 1} of {len(sets)}): {len(gold.questions)} questions")
+            on_progress(f"{gold.name} ({n + 1} of {len(sets)}): {len(gold.questions)} questions")
             async for row in _one_set(gold, setup, folder.resolve(), done):
                 if _key(row) not in done:
                     append(row)
@@ -68,82 +66,84 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return (row["set"], row["id"], row["asked_mode"], row["setup"])
 
 
-async def _one_set(gold: Gold, setup: Setup, folder: Path, done: Rows) -> AsyncIterator[dict[str, Any]]:
+async def _one_set(gold: GoldDataset, setup: QaSetup, folder: Path, done: RowsByKey) -> AsyncIterator[dict[str, Any]]:
     docs = folder / gold.name / "docs"
     docs.mkdir(parents=True, exist_ok=True)
     for name, text in gold.documents:
         (docs / name).write_text(text, encoding="utf-8")
     opened = open_for_writing(docs.parent / ".localrag", model=setup.model, engine=setup.engine, extractor=setup.extractor)
     with opened as project:
-        reads = " read" if project.reader else ""
-        asked = f"{setup.extractor} {project.model.file.fingerprint} {replace(setup.options, mode='')}{reads}"
-        wanted = [(q, mode, (gold.name, q.id, mode, asked)) for q in gold.questions for mode in setup.modes]
+        reads = " read" if project.qa_reader else ""
+        setup_key = f"{setup.extractor} {project.model.file.fingerprint} {replace(setup.options, mode='')}{reads}"
+        wanted = [(q, mode, (gold.name, q.id, mode, setup_key)) for q in gold.questions for mode in setup.modes]
         if any(key not in done for *_, key in wanted):
             await build_index(
-                [docs], project, lambda _: None, reports=any(m not in ("basic", "ss", "ts", "mix", CLOSED) for m in setup.modes)
+                [docs], project, lambda _: None, reports=any(m not in ("basic", "ss", "ts", "mix", CLOSED_BOOK) for m in setup.modes)
             )
         for question, mode, key in wanted:
-            yield done.get(key) or await _row(gold.name, question, mode, asked, setup, project)
+            yield done.get(key) or await _row(gold.name, question, mode, setup_key, setup, project)
 
 
-async def _row(name: str, question: GoldQuestion, mode: str, asked: str, setup: Setup, project: Project) -> dict[str, Any]:
-    row: dict[str, Any] = {"set": name, "id": question.id, "type": question.type, "asked_mode": mode, "setup": asked}
+async def _row(name: str, question: GoldQuestion, mode: str, setup_key: str, setup: QaSetup, project: Project) -> dict[str, Any]:
+    row: dict[str, Any] = {"set": name, "id": question.id, "type": question.type, "asked_mode": mode, "setup": setup_key}
     try:
-        given, shown = await _answered(question, mode, setup, project)
+        answer, shown = await _answer_with_passages(question, mode, setup, project)
     except LocalragError as error:
         return row | {"error": str(error)}
-    said = plain(given.answer)
+    answer_text = strip_marks_and_titles(answer.answer)
     embed = project.embedder.embed
-    sentences = cited_sentences(given.answer)
+    sentences = cited_sentences(answer.answer)
     scores = {
-        "EM": exact_match(said, question.answers),
-        "F1": word_f1(said, question.answers),
-        **rouge(said, question.answers),
-        "first": stands_in([c.quote for c in given.citations[:1]], question.answers),
-        "three": stands_in([c.quote for c in given.citations[:3]], question.answers),
+        "EM": exact_match(answer_text, question.answers),
+        "F1": word_f1(answer_text, question.answers),
+        **rouge(answer_text, question.answers),
+        "first": is_quoted([c.quote for c in answer.citations[:1]], question.answers),
+        "three": is_quoted([c.quote for c in answer.citations[:3]], question.answers),
         "evidence_shown": evidence_recall(question.evidence, shown, embed),
-        "evidence_cited": evidence_recall(question.evidence, _quotes(given), embed),
-        "supported": 1 - given.unproved / sentences if sentences else 0.0,
+        "evidence_cited": evidence_recall(question.evidence, _quotes(answer), embed),
+        "supported": 1 - answer.unproved / sentences if sentences else 0.0,
     }
-    known = {"short": given.short, "answerable": given.answerable, "confidence": given.confidence}
-    spent = {"calls": given.calls, "tokens": given.prompt_tokens + given.output_tokens, "seconds": round(given.seconds, 2)}
-    return row | {"mode": given.mode, "question": question.text, "answer": given.answer, "note": given.note} | known | scores | spent
+    details = {"short": answer.short_answer, "answerable": answer.is_answerable, "confidence": answer.confidence}
+    spent = {"calls": answer.llm_calls, "tokens": answer.prompt_tokens + answer.output_tokens, "seconds": round(answer.seconds, 2)}
+    return row | {"mode": answer.mode, "question": question.text, "answer": answer.answer, "note": answer.note} | details | scores | spent
 
 
-async def _answered(question: GoldQuestion, mode: str, setup: Setup, project: Project) -> tuple[Answer, list[tuple[str, Quote]]]:
+async def _answer_with_passages(
+    question: GoldQuestion, mode: str, setup: QaSetup, project: Project
+) -> tuple[Answer, list[tuple[str, Quote]]]:
     """The answer, and the passages it was made from."""
-    if mode == CLOSED:
-        return await _from_memory(question.text, project), []
-    given = await answer(question.text, project, replace(setup.options, mode=mode))
-    looked = await answer(question.text, project, replace(setup.options, mode=given.mode, context_only=True))
-    return given, _quotes(looked)
+    if mode == CLOSED_BOOK:
+        return await _closed_book_answer(question.text, project), []
+    answer = await answer_question(question.text, project, replace(setup.options, mode=mode))
+    looked = await answer_question(question.text, project, replace(setup.options, mode=answer.mode, context_only=True))
+    return answer, _quotes(looked)
 
 
-def _quotes(given: Answer) -> list[tuple[str, Quote]]:
-    return [(Path(c.path).name, Quote(c.chunk_id, c.start, c.end, c.quote)) for c in given.citations]
+def _quotes(answer: Answer) -> list[tuple[str, Quote]]:
+    return [(Path(c.path).name, Quote(c.chunk_id, c.start, c.end, c.quote)) for c in answer.citations]
 
 
-async def _from_memory(text: str, project: Project) -> Answer:
+async def _closed_book_answer(text: str, project: Project) -> Answer:
     started, model = time.perf_counter(), project.model
     calls, read, written = model.calls, model.prompt_tokens, model.output_tokens
     messages = load_prompt("abstractive/closed", project.settings.prompts).fill(question=text)
-    reply = await model.ask("closed", messages, max_tokens=MAX_TOKENS, grammar=line(LONGEST))
-    spent = (model.calls - calls, model.prompt_tokens - read, model.output_tokens - written, seconds_since(started))
-    return Answer(text, reply.text, CLOSED, None, (), *spent)
+    reply = await model.ask("closed", messages, max_tokens=MAX_CLOSED_BOOK_TOKENS, grammar=single_line(MAX_CLOSED_BOOK_CHARS))
+    spent = (model.calls - calls, model.prompt_tokens - read, model.output_tokens - written, elapsed_seconds(started))
+    return Answer(text, reply.text, CLOSED_BOOK, None, (), *spent)
 
 
 def averages(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The mean of every measure for each type of question and mode, in percent, with how many questions it is the mean of and failed."""
+    """The mean of every measure for each type of question and mode, in percent, with the number of questions and of failures."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[row["type"], row["asked_mode"]].append(row)
-    return [_average(kind, mode, found) for (kind, mode), found in sorted(groups.items())]
+    return [_average(kind, mode, rows_of_group) for (kind, mode), rows_of_group in sorted(groups.items())]
 
 
 def _average(kind: str, mode: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     good = [r for r in rows if "error" not in r]
     means = {}
-    for name in MEASURES:
+    for name in QA_METRICS:
         values = [r[name] for r in good if r[name] is not None]
         means[name] = round(100 * float(np.mean(values)), 1) if values else None
     seconds = round(float(np.mean([r["seconds"] for r in good])), 2) if good else None

@@ -1,1 +1,1 @@
-"""Indexes in other programs' formats: written, read, carried to other machines."""
+"""Import and export of indexes in other programs' formats, and packs that carry an index to another machine."""

@@ -1,100 +1,186 @@
-"""One file that carries an index to another machine and proves itself: a zip archive, its manifest, and a seal over every byte.
+"""Packs: one zip file that carries an index to another machine, with a manifest and a seal over every byte.
 
-A zip, because every system can open it, it has random access (the manifest is read before anything is unpacked), members of any size
-(ZIP64), and Python writes and reads it as a stream. Zip's own check sums are 32 bits wide and do not cover its headers, so the archive's
-comment, its last bytes, is the seal: the SHA-256 of everything before it. It finds damage; it does not say who made the file.
+A zip can be opened on every system, has random access (the manifest is read before anything is unpacked) and members of any size (ZIP64),
+and Python reads and writes it as a stream. Zip's own check sums are 32 bits wide and do not cover its headers, so the archive's comment,
+its last bytes, is the seal: the SHA-256 of everything before it. It finds damage; it does not say who made the file.
+
+A pack is verified completely before anything of it is moved into place and bound to this machine's models. The file may be hostile: only
+members that `pack` writes are accepted, no member yields more bytes than the manifest lists or the disk has room for, and what the index
+stores about its machine is dropped (`store/foreign.py`). `domain.toml` has instructions for models, so it is left out and listed.
 """
 
 import json
 import os
+import re
+import shlex
 import shutil
+import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
 from typing import Any, BinaryIO
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from sqlite_utils import Database
 
 from localrag import __version__
-from localrag.errors import ModelError, UsageError
-from localrag.exchange.members import (
-    BESIDE,
-    DOCUMENTS,
-    INDEX,
-    KINDS,
-    MAX_MEMBERS,
-    MODELS,
-    clashes,
-    is_member_name,
-    is_safe,
-    reason_to_leave_out,
+from localrag.errors import LocalragError, ModelError, UsageError
+from localrag.indexing.graph.entity_resolution import ALIASES_FILE
+from localrag.llm.prompts import DOMAIN_FILE
+from localrag.model_files import (
+    ModelFile,
+    bundled_chat_model,
+    find_chat_model,
+    find_embedder,
+    fingerprint,
+    merged_models,
+    shard_paths,
+    shipped_models,
 )
-from localrag.model_table import shipped_models
-from localrag.models import ModelFile, bundled_chat_model, find_chat_model, find_embedder, shards
-from localrag.opening import find_index, root_of
-from localrag.store import corpus, ledger
-from localrag.store.connect import snapshot
-from localrag.store.names import FILE_NAME
-from localrag.store.schema import copy_database, open_index
-from localrag.system.files import new_file
+from localrag.project import documents_root, find_index
+from localrag.settings import INDEX_FOLDER, PROJECT_FILE
+from localrag.store import documents as documents_store
+from localrag.store import runs
+from localrag.store.database import copy_database, snapshot
+from localrag.store.entity_network import update_cache_files
+from localrag.store.foreign import drop_machine_state, sanitize_database
+from localrag.store.location import DATABASE_FILE
+from localrag.store.opening import open_index
+from localrag.system.files import atomic_file, data_dir, ensure_private_file, ensure_private_folder, remove_stale_temp_folders, temp_folder
 
-FORMAT = 1
+ARCHIVE_INDEX, ARCHIVE_DOCUMENTS, ARCHIVE_MODELS = "index", "documents", "models"  # the archive's folders
+PACKED_MODEL_KINDS = ("chat_model", "embedder")  # the folders below `models`
+COMPANION_FILES = (DOMAIN_FILE, ALIASES_FILE)  # other index files that are packed; caches can be rebuilt, and serve.key is secret
+INDEX_FILES = (DATABASE_FILE, *COMPANION_FILES)
+PROMPTS_FOLDER = "prompts"  # a folder beside an index that is read as the user's prompts
+MAX_MEMBERS = 1_000_000
+MAX_MEMBER_NAME_BYTES = 1_000  # of a member's name
+_WINDOWS_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{d}{n}" for d in ("com", "lpt") for n in range(1, 10))})
+_NOT_ON_WINDOWS = re.compile(r'[<>:"|?*]|[. ](?:/|$)')
+
+
+def is_safe_member_name(name: str) -> bool:
+    """Whether a relative path stays below its folder on every system and is in its simplest form."""
+    parts = name.split("/")
+    return not any(p in ("", ".", "..") for p in parts) and not any(c in name for c in "\\\0") and not re.match(r"[A-Za-z]:", name)
+
+
+def is_member_name(name: str) -> bool:
+    """Whether a pack may have a member of this name: an index file, a document or a model file."""
+    top, _, inner = name.partition("/")
+    if not is_safe_member_name(inner) or len(name.encode("utf-8", "surrogatepass")) > MAX_MEMBER_NAME_BYTES:
+        return False
+    if top == ARCHIVE_MODELS:
+        return inner.partition("/")[0] in PACKED_MODEL_KINDS and "/" in inner and not _is_hidden(inner) and _is_printable(inner)
+    if top == ARCHIVE_DOCUMENTS:
+        return INDEX_FOLDER not in fold_member_name(inner).split("/")
+    return top == ARCHIVE_INDEX and inner in INDEX_FILES
+
+
+def reason_to_leave_out(path: str, *, windows: bool = False) -> str:
+    """Why a document's file must not be packed, since some files do more on another machine than a document should; empty if it may be."""
+    folded = fold_member_name(path).split("/")
+    if _is_hidden(path) or _is_hidden(fold_member_name(path)):
+        return "its name is hidden: programs read such files as their settings"
+    if PROJECT_FILE in folded:
+        return f"{PROJECT_FILE} holds settings of the machine it is on"
+    if folded[0] == PROMPTS_FOLDER:
+        return "the folder prompts beside an index holds instructions to models"
+    if not _is_printable(path) or any(part.partition(".")[0].strip() in _WINDOWS_DEVICES for part in folded):
+        return "its name cannot be a file name on every system"
+    return "its name is not allowed on Windows" if windows and _NOT_ON_WINDOWS.search(path) else ""
+
+
+def conflicting_names(names: Iterable[str]) -> Iterator[str]:
+    """The names that some system confuses with an earlier one: equal but for case or encoding, or a file where another has a folder.
+
+    Of equal names the first is kept.
+    """
+    keys = [(fold_member_name(name), -n, name) for n, name in enumerate(names)]
+    keys.sort(key=lambda entry: (entry[0].replace("/", "\0"), *entry[:2]))  # a folder's name directly before its content
+    for (key, _, name), (following, *_) in pairwise(keys):
+        if following == key or following.startswith(f"{key}/"):
+            yield name
+
+
+def fold_member_name(name: str) -> str:
+    """A name reduced as on the system that distinguishes fewest: without case, Unicode variants and invisible characters."""
+    visible = "".join(c for c in name if unicodedata.category(c) != "Cf")
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") for part in path.split("/"))
+
+
+def _is_printable(path: str) -> bool:
+    """Whether a name can be printed and encoded as UTF-8: no control characters, line separators or surrogates."""
+    return not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in path)
+
+
+PACK_VERSION = 1
 MANIFEST = "manifest.json"
-SEAL = "localrag pack {format} sha256 "  # and 64 hexadecimal digits: the archive's comment
-DIGITS = 64
-BLOCK = 1 << 20
+SEAL_LINE = "localrag pack {format} sha256 "  # and 64 hexadecimal digits: the archive's comment
+SHA256_DIGITS = 64
+COPY_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """What a pack holds, and what was left out of it: path and reason."""
+class PackResult:
+    """The content of a pack, and the files left out of it: path and reason."""
 
     path: Path
     size: int
     manifest: dict[str, Any]
-    left_out: tuple[tuple[str, str], ...] = ()
+    skipped_files: tuple[tuple[str, str], ...] = ()
 
 
-def pack(target: Path, chosen: Path | None = None, *, documents: bool = False, models: bool = False) -> Packed:
-    """Write an index, as it is at this moment, to one new file; with the documents it was made from and its models, if so wished.
+def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = False, models: bool = False) -> PackResult:
+    """Write a snapshot of an index to one new file, optionally with its documents and models.
 
-    Another process may go on indexing. The file is for its owner alone and appears whole or not at all. Raises NoIndex, UsageError,
-    ModelError.
+    Another process may continue indexing. The file is readable only by its owner, and appears only when it is complete. Raises NoIndex,
+    UsageError, ModelError.
     """
     folder = find_index(chosen)
     if target.exists() or target.is_symlink():
         raise UsageError(f"There is a file at {target} already.", "Choose another name, or remove it first.")
     if not target.parent.is_dir():
-        raise UsageError(f"There is no folder {target.parent}.", "Make it, or choose another place: localrag pack FILE")
-    with _copied(folder, target.parent) as copy:
+        raise UsageError(f"There is no folder {target.parent}.", "Create it, or choose another path: localrag pack FILE")
+    with _database_copy(folder, target.parent) as copy:
         with snapshot(copy) as db:
-            bound, paths = ledger.settings(db), sorted(corpus.document_hashes(db))
-        found, left_out = _documents(paths, root_of(folder)) if documents else ({}, ())
-        rows = [{"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in KINDS if kind in bound]
-        files = {f"{INDEX}/{FILE_NAME}": copy / FILE_NAME}
-        files |= {f"{INDEX}/{name}": folder / name for name in BESIDE if (folder / name).is_file()}
-        files |= {f"{DOCUMENTS}/{path}": file for path, file in found.items()}
+            bound, paths = runs.load_settings(db), sorted(documents_store.document_hashes(db))
+        document_files, left_out = _documents(paths, documents_root(folder)) if documents else ({}, ())
+        rows = [
+            {"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in PACKED_MODEL_KINDS if kind in bound
+        ]
+        files = {f"{ARCHIVE_INDEX}/{DATABASE_FILE}": copy / DATABASE_FILE}
+        files |= {f"{ARCHIVE_INDEX}/{name}": folder / name for name in COMPANION_FILES if (folder / name).is_file()}
+        files |= {f"{ARCHIVE_DOCUMENTS}/{path}": file for path, file in document_files.items()}
         for row in rows if models else ():
             files |= _model_files(row)
         if len(files) > MAX_MEMBERS:
-            raise UsageError(f"A pack holds at most {MAX_MEMBERS:,} files, and these are {len(files):,}.", "Leave out --documents.")
-        manifest = {"format": FORMAT, "localrag": __version__, "documents": len(paths), "models": rows}
-        with new_file(target) as part:
-            manifest = _written(part, files, manifest)
-    return Packed(target, target.stat().st_size, manifest, tuple(left_out))
+            raise UsageError(f"A pack contains at most {MAX_MEMBERS:,} files, and these are {len(files):,}.", "Leave out --documents.")
+        manifest = {"format": PACK_VERSION, "localrag": __version__, "documents": len(paths), "models": rows}
+        with atomic_file(target) as part:
+            manifest = _write_archive(part, files, manifest)
+    return PackResult(target, target.stat().st_size, manifest, tuple(left_out))
 
 
 @contextmanager
-def _copied(folder: Path, beside: Path) -> Iterator[Path]:
-    """A folder with a copy of the index's database, gone afterwards."""
+def _database_copy(folder: Path, beside: Path) -> Iterator[Path]:
+    """A temporary folder with a copy of the index's database."""
     place = Path(mkdtemp(prefix=".localrag-pack-", dir=beside))
     try:
         db = open_index(folder)
         try:
-            copy_database(db, place / FILE_NAME)
+            copy_database(db, place / DATABASE_FILE)
         finally:
             db.close()
         yield place
@@ -103,106 +189,415 @@ def _copied(folder: Path, beside: Path) -> Iterator[Path]:
 
 
 def _documents(paths: list[str], root: Path) -> tuple[dict[str, Path], tuple[tuple[str, str], ...]]:
-    """The files of documents that lie below the index's root; the others with the reason why they stay behind."""
-    found: dict[str, Path] = {}
+    """The files of documents below the index's root; the others with the reason why they are left out."""
+    files: dict[str, Path] = {}
     left_out: dict[str, str] = {}
     for path in paths:
         file = root / path
-        if PurePosixPath(path).is_absolute() or not is_safe(path):
+        if PurePosixPath(path).is_absolute() or not is_safe_member_name(path):
             left_out[path] = "lies outside the folder that holds the index"
         elif reason := reason_to_leave_out(path):
             left_out[path] = reason
-        elif not is_member_name(f"{DOCUMENTS}/{path}"):
+        elif not is_member_name(f"{ARCHIVE_DOCUMENTS}/{path}"):
             left_out[path] = "its path is too long for a pack"
         elif not file.is_file():
             left_out[path] = "no file is there"
         else:
-            found[path] = file
-    for path in clashes(found):
+            files[path] = file
+    for path in conflicting_names(files):
         left_out[path] = "some systems confuse its name with another document's"
-        del found[path]
-    return found, tuple(left_out.items())
+        del files[path]
+    return files, tuple(left_out.items())
 
 
 def _model_files(bound: dict[str, Any]) -> dict[str, Path]:
-    """The members that a bound model's files become; none of one that is bundled or behind a server. Raises ModelError."""
-    if is_served(bound["path"]) or bound["fingerprint"] in bundled():
+    """The members for a bound model's files; none if it is bundled or behind a server. Raises ModelError."""
+    if is_remote_model(bound["path"]) or bound["fingerprint"] in bundled_fingerprints():
         return {}
     file = (find_chat_model if bound["kind"] == "chat_model" else find_embedder)(bound["path"])
     if file.fingerprint != bound["fingerprint"]:
         raise ModelError(
-            f"{file.path} is not the model {bound['name']} that the index was made with.", "Put that back, or leave out --models."
+            f"{file.path} is not the model {bound['name']} that the index was made with.", "Restore that model, or leave out --models."
         )
-    return {f"{MODELS}/{bound['kind']}/{name}": path for name, path in _parts(file)}
+    return {f"{ARCHIVE_MODELS}/{bound['kind']}/{name}": path for name, path in _model_parts(file)}
 
 
-def _parts(file: ModelFile) -> list[tuple[str, Path]]:
-    """The files of a model with the names they go by below its own."""
+def _model_parts(file: ModelFile) -> list[tuple[str, Path]]:
+    """The files of a model with their names below the model's own."""
     if not file.path.is_dir():
-        return [(path.name, path) for path in shards(file.path)]
-    some = sorted(path for path in file.path.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return [(f"{file.name}/{path.relative_to(file.path).as_posix()}", path) for path in some]
+        return [(path.name, path) for path in shard_paths(file.path)]
+    paths = sorted(path for path in file.path.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return [(f"{file.name}/{path.relative_to(file.path).as_posix()}", path) for path in paths]
 
 
-def is_served(path: str) -> bool:
-    """Whether a bound model is one behind a server."""
+def is_remote_model(path: str) -> bool:
+    """Whether a bound model is behind a server."""
     return path.startswith(("http://", "https://"))
 
 
-def bundled() -> set[str]:
-    """The fingerprints of the models that come with localrag wherever it is installed."""
+def bundled_fingerprints() -> set[str]:
+    """The fingerprints of the models that every installation of localrag has."""
     shipped = shipped_models()
     embedder = find_embedder(shipped["default_embedder"])
     return {bundled_chat_model().fingerprint, embedder.fingerprint}
 
 
-def _written(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:
+def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:
     """Write the archive and its seal; returns the manifest with every member's size and SHA-256."""
     members: dict[str, dict[str, Any]] = {}
-    seal = SEAL.format(format=FORMAT).encode()
+    seal = SEAL_LINE.format(format=PACK_VERSION).encode()
     with ZipFile(part, "w", allowZip64=True) as archive:
-        archive.comment = seal + b"0" * DIGITS
+        archive.comment = seal + b"0" * SHA256_DIGITS
         for name, file in files.items():
-            method = ZIP_STORED if name.startswith(f"{MODELS}/") else ZIP_DEFLATED  # weights are as good as random
+            method = ZIP_STORED if name.startswith(f"{ARCHIVE_MODELS}/") else ZIP_DEFLATED  # weights do not compress
             with file.open("rb") as source, archive.open(_info(name, method), "w", force_zip64=True) as member:
-                members[name] = measured(source, member)
-        whole = manifest | {"members": members}
+                members[name] = copy_and_hash(source, member)
+        full_manifest = manifest | {"members": members}
         with archive.open(_info(MANIFEST, ZIP_DEFLATED), "w") as member:
-            member.write(json.dumps(whole, ensure_ascii=False, indent=1).encode())
+            member.write(json.dumps(full_manifest, ensure_ascii=False, indent=1).encode())
     with part.open("r+b") as f:
-        digest = digest_of(f, part.stat().st_size - DIGITS - len(seal))
-        f.seek(-DIGITS, os.SEEK_END)
+        digest = hash_prefix(f, part.stat().st_size - SHA256_DIGITS - len(seal))
+        f.seek(-SHA256_DIGITS, os.SEEK_END)
         f.write(digest.encode())
         f.flush()
         os.fsync(f.fileno())
-    return whole
+    return full_manifest
 
 
 def _info(name: str, method: int) -> ZipInfo:
-    info = ZipInfo(name)  # of no date: the same content gives the same bytes
+    info = ZipInfo(name)  # without a date: the same content gives the same bytes
     info.compress_type = method
     info.external_attr = (stat.S_IFREG | 0o600) << 16
     return info
 
 
-def measured(source: Any, target: Any, most: int | None = None) -> dict[str, Any]:
-    """Copy a stream block by block; its size and SHA-256. Stops after `most` bytes and a block."""
+def copy_and_hash(source: Any, target: Any, limit: int | None = None) -> dict[str, Any]:
+    """Copy a stream block by block; returns its size and SHA-256. Stops one block after `limit` bytes."""
     digest, size = sha256(), 0
-    while block := source.read(BLOCK):
+    while block := source.read(COPY_BLOCK_BYTES):
         digest.update(block)
         size += len(block)
-        if most is not None and size > most:
+        if limit is not None and size > limit:
             break
         if target is not None:
             target.write(block)
     return {"size": size, "sha256": digest.hexdigest()}
 
 
-def digest_of(file: BinaryIO, length: int) -> str:
+def hash_prefix(file: BinaryIO, length: int) -> str:
     """The SHA-256 of the first `length` bytes."""
     digest = sha256()
     file.seek(0)
-    while length > 0 and (block := file.read(min(BLOCK, length))):
+    while length > 0 and (block := file.read(min(COPY_BLOCK_BYTES, length))):
         digest.update(block)
         length -= len(block)
     return digest.hexdigest()
+
+
+UNPACK_FOLDER = "localrag-unpack"
+MANIFEST_BASE_BYTES, MANIFEST_ROW_BYTES = 1 << 20, 200  # of a manifest's head, and of a row without the member's name
+_SEAL = re.compile(SEAL_LINE.format(format=r"(\d{1,6})").encode() + rb"([0-9a-f]{%d})" % SHA256_DIGITS)
+Reasons = tuple[tuple[str, str], ...]  # (name, reason)
+_COPY_AGAIN_HINT = "Copy it again from the original, and check both: localrag unpack --check FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedModel:
+    """A model that the index is bound to: its path on this machine or, without one, the remedy."""
+
+    kind: str
+    name: str
+    fingerprint: str
+    path: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackResult:
+    """The content of a pack: the index folder (None if it was only checked), the numbers of documents and of their files, the models.
+
+    `left_out`: files that were not unpacked, with reasons. `dropped`: what the index stored about the machine it was made on.
+    """
+
+    folder: Path | None
+    localrag: str
+    documents: int
+    files: int
+    members: int
+    size: int
+    models: tuple[UnpackedModel, ...] = ()
+    left_out: Reasons = ()
+    dropped: Reasons = ()
+
+
+def verify_pack(file: Path) -> UnpackResult:
+    """Verify a pack without unpacking it. Raises UsageError, LocalragError."""
+    with _open_verified(file) as archive:
+        manifest = _manifest(archive, file)
+        for info in _members(archive, manifest, file):
+            _extract_member(archive, info, manifest["members"][info.filename], None, file)
+    return _result(manifest, None, left_out=_skipped_members(manifest["members"], None))
+
+
+def unpack_index(file: Path, folder: Path) -> UnpackResult:
+    """Verify a pack and put its index into `folder/.localrag`, its documents into `folder`, its models into the folder of pulled ones.
+
+    Nothing that exists is overwritten, and after an error nothing is left behind; what a killed process left there is removed.
+
+    Raises UsageError, LocalragError, IndexMismatch (made by a newer localrag).
+    """
+    remove_stale_temp_folders(folder, UNPACK_FOLDER)
+    target = folder / INDEX_FOLDER
+    if target.exists() or target.is_symlink():
+        raise UsageError(f"There is an index in {folder} already.", "Choose another folder: localrag unpack FILE DIR")
+    with _open_verified(file) as archive:
+        manifest = _manifest(archive, file)
+        infos = _members(archive, manifest, file)
+        with _unpack_folder(folder) as place:
+            _check_room(infos, folder)
+            for info in infos:
+                ensure_private_folder((place / info.filename).parent)
+                with ensure_private_file(place / info.filename).open("wb") as f:
+                    _extract_member(archive, info, manifest["members"][info.filename], f, file)
+            lost = sanitize_database(place / ARCHIVE_INDEX / DATABASE_FILE)
+            with _unpacked_index(place / ARCHIVE_INDEX) as db:
+                left_out = _skipped_members(manifest["members"], set(documents_store.document_hashes(db)))
+                unpacked = manifest["members"].keys() - dict(left_out).keys()
+                documents = _document_targets([info.filename for info in infos if info.filename in unpacked], folder)
+                dropped = (*lost, *drop_machine_state(db))
+                models = _rebind_models(db, place, manifest)
+                update_cache_files(db)
+            for name, path in documents.items():
+                ensure_private_folder(path.parent)
+                (place / name).replace(path)
+            (place / ARCHIVE_INDEX / DOMAIN_FILE).unlink(missing_ok=True)
+            (place / ARCHIVE_INDEX).replace(target)
+    return _result(manifest, target, models, left_out, dropped)
+
+
+def _result(
+    manifest: dict[str, Any],
+    folder: Path | None,
+    models: tuple[UnpackedModel, ...] = (),
+    left_out: Reasons = (),
+    dropped: Reasons = (),
+) -> UnpackResult:
+    members = manifest["members"]
+    files = sum(name.startswith(f"{ARCHIVE_DOCUMENTS}/") for name in members.keys() - dict(left_out).keys())
+    size = sum(m["size"] for m in members.values())
+    shown = tuple((name.removeprefix(f"{ARCHIVE_DOCUMENTS}/"), reason) for name, reason in left_out)
+    return UnpackResult(folder, str(manifest["localrag"]), int(manifest["documents"]), files, len(members), size, models, shown, dropped)
+
+
+def _skipped_members(members: Iterable[str], document_paths: set[str] | None) -> Reasons:
+    """The members that are not unpacked, with reasons; `document_paths`: the paths of the index's documents, if it is open."""
+    reasons = {}
+    for name in members:
+        top, _, path = name.partition("/")
+        reason = reason_to_leave_out(path, windows=os.name == "nt") if top == ARCHIVE_DOCUMENTS else ""
+        if name == f"{ARCHIVE_INDEX}/{DOMAIN_FILE}":
+            reason = f"it gives instructions to models; to use it, read it and put it into {INDEX_FOLDER}: unzip -p FILE {name}"
+        if top == ARCHIVE_DOCUMENTS and not reason and document_paths is not None and path not in document_paths:
+            reason = "the index has no document with that path"
+        if reason:
+            reasons[name] = reason
+    return tuple(reasons.items())
+
+
+def _open_verified(file: Path) -> ZipFile:
+    """Open a pack after verifying its seal. Raises UsageError, LocalragError."""
+    try:
+        with file.open("rb") as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                raise UsageError(f"{file} is not a file.", "Give a file that localrag pack wrote.")
+            size = os.fstat(f.fileno()).st_size
+            f.seek(max(0, size - 200))
+            seal = re.search(_SEAL.pattern + rb"\Z", f.read())
+            if seal is None or int(seal[1]) < 1:
+                raise LocalragError(f"{file} is not a pack of localrag, or is truncated.", _COPY_AGAIN_HINT)
+            if int(seal[1]) > PACK_VERSION:
+                raise LocalragError(f"{file} was made by a newer localrag.", "Upgrade: pip install --upgrade localrag")
+            if hash_prefix(f, size - len(seal[0])) != seal[2].decode():
+                raise LocalragError(f"{file} is damaged: its contents differ from what was packed.", _COPY_AGAIN_HINT)
+        return ZipFile(file)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", "Check the path: localrag unpack FILE") from error
+    except (BadZipFile, ValueError, NotImplementedError) as error:
+        raise _damage_error(file, "it is no archive") from error
+
+
+def _damage_error(file: Path, description: str) -> LocalragError:
+    return LocalragError(
+        f"{file} was not written by localrag pack: {description}. Nothing was unpacked.", "Use a file that localrag pack made."
+    )
+
+
+def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
+    try:
+        info, limit = archive.getinfo(MANIFEST), MANIFEST_BASE_BYTES
+        limit += sum(MANIFEST_ROW_BYTES + 6 * len(name) for name in archive.namelist())  # JSON may take six bytes for one
+        if info.file_size > limit:
+            raise _damage_error(file, "its manifest is too large")
+        with archive.open(info) as f:
+            manifest = json.loads(f.read(limit))
+        sound = (
+            isinstance(manifest["members"], dict)
+            and f"{ARCHIVE_INDEX}/{DATABASE_FILE}" in manifest["members"]
+            and isinstance(manifest["models"], list)
+        )
+        sound = sound and all(isinstance(m["size"], int) and isinstance(m["sha256"], str) for m in manifest["members"].values())
+        sound = sound and all(isinstance(m[k], str) for m in manifest["models"] for k in ("kind", "name", "path", "fingerprint"))
+        if not sound or not isinstance(manifest["documents"], int) or not isinstance(manifest["localrag"], str):
+            raise _damage_error(file, "its manifest cannot be read")
+    except (KeyError, TypeError, ValueError, EOFError, BadZipFile, zlib.error, AttributeError, RuntimeError) as error:
+        raise _damage_error(file, "its manifest cannot be read") from error
+    return dict(manifest)
+
+
+def _members(archive: ZipFile, manifest: dict[str, Any], file: Path) -> list[ZipInfo]:
+    """The archive's members without the manifest: regular files in allowed places, exactly those listed, with the listed sizes."""
+    infos = [info for info in archive.infolist() if info.filename != MANIFEST]
+    names = [info.filename for info in infos]
+    if len(infos) + 1 != len(archive.infolist()) or sorted(names) != sorted(manifest["members"]) or len({*names}) != len(names):
+        raise _damage_error(file, "it has other members than its manifest lists")
+    if len(infos) > MAX_MEMBERS or sum(info.compress_size for info in infos) > file.stat().st_size:  # overlapping members
+        raise _damage_error(file, "it has more members than it can hold")
+    for info in infos:
+        mode = info.external_attr >> 16
+        if info.orig_filename != info.filename or not is_member_name(info.filename):
+            raise _damage_error(file, f"{info.filename!r} is not a member of any pack")
+        if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or info.is_dir() or info.flag_bits & 1:
+            raise _damage_error(file, f"{info.filename!r} is not a plain file")
+        if info.file_size != manifest["members"][info.filename]["size"]:
+            raise _damage_error(file, f"{info.filename!r} is not as large as its manifest says")
+    if name := next(conflicting_names(names), None):
+        raise _damage_error(file, f"some systems confuse {name!r} with another member")
+    return infos
+
+
+def _extract_member(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], target: Any, file: Path) -> None:
+    """Copy a member, and check it against the manifest's entry."""
+    try:
+        with archive.open(info) as source:
+            copied = copy_and_hash(source, target, limit=listed["size"])
+    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise _damage_error(file, f"{info.filename!r} cannot be unpacked") from error
+    if copied != {"size": listed["size"], "sha256": listed["sha256"]}:
+        raise _damage_error(file, f"{info.filename!r} is not what its manifest lists")
+
+
+def _document_targets(names: Iterable[str], folder: Path) -> dict[str, Path]:
+    """The target paths of documents. Raises UsageError if something exists at one."""
+    places = {name: folder / name.partition("/")[2] for name in names if name.startswith(f"{ARCHIVE_DOCUMENTS}/")}
+    top = folder.resolve()
+    for path in places.values():
+        if path.exists() or path.is_symlink():
+            raise UsageError(f"There is a file at {path} already.", "Choose another folder: localrag unpack FILE DIR")
+        if not path.parent.resolve().is_relative_to(top):
+            raise UsageError(f"{path.parent} is a link to a place outside {folder}.", "Choose another folder: localrag unpack FILE DIR")
+    return places
+
+
+@contextmanager
+def _unpack_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to unpack to; removed at the end, together with new folders that are empty."""
+    with ExitStack() as stack:
+        try:
+            for path in reversed([p for p in (folder, *folder.absolute().parents) if not p.exists()]):
+                path.mkdir(mode=0o700)
+                stack.callback(_remove_empty, path)
+            place = stack.enter_context(temp_folder(folder, UNPACK_FOLDER))
+        except OSError as error:
+            raise UsageError(
+                f"The folder {folder} cannot be written to: {error.strerror}.", "Choose another: localrag unpack FILE DIR"
+            ) from error
+        yield place
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # it has the unpacked files
+        folder.rmdir()
+
+
+def _check_room(infos: list[ZipInfo], folder: Path) -> None:
+    needed, free = sum(info.file_size for info in infos), shutil.disk_usage(folder).free
+    if needed > free:
+        raise LocalragError(
+            f"The pack needs {needed / 1e9:,.1f} GB unpacked, and {folder} has {free / 1e9:,.1f} GB free. Nothing was unpacked.",
+            "Free some space, or choose a folder on another disk: localrag unpack FILE DIR",
+        )
+
+
+@contextmanager
+def _unpacked_index(folder: Path) -> Iterator[Database]:
+    """Open the unpacked index. Raises LocalragError if its content cannot be used."""
+    db = open_index(folder, create=True)
+    try:
+        yield db
+    except sqlite3.DatabaseError as error:
+        raise LocalragError(f"The index in the pack is not usable: {error}. Nothing was unpacked.", _COPY_AGAIN_HINT) from error
+    finally:
+        db.close()
+
+
+def _rebind_models(db: Database, place: Path, manifest: dict[str, Any]) -> tuple[UnpackedModel, ...]:
+    """Install packed models, and bind the index to the models of this machine."""
+    models = []
+    for kind in PACKED_MODEL_KINDS:
+        bound = runs.load_settings(db).get(kind)
+        if bound is None:
+            continue
+        model = UnpackedModel(kind, bound["name"], bound["fingerprint"])
+        served = any(row["kind"] == kind and is_remote_model(row["path"]) for row in manifest["models"])
+        model = _install_packed_model(place / ARCHIVE_MODELS / kind, model) or _find_model_here(model, served=served)
+        if model.path:
+            runs.save_settings(db, **{kind: bound | {"path": model.path}})
+        models.append(model)
+    return tuple(models)
+
+
+def _install_packed_model(packed: Path, model: UnpackedModel) -> UnpackedModel | None:
+    """Install a packed model in the folder of pulled ones; None if the pack has none. Raises ModelError for a different one."""
+    if not packed.is_dir():
+        return None
+    first = min(packed.iterdir())
+    if fingerprint(first) != model.fingerprint:
+        raise ModelError(f"The model {model.name} in the pack is not the one that its index was made with.", _COPY_AGAIN_HINT)
+    folder = ensure_private_folder(data_dir() / "models")
+    if first.is_dir():
+        target = folder / f"{first.name}-{model.fingerprint}"
+        if not target.exists():
+            shutil.move(first, target)
+        return replace(model, path=str(target))
+    folder = ensure_private_folder(folder / model.fingerprint)  # two models may have one name
+    for part in shard_paths(first):  # other files in the folder are ignored
+        if not (folder / part.name).exists():
+            with atomic_file(folder / part.name) as new:
+                shutil.copyfile(part, new)
+    return replace(model, path=str(folder / first.name))
+
+
+def _find_model_here(model: UnpackedModel, *, served: bool) -> UnpackedModel:
+    """Find a model on this machine: among the bundled ones, or on the list of models."""
+    if model.fingerprint in bundled_fingerprints():
+        return replace(model, path=_bundled_path(model))
+    find, kind = (find_chat_model, "chat") if model.kind == "chat_model" else (find_embedder, "embedder")
+    for name in merged_models()[kind] if not served else ():
+        with suppress(ModelError):
+            file = find(name)
+            if file.fingerprint == model.fingerprint:
+                return replace(model, path=str(file.path))
+    if served:
+        return replace(model, remedy=f'Name its server once: localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(model.name)}')
+    other = (
+        "or ask with another: localrag ask --model NAME"
+        if kind == "chat"
+        else "or compute the vectors with another: localrag reembed --embedder NAME"
+    )
+    add = f"localrag models add FILE --name {shlex.quote(model.name)}"
+    return replace(model, remedy=f"Copy its file here ({add}), include it in the pack (localrag pack FILE --models), {other}")
+
+
+def _bundled_path(model: UnpackedModel) -> str:
+    file = bundled_chat_model() if model.kind == "chat_model" else find_embedder(shipped_models()["default_embedder"])
+    return str(file.path)

@@ -8,17 +8,17 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
 
+from localrag.index import SearchHit
 from localrag.integrations import searcher
-from localrag.library import Passage
 
 
 class LocalragRetriever(BaseRetriever):
-    """Finds the `k` passages of the index at `path` that bear most on a query. Raises NoIndex."""
+    """Finds the `k` passages of the index at `path` that are most relevant to a query. Raises NoIndex."""
 
     path: str | None = None
     k: int = 10
     reranker: str | None = None
-    _search: Callable[[str, int], list[Passage]] = PrivateAttr()
+    _search: Callable[[str, int], list[SearchHit]] = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Open the index."""
@@ -26,8 +26,8 @@ class LocalragRetriever(BaseRetriever):
         self._search = searcher(self.path, self.reranker)
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:  # noqa: ARG002
-        found = self._search(query, self.k)
+        hits = self._search(query, self.k)
         return [
             Document(page_content=p.text, metadata={"source": p.path, "part": p.part, "start": p.start, "end": p.end, "score": p.score})
-            for p in found
+            for p in hits
         ]

@@ -9,17 +9,17 @@ from localrag.integrations import searcher
 
 
 class LocalragRetriever(BaseRetriever):  # type: ignore[misc]  # its library is not checked
-    """Finds the `k` passages of the index at `path` that bear most on a query. Raises NoIndex."""
+    """Finds the `k` passages of the index at `path` that are most relevant to a query. Raises NoIndex."""
 
     def __init__(self, path: str | PathLike[str] | None = None, k: int = 10, reranker: str | None = None) -> None:
         super().__init__()
         self._k, self._search = k, searcher(path, reranker)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._search(query_bundle.query_str, self._k)
+        hits = self._search(query_bundle.query_str, self._k)
         return [
             NodeWithScore(
                 node=TextNode(text=p.text, metadata={"source": p.path, "part": p.part, "start": p.start, "end": p.end}), score=p.score
             )
-            for p in found
+            for p in hits
         ]

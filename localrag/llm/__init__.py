@@ -1,1 +1,1 @@
-"""Asking a chat model: prompts, grammars, budgets, committed answers."""
+"""Calls to a chat model: prompts, grammars, token budgets, and the LLM cache."""

@@ -1,21 +1,25 @@
-"""How much is put before a model and asked of it: by its window and size, and by how many tokens a character of the text takes.
+"""Token budgets of prompts and answers, and the throughput measured on this machine.
 
-Contexts stop growing at 8,000 tokens: in the paper (section 4) longer ones answered no better. A prompt, its context and the longest
-answer always fit the window together.
+Budgets depend on the model's window and size, and on the tokens per character of the text. Contexts stop growing at 8,000 tokens: in the
+paper (section 4) longer ones gave no better answers. A prompt, its context and the longest answer always fit the window together.
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-Count = Callable[[str], Awaitable[int]]  # `Model.count`
+from localrag.model_files import ModelFile
+from localrag.system.files import cache_dir, write_atomically
 
-USUAL = 0.5  # tokens that limits in characters allow for one: English takes 0.25, German 0.4, with any vocabulary
-MARGIN = 1.25  # an answer may be denser than what it is about
-TELLING = 200  # characters of Latin script from which on its density is measured
-# Text in a script, for a language that is asked for while the documents are in another: the model's vocabulary tells its density.
+CountTokens = Callable[[str], Awaitable[int]]  # `ChatModel.count`
+
+DEFAULT_TOKENS_PER_CHAR = 0.5  # assumed by limits in characters: English takes 0.25, German 0.4, with any vocabulary
+SAFETY_FACTOR = 1.25  # an answer may be denser than its sources
+MIN_SAMPLE_CHARS = 200  # of Latin script; the density of shorter texts is not measured
+# Sample texts by language, for answers in another language than the documents'.
 _SAMPLES = {
     "chinese": "小镇因出售造船厂而分裂。",
     "japanese": "町は造船所の売却をめぐって分裂した。",
@@ -31,27 +35,27 @@ _SAMPLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Budgets:
-    """Tokens of what prompts hold, and numbers and characters of what answers may hold. Characters are those of Latin script."""
+class TokenBudgets:
+    """Token budgets of prompts, and limits of answers in numbers and characters. Characters are those of Latin script."""
 
-    report_context: int = 2000  # of entities, relationships and reports that a report is written from
+    report_context: int = 2000  # entities, relationships and reports that a report is written from
     findings: int = 5
     report_summary: int = 400  # characters
-    explanation: int = 300  # of a finding: characters
-    long_reports: bool = False  # findings of several sentences are asked for
-    descriptions: int = 1500  # handed to one summary; what is left over is summarised together with its result
+    explanation: int = 300  # characters, of a finding
+    long_reports: bool = False  # findings have several sentences
+    descriptions: int = 1500  # per summary; the remaining ones are summarised together with its result
     description: int = 600  # characters of a summary
-    map_batch: int = 1800  # of reports or passages in one map call
+    map_batch: int = 1800  # reports or passages of one map call
     points: int = 4  # of a map call
-    sources: int = 2400  # of passages, entities, relationships and reports that an answer is written from
-    passages: int = 10  # looked up for them
-    reduce: int = 2000  # of points that an answer is put together from
-    sentences: int = 8  # of an answer
-    prose: int = 1600  # characters after which an answer ends with its line
+    sources: int = 2400  # passages, entities, relationships and reports that an answer is written from
+    passages: int = 10  # retrieved for an answer
+    reduce_context: int = 2000  # points that an answer is composed of
+    max_answer_sentences: int = 8
+    max_answer_chars: int = 1600  # the answer ends with the line that exceeds this
 
     @classmethod
-    def of(cls, window: int, *, small: bool = False) -> "Budgets":
-        """What fits a window of so many tokens. A small model writes worse from more, so it is given the least whatever its window.
+    def of(cls, window: int, *, small: bool = False) -> "TokenBudgets":
+        """The budgets for a window of so many tokens. A small model gets the smallest, since it writes worse from more context.
 
         There are four sizes, so that a slightly different window on another day changes nothing. 0: the window is unknown.
         """
@@ -59,10 +63,10 @@ class Budgets:
             return TINY
         if small or window < 8192:
             return cls()
-        return _MIDDLE if window < 16384 else _LARGE
+        return _MEDIUM_BUDGETS if window < 16384 else _LARGE_BUDGETS
 
 
-_MIDDLE = Budgets(
+_MEDIUM_BUDGETS = TokenBudgets(
     report_context=4000,
     findings=8,
     report_summary=600,
@@ -73,11 +77,11 @@ _MIDDLE = Budgets(
     map_batch=4500,
     points=6,
     sources=4800,
-    reduce=4000,
-    sentences=12,
-    prose=2400,
+    reduce_context=4000,
+    max_answer_sentences=12,
+    max_answer_chars=2400,
 )
-_LARGE = Budgets(
+_LARGE_BUDGETS = TokenBudgets(
     report_context=8000,
     findings=10,
     report_summary=1000,
@@ -89,12 +93,12 @@ _LARGE = Budgets(
     points=8,
     sources=8000,
     passages=16,
-    reduce=8000,
-    sentences=20,
-    prose=4000,
+    reduce_context=8000,
+    max_answer_sentences=20,
+    max_answer_chars=4000,
 )
-LEAST = Budgets()
-TINY = Budgets(  # what a window of 2,048 tokens has room for
+MIN_BUDGETS = TokenBudgets()
+TINY = TokenBudgets(  # for a window of 2,048 tokens
     report_context=700,
     findings=2,
     report_summary=250,
@@ -105,57 +109,57 @@ TINY = Budgets(  # what a window of 2,048 tokens has room for
     points=3,
     sources=800,
     passages=6,
-    reduce=600,
-    sentences=5,
-    prose=900,
+    reduce_context=600,
+    max_answer_sentences=5,
+    max_answer_chars=900,
 )
 
 
-def less_than(budgets: Budgets) -> Budgets | None:
-    """The next smaller budgets, for when the window has no room for these today; None below the smallest."""
-    return None if budgets == TINY else TINY if budgets == LEAST else LEAST
+def less_than(budgets: TokenBudgets) -> TokenBudgets | None:
+    """The next smaller budgets, for a window that has become smaller; None below the smallest."""
+    return None if budgets == TINY else TINY if budgets == MIN_BUDGETS else MIN_BUDGETS
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """How many tokens a character of an answer may take."""
+class TokenDensity:
+    """Tokens per character of an answer."""
 
-    density: float = USUAL
+    tokens_per_char: float = DEFAULT_TOKENS_PER_CHAR
 
     @classmethod
-    async def of(cls, count: Count, *texts: str, language: str = "") -> "Script":
-        """That of answers about these texts, or in a language that is asked for: the densest by the model's own count, at least USUAL.
+    async def measure(cls, count: CountTokens, *texts: str, language: str = "") -> "TokenDensity":
+        """The density of answers from these texts, or in a requested language, by the model's own count, at least DEFAULT_TOKENS_PER_CHAR.
 
-        A few Latin words say nothing: "In 1953?" has a token for every character. Of a text in another script only that counts, not the
-        Latin words that lists and prompts put between.
+        A few Latin words are not measured: "In 1953?" has a token per character. Of a text in another script only that script counts, not
+        Latin words in between.
         """
-        told = [_own_script(t) for t in (*texts, _SAMPLES.get(language.strip().lower(), language))]
-        measured = [t for t in told if len(t) >= TELLING or not t.isascii()]
-        return cls(max([USUAL, *[MARGIN * await count(t) / len(t) for t in measured]]))
+        samples = [_non_ascii_part(t) for t in (*texts, _SAMPLES.get(language.strip().lower(), language))]
+        measured = [t for t in samples if len(t) >= MIN_SAMPLE_CHARS or not t.isascii()]
+        return cls(max([DEFAULT_TOKENS_PER_CHAR, *[SAFETY_FACTOR * await count(t) / len(t) for t in measured]]))
 
-    def characters(self, latin: int) -> int:
-        """The limit for this script that takes as many tokens as so many characters of Latin script."""
-        return max(10, int(latin * USUAL / self.density))
+    def max_chars(self, latin: int) -> int:
+        """The limit in characters of this script that takes as many tokens as `latin` characters of Latin script."""
+        return max(10, int(latin * DEFAULT_TOKENS_PER_CHAR / self.tokens_per_char))
 
-    def tokens(self, characters: int) -> int:
-        """How many tokens so many characters of this script may take."""
-        return ceil(characters * self.density)
+    def max_tokens(self, characters: int) -> int:
+        """The most tokens of so many characters of this script."""
+        return ceil(characters * self.tokens_per_char)
 
 
-def _own_script(text: str) -> str:
-    """The characters beyond ASCII where they are a fifth of the text or more, else the text."""
+def _non_ascii_part(text: str) -> str:
+    """The non-ASCII characters if they are a fifth of the text or more, else the text."""
     other = "".join(c for c in text if not c.isascii())
     return other if 5 * len(other) >= len(text) else text
 
 
-async def room(schema: dict[str, Any], script: Script, count: Count) -> int:
-    """Tokens that hold the longest JSON that a schema of bounded strings and arrays allows."""
+async def max_json_tokens(schema: dict[str, Any], script: TokenDensity, count: CountTokens) -> int:
+    """Tokens of the longest JSON that a schema of bounded strings and arrays allows."""
     fixed, free = _longest(schema)
-    return await count(json.dumps(fixed, ensure_ascii=False)) + script.tokens(free) + 2
+    return await count(json.dumps(fixed, ensure_ascii=False)) + script.max_tokens(free) + 2
 
 
 def _longest(schema: dict[str, Any]) -> tuple[Any, int]:
-    """A value as large as a schema allows, its free strings empty, and how many characters these may have in all."""
+    """The largest value of a schema with its free strings empty, and the total characters of these strings."""
     if "enum" in schema:
         return max(schema["enum"], key=lambda v: len(str(v))), 0
     kind = schema["type"]
@@ -166,3 +170,71 @@ def _longest(schema: dict[str, Any]) -> tuple[Any, int]:
         value, free = _longest(schema["items"])
         return [value] * schema["maxItems"], free * schema["maxItems"]
     return (schema["maximum"], 0) if kind == "integer" else ("", schema["maxLength"])
+
+
+KEPT_RUNS = 5
+
+
+def model_throughput() -> dict[str, list[float]]:
+    """Tokens per second of the last runs on this machine by model fingerprint, newest last."""
+    try:
+        stored = json.loads((cache_dir() / "speeds.json").read_text())
+        return {str(model): [float(speed) for speed in speeds] for model, speeds in stored.items()}
+    except (OSError, ValueError, TypeError, AttributeError):  # missing or damaged
+        return {}
+
+
+def estimate_seconds(tokens: int, model: ModelFile) -> float | None:
+    """Seconds for a model to compute so many tokens, by the median of its last runs; None if there were none on this machine."""
+    speeds = sorted(model_throughput().get(model.fingerprint, []))
+    return tokens / speeds[len(speeds) // 2] if speeds else None
+
+
+def record_throughput(model: ModelFile, figures: dict[str, Any]) -> None:
+    """Store the tokens per second of an engine's metrics, unless they cover too few tokens."""
+    if figures.get("rows", 0) < 1000 or not figures.get("seconds"):
+        return
+    speeds = model_throughput()
+    speeds[model.fingerprint] = [*speeds.get(model.fingerprint, []), round(figures["rows"] / figures["seconds"], 1)][-KEPT_RUNS:]
+    with suppress(OSError):  # the next plan then has no time estimate
+        write_atomically(cache_dir() / "speeds.json", json.dumps(speeds).encode())
+
+
+# Stages of a run as they were called → as they are called; records of earlier versions have the old names.
+RENAMED_STAGES = {
+    "search index": "chunk embeddings",
+    "phrases": "noun phrases",
+    "graph": "entity resolution",
+    "same names": "entity duplicates",
+    "descriptions": "description summaries",
+    "entities": "entity embeddings",
+    "report vectors": "report embeddings",
+}
+
+
+def stage_speeds(key: str) -> dict[str, list[list[float]]]:
+    """Chunks and seconds of the last runs by stage, newest last. `key` identifies comparable runs, by their models above all."""
+    try:
+        stages = json.loads((cache_dir() / "paces.json").read_text())[key]
+        return {
+            RENAMED_STAGES.get(stage, stage): [[float(chunks), float(seconds)] for chunks, seconds in runs]
+            for stage, runs in stages.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):  # missing or damaged
+        return {}
+
+
+def record_stage_speeds(key: str, took: Mapping[str, tuple[float, float]]) -> None:
+    """Store the chunks and seconds of each stage of a run, except stages without chunks."""
+    speeds = stage_speeds(key)
+    for stage, (chunks, seconds) in took.items():
+        if chunks:
+            speeds[stage] = [*speeds.get(stage, []), [float(chunks), seconds]]
+    try:
+        stored = json.loads((cache_dir() / "paces.json").read_text())
+    except (OSError, ValueError):
+        stored = {}
+    stored = stored if isinstance(stored, dict) else {}
+    stored[key] = {stage: runs[-KEPT_RUNS:] for stage, runs in speeds.items()}
+    with suppress(OSError):
+        write_atomically(cache_dir() / "paces.json", json.dumps(stored).encode())

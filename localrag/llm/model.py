@@ -1,45 +1,60 @@
-"""`Model.ask(prompt, grammar)`: the committed answer if there is one, else the engine's, committed before it is returned."""
+"""ChatModel.ask with the LLM cache protocol; replies that repeat the prompt or were truncated."""
 
 import asyncio
+import re
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from string import Template
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from localrag.about import Use, side_by_side
 from localrag.engine.engine import Engine
-from localrag.engine.prefixes import Prefixes
+from localrag.engine.prefix_cache import PrefixCache
 from localrag.engine.request import Generation, Request
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.settings import EngineOptions
-from localrag.engine.tokens import Tokenizer
-from localrag.errors import AnswerTruncated, ContextTooSmall, EngineFailed, ModelError
-from localrag.llm.ledger import Ledger
-from localrag.llm.prompts import Message
-from localrag.models import ModelFile, parameters_of, shards
-from localrag.records import OF_A_QUESTION, UNSURE, Call, content_id
+from localrag.engine.tokenizer import Tokenizer
+from localrag.errors import AnswerTruncated, ContextTooSmall, EngineError, ModelError
+from localrag.llm.prompts import Message, Prompt
+from localrag.model_files import ModelFile, parameters_of, shard_paths
+from localrag.records import IN_DOUBT_SUBJECT, QUERY_SUBJECT, CallReference, LlmCall, clustered_key, content_id
+from localrag.text.sentences import CJK
 
-if TYPE_CHECKING:  # a client for the network is loaded only where a model is behind a server
-    from localrag.engine.remote.remote import Remote
+if TYPE_CHECKING:
+    from localrag.engine.remote.remote_engine import RemoteEngine
 
-SMALL_MODEL = 1_000_000_000  # parameters; below, free prose is unreliable and answers select sentences instead
-ABOUT: ContextVar[str] = ContextVar("ABOUT", default="")  # what the calls made here are about, as `Call` has it
-RECIPE: ContextVar[str] = ContextVar("RECIPE", default="")  # what the chunk that they are about is read by
-CALL_FAILED = (AnswerTruncated, ContextTooSmall, EngineFailed)  # one call's failure, which others survive
-PERSON, INDEXING = 0, 1  # priorities: someone who waits for an answer overtakes indexing
+
+class LlmCache(Protocol):
+    """Storage of LLM calls: the index's database, or a worker's cache that is sent back to it."""
+
+    def find(self, key: str) -> LlmCall | None:
+        """The cached call with exactly this key."""
+
+    def save(self, call: LlmCall, *, needed: bool) -> None:
+        """Store a call unless its key is cached already. If that fails and it is not `needed`, the answer is used without being stored."""
+
+    def add_reference(self, reference: CallReference) -> None:
+        """Record that stored content depends on a cached call."""
+
+
+SMALL_MODEL_PARAMETERS = 1_000_000_000  # below, free prose is unreliable and answers select sentences instead
+CURRENT_SUBJECT: ContextVar[str] = ContextVar("CURRENT_SUBJECT", default="")  # `LlmCall.subject` of calls in this context
+CURRENT_CONFIG_HASH: ContextVar[str] = ContextVar("CURRENT_CONFIG_HASH", default="")  # `LlmCall.config_hash` of calls in this context
+CALL_ERRORS = (AnswerTruncated, ContextTooSmall, EngineError)  # failures of a single call
+PERSON, INDEXING = 0, 1  # request priorities, most urgent first
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """A model's answer; `messages` and `cells` let a next turn continue it."""
+class ModelReply:
+    """A model's answer; `messages`, `prompt` and `tokens` allow a next turn to continue it."""
 
     text: str
     messages: tuple[Message, ...]
@@ -50,32 +65,32 @@ class Reply:
     seconds: float
 
 
-class Model:
-    """A chat model that is loaded when the first uncommitted answer is needed, and the ledger its answers are committed to."""
+class ChatModel:
+    """A chat model with its LLM cache; the model is loaded when an answer is not cached."""
 
-    def __init__(self, ledger: Ledger, file: ModelFile, options: EngineOptions | None = None) -> None:
-        self._ledger = ledger
+    def __init__(self, cache: LlmCache, file: ModelFile, options: EngineOptions | None = None) -> None:
+        self._cache = cache
         self.options = options or EngineOptions()
         self.file = file
         if file.url:
-            from localrag.engine.remote.remote import identified
+            from localrag.engine.remote.servers import with_server_info
 
-            self.file = identified(file, self.options)
-        self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process; committed answers cost nothing
-        self.failed = 0  # calls of this process that gave no answer
-        self._engine: Engine | Remote | None = None
+            self.file = with_server_info(file, self.options)
+        self.calls = self.prompt_tokens = self.output_tokens = 0  # of this process, without cached calls
+        self.failed = 0  # failed calls of this process
+        self._engine: Engine | RemoteEngine | None = None
         self._loading: Future[Engine] | None = None
-        self._asked: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # what is being asked at this moment
-        self._stamp: list[tuple[int, int, int]] = []  # of the model's files when they were loaded
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # one lock per key being computed
+        self._stamp: list[tuple[int, int, int]] = []  # file status of the model's files when loaded
 
-    async def engine(self) -> "Engine | Remote":
-        """The engine, loaded on first use. Where a caller is cancelled, the loading goes on for the next one. Raises ModelError."""
+    async def engine(self) -> "Engine | RemoteEngine":
+        """The engine, loaded on first use. If a caller is cancelled, loading continues for the next one. Raises ModelError."""
         if self._engine is None and self.file.url:
-            from localrag.engine.remote.remote import Remote
+            from localrag.engine.remote.remote_engine import RemoteEngine
 
-            self._engine = Remote(self.file, self.options)
+            self._engine = RemoteEngine(self.file, self.options)
         if self._engine is None:
-            loading = self._loading = self._loading or started(self._load)
+            loading = self._loading = self._loading or run_in_thread(self._load)
             try:
                 self._engine = await asyncio.wrap_future(loading)
             except Exception:
@@ -84,13 +99,13 @@ class Model:
         return self._engine
 
     def _load(self) -> Engine:
-        from localrag.engine.hardware.opened import open_backend  # loading llama.cpp takes half a second: only where it is needed
+        from localrag.engine.autotune.load import open_backend  # takes half a second
 
         engine = Engine(lambda: open_backend(self.file, self.options))
         if not self.options.prefix_files:
-            engine.prefixes = Prefixes(None)
+            engine.prefixes = PrefixCache(None)
         if note := engine.backend.chat.note:
-            self.options.say(note)
+            self.options.notify(note)
         return engine
 
     async def ask(
@@ -100,37 +115,39 @@ class Model:
         *,
         max_tokens: int,
         grammar: Grammar | None = None,
-        after: Reply | None = None,
+        after: ModelReply | None = None,
         sampling: Sampling = GREEDY,
         stop: tuple[str, ...] = (),
         priority: int = INDEXING,
         on_text: Callable[[str], None] | None = None,
-    ) -> Reply:
-        """The model's answer to a conversation; with `after`, `messages` go on from that reply in the KV it left.
+    ) -> ModelReply:
+        """The model's answer to a conversation; with `after`, `messages` continue from that reply and reuse its KV.
 
-        Raises AnswerTruncated where `max_tokens` cut it off, ContextTooSmall, EngineFailed, ModelError.
+        Raises AnswerTruncated if `max_tokens` cut it off, ContextTooSmall, EngineError, ModelError.
         """
         conversation = (*after.messages, *messages) if after else tuple(messages)
         prompt_hash = content_id(*(part for m in conversation for part in (m["role"], m["content"])))
         drawn = f"{sampling.temperature} {sampling.top_p} {sampling.min_p} {sampling.seed} {max_tokens} {stop}"
         request_key = content_id(self.file.fingerprint, prompt_hash, grammar.key if grammar else "", drawn)
-        about = ABOUT.get() if priority == INDEXING else OF_A_QUESTION
-        key = side_by_side(request_key, about)
-        once = self._asked.setdefault(key, asyncio.Lock())  # asked twice at the same time, the model answers once
-        async with once:
-            if call := self._committed(key, request_key):
+        subject = CURRENT_SUBJECT.get() if priority == INDEXING else QUERY_SUBJECT
+        key = clustered_key(request_key, subject)
+        lock = self._locks.setdefault(key, asyncio.Lock())  # equal requests at the same time are computed once
+        async with lock:
+            if call := self._cached_call(key, request_key):
                 if on_text:
                     on_text(call.text)
-                if priority == INDEXING and _is_new(use := Use(call.key, about, RECIPE.get()), call):
-                    self._ledger.confirm(use)
+                if priority == INDEXING and _is_new_reference(
+                    reference := CallReference(call.key, subject, CURRENT_CONFIG_HASH.get()), call
+                ):
+                    self._cache.add_reference(reference)
                 return _reply(call, conversation, None)
             request = Request((), max_tokens, grammar, sampling, stop, priority, on_text, task, conversation)
             try:
                 prompt, generation = await self._generate(request, after)
-            except CALL_FAILED:
+            except CALL_ERRORS:
                 self.failed += 1
                 raise
-            call = Call(
+            call = LlmCall(
                 key,
                 task,
                 self.file.fingerprint,
@@ -138,14 +155,14 @@ class Model:
                 grammar.key if grammar else "",
                 drawn,
                 generation.text,
-                tuple(generation.cells[len(prompt) :]),
+                tuple(generation.token_ids[len(prompt) :]),
                 generation.prompt_tokens,
                 generation.output_tokens,
                 generation.seconds,
-                about,
-                recipe=RECIPE.get() if priority == INDEXING else "",
+                subject,
+                config_hash=CURRENT_CONFIG_HASH.get() if priority == INDEXING else "",
             )
-            self._ledger.save(call, needed=priority == INDEXING)
+            self._cache.save(call, needed=priority == INDEXING)
         self.calls += 1
         self.prompt_tokens += call.prompt_tokens
         self.output_tokens += call.output_tokens
@@ -160,19 +177,20 @@ class Model:
         least: int,
         grammar: Callable[[int], Grammar],
         share: float = 1.0,
-        after: Reply | None = None,
-    ) -> Reply:
-        """As `ask`; where the window has no room for `max_tokens`, the answer gets a `share` of the tokens left, at least `least`.
+        after: ModelReply | None = None,
+    ) -> ModelReply:
+        """As `ask`; if the window has no room for `max_tokens`, the answer gets a `share` of the remaining tokens, at least `least`.
 
-        `grammar` makes the grammar for a number of tokens. Raises ContextTooSmall also where an answer shortened in this way was cut off,
+        `grammar` builds the grammar for a number of tokens. Raises ContextTooSmall also if an answer shortened in this way was cut off,
         since the prompt was too long for the window.
         """
         try:
             return await self.ask(task, messages, max_tokens=max_tokens, grammar=grammar(max_tokens), after=after)
         except ContextTooSmall as error:
             refusal = error
-        told = min(max_tokens - 1, int(refusal.left * share))
-        for room in (told,) if told else (max_tokens // 2, max_tokens // 4, max_tokens // 8):  # a server may not tell its window
+        remaining = min(max_tokens - 1, int(refusal.left * share))
+        # A server may not report its window: then smaller sizes are tried.
+        for room in (remaining,) if remaining else (max_tokens // 2, max_tokens // 4, max_tokens // 8):
             if room < least:
                 break
             try:
@@ -183,17 +201,17 @@ class Model:
                 raise ContextTooSmall(str(cut), cut.hint) from cut
         raise refusal
 
-    def _committed(self, *keys: str) -> Call | None:
-        """The committed answer; of an older localrag it is kept under the request's key alone."""
-        return next(filter(None, map(self._ledger.find, dict.fromkeys(keys))), None)
+    def _cached_call(self, *keys: str) -> LlmCall | None:
+        """The cached call of a request; older versions stored it under the request's key alone."""
+        return next(filter(None, map(self._cache.find, dict.fromkeys(keys))), None)
 
-    async def _generate(self, request: Request, after: Reply | None) -> tuple[tuple[int, ...], Generation]:
-        """The prompt of the request's conversation and what the engine makes of it. Raises AnswerTruncated."""
+    async def _generate(self, request: Request, after: ModelReply | None) -> tuple[tuple[int, ...], Generation]:
+        """The prompt of the request's conversation and the engine's generation. Raises AnswerTruncated."""
         engine = await self.engine()
         self._check_file()
-        prompt = self._cells(engine, request.messages, after) if isinstance(engine, Engine) else ()
-        generation = await engine.generate(replace(request, cells=prompt))
-        if not generation.complete:
+        prompt = self._prompt_ids(engine, request.messages, after) if isinstance(engine, Engine) else ()
+        generation = await engine.generate(replace(request, token_ids=prompt))
+        if not generation.is_complete:
             raise AnswerTruncated(
                 f"The model's answer ({request.task}) was cut off at {request.max_tokens} tokens.",
                 "Try a larger model: --model PATH.gguf",
@@ -202,24 +220,24 @@ class Model:
         return prompt, generation
 
     def _check_file(self) -> None:
-        """Refuse to go on with a file that is not the one whose fingerprint stands in the ledger. Raises ModelError."""
+        """Check that the model file has not changed since its fingerprint was computed. Raises ModelError."""
         try:
-            stamp = [(s.st_ino, s.st_size, s.st_mtime_ns) for s in (file.stat() for file in shards(self.file.path))]
+            stamp = [(s.st_ino, s.st_size, s.st_mtime_ns) for s in (file.stat() for file in shard_paths(self.file.path))]
         except OSError:  # removed
             stamp = []
         self._stamp = self._stamp or stamp
         if not stamp or stamp != self._stamp:
-            raise ModelError(f"{self.file.path} was replaced while it was in use.", "Run the same command again; what is done is saved.")
+            raise ModelError(f"{self.file.path} was replaced while it was in use.", "Run the same command again; finished work is saved.")
 
-    def _cells(self, engine: Engine, conversation: Sequence[Message], after: Reply | None) -> tuple[int, ...]:
+    def _prompt_ids(self, engine: Engine, conversation: Sequence[Message], after: ModelReply | None) -> tuple[int, ...]:
         chat = engine.backend.chat
-        rest = chat.rest(after.messages, conversation) if after else None
-        if after is None or rest is None:
-            return chat.cells(conversation)
-        return (*(after.prompt or chat.cells(after.messages[:-1])), *after.tokens, *rest)
+        continuation = chat.encode_continuation(after.messages, conversation) if after else None
+        if after is None or continuation is None:
+            return chat.encode(conversation)
+        return (*(after.prompt or chat.encode(after.messages[:-1])), *after.tokens, *continuation)
 
     async def count(self, text: str) -> int:
-        """The number of tokens of a text; the model need not be loaded."""
+        """Number of tokens of a text; the model need not be loaded."""
         return self._tokenizer.count(text)
 
     @cached_property
@@ -227,88 +245,88 @@ class Model:
         return Tokenizer(self.file)
 
     async def is_small(self) -> bool:
-        """Whether the model is too small for free prose; a file's header tells, so that it need not be loaded."""
+        """Whether the model is too small for free prose, by the header of its file."""
         if self._engine is None and not self.file.url:
-            return parameters_of(self.file.path) < SMALL_MODEL
+            return parameters_of(self.file.path) < SMALL_MODEL_PARAMETERS
         engine = await self.engine()
         parameters = engine.backend.parameters if isinstance(engine, Engine) else engine.parameters
-        return parameters is not None and parameters < SMALL_MODEL
+        return parameters is not None and parameters < SMALL_MODEL_PARAMETERS
 
-    async def window(self) -> int:
+    async def context_size(self) -> int:
         """Tokens that a prompt and its answer may have together."""
         return (await self.engine()).window
 
-    async def at_once(self) -> int:
-        """How many requests the engine works on at the same time."""
-        return (await self.engine()).at_once
+    async def parallel_requests(self) -> int:
+        """Number of requests that the engine processes at the same time."""
+        return (await self.engine()).parallel_requests
 
     @property
-    def window_by_hand(self) -> bool:
-        """Whether the user has said how large the window is to be."""
-        return "context" in (part.partition("=")[0].strip() for part in self.options.values.split(","))
+    def has_context_override(self) -> bool:
+        """Whether the user has set the window size."""
+        return "n_ctx" in (part.partition("=")[0].strip() for part in self.options.overrides.split(","))
 
-    def say(self, text: str) -> None:
-        """Tell the user something that is no result."""
-        self.options.say(text)
+    def notify(self, text: str) -> None:
+        """Show the user a message."""
+        self.options.notify(text)
 
     @property
-    def computed(self) -> int:
-        """Tokens this process has computed, read or written; those found in a KV cache or in the ledger cost nothing."""
+    def computed_tokens(self) -> int:
+        """Tokens that this process has prefilled and decoded, without those from KV caches and the LLM cache."""
         return self._engine.figures.rows if self._engine else 0
 
     @property
-    def counters(self) -> tuple[int, float, int, float]:
-        """Tokens read, the seconds that took, tokens written, their seconds; zeros where the engine does not tell them apart."""
+    def token_counters(self) -> tuple[int, float, int, float]:
+        """Prefilled tokens, their seconds, decoded tokens, their seconds; zeros if the engine does not separate them."""
         if self._engine is None:
             return 0, 0.0, 0, 0.0
         f = self._engine.figures
-        return f.read_tokens, f.read_seconds, f.written_tokens, f.write_seconds
+        return f.prefill_tokens, f.prefill_seconds, f.decode_tokens, f.decode_seconds
 
-    def report(self) -> dict[str, Any]:
-        """The engine's figures and settings as JSON-ready values; empty where no model was needed."""
-        return self._engine.report() if self._engine else {}
+    def metrics(self) -> dict[str, Any]:
+        """The engine's metrics and settings as JSON-ready values; empty if no engine was started."""
+        return self._engine.metrics() if self._engine else {}
 
     def close(self) -> None:
-        """Stop the engine and free the model; one that is still being loaded is waited for."""
+        """Stop the engine and free the model; wait for a model that is being loaded."""
         if self._loading is not None:
-            with suppress(Exception):  # whoever asked for it got the error
+            with suppress(Exception):  # the caller has received the error
                 self._engine = self._loading.result()
         if self._engine is not None:
             self._engine.close()
         self._engine = self._loading = None
 
 
-def _reply(call: Call, conversation: tuple[Message, ...], prompt: tuple[int, ...] | None) -> Reply:
-    answered = (*conversation, {"role": "assistant", "content": call.text})
-    return Reply(call.text, answered, prompt, call.tokens, call.prompt_tokens, call.output_tokens, call.seconds)
+def _reply(call: LlmCall, conversation: tuple[Message, ...], prompt: tuple[int, ...] | None) -> ModelReply:
+    messages = (*conversation, {"role": "assistant", "content": call.text})
+    return ModelReply(call.text, messages, prompt, call.tokens, call.prompt_tokens, call.output_tokens, call.seconds)
 
 
-def _is_new(use: Use, call: Call) -> bool:
-    """Whether the ledger does not say yet that an answer is used for this."""
-    if call.about == UNSURE or (use.about and call.unused_since is not None):
+def _is_new_reference(reference: CallReference, call: LlmCall) -> bool:
+    """Whether the cached call does not record this reference yet."""
+    if call.subject == IN_DOUBT_SUBJECT or (reference.subject and call.unused_since is not None):
         return True
-    return bool(use.about) and (use.about, use.recipe) != (call.about, call.recipe)
+    return bool(reference.subject) and (reference.subject, reference.config_hash) != (call.subject, call.config_hash)
 
 
-def started(work: Callable[[], T]) -> Future[T]:
-    """What `work` will give, computed in a thread of its own; it cannot be cancelled, and belongs to no event loop."""
+def run_in_thread(work: Callable[[], T]) -> Future[T]:
+    """The future result of `work`, computed in its own thread; it cannot be cancelled and belongs to no event loop."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 — those who wait get it
+        except BaseException as error:  # noqa: BLE001 — passed to the waiting caller
             future.set_exception(error)
 
     threading.Thread(target=run, name="localrag-loading", daemon=True).start()
     return future
 
 
-async def in_window(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 256) -> list[T]:
-    """The results of all jobs in order, with at most `size` under way: a hundred thousand chunks are not a hundred thousand tasks.
+async def bounded_map(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 256) -> list[T]:
+    """Run coroutines with at most `size` at a time and return results in order.
 
-    The default keeps full all the slots that an engine can have. The first error cancels the rest and is raised.
+    The default keeps all slots of an engine busy. The first error cancels the others and is raised.
     """
     results: dict[int, T] = {}
     waiting = iter(enumerate(jobs))
@@ -329,6 +347,67 @@ async def in_window(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 256) -> 
     return [results[i] for i in sorted(results)]
 
 
-def seconds_since(start: float) -> float:
-    """Seconds since a `time.perf_counter()` reading, to two places."""
+def elapsed_seconds(start: float) -> float:
+    """Seconds since a `time.perf_counter()` reading, rounded to two places."""
     return round(time.perf_counter() - start, 2)
+
+
+MIN_COPIED_WORDS = 4  # so many consecutive words that also occur in the prompt count as copied
+MIN_COPIED_SHARE = 0.6  # of copied words, for a text to be an echo of the prompt
+_ECHO_WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
+
+
+class EchoDetector:
+    """Detects answers that repeat the fixed text of a prompt or the question, as small models do; words of the sources do not count."""
+
+    def __init__(self, prompt: Prompt, question: str, sources: str, *more: str) -> None:
+        source_runs = set(_word_runs(_echo_words(sources)))
+        fixed = [part for _, text in prompt.messages for part in Template.pattern.split(text) if part and " " in part]
+        self._fixed = {run for text in (*fixed, *more) for run in _word_runs(_echo_words(text))} - source_runs
+        self._question = set(_word_runs(_echo_words(question))) - source_runs
+        self._locks = _echo_words(question)
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text mostly repeats the prompt, or only the question."""
+        words = _echo_words(text)
+        if len(words) < MIN_COPIED_WORDS:
+            return bool(words) and words == self._locks
+        return _copied_share(words, self._fixed) >= MIN_COPIED_SHARE or _copied_share(words, self._question) == 1
+
+
+def _echo_words(text: str) -> list[str]:
+    return _ECHO_WORD.findall(text.casefold())
+
+
+def _word_runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return (tuple(words[n : n + MIN_COPIED_WORDS]) for n in range(len(words) - MIN_COPIED_WORDS + 1))
+
+
+def _copied_share(words: Sequence[str], known_runs: Iterable[tuple[str, ...]]) -> float:
+    """The share of words in known runs of words."""
+    copied: set[int] = set()
+    for n, run in enumerate(_word_runs(words)):
+        if run in known_runs:
+            copied.update(range(n, n + MIN_COPIED_WORDS))
+    return len(copied) / len(words)
+
+
+def end_at_sentence(text: str, longest: int) -> str:
+    """Trim a text that reached its limit to its last whole sentence, or whole word; return any other text unchanged."""
+    if len(text) < longest - 2:
+        return text
+    complete = _SENTENCES.match(text) or _WORDS_BUT_LAST.match(text)
+    return complete.group().rstrip(" ,;:，；：、") if complete else text
+
+
+def trim_strings(value: Any, schema: dict[str, Any]) -> Any:
+    """A value of a schema with every string that reached its `maxLength` trimmed to its last whole sentence or word."""
+    if isinstance(value, dict):
+        return {name: trim_strings(part, schema["properties"][name]) for name, part in value.items()}
+    if isinstance(value, list):
+        return [trim_strings(part, schema["items"]) for part in value]
+    return end_at_sentence(value, schema["maxLength"]) if isinstance(value, str) and "maxLength" in schema else value
+
+
+_SENTENCES = re.compile(r".*(?:[.!?…](?=[\s\"”’')]|$)|[。！？])", re.DOTALL)
+_WORDS_BUT_LAST = re.compile(r".*(?=\s)", re.DOTALL)

@@ -1,1 +1,1 @@
-"""Questions to an index."""
+"""Answering questions: retrieval, the query modes, and answers with verified citations."""

@@ -1,4 +1,4 @@
-"""A question on its way through a mode: how it is to be answered, and what it may still cost."""
+"""Question with its options and budget, and the draft of an answer before its citations are verified."""
 
 import asyncio
 import sys
@@ -9,67 +9,103 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.query.draft import Point
-from localrag.records import Answer, Citation
-from localrag.where import Selection
-
-# What a question costs at most where the user sets no limit. In the paper (table 3) the coarsest reports had 26,657 and 39,770 tokens.
-CALLS, TOKENS = 50, 100_000
-LONGEST_QUESTION = 10_000  # characters
-UNBOUNDED = sys.maxsize  # as `max_calls`: everything is read, whatever it costs
-
-
-@dataclass(slots=True)
-class Budget:
-    """Calls, tokens and seconds that may still be spent; `stopped` once something was left undone for it.
-
-    `tokens` bounds what map calls take together; every other step is bounded by its own. It also keeps what became of the calls: how many
-    were made, why some gave nothing, how many texts map calls have read, whether an answer was cut off, the words in which the model
-    `declined` to answer, whether it `echoed` its prompt instead; and whether the user has agreed.
-    """
-
-    calls: int | None = None
-    until: float | None = None  # time.monotonic()
-    tokens: int | None = None
-    stopped: bool = False
-    made: int = 0
-    failures: list[str] = field(default_factory=list)
-    cut_off: bool = False
-    declined: str = ""
-    echoed: bool = False
-    read: int = 0
-    agreed: bool = False
-
-    @classmethod
-    def of(cls, options: "Options") -> "Budget":
-        """What the options allow, from now on; the usual limits where they set none."""
-        until = None if options.max_seconds is None else time.monotonic() + options.max_seconds
-        if options.max_calls is None:
-            return cls(CALLS, until, TOKENS)
-        return cls(None if options.max_calls == UNBOUNDED else options.max_calls, until)
-
-    def take(self) -> bool:
-        """Whether one more call may be made; if so, it counts."""
-        if (self.calls is not None and self.calls <= 0) or (self.until is not None and time.monotonic() >= self.until):
-            self.stopped = True
-            return False
-        if self.calls is not None:
-            self.calls -= 1
-        self.made += 1
-        return True
-
-    def timeout(self) -> asyncio.Timeout:
-        """A timeout context for what is under way."""
-        left = None if self.until is None else max(0.0, self.until - time.monotonic())
-        return asyncio.timeout(left)
+from localrag.filters import DocumentFilter
+from localrag.records import Answer, Citation, Quote
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How to answer. `level` None: the community level that fits; `style` empty: the index's own; `max_calls` None: the usual limits.
+class DraftSource:
+    """A numbered source in a prompt: a text and the quotes behind it."""
 
-    `strict` leaves out sentences without support. `context_only` gives what the model would see instead of an answer.
-    `selection`: from which documents to answer; None: from those of the conversation's last answer, else from all.
+    text: str
+    quotes: tuple[Quote, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPoint:
+    """A part of an answer with its quotes and an optional `title`; one that a model wrote (`is_generated`) has to be checked.
+
+    `given` are all passages that the model was shown: one that it did not cite may support the point.
+    """
+
+    text: str
+    quotes: tuple[Quote, ...]
+    title: str = ""
+    is_generated: bool = False
+    given: tuple[Quote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDraft:
+    """An answer before its citations are numbered. `note` tells the user how it was produced.
+
+    `short_answer`: the answer in a few words of the documents, if there is one.
+    """
+
+    points: tuple[AnswerPoint, ...]
+    opening: str = ""
+    level: int | None = None
+    note: str = ""
+    short_answer: str = ""
+
+
+# Limits if the user sets none. In the paper (table 3) the coarsest reports had 26,657 and 39,770 tokens.
+MAX_QUESTION_CALLS, MAX_QUESTION_TOKENS = 50, 100_000
+MAX_QUESTION_CHARS = 10_000
+NO_LIMIT = sys.maxsize  # value of `max_calls`
+
+
+@dataclass(slots=True)
+class QueryBudget:
+    """The remaining calls, tokens and seconds of a question; `is_exhausted` once something was omitted for lack of them.
+
+    `tokens` limits map calls together; other steps have their own limits. It also records the calls' results: their number, failures, texts
+    read by map calls, whether an answer was truncated, the words in which the model `declined` to answer, whether it `echoed` its prompt,
+    and whether the user has confirmed the cost.
+    """
+
+    calls: int | None = None
+    deadline: float | None = None  # time.monotonic()
+    tokens: int | None = None
+    is_exhausted: bool = False
+    calls_made: int = 0
+    failures: list[str] = field(default_factory=list)
+    was_truncated: bool = False
+    declined: str = ""
+    echoed: bool = False
+    texts_read: int = 0
+    is_confirmed: bool = False
+
+    @classmethod
+    def of(cls, options: "QueryOptions") -> "QueryBudget":
+        """The budget of the options, starting now; the default limits if they set none."""
+        deadline = None if options.max_seconds is None else time.monotonic() + options.max_seconds
+        if options.max_calls is None:
+            return cls(MAX_QUESTION_CALLS, deadline, MAX_QUESTION_TOKENS)
+        return cls(None if options.max_calls == NO_LIMIT else options.max_calls, deadline)
+
+    def take_call(self) -> bool:
+        """Count one more call if the budget allows it; whether it does."""
+        if (self.calls is not None and self.calls <= 0) or (self.deadline is not None and time.monotonic() >= self.deadline):
+            self.is_exhausted = True
+            return False
+        if self.calls is not None:
+            self.calls -= 1
+        self.calls_made += 1
+        return True
+
+    def timeout(self) -> asyncio.Timeout:
+        """A timeout context for the remaining time."""
+        remaining = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+        return asyncio.timeout(remaining)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """Options of an answer. `level` None: chosen automatically; `style` empty: the index's own; `max_calls` None: the default limits.
+
+    `strict` omits unsupported sentences. `context_only` returns the model's context instead of an answer. `selection`: the documents to
+    answer from; None: those of the conversation's last answer, else all.
     """
 
     mode: str = "auto"
@@ -82,74 +118,74 @@ class Options:
     max_seconds: float | None = None
     response_type: str = ""
     context_only: bool = False
-    conversation: int | None = None  # its number, to go on with it
-    temperature: float = 0.0  # of what the model writes; `seed` decides what is drawn
-    selection: Selection | None = None
+    conversation: int | None = None  # id of the conversation to continue
+    temperature: float = 0.0  # of generated prose, sampled with `seed`
+    selection: DocumentFilter | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """Who hears of an answer while it is made.
+class AnswerCallbacks:
+    """Callbacks during an answer.
 
-    `text` is given every new stretch of the answer as it will stand, `citation` each citation before the text that has its number, `draft`
-    the sentence being written, which is not checked yet, `status` what is being done until then. `agree` is asked whether to go on where
-    it may take more than a minute. `kept` is given the answer as the index keeps it, also what there was of one that was cancelled.
+    `on_text` receives every new part of the final text, `on_citation` each citation before the text with its number, `on_draft` the
+    unchecked sentence being generated, `on_status` the current step. `confirm_cost` is asked if the answer may take more than a minute.
+    `on_stored` receives the stored answer, also a cancelled one.
     """
 
-    text: Callable[[str], None] | None = None
-    citation: Callable[[Citation], None] | None = None
-    draft: Callable[[str], None] | None = None
-    status: Callable[[str], None] | None = None
-    agree: Callable[[], bool] | None = None
-    kept: Callable[[Answer], None] | None = None
+    on_text: Callable[[str], None] | None = None
+    on_citation: Callable[[Citation], None] | None = None
+    on_draft: Callable[[str], None] | None = None
+    on_status: Callable[[str], None] | None = None
+    confirm_cost: Callable[[], bool] | None = None
+    on_stored: Callable[[Answer], None] | None = None
 
 
-NOBODY = Watch()
+NO_CALLBACKS = AnswerCallbacks()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question that stands on its own, its vector, (d,) float32, how to answer it, and who hears of it.
+    """A standalone question, its vector, (d,) float32, its options, budget and callbacks.
 
-    `on_point` is given each point of the final prose as soon as it is written.
+    `on_point` receives each point of the final prose as soon as it is complete.
     """
 
     text: str
     vector: NDArray[np.float32]
     style: str
-    options: Options = Options()
-    budget: Budget = field(default_factory=Budget)
-    on_point: Callable[[Point], None] | None = None
-    watch: Watch = NOBODY
+    options: QueryOptions = QueryOptions()
+    budget: QueryBudget = field(default_factory=QueryBudget)
+    on_point: Callable[[AnswerPoint], None] | None = None
+    watch: AnswerCallbacks = NO_CALLBACKS
 
-    def tell(self, status: str) -> None:
-        """Say what is being done now."""
-        if self.watch.status:
-            self.watch.status(status)
+    def report_status(self, status: str) -> None:
+        """Report the current step."""
+        if self.watch.on_status:
+            self.watch.on_status(status)
 
-    def count(self, what: str, total: int) -> Callable[[int], None]:
-        """Say `what`, in which `{}` is how many of a `total` are done: none at first; the function that is returned takes how many more."""
+    def progress_counter(self, status: str, total: int) -> Callable[[int], None]:
+        """Report a status text with the progress in place of `{}`; returns a function that advances it by `n` of `total`."""
         done = 0
 
         def more(n: int) -> None:
             nonlocal done
             done += n
-            self.tell(what.format(f"{done} of {total}"))
+            self.report_status(status.format(f"{done} of {total}"))
 
         more(0)
         return more
 
-    def sketch(self, draft: str) -> None:
-        """Show the sentence being written; it replaces the one shown before."""
-        if self.watch.draft:
-            self.watch.draft(draft)
+    def show_draft(self, draft: str) -> None:
+        """Show the sentence being generated in place of the previous one."""
+        if self.watch.on_draft:
+            self.watch.on_draft(draft)
 
     @property
-    def extractive(self) -> bool:
-        """Whether the answer is put together from sentences of the documents."""
+    def is_extractive(self) -> bool:
+        """Whether the answer consists of sentences of the documents."""
         return self.style == "extractive" and not self.options.context_only
 
     @property
-    def one_sentence(self) -> bool:
-        """Whether a single sentence was asked for."""
+    def wants_one_sentence(self) -> bool:
+        """Whether a single sentence was requested."""
         return any(w in self.options.response_type.lower() for w in ("single sentence", "one sentence"))

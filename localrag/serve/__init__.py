@@ -1,1 +1,1 @@
-"""`localrag serve`: an index over HTTP, for this machine: an OpenAI-compatible API whose answers prove their sources."""
+"""`localrag serve`: the index over HTTP on this machine, with a web page, an OpenAI-compatible API and MCP."""

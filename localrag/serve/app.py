@@ -1,67 +1,298 @@
-"""The application: every address there is, behind the guard."""
+"""The server's application: routes, the page's static files, limits on connections, and running uvicorn.
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+The page's content security policy allows only files of this server, and connections to it.
+"""
+
+import asyncio
+from asyncio import Transport
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from hashlib import blake2b
+from importlib.resources import files as importlib_files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
+import h11
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from localrag.serve import asking, events, files, graph, openai, page, reading
-from localrag.serve.guard import Door, Guard, error
-from localrag.serve.inbox import remove_parts
-from localrag.serve.mcp import Mcp
-from localrag.serve.site import Site, failure
+from localrag.serve import api, files, openai, runs
+from localrag.serve.auth import AccessMiddleware, AccessPolicy, announce_server, json_body, openai_error
+from localrag.serve.context import ServerContext, error_response
+from localrag.serve.files import remove_partial_uploads
+from localrag.serve.mcp_http import McpHttp
 
-READ_BY_PAGES = ("mcp-session-id",)  # of an answer, by pages of other origins
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+MEDIA_TYPES = {  # fixed, because the system's table may be wrong
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+}
 
 
-def routes(site: Site, door: Door, pages: files.Pages, mcp: Mcp) -> Sequence[BaseRoute]:
-    """Every address there is."""
-    parts = (openai, asking, events, reading, graph)
-    return [*page.routes(door), *(route for part in parts for route in part.routes(site)), *files.routes(site, pages), *mcp.routes()]
+def page_routes(policy: AccessPolicy) -> list[Route]:
+    """Routes of the page, its static files, the exchange of a code for the token, and the health check."""
+    responses = {
+        name: _file_response(name, item.read_bytes()) for name, item in _static(importlib_files("localrag.serve").joinpath("static"))
+    }
+
+    def page(request: Request) -> Response:
+        return _conditional_response(request, responses["index.html"])
+
+    def static(request: Request) -> Response:
+        response = responses.get(request.path_params["name"])
+        return _conditional_response(request, response) if response else openai_error(404, f"There is nothing at {request.url.path}.")
+
+    async def session(request: Request) -> Response:
+        code = json_body(await request.body(), ["code"])["code"]
+        token = policy.token_for(str(code))
+        if token is None:
+            return openai_error(401, "The link was already used, or has expired.", "authentication_error", hint="Give the key instead.")
+        return JSONResponse({"token": token})
+
+    return [
+        Route("/", page),
+        Route("/static/{name:path}", static),
+        Route("/api/session", session, methods=["POST"]),
+        Route("/healthz", _healthz),
+    ]
 
 
-def make_app(site: Site, door: Door) -> Starlette:
-    """The application, whose every answer has passed the guard."""
+async def _healthz(_request: Request) -> Response:
+    return JSONResponse({"ok": True})
+
+
+def _static(folder: Traversable, below: str = "") -> list[tuple[str, Traversable]]:
+    """Every served file with its path below `static/`."""
+    served_files = []
+    for item in folder.iterdir():
+        name = f"{below}{item.name}"
+        if item.is_dir():
+            served_files += _static(item, f"{name}/")
+        elif name.rpartition(".")[2] in MEDIA_TYPES:
+            served_files.append((name, item))
+    return served_files
+
+
+def _file_response(name: str, data: bytes) -> Response:
+    kind = MEDIA_TYPES[name.rpartition(".")[2]]
+    tag = blake2b(data, digest_size=8).hexdigest()
+    # Revalidated at each request, which is cheap on one machine, so that pages and files of two versions are never mixed.
+    headers = {"etag": f'"{tag}"', "cache-control": "no-cache", "content-security-policy": CONTENT_SECURITY_POLICY}
+    return Response(data, headers=headers, media_type=kind)
+
+
+def _conditional_response(request: Request, answer: Response) -> Response:
+    tag = answer.headers["etag"]
+    headers = {k: answer.headers[k] for k in ("etag", "cache-control", "content-security-policy")}
+    return Response(status_code=304, headers=headers) if request.headers.get("if-none-match") == tag else answer
+
+
+EXPOSED_HEADERS = ("mcp-session-id",)  # response headers that pages of other origins may read
+
+
+def all_routes(site: ServerContext, policy: AccessPolicy, pages: files.PageRenderer, mcp: McpHttp) -> Sequence[BaseRoute]:
+    """All routes of the server."""
+    parts = (openai.openai_routes, api.question_routes, runs.status_routes, api.browse_routes, api.graph_routes)
+    return [*page_routes(policy), *(route for part in parts for route in part(site)), *files.file_routes(site, pages), *mcp.routes()]
+
+
+def make_app(site: ServerContext, policy: AccessPolicy) -> Starlette:
+    """The application behind AccessMiddleware, CORS and the handler of failures."""
     shared = Middleware(
-        CORSMiddleware, allow_origins=door.origins, allow_methods=["*"], allow_headers=["*"], expose_headers=list(READ_BY_PAGES)
+        CORSMiddleware, allow_origins=policy.origins, allow_methods=["*"], allow_headers=["*"], expose_headers=list(EXPOSED_HEADERS)
     )
-    mcp = Mcp(site.worker, site.folder)
-    # Innermost, so that no failure reaches the server's own log: its message may hold text of the documents.
-    failing = Middleware(ExceptionMiddleware, handlers={Exception: _failed})
-    pages = files.Pages()
+    mcp = McpHttp(site.query_worker, site.folder)
+    # Innermost, so that no exception reaches uvicorn's log: its message may contain text of documents.
+    failing = Middleware(ExceptionMiddleware, handlers={Exception: _failure_response})
+    pages = files.PageRenderer()
 
     @asynccontextmanager
-    async def living(_app: Starlette) -> AsyncIterator[None]:
-        remove_parts(site.inbox)
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        remove_partial_uploads(site.inbox)
         try:
             async with mcp.lifespan():
                 yield
         finally:
             pages.close()
 
-    around = [Middleware(Guard, door=door), shared, failing]
-    return Starlette(routes=routes(site, door, pages, mcp), middleware=around, exception_handlers=_REFUSALS, lifespan=living)
+    around = [Middleware(AccessMiddleware, policy=policy), shared, failing]
+    return Starlette(
+        routes=all_routes(site, policy, pages, mcp), middleware=around, exception_handlers=_EXCEPTION_HANDLERS, lifespan=lifespan
+    )
 
 
-async def _failed(_request: Request, failed: Exception) -> Response:
-    return failure(failed)
+async def _failure_response(_request: Request, failed: Exception) -> Response:
+    return error_response(failed)
 
 
-async def _refused(_request: Request, refused: Exception) -> Response:
+async def _http_error(_request: Request, refused: Exception) -> Response:
     assert isinstance(refused, HTTPException)
-    return error(refused.status_code, refused.detail)
+    return openai_error(refused.status_code, refused.detail)
 
 
-async def _missing(request: Request, _error: Exception) -> Response:
-    return error(404, f"There is nothing at {request.url.path} for {request.method}.")
+async def _not_found_response(request: Request, _error: Exception) -> Response:
+    return openai_error(404, f"There is nothing at {request.url.path} for {request.method}.")
 
 
-_REFUSALS: dict[Any, Any] = {404: _missing, 405: _missing, HTTPException: _refused}
+_EXCEPTION_HANDLERS: dict[Any, Any] = {404: _not_found_response, 405: _not_found_response, HTTPException: _http_error}
+
+MAX_CONNECTIONS = 512  # a browser opens six, a program a few
+REQUEST_TIMEOUT_S = 30.0  # for the headers of a request, from its first byte or from the end of the previous response
+SEND_TIMEOUT_S = 60.0  # in which a client must read MIN_SENT_BYTES of the pending response, or all of it
+MIN_SENT_BYTES = 64 << 10
+TOO_MANY_CONNECTIONS_BODY = (
+    b'{"error":{"message":"Too many connections are open.","type":"server_error","param":null,"code":"busy","hint":"Close some."}}'
+)
+_TOO_MANY_CONNECTIONS_HEAD = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\nretry-after: 1\r\n"
+)
+_REFUSED_RESPONSE = _TOO_MANY_CONNECTIONS_HEAD + b"content-length: %d\r\n\r\n%b"
+
+
+class LimitedConnection(H11Protocol):
+    """An HTTP connection with limits that uvicorn lacks: on open connections, on time for headers, and on time to read a response.
+
+    Every request has its own deadline for headers. AccessMiddleware limits the time of a body that is being read; here, a body that
+    continues after its response has a deadline. A response may take any time to compute, but the client must read the bytes sent.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Accept a connection, or refuse it with 503 if too many are open."""
+        if len(self.connections) >= MAX_CONNECTIONS:
+            transport.write(_REFUSED_RESPONSE % (len(TOO_MANY_CONNECTIONS_BODY), TOO_MANY_CONNECTIONS_BODY))
+            transport.close()
+            self.transport = transport
+            return
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # `pause_writing` is called at the first unread byte
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the deadlines."""
+        for timer in (self._deadline, self._unread):
+            if timer:
+                timer.cancel()
+        if self in self.connections:
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Process received bytes, and update the deadline for headers."""
+        if self not in self.connections:
+            return
+        if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
+            self._stop_watch()  # first byte of a request: its deadline starts now
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Start the deadline for the next request."""
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Start the deadline for reading: the client has unread bytes."""
+        super().pause_writing()
+        self._watch_reading()
+
+    def resume_writing(self) -> None:
+        """Stop the deadline for reading: the client has read everything."""
+        if self._unread:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        """Start the deadline, unless it runs, while the server waits for headers or for the rest of an answered request's body."""
+        answered = self.cycle is None or self.cycle.response_complete
+        if not answered or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._stop_watch()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_TIMEOUT_S, self.transport.abort)
+
+    def _stop_watch(self) -> None:
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _watch_reading(self) -> None:
+        self._unread = self.loop.call_later(SEND_TIMEOUT_S, self._check_reading, self.transport.get_write_buffer_size())
+
+    def _check_reading(self, before: int) -> None:
+        if before - self.transport.get_write_buffer_size() < MIN_SENT_BYTES:
+            self.transport.abort()
+        else:
+            self._watch_reading()
+
+
+def uvicorn_limits() -> dict[str, Any]:
+    """Arguments of `uvicorn.Config` that set the limits."""
+    return {"http": LimitedConnection, "ws": "none", "timeout_keep_alive": 30, "timeout_graceful_shutdown": 3}
+
+
+TCP_NODELAY = (6, 1)  # values of `socket`, which tests reserve for clients; small responses do not wait for an acknowledgement
+
+
+def run_server(site: ServerContext, policy: AccessPolicy, host: str, port: int, key_file: Path, announce: Callable[[str], None]) -> None:
+    """Serve until a signal arrives. `announce` gets the address once connections are accepted, before the models are loaded.
+
+    `key_file` contains the API key, for `localrag mcp` on this machine. Raises the errors of opening the project.
+    """
+    _allow_open_files()
+    config = uvicorn.Config(_not_ready_app, host=host, port=port, access_log=False, log_level="warning", lifespan="on", **uvicorn_limits())
+    listener = config.bind_socket()
+    listener.setsockopt(*TCP_NODELAY, 1)  # connections inherit it
+    address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    site = replace(site, address=address)
+    config.app = make_app(site, policy)
+    server = uvicorn.Server(config)
+    failures: list[BaseException] = []
+
+    def failed(error: BaseException) -> None:
+        failures.append(error)
+        server.should_exit = True
+
+    site.query_worker.start(failed)
+    try:
+        listener.listen(MAX_CONNECTIONS)
+        with announce_server(site.folder, host, listener.getsockname()[1], key_file):
+            announce(address)
+            server.run(sockets=[listener])
+    finally:
+        try:
+            site.query_worker.close()
+        finally:  # also if Ctrl-C interrupts the wait for loading models
+            site.index_runs.close()
+    if failures:
+        raise failures[0]
+
+
+async def _not_ready_app(*_: object) -> None:
+    """Placeholder for the application until its address is known."""
+
+
+def _allow_open_files() -> None:
+    """Raise the limit of open files to the hard limit: each connection is one."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource  # not on Windows
+
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))

@@ -1,91 +1,265 @@
-"""Documents as they were before they were read: the file itself; of PDFs and pictures how pages look, and where words stand on them."""
+"""Files of documents: uploads into the inbox, originals, rendered pages, and the boxes of quotes on them.
+
+An upload is stored in one folder under a plain name, completely or not at all, and never replaces a file.
+"""
 
 import asyncio
 import base64
 import os
+import shutil
 import stat
+import threading
 import time
+import unicodedata
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from weakref import WeakValueDictionary
 
 from sqlite_utils import Database
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from localrag.contents import Unknown
-from localrag.index.documents.load import WITH_SCANS, Confined, Limits
-from localrag.serve.inbox import Room, receive
-from localrag.serve.site import Gone, Site, number
-from localrag.store import look, scans
-from localrag.store.connect import snapshot
-from localrag.store.seen import seen
+from localrag.loaders.content import looks_binary
+from localrag.loaders.discover import OF_AN_INDEX, relative_path
+from localrag.loaders.parser_process import BINARY_SUFFIXES, OCR_SUFFIXES, PARSERS, SNIFF_BYTES
+from localrag.loaders.reader import Limits, ParserProcess
+from localrag.serializers import NotFound
+from localrag.serve.auth import openai_error
+from localrag.serve.context import FileUnavailable, ServerContext, query_int
+from localrag.store import browse, documents
+from localrag.store.database import snapshot
+from localrag.store.documents import file_stats
 
-KEPT = 64 << 20  # bytes of pictures
-PER_PAGE = Limits(seconds=20.0)
-PROCESSES = 3  # files read at once
-MOST_REFUSED = 1_000  # files remembered because they took too long
-WIDTH = 1_200  # pixels of a picture
+PARTIAL_SUFFIX = ".part"  # of an unfinished upload
+MAX_NAME_BYTES = 200  # of a file name; that of an unfinished upload is longer
+MIN_FREE_BYTES = 256 << 20  # kept free on the disk
+_RESERVED_NAMES = frozenset({"con", "prn", "aux", "nul", *(f"{d}{n}" for d in ("com", "lpt") for n in range(1, 10))})  # on Windows
 
 
-class Pages:
-    """Pictures of pages and the places of words on them, by a few confined processes; the newest pictures are kept.
+class Room:
+    """Reserves free disk space for uploads: at most the free space less a margin and the reservations of other uploads."""
 
-    One process at most reads a file. A file that took too long is not tried again until it changes, so that others need not wait for it.
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._promised = 0  # bytes reserved and not written yet
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def promised(self, size: int) -> Iterator["Promise"]:
+        """Reserve `size` bytes for a file, and release the unused ones at the end. Raises HTTPException if there is too little space."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        promise = Promise(self)
+        promise.have(size)
+        try:
+            yield promise
+        finally:
+            self.change(-promise.left)
+
+    def change(self, size: int) -> None:
+        """Change the reserved bytes by `size`. Raises HTTPException if there is too little space."""
+        with self._lock:
+            if size >= 0 and shutil.disk_usage(self._folder).free < self._promised + size + MIN_FREE_BYTES:
+                raise HTTPException(507, "There is not enough space on the disk.")
+            self._promised += size
+
+
+class Promise:
+    """The reservation of one upload: the bytes it may still write."""
+
+    def __init__(self, room: Room) -> None:
+        self._room, self.left = room, 0
+
+    def have(self, size: int) -> None:
+        """Extend the reservation to at least `size` bytes. Raises HTTPException if there is too little space."""
+        more = max(0, size - self.left)
+        self._room.change(more)
+        self.left += more
+
+    def written(self, size: int) -> None:
+        """Release `size` bytes that are on the disk now."""
+        self.left -= size
+        self._room.change(-size)
+
+
+async def receive_upload(request: Request, site: ServerContext, room: Room) -> Response:
+    """Store a file sent as the body of a request in the inbox."""
+    if site.read_only:
+        return openai_error(403, "This server is read-only.", hint="Start it without --read-only.")
+    name = validate_name(request.path_params["name"])
+    length = request.headers.get("content-length", "")
+    expected = int(length) if length.isascii() and length.isdecimal() else 0
+    _check_size(expected, site)
+    with room.promised(expected) as promise:
+        size = await _write_body(request, name, site, promise)
+    return JSONResponse({"name": name, "bytes": size}, 201)
+
+
+def validate_name(sent: str) -> str:
+    """The NFC-normalised file name. Raises ValueError unless it is a plain name that every system allows."""
+    name = unicodedata.normalize("NFC", sent)
+    is_invalid = (
+        not name.strip(". ")
+        or name != name.strip()
+        or name.startswith(".")
+        or name.endswith((".", PARTIAL_SUFFIX))
+        or name.casefold() in OF_AN_INDEX  # such files would make the inbox look like an index, which is not indexed
+        or any(c in '/\\<>:"|?*' or unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") for c in name)
+        or name.partition(".")[0].strip().lower() in _RESERVED_NAMES
+    )
+    if is_invalid or len(name.encode()) > MAX_NAME_BYTES:
+        raise ValueError(
+            f"{sent[:80]!a} cannot be the name of a file here. Send a plain name of at most {MAX_NAME_BYTES} bytes, without a folder."
+        )
+    return name
+
+
+def _check_size(size: int, site: ServerContext) -> None:
+    if size > site.most_bytes:
+        raise HTTPException(413, f"At most {site.most_bytes:,} bytes are accepted; copy a larger file into an indexed folder by hand.")
+
+
+async def _write_body(request: Request, name: str, site: ServerContext, promise: Promise) -> int:
+    """Write the body to a partial file, rename it when it is complete, and return its size. An interrupted upload is deleted."""
+    target, part = site.inbox / name, site.inbox / f"{name}{PARTIAL_SUFFIX}"
+    if target.exists() or target.is_symlink():
+        raise HTTPException(409, f"The inbox already has a file {name}.")
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise HTTPException(409, f"{name} is already being sent.") from None
+    try:
+        with os.fdopen(handle, "wb") as f:
+            size = 0
+            async for piece in request.stream():
+                if not size:
+                    _check_format(name, piece)
+                size += len(piece)
+                _check_size(size, site)
+                promise.have(len(piece))
+                await run_in_threadpool(_write_chunk, f, piece)
+                promise.written(len(piece))
+        _publish(part, target)
+    except FileExistsError:
+        raise HTTPException(409, f"The inbox already has a file {name}.") from None
+    except ClientDisconnect:
+        raise HTTPException(400, "The file broke off.") from None
+    finally:
+        part.unlink(missing_ok=True)
+    return size
+
+
+def _write_chunk(f: IO[bytes], piece: bytes) -> None:
+    f.write(piece)
+    f.flush()  # the free space must shrink before the reservation does
+
+
+def _publish(part: Path, target: Path) -> None:
+    """Rename a complete upload without overwriting a file. Raises FileExistsError."""
+    try:
+        os.link(part, target)  # fails if the target exists, unlike renaming
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if target.exists():
+            raise FileExistsError from None
+        part.rename(target)
+
+
+def _check_format(name: str, head: bytes) -> None:
+    """Check by its first bytes that a file is text or has a supported binary format. Raises HTTPException."""
+    suffix = Path(name).suffix.lower()
+    if suffix not in BINARY_SUFFIXES and looks_binary(head[:SNIFF_BYTES]):
+        kinds = ", ".join(sorted(s.removeprefix(".") for s in PARSERS if s in BINARY_SUFFIXES))
+        raise HTTPException(415, f"{name} is not text, and its format is not supported ({kinds}).")
+
+
+def remove_partial_uploads(inbox: Path) -> None:
+    """Delete partial files that an earlier server left."""
+    with suppress(OSError):
+        for part in inbox.glob(f"*{PARTIAL_SUFFIX}"):
+            part.unlink(missing_ok=True)
+
+
+def name_in_inbox(path: str, root: Path, inbox: Path) -> str:
+    """The file name of a document in the inbox, or an empty text if it is elsewhere. `path` is the stored path."""
+    name = Path(path).name
+    return name if path == relative_path(inbox / name, root) else ""
+
+
+def remove_from_inbox(name: str, inbox: Path) -> None:
+    """Delete an uploaded file."""
+    with suppress(FileNotFoundError):
+        (inbox / validate_name(name)).unlink()
+
+
+PAGE_CACHE_BYTES = 64 << 20  # of rendered pages
+PAGE_LIMITS = Limits(seconds=20.0)
+PROCESSES = 3  # parser processes
+MOST_REFUSED = 1_000  # remembered files that took too long
+PAGE_WIDTH = 1_200  # pixels
+
+
+class PageRenderer:
+    """Renders pages and finds the boxes of words on them in sandboxed parser processes; the most recent pages are cached.
+
+    At most one process reads a given file. A file that took too long is refused until it changes, so that it does not delay others.
     """
 
     def __init__(self) -> None:
-        self._processes = [Confined(PER_PAGE) for _ in range(PROCESSES)]
+        self._processes = [ParserProcess(PAGE_LIMITS) for _ in range(PROCESSES)]
         self._idle = list(self._processes)
-        self._places = asyncio.Semaphore(PROCESSES)
-        self._files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()  # held while a file is read
-        self._kept: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
-        self._refused: OrderedDict[Path, tuple[int, Gone]] = OrderedDict()  # files that took too long, with their modification times
+        self._limiter = asyncio.Semaphore(PROCESSES)
+        self._files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()  # locked while a process reads the file
+        self._png_cache: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
+        self._refused: OrderedDict[Path, tuple[int, FileUnavailable]] = (
+            OrderedDict()
+        )  # files that took too long, with their modification times and the error
 
     async def picture(self, file: Path, page: int, width: int) -> bytes:
-        """A page, from 1, as PNG. Raises Gone."""
+        """Page number `page` (from 1) as PNG. Raises FileUnavailable."""
         key = (file, _changed(file), page, width)
-        found = self._kept.get(key)
-        if found is None:
-            found = self._kept[key] = base64.b64decode((await self._asked(file, picture=[page, width]))["png"])
-        self._kept.move_to_end(key)  # before any is dropped: another request may have kept this one meanwhile
-        while sum(map(len, self._kept.values())) > KEPT and len(self._kept) > 1:
-            self._kept.popitem(last=False)
-        return found
+        png = self._png_cache.get(key)
+        if png is None:
+            png = self._png_cache[key] = base64.b64decode((await self._request(file, picture=[page, width]))["png"])
+        self._png_cache.move_to_end(key)  # before the eviction: another request may have cached it meanwhile
+        while sum(map(len, self._png_cache.values())) > PAGE_CACHE_BYTES and len(self._png_cache) > 1:
+            self._png_cache.popitem(last=False)
+        return png
 
-    async def places(
+    async def find_boxes(
         self, file: Path, pages: list[int], words: str, before: float, read: dict[int, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """Where words stand on pages, see `page_places.places`. Raises Gone."""
-        answer = await self._asked(file, places=[pages, words, before], read=list((read or {}).items()))
-        found: list[dict[str, Any]] = answer["pages"]
-        return found
+        """Boxes of words on pages, see `quote_boxes.find_quote_boxes`. Raises FileUnavailable."""
+        answer = await self._request(file, places=[pages, words, before], read=list((read or {}).items()))
+        boxes: list[dict[str, Any]] = answer["pages"]
+        return boxes
 
-    async def _asked(self, file: Path, **what: Any) -> dict[str, Any]:
+    async def _request(self, file: Path, **what: Any) -> dict[str, Any]:
         async with self._process(file) as process:
             changed = _changed(file)
             if self._refused.get(file, (0,))[0] == changed:
                 raise self._refused[file][1]
             began = time.monotonic()
-            answer = await run_in_threadpool(process.ask, {"path": str(file)} | what)
+            answer = await run_in_threadpool(process.request, {"path": str(file)} | what)
         if "reason" not in answer:
             return answer
-        gone = Gone(f"{file.name} cannot be shown: {answer['reason']}", "Its text is in the index all the same.")
-        if time.monotonic() - began >= PER_PAGE.seconds:
+        gone = FileUnavailable(f"{file.name} cannot be shown: {answer['reason']}", "Its text is in the index anyway.")
+        if time.monotonic() - began >= PAGE_LIMITS.seconds:
             self._refused[file] = (changed, gone)
             while len(self._refused) > MOST_REFUSED:
                 self._refused.popitem(last=False)
         raise gone
 
     @asynccontextmanager
-    async def _process(self, file: Path) -> AsyncIterator[Confined]:
-        """Lend a process for a file, once no other reads it. Waiting for one holds no thread."""
-        async with self._files.setdefault(file, asyncio.Lock()), self._places:
+    async def _process(self, file: Path) -> AsyncIterator[ParserProcess]:
+        """A parser process for a file, as soon as no other one reads it. Waiting occupies no thread."""
+        async with self._files.setdefault(file, asyncio.Lock()), self._limiter:
             process = self._idle.pop()
             try:
                 yield process
@@ -93,32 +267,31 @@ class Pages:
                 self._idle.append(process)
 
     def close(self) -> None:
-        """End the processes. Requests under way get no answer."""
+        """Kill the processes. Running requests fail."""
         for process in self._processes:
-            process.end()
+            process.kill()
         for process in self._idle:
             process.close()
 
 
-def routes(site: Site, pages: Pages) -> list[Route]:
-    """Files that come in, and those that are looked at."""
-
+def file_routes(site: ServerContext, pages: PageRenderer) -> list[Route]:
+    """Routes of uploads, and of pages, boxes and originals of documents."""
     room = Room(site.inbox)
 
     async def put(request: Request) -> Response:
-        return await receive(request, site, room)
+        return await receive_upload(request, site, room)
 
     async def picture(request: Request) -> Response:
         _, file = await run_in_threadpool(_document, request, site)
-        data = await pages.picture(file, request.path_params["n"], number(request, "width", 100, 2_000, WIDTH))
+        data = await pages.picture(file, request.path_params["n"], query_int(request, "width", 100, 2_000, PAGE_WIDTH))
         return Response(data, media_type="image/png")
 
     async def boxes(request: Request) -> Response:
         file, numbers, words, before, read = await run_in_threadpool(_range, request, site)
-        return JSONResponse({"pages": await pages.places(file, numbers, words, before, read) if numbers else []})
+        return JSONResponse({"pages": await pages.find_boxes(file, numbers, words, before, read) if numbers else []})
 
     def original(request: Request) -> Response:
-        return _sent(_document(request, site)[1])
+        return _attachment(_document(request, site)[1])
 
     return [
         Route("/api/files/{name:path}", put, methods=["PUT"]),
@@ -128,53 +301,53 @@ def routes(site: Site, pages: Pages) -> list[Route]:
     ]
 
 
-def _document(request: Request, site: Site) -> tuple[dict[str, Any], Path]:
+def _document(request: Request, site: ServerContext) -> tuple[dict[str, Any], Path]:
     with snapshot(site.folder) as db:
         return _file(request, db, site)
 
 
-def _range(request: Request, site: Site) -> tuple[Path, list[int], str, float, dict[int, Any]]:
-    """A document's file and the arguments of `Pages.places` for a range of its text. Raises Unknown, Gone and ValueError."""
+def _range(request: Request, site: ServerContext) -> tuple[Path, list[int], str, float, dict[int, Any]]:
+    """Arguments of `PageRenderer.find_boxes` for a range of a document's text. Raises NotFound, FileUnavailable and ValueError."""
     with snapshot(site.folder) as db:
-        found, file = _file(request, db, site)
-        if file.suffix.lower() not in WITH_SCANS:
-            raise Unknown(f"{file.name} has no pages that could be shown.")
-        start = number(request, "start", 0, found["length"])
-        end = number(request, "end", start, min(found["length"], start + 20_000))
-        words = look.window(db, found["id"], start, end)
-        shown = [(int(label.rpartition(" ")[2]), a, b) for label, a, b in found["parts"] if a < end and b > start]
-        read = scans.pages_of(db, found["content_hash"], [n for n, *_ in shown])
+        document, file = _file(request, db, site)
+        if file.suffix.lower() not in OCR_SUFFIXES:
+            raise NotFound(f"{file.name} has no pages to show.")
+        start = query_int(request, "start", 0, document["length"])
+        end = query_int(request, "end", start, min(document["length"], start + 20_000))
+        words = browse.text_window(db, document["id"], start, end)
+        shown = [(int(label.rpartition(" ")[2]), a, b) for label, a, b in document["parts"] if a < end and b > start]
+        read = documents.ocr_pages_of(db, document["content_hash"], [n for n, *_ in shown])
     first, last = (shown[0][1], shown[-1][2]) if shown else (0, 0)
     return file, [n for n, *_ in shown], words, (start - first) / max(1, last - first), dict(read)
 
 
-def _file(request: Request, db: Database, site: Site) -> tuple[dict[str, Any], Path]:
-    """A document and its file, which is named by the index and by nothing that was sent. Raises Unknown, Gone.
+def _file(request: Request, db: Database, site: ServerContext) -> tuple[dict[str, Any], Path]:
+    """A document and its file, whose path comes from the index and not from the request. Raises NotFound and FileUnavailable.
 
-    An index from elsewhere may name any file of this machine, so a file outside the index's root must have been read on this machine.
+    The index of another user may name any file of this machine, so a file outside the root must have been indexed on this machine.
     """
     key = request.path_params["id"]
-    found = look.described(db, key)
-    if found is None:
-        raise Unknown(f"There is no document {key}.")
-    file = site.root / found["path"]
-    if not Path(os.path.normpath(file)).is_relative_to(site.root) and found["path"] not in seen(db):
-        raise Gone(f"{file.name} was not read on this machine.", "If it is yours, index its folder: localrag index PATH")
-    return found, file
+    document = browse.document_summary(db, key)
+    if document is None:
+        raise NotFound(f"There is no document {key}.")
+    file = site.root / document["path"]
+    if not Path(os.path.normpath(file)).is_relative_to(site.root) and document["path"] not in file_stats(db):
+        raise FileUnavailable(f"{file.name} was not read on this machine.", "If it is yours, index its folder: localrag index PATH")
+    return document, file
 
 
 def _changed(file: Path) -> int:
-    """When a file was changed last. Raises Gone."""
+    """Modification time of a regular file in nanoseconds. Raises FileUnavailable."""
     try:
-        found = file.stat()
+        state = file.stat()
     except OSError as error:
-        raise Gone(f"{file.name} cannot be read: {error.strerror}.", "Its text is in the index all the same.") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise Gone(f"{file.name} is no file any more.", "Its text is in the index all the same.")
-    return found.st_mtime_ns
+        raise FileUnavailable(f"{file.name} cannot be read: {error.strerror}.", "Its text is in the index anyway.") from None
+    if not stat.S_ISREG(state.st_mode):
+        raise FileUnavailable(f"{file.name} no longer exists.", "Its text is in the index anyway.")
+    return state.st_mtime_ns
 
 
-def _sent(file: Path) -> Response:
-    """A file to be saved: a browser does not show it, so nothing in it can act for this page."""
+def _attachment(file: Path) -> Response:
+    """Response that makes a browser save a file instead of showing it, so that its content cannot act as a page of this server."""
     _changed(file)
     return FileResponse(file, media_type="application/octet-stream", filename=file.name, headers={"content-security-policy": "sandbox"})

@@ -1,6 +1,6 @@
-"""What MCP's tools answer with: prose for a model, links to what it names, and the same as values of a declared shape.
+"""Results of the MCP tools: text for a model, links to the documents, and the same values in a declared schema.
 
-A result is at most about 8,000 tokens, whatever the documents hold; what was left out is said, with the call that goes on from there.
+A result has at most about 8,000 tokens. If something was left out, it says so and names the call that continues.
 """
 
 import json
@@ -11,18 +11,18 @@ from mcp.shared.uri_template import UriTemplate
 from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BaseModel
 
-from localrag import contents
-from localrag.states import SUPPORTED
-from localrag.text.marks import fence, one_line, quoted
+from localrag import serializers
+from localrag.query.citations import fence_texts, quote_as_json, to_one_line
+from localrag.records import SUPPORTED_STATE
 
-Row = dict[str, Any]
-MOST = 24_000  # bytes of a result: no tokenizer in use makes more than one token of three bytes of prose
-SOME = 1_000  # bytes of a description, a quote or a name in it
+ResultRow = dict[str, Any]
+MAX_RESULT_BYTES = 24_000  # about 8,000 tokens: common tokenizers make at most one token of three bytes of prose
+MAX_ITEM_BYTES = 1_000  # of a description, a quote or a name in it
 DOCUMENT, REPORT = "localrag://doc/{+path}", "localrag://report/{id}"
-_ESCAPED = str.maketrans({"%": "%25", "#": "%23", "?": "%3F"})  # what `{+path}` would leave, though it means something in an address
+_ESCAPED = str.maketrans({"%": "%25", "#": "%23", "?": "%3F"})  # kept by `{+path}`, but special in a URI
 
 
-class Passage(BaseModel):
+class PassageResult(BaseModel):
     """A passage that was found; the characters `start` to `end` of its document."""
 
     document: str
@@ -34,13 +34,13 @@ class Passage(BaseModel):
     snippet: str
 
 
-class Passages(BaseModel):
+class PassagesResult(BaseModel):
     """The passages nearest a query, the nearest first."""
 
-    passages: list[Passage]
+    passages: list[PassageResult]
 
 
-class Source(BaseModel):
+class CitationResult(BaseModel):
     """A citation: its number in the answer, and a range of characters of its document. It is a proof only if its `state` is supported."""
 
     n: int
@@ -60,19 +60,23 @@ class Sentence(BaseModel):
     citations: list[int]
 
 
-class Answered(BaseModel):
-    """An answer. `answerable`: whether the documents say it; `complete`: False where time ran out or something was left out."""
+class AnswerResult(BaseModel):
+    """An answer. `is_answerable`, or `answerable`: whether the documents say it.
+
+    `complete`: False where time ran out or something was left out.
+    """
 
     answer: str
     mode: str
     answerable: bool
+    is_answerable: bool
     complete: bool
     note: str
-    citations: list[Source]
+    citations: list[CitationResult]
     sentences: list[Sentence]
 
 
-class Text(BaseModel):
+class DocumentTextResult(BaseModel):
     """The characters `start` to `end` of a document of `length`."""
 
     document: str
@@ -84,7 +88,7 @@ class Text(BaseModel):
     text: str
 
 
-class Related(BaseModel):
+class RelatedEntityResult(BaseModel):
     """An entity that another is related to."""
 
     name: str
@@ -93,7 +97,7 @@ class Related(BaseModel):
     description: str
 
 
-class Mention(BaseModel):
+class MentionResult(BaseModel):
     """Where an entity is mentioned."""
 
     path: str
@@ -103,7 +107,7 @@ class Mention(BaseModel):
     text: str
 
 
-class Entity(BaseModel):
+class EntityResult(BaseModel):
     """An entity of the graph. `others` have the name that was asked for, too."""
 
     name: str
@@ -111,14 +115,14 @@ class Entity(BaseModel):
     names: list[str]
     description: str
     relationships_total: int
-    relationships: list[Related]
+    relationships: list[RelatedEntityResult]
     mentions_total: int
-    mentions: list[Mention]
+    mentions: list[MentionResult]
     communities: list[str]
     others: list[str]
 
 
-class Community(BaseModel):
+class CommunityResult(BaseModel):
     """A community of entities; `number` is what `report` is asked for."""
 
     number: str
@@ -128,34 +132,34 @@ class Community(BaseModel):
     parent: str
 
 
-class Communities(BaseModel):
+class CommunitiesResult(BaseModel):
     """Communities, the coarsest first. `next`: the offset to go on with, where there are more."""
 
     total: int
     levels: list[int]
-    communities: list[Community]
+    communities: list[CommunityResult]
     next: int | None
 
 
-class Finding(BaseModel):
+class FindingResult(BaseModel):
     """A finding of a report."""
 
     summary: str
     explanation: str
 
 
-class Report(BaseModel):
+class ReportResult(BaseModel):
     """A community's report."""
 
     number: str
     title: str
     summary: str
-    findings: list[Finding]
+    findings: list[FindingResult]
     entities: list[str]
     children: list[str]
 
 
-class Document(BaseModel):
+class DocumentResult(BaseModel):
     """A file that was read (`indexed`), or why it was not."""
 
     document: str
@@ -166,219 +170,247 @@ class Document(BaseModel):
     characters: int
 
 
-class Documents(BaseModel):
+class DocumentsResult(BaseModel):
     """Files, by path. `next`: the offset to go on with, where there are more."""
 
     total: int
-    documents: list[Document]
+    documents: list[DocumentResult]
     next: int | None
 
 
-def passages(rows: Sequence[Row]) -> CallToolResult:
-    """What `Worker.search` finds."""
+def passages_result(rows: Sequence[ResultRow]) -> CallToolResult:
+    """The result of `search`, from the rows of `QueryWorker.search`."""
     if not rows:
-        return _result("Nothing was found.", Passages(passages=[]))
-    room = MOST // 2 // len(rows)
-    found = [Passage(**{k: row[k] for k in Passage.model_fields} | {"snippet": cut(row["snippet"], room // 2)}) for row in rows]
-    fenced = fence("passage", texts := [cut(row["text"], room) for row in rows])
-    said = [f"{n}. {_place(row)}\n{fenced(text)}" for n, (row, text) in enumerate(zip(rows, texts, strict=True), 1)]
-    return _result("\n\n".join(said), Passages(passages=found), [document_link(row["path"]) for row in rows])
+        return _result("Nothing was found.", PassagesResult(passages=[]))
+    room = MAX_RESULT_BYTES // 2 // len(rows)
+    passages = [
+        PassageResult(**{k: row[k] for k in PassageResult.model_fields} | {"snippet": truncate_bytes(row["snippet"], room // 2)})
+        for row in rows
+    ]
+    fenced = fence_texts("passage", texts := [truncate_bytes(row["text"], room) for row in rows])
+    numbered = [f"{n}. {_place(row)}\n{fenced(text)}" for n, (row, text) in enumerate(zip(rows, texts, strict=True), 1)]
+    return _result("\n\n".join(numbered), PassagesResult(passages=passages), [document_link(row["path"]) for row in rows])
 
 
-def answer(made: Row, *, late: bool = False) -> CallToolResult:
-    """What `contents.answer` gives; `late`: it was stopped because time ran out."""
-    note = made["note"]
+def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
+    """The result of `ask`, from a serialized answer; `late`: it was stopped because time ran out."""
+    note = answer["note"]
     complete = not late and "Stopped" not in note
     if not complete:
-        note = f"{note} {GO_ON}".strip()
-    sources: list[Source] = []
-    room = MOST // 2
-    for c in made["citations"]:
-        source = Source(**{k: c[k] for k in Source.model_fields} | {"quote": cut(c["quote"], SOME)})
+        note = f"{note} {NARROW_QUESTION_HINT}".strip()
+    sources: list[CitationResult] = []
+    room = MAX_RESULT_BYTES // 2
+    for c in answer["citations"]:
+        source = CitationResult(**{k: c[k] for k in CitationResult.model_fields} | {"quote": truncate_bytes(c["quote"], MAX_ITEM_BYTES)})
         room -= 2 * len(source.model_dump_json().encode())
         if room < 0:
-            note += f" {len(made['citations']) - len(sources)} further sources are not listed."
+            note += f" {len(answer['citations']) - len(sources)} further sources are not listed."
             break
         sources.append(source)
-    text = cut(made["answer"], MOST // 6)
-    sentences = [Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": cut(s["text"], SOME // 8)}) for s in made["sentences"]]
-    listed = "\n".join(f"[{s.n}] {f'({s.state}) ' * (s.state != SUPPORTED)}{_place(s.model_dump())}: {quoted(s.quote)}" for s in sources)
-    known = "" if made["answerable"] else "The documents do not say it; these are the closest passages."
-    said = text and fence("answer", [text])(text)
-    prose = "\n\n".join(part for part in (known, said, listed and f"Sources\n{listed}", one_line(note)) if part)
-    how = {k: made[k] for k in ("mode", "answerable")} | {"complete": complete, "note": note.strip()}
-    values = Answered(answer=text, citations=sources, sentences=_fitting(sentences, MOST // 12), **how)
+    text = truncate_bytes(answer["answer"], MAX_RESULT_BYTES // 6)
+    sentences = [
+        Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)})
+        for s in answer["sentences"]
+    ]
+    listed = "\n".join(
+        f"[{s.n}] {f'({s.state}) ' * (s.state != SUPPORTED_STATE)}{_place(s.model_dump())}: {quote_as_json(s.quote)}" for s in sources
+    )
+    refusal = "" if answer["answerable"] else "The documents do not say it; these are the closest passages."
+    fenced = text and fence_texts("answer", [text])(text)
+    prose = "\n\n".join(part for part in (refusal, fenced, listed and f"Sources\n{listed}", to_one_line(note)) if part)
+    flags = {k: answer[k] for k in ("mode", "answerable", "is_answerable")} | {"complete": complete, "note": note.strip()}
+    values = AnswerResult(answer=text, citations=sources, sentences=_fit_bytes(sentences, MAX_RESULT_BYTES // 12), **flags)
     return _result(prose, values, [document_link(s.path) for s in sources])
 
 
-GO_ON = "To go on: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
-_NOTHING = {"answer": "", "mode": "", "answerable": True, "citations": [], "sentences": []}
-NOTHING_YET: Row = _NOTHING | {"note": "Nothing was answered within the time."}
+NARROW_QUESTION_HINT = "To continue: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
+_NOTHING = {"answer": "", "mode": "", "answerable": True, "is_answerable": True, "citations": [], "sentences": []}
+EMPTY_ANSWER: ResultRow = _NOTHING | {"note": "Nothing was answered within the time."}
 
 
-def passage(found: Row) -> CallToolResult:
-    """What `contents.document` gives, without its surroundings."""
-    whole = "".join(s["text"] for s in found["segments"])
-    text = whole.encode()[: MOST // 2 - SOME].decode(errors="ignore")
-    start, title = found["from"], cut(found["title"], SOME)
+def document_text_result(document: ResultRow) -> CallToolResult:
+    """The result of `passage`, from `serialize_document`: as much of the text as fits."""
+    full_text = "".join(s["text"] for s in document["segments"])
+    text = full_text.encode()[: MAX_RESULT_BYTES // 2 - MAX_ITEM_BYTES].decode(errors="ignore")
+    start, title = document["from"], truncate_bytes(document["title"], MAX_ITEM_BYTES)
     end = start + len(text)
-    values = Text(document=found["id"], path=found["path"], title=title, start=start, end=end, length=found["length"], text=text)
-    rest = f"\n\nThe document goes on: passage(start={end})." if end < found["length"] else ""
+    values = DocumentTextResult(
+        document=document["id"], path=document["path"], title=title, start=start, end=end, length=document["length"], text=text
+    )
+    rest = f"\n\nThe document continues: passage(start={end})." if end < document["length"] else ""
     return _result(
-        f"{one_line(found['path'])}, characters {values.start}–{end} of {values.length}\n{fence('passage', [text])(text)}{rest}",
+        f"{to_one_line(values.path)}, characters {values.start}–{end} of {values.length}\n{fence_texts('passage', [text])(text)}{rest}",
         values,
-        [document_link(found["path"])],
+        [document_link(document["path"])],
     )
 
 
-def entity(found: Row, others: Sequence[str]) -> CallToolResult:
-    """What `contents.entity` gives."""
+def entity_result(entity: ResultRow, others: Sequence[str]) -> CallToolResult:
+    """The result of `entity`, from `serialize_entity`; `others` are the names of other matches."""
     related = [
-        Related(name=cut(r["entity"]["name"], SOME), type=r["entity"]["type"], weight=r["weight"], description=cut(r["description"], SOME))
-        for r in found["relationships"]
+        RelatedEntityResult(
+            name=truncate_bytes(r["entity"]["name"], MAX_ITEM_BYTES),
+            type=r["entity"]["type"],
+            weight=r["weight"],
+            description=truncate_bytes(r["description"], MAX_ITEM_BYTES),
+        )
+        for r in entity["relationships"]
     ]
     mentions = [
-        Mention(**{k: m[k] for k in ("path", "part", "start", "end")}, text=cut(m["before"] + m["name"] + m["after"], SOME))
-        for m in found["mentions"]
+        MentionResult(
+            **{k: m[k] for k in ("path", "part", "start", "end")}, text=truncate_bytes(m["before"] + m["name"] + m["after"], MAX_ITEM_BYTES)
+        )
+        for m in entity["mentions"]
     ]
-    reports = [f"{c['number']} {cut(c['title'], SOME)}".strip() for c in found["communities"]]
-    values = Entity(
-        name=cut(found["name"], SOME),
-        type=found["type"],
-        names=_fitting(found["names"], SOME),
-        description=cut(found["description"], SOME),
-        relationships_total=found["relationships_total"],
-        relationships=_fitting(related, MOST // 6),
-        mentions_total=found["mentions_total"],
-        mentions=_fitting(mentions, MOST // 8),
-        communities=_fitting(reports, SOME),
-        others=_fitting(others, SOME),
+    reports = [f"{c['number']} {truncate_bytes(c['title'], MAX_ITEM_BYTES)}".strip() for c in entity["communities"]]
+    values = EntityResult(
+        name=truncate_bytes(entity["name"], MAX_ITEM_BYTES),
+        type=entity["type"],
+        names=_fit_bytes(entity["names"], MAX_ITEM_BYTES),
+        description=truncate_bytes(entity["description"], MAX_ITEM_BYTES),
+        relationships_total=entity["relationships_total"],
+        relationships=_fit_bytes(related, MAX_RESULT_BYTES // 6),
+        mentions_total=entity["mentions_total"],
+        mentions=_fit_bytes(mentions, MAX_RESULT_BYTES // 8),
+        communities=_fit_bytes(reports, MAX_ITEM_BYTES),
+        others=_fit_bytes(others, MAX_ITEM_BYTES),
     )
-    lines = [one_line(f"{values.name} ({values.type})"), one_line(values.description), _listed("Also called", values.names)]
+    lines = [to_one_line(f"{values.name} ({values.type})"), to_one_line(values.description), _listed("Also called", values.names)]
     lines.append(_listed(f"Related to ({len(values.relationships)} of {values.relationships_total})", map(_relation, values.relationships)))
     lines.append(_listed(f"Mentioned ({len(values.mentions)} of {values.mentions_total})", (_mention(m) for m in values.mentions)))
-    lines += [_listed("In the communities", values.communities), _listed("Other entities of that name", values.others)]
+    lines += [_listed("In the communities", values.communities), _listed("Other entities with that name", values.others)]
     links = [document_link(m.path) for m in values.mentions] + [
-        report_link(c["number"], c["title"]) for c in found["communities"] if c["title"]
+        report_link(c["number"], c["title"]) for c in entity["communities"] if c["title"]
     ]
     return _result("\n\n".join(line for line in lines if line), values, links)
 
 
-def communities(rows: Sequence[Row], levels: Iterable[int], offset: int) -> CallToolResult:
-    """What `contents.communities` gives, from an offset on."""
+def communities_result(rows: Sequence[ResultRow], levels: Iterable[int], offset: int) -> CallToolResult:
+    """The result of `communities`, from the rows of `serialize_communities` at an offset."""
     numbers = {r["id"]: r["number"] for r in rows}
     listed = [
-        Community(
+        CommunityResult(
             number=r["number"],
             level=r["level"],
-            title=cut(r["title"], SOME),
+            title=truncate_bytes(r["title"], MAX_ITEM_BYTES),
             entities=r["entities"],
             parent=numbers.get(r["parent"] or "", ""),
         )
         for r in rows[offset : offset + 200]
     ]
-    shown = _fitting(listed, MOST // 3)
+    shown = _fit_bytes(listed, MAX_RESULT_BYTES // 3)
     following = _next(offset, len(shown), len(rows))
-    said = [f"{c.number} {one_line(c.title) or '(no report)'}, {c.entities} entities" for c in shown]
-    text = "\n".join([f"{len(shown)} of {len(rows)} communities; `report` tells about one.", *said])
-    values = Communities(total=len(rows), levels=sorted(levels), communities=shown, next=following)
+    lines = [f"{c.number} {to_one_line(c.title) or '(no report)'}, {c.entities} entities" for c in shown]
+    text = "\n".join([f"{len(shown)} of {len(rows)} communities; `report` shows one.", *lines])
+    values = CommunitiesResult(total=len(rows), levels=sorted(levels), communities=shown, next=following)
     return _result(text + _further("communities", following), values, [report_link(c.number, c.title) for c in shown if c.title])
 
 
-def report(found: Row) -> CallToolResult:
-    """What `contents.report` gives."""
-    findings = [Finding(summary=cut(f["summary"], SOME), explanation=cut(f["explanation"], SOME)) for f in found["findings"]]
-    values = Report(
-        number=found["number"],
-        title=cut(found["title"], SOME),
-        summary=cut(found["summary"], MOST // 8),
-        findings=_fitting(findings, MOST // 4),
-        entities=_fitting([e["name"] for e in found["entities"]], SOME),
-        children=_fitting([f"{c['number']} {cut(c['title'], SOME)}".strip() for c in found["children"]], SOME),
+def report_result(report: ResultRow) -> CallToolResult:
+    """The result of `report`, from `serialize_report`."""
+    findings = [
+        FindingResult(summary=truncate_bytes(f["summary"], MAX_ITEM_BYTES), explanation=truncate_bytes(f["explanation"], MAX_ITEM_BYTES))
+        for f in report["findings"]
+    ]
+    values = ReportResult(
+        number=report["number"],
+        title=truncate_bytes(report["title"], MAX_ITEM_BYTES),
+        summary=truncate_bytes(report["summary"], MAX_RESULT_BYTES // 8),
+        findings=_fit_bytes(findings, MAX_RESULT_BYTES // 4),
+        entities=_fit_bytes([e["name"] for e in report["entities"]], MAX_ITEM_BYTES),
+        children=_fit_bytes(
+            [f"{c['number']} {truncate_bytes(c['title'], MAX_ITEM_BYTES)}".strip() for c in report["children"]], MAX_ITEM_BYTES
+        ),
     )
-    paths = dict.fromkeys(q["path"] for f in found["findings"] for q in f["quotes"])
-    text = cut(found["markdown"], MOST // 3)
-    lines = [fence("report", [text])(text), _listed("Entities", values.entities), _listed("Communities within it", values.children)]
+    paths = dict.fromkeys(q["path"] for f in report["findings"] for q in f["quotes"])
+    text = truncate_bytes(report["markdown"], MAX_RESULT_BYTES // 3)
+    lines = [fence_texts("report", [text])(text), _listed("Entities", values.entities), _listed("Communities within it", values.children)]
     return _result("\n\n".join(line for line in lines if line), values, [document_link(path) for path in paths])
 
 
-def documents(total: int, rows: Sequence[Row], offset: int) -> CallToolResult:
-    """What `look.listed_files` gives, from an offset on."""
+def documents_result(total: int, rows: Sequence[ResultRow], offset: int) -> CallToolResult:
+    """The result of `documents`, from the rows of `list_files` at an offset."""
     listed = [
-        Document(
+        DocumentResult(
             document=r["id"] or "",
             path=r["path"],
-            title=cut(r["title"], SOME),
+            title=truncate_bytes(r["title"], MAX_ITEM_BYTES),
             state=r["state"],
-            reason=cut(r["reason"], SOME),
+            reason=truncate_bytes(r["reason"], MAX_ITEM_BYTES),
             characters=r["characters"] or 0,
         )
         for r in rows
     ]
-    shown = _fitting(listed, MOST // 3)
+    shown = _fit_bytes(listed, MAX_RESULT_BYTES // 3)
     following = _next(offset, len(shown), total)
-    said = [f"{d.path}: {d.title}, {d.characters} characters" if d.document else f"{d.path}: {d.state}, {d.reason}" for d in shown]
-    text = "\n".join([f"{len(shown)} of {total} files.", *map(one_line, said)]) + _further("documents", following)
-    return _result(text, Documents(total=total, documents=shown, next=following), [document_link(d.path) for d in shown if d.document])
+    lines = [f"{d.path}: {d.title}, {d.characters} characters" if d.document else f"{d.path}: {d.state}, {d.reason}" for d in shown]
+    text = "\n".join([f"{len(shown)} of {total} files.", *map(to_one_line, lines)]) + _further("documents", following)
+    return _result(
+        text, DocumentsResult(total=total, documents=shown, next=following), [document_link(d.path) for d in shown if d.document]
+    )
 
 
 def document_uri(path: str) -> str:
-    """The address of a document as a resource."""
+    """The URI of a document as a resource."""
     return UriTemplate.parse(DOCUMENT).expand({"path": path.translate(_ESCAPED)})
 
 
 def document_link(path: str) -> ResourceLink:
-    """A link to a document."""
+    """A resource link to a document."""
     return ResourceLink(type="resource_link", name=path, uri=document_uri(path), mime_type="text/plain")
 
 
 def report_link(number: str, title: str) -> ResourceLink:
-    """A link to a community's report."""
+    """A resource link to a community's report."""
     return ResourceLink(
-        type="resource_link", name=f"Report {number}", title=cut(title, SOME), uri=f"localrag://report/{number}", mime_type="text/markdown"
+        type="resource_link",
+        name=f"Report {number}",
+        title=truncate_bytes(title, MAX_ITEM_BYTES),
+        uri=f"localrag://report/{number}",
+        mime_type="text/markdown",
     )
 
 
-def cut(text: str, most: int) -> str:
-    """The beginning of a text, of at most so many bytes; that it was cut is shown."""
-    return text if len(text.encode()) <= most else text.encode()[: most - 3].decode(errors="ignore") + "…"
+def truncate_bytes(text: str, limit: int) -> str:
+    """The first `limit` bytes of a text; a truncated one ends with an ellipsis."""
+    return text if len(text.encode()) <= limit else text.encode()[: limit - 3].decode(errors="ignore") + "…"
 
 
 def _result(text: str, values: BaseModel, links: Sequence[ResourceLink] = ()) -> CallToolResult:
-    """Links go in as far as there is room: all they name is in the text, too."""
+    """A tool result with as many links as fit; the text names everything they link to."""
     structured = values.model_dump(mode="json")
-    room = MOST - len(text.encode()) - len(json.dumps(structured, ensure_ascii=False).encode())
-    blocks: list[ContentBlock] = [TextContent(type="text", text=text), *_fitting({link.uri: link for link in links}.values(), room)]
+    room = MAX_RESULT_BYTES - len(text.encode()) - len(json.dumps(structured, ensure_ascii=False).encode())
+    blocks: list[ContentBlock] = [TextContent(type="text", text=text), *_fit_bytes({link.uri: link for link in links}.values(), room)]
     return CallToolResult(content=blocks, structured_content=structured)
 
 
-def _fitting(things: Iterable[Any], room: int) -> list[Any]:
-    """The first of some texts or values, as many as fit into so many bytes."""
-    found = []
-    for thing in things:
-        room -= len((thing.model_dump_json(exclude_none=True) if isinstance(thing, BaseModel) else thing).encode()) + 4
+def _fit_bytes(items: Iterable[Any], room: int) -> list[Any]:
+    """As many of the first items (texts or models) as fit into `room` bytes."""
+    fitting = []
+    for item in items:
+        room -= len((item.model_dump_json(exclude_none=True) if isinstance(item, BaseModel) else item).encode()) + 4
         if room < 0:
             break
-        found.append(thing)
-    return found
+        fitting.append(item)
+    return fitting
 
 
-def _place(row: Row) -> str:
+def _place(row: ResultRow) -> str:
     part = f", {row['part']}" if row["part"] else ""
-    return f"{one_line(row['path'] + part)}, characters {row['start']}–{row['end']}"
+    return f"{to_one_line(row['path'] + part)}, characters {row['start']}–{row['end']}"
 
 
-def _mention(m: Mention) -> str:
-    return f"{_place(m.model_dump())}: {quoted(m.text)}"
+def _mention(m: MentionResult) -> str:
+    return f"{_place(m.model_dump())}: {quote_as_json(m.text)}"
 
 
-def _relation(r: Related) -> str:
+def _relation(r: RelatedEntityResult) -> str:
     return f"{r.name} ({r.type}): {r.description}" if r.description else f"{r.name} ({r.type})"
 
 
 def _listed(title: str, lines: Iterable[str]) -> str:
-    said = [f"- {one_line(line)}" for line in lines]
-    return "\n".join([f"{title}:", *said]) if said else ""
+    items = [f"- {to_one_line(line)}" for line in lines]
+    return "\n".join([f"{title}:", *items]) if items else ""
 
 
 def _next(offset: int, shown: int, total: int) -> int | None:
@@ -389,9 +421,9 @@ def _further(tool: str, offset: int | None) -> str:
     return "" if offset is None else f"\nThere are more: {tool}(offset={offset})."
 
 
-def whole_document(found: Row) -> str:
-    """A document as a resource: its beginning, where it is long."""
-    text = "".join(s["text"] for s in found["segments"])
-    if found["to"] >= found["length"]:
+def whole_document(document: ResultRow) -> str:
+    """The text of a document as a resource, cut after MAX_TEXT_WINDOW characters with a note."""
+    text = "".join(s["text"] for s in document["segments"])
+    if document["to"] >= document["length"]:
         return text
-    return f"{text}\n\n[The document goes on: these are its first {contents.WINDOW} of {found['length']} characters.]"
+    return f"{text}\n\n[The document continues: these are its first {serializers.MAX_TEXT_WINDOW} of {document['length']} characters.]"

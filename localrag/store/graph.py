@@ -1,61 +1,51 @@
-"""The graph as rows: entities, relationships, mentions, evidence, communities and reports."""
+"""The graph as rows: entities, relationships, mentions, evidence, claims, communities, reports; coverage; title word counts.
+
+Words of `title_word_counts` are hashed: the counts stay for a while after an edit, the text must not.
+"""
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
+from hashlib import blake2b
 from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import IMPORTED, Claim, Community, Entity, Evidence, Finding, Graph, Mention, Merge, Quote, Relationship, Report
-from localrag.store.narrowed import narrowed_reports
-from localrag.store.selection import Selected
-from localrag.store.staged import TABLES, Row, Staged
+from localrag.records import (
+    IMPORTED_MARK,
+    Chunk,
+    Claim,
+    Community,
+    Entity,
+    Evidence,
+    Finding,
+    Mention,
+    NameMerge,
+    Quote,
+    Relationship,
+    Report,
+)
+from localrag.store import chunks as chunks_store
+from localrag.store.filtered import FilteredDatabase, filter_reports
+from localrag.store.staging import IN_JSON_LIST, GraphStaging
+from localrag.text.sentences import cached_sentences, collapse_whitespace
 
 
-def staged_graph(db: Database, graph: Graph, communities: Sequence[Community]) -> Staged:
-    """A whole graph and its communities, to be published in place of the stored ones; reports of communities that stay, stay."""
-    staged = Staged(db, anew=True)
-    staged.put("entities", (_row("entities", _described(e)) for e in graph.entities))
-    staged.put("relationships", (_row("relationships", _described(r)) for r in graph.relationships))
-    staged.put("entity_aliases", {(m.name, m.entity_id) for m in graph.mentions})
-    staged.put("mentions", ((m.entity_id, m.chunk_id, m.start, m.end, m.name, 0.0) for m in graph.mentions))
-    staged.put("evidence", (_row("evidence", _flat(e)) for e in graph.evidence))
-    staged.put("claims", (_row("claims", _flat(c)) for c in graph.claims))
-    staged.put("communities", (_row("communities", _flat(c)) for c in communities))
-    staged.put("members", ((c.id, e) for c in communities for e in c.entity_ids))
-    return staged
-
-
-def replace_graph(db: Database, graph: Graph, communities: Sequence[Community], input_hash: str) -> None:
-    """Put a graph and its communities in place of the stored ones, in one transaction."""
-    staged = staged_graph(db, graph, communities)
-    with db.atomic():
-        staged.publish()
-        db.table("settings").insert({"key": "graph", "value": json.dumps(input_hash)}, replace=True)
-
-
-def _row(table: str, values: Mapping[str, Any]) -> Row:
-    return tuple(values[c] for c in TABLES[table].columns)
-
-
-def _flat(record: Any) -> dict[str, Any]:
-    """The values of a record that holds no other; `asdict` takes ten times as long, which counts for millions."""
+def _shallow_dict(record: Any) -> dict[str, Any]:
+    """The fields of a record without nested records; ten times as fast as `asdict`, which matters for millions."""
     return {name: getattr(record, name) for name in record.__slots__}
 
 
-def _described(record: Entity | Relationship) -> dict[str, Any]:
-    return _flat(record) | {"descriptions": json.dumps(record.descriptions, ensure_ascii=False)}
-
-
 def entities(db: Database, ids: Sequence[str] | None = None) -> list[Entity]:
-    """All entities by degree, or those with the given ids in the order given."""
+    """All entities, highest degree first, or those with the given ids in the order given."""
     if ids is None:
         return [_entity(row) for row in db.query("SELECT * FROM entities ORDER BY degree DESC, name")]
     rows = db.query("SELECT * FROM entities WHERE id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])
-    found = {row["id"]: _entity(row) for row in rows}
-    return [found[i] for i in ids if i in found]
+    by_id = {row["id"]: _entity(row) for row in rows}
+    return [by_id[i] for i in ids if i in by_id]
 
 
 def _entity(row: dict[str, Any]) -> Entity:
@@ -63,43 +53,43 @@ def _entity(row: dict[str, Any]) -> Entity:
 
 
 def aliases(db: Database) -> dict[str, str]:
-    """Every name an entity goes by → its id."""
+    """Every name of an entity → its id."""
     return {row["alias"]: row["entity_id"] for row in db.query("SELECT alias, entity_id FROM entity_aliases")}
 
 
-def entities_named(db: Database, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Name in lower case → ids of the entities that go by it, whatever its case (of ASCII letters)."""
+def entity_ids_by_name(db: Database, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Lower-case name → ids of the entities with this name, ignoring the case of ASCII letters."""
     rows = db.query(
         "SELECT DISTINCT lower(a.alias) AS name, a.entity_id FROM json_each(?) AS n"
         " JOIN entity_aliases AS a ON a.alias = n.value COLLATE NOCASE ORDER BY 1, 2",
         [json.dumps(sorted(names))],
     )
-    found: dict[str, tuple[str, ...]] = {}
+    ids_by_name: dict[str, tuple[str, ...]] = {}
     for row in rows:
-        found[row["name"].lower()] = (*found.get(row["name"].lower(), ()), row["entity_id"])
-    return found
+        ids_by_name[row["name"].lower()] = (*ids_by_name.get(row["name"].lower(), ()), row["entity_id"])
+    return ids_by_name
 
 
 def aliases_of(db: Database, entity_ids: Iterable[str]) -> dict[str, list[str]]:
-    """Entity id → every name it goes by."""
-    found: dict[str, list[str]] = {}
+    """Entity id → all its names."""
+    aliases_by_id: dict[str, list[str]] = {}
     rows = db.query(
         "SELECT alias, entity_id FROM entity_aliases WHERE entity_id IN (SELECT value FROM json_each(?)) ORDER BY alias",
         [json.dumps(list(entity_ids))],
     )
     for row in rows:
-        found.setdefault(row["entity_id"], []).append(row["alias"])
-    return found
+        aliases_by_id.setdefault(row["entity_id"], []).append(row["alias"])
+    return aliases_by_id
 
 
 def mentions_in(db: Database, chunk_ids: Sequence[str]) -> list[Mention]:
-    """The mentions that stand in the given chunks."""
+    """The mentions in the given chunks."""
     select = "SELECT entity_id, chunk_id, name, start, end FROM mentions WHERE chunk_id IN (SELECT value FROM json_each(?))"
     return [Mention(*row) for row in db.execute(select, [json.dumps(list(chunk_ids))])]
 
 
 def relationships(db: Database, touching: Iterable[str] | None = None) -> list[Relationship]:
-    """All relationships, or those with an end among the given entity ids; heaviest first."""
+    """All relationships, or those of the given entities; heaviest first."""
     where, values = "", []
     if touching is not None:
         ids = json.dumps(list(touching))
@@ -133,55 +123,56 @@ def claims(db: Database, entity_ids: Iterable[str] | None = None) -> list[Claim]
     where, values = "", []
     if entity_ids is not None:
         where, values = "WHERE subject_id IN (SELECT value FROM json_each(?))", [json.dumps(list(entity_ids))]
-    return [Claim(**row) for row in db.query(f"SELECT * FROM claims {where} ORDER BY chunk_id, start, id", values)]
+    return [Claim(*row) for row in db.execute(f"SELECT * FROM claims {where} ORDER BY chunk_id, span_start, id", values)]
 
 
-def merges(db: Database, *, done: bool) -> list[tuple[int, Merge]]:
-    """The names that were made one, or those spelt alike that were not, each with its number."""
-    form = "coalesce((SELECT text FROM name_keys WHERE key IN ({0}, (SELECT base FROM homonyms WHERE entity = {0}))), {0})"
+def name_merges(db: Database, *, done: bool) -> list[tuple[int, NameMerge]]:
+    """The applied name merges, or the rejected candidates of similar spelling, each with its number."""
+    form = "coalesce((SELECT form FROM corpus_names WHERE name_key IN ({0}, (SELECT name_key FROM homonyms WHERE entity_key = {0}))), {0})"
     rows = db.execute(
-        f"SELECT {form.format('m.name_key')}, m.key, {form.format('m.key')}, m.reason, m.score FROM merges m WHERE m.done = ?"
-        " ORDER BY m.score DESC, m.key, m.name_key",
+        f"SELECT {form.format('m.name_key')}, m.entity_key, {form.format('m.entity_key')}, m.reason, m.score"
+        " FROM name_merges m WHERE m.is_applied = ?"
+        " ORDER BY m.score DESC, m.entity_key, m.name_key",
         [done],
     )
-    return [(n, Merge(*row)) for n, row in enumerate(rows, 1)]
+    return [(n, NameMerge(*row)) for n, row in enumerate(rows, 1)]
 
 
-def merged(db: Database) -> int:
-    """How many names were made part of others."""
-    return int(db.execute("SELECT count(*) FROM merges WHERE done = 1").fetchone()[0])
+def count_merged_names(db: Database) -> int:
+    """The number of names merged into others."""
+    return int(db.execute("SELECT count(*) FROM name_merges WHERE is_applied = 1").fetchone()[0])
 
 
 def communities(db: Database, level: int | None = None) -> list[Community]:
     """The communities of a level, or of all, each with its members."""
     where, values = ("WHERE level = ?", [level]) if level is not None else ("", [])
     members: dict[str, list[str]] = {}
-    for row in db.query("SELECT community_id, entity_id FROM members ORDER BY community_id, entity_id"):
+    for row in db.query("SELECT community_id, entity_id FROM community_members ORDER BY community_id, entity_id"):
         members.setdefault(row["community_id"], []).append(row["entity_id"])
     rows = db.query(f"SELECT * FROM communities {where} ORDER BY level, ordinal", values)
     return [Community(r["id"], r["level"], r["ordinal"], r["parent_id"], tuple(members.get(r["id"], ()))) for r in rows]
 
 
 def save_reports(db: Database, reports: Iterable[Report]) -> None:
-    """Commit reports of the next generation; `reports` gives them once that is published."""
+    """Commit reports of the next generation; `reports` returns them after its publication."""
     with db.atomic():
-        db.table("next_reports").insert_all(map(_report_row, reports), replace=True)
+        db.table("staged_reports").insert_all(map(_report_row, reports), replace=True)
 
 
 def _report_row(report: Report) -> dict[str, Any]:
     findings = json.dumps([asdict(f) for f in report.findings], ensure_ascii=False)
-    return _flat(report) | {"rating": report.rating or 0.0, "findings": findings, "markdown": report.markdown}
+    return _shallow_dict(report) | {"rating": report.rating or 0.0, "findings": findings, "markdown": report.markdown}
 
 
-def waiting_reports(db: Database) -> list[str]:
-    """The communities whose report waits for the next generation."""
-    return [key for (key,) in db.execute("SELECT community_id FROM next_reports")]
+def staged_report_ids(db: Database) -> list[str]:
+    """The communities with a staged report."""
+    return [key for (key,) in db.execute("SELECT community_id FROM staged_reports")]
 
 
 def imported_reports(db: Database) -> dict[str, Report]:
-    """Community id → its report, of those that another program wrote."""
-    mark = f"{IMPORTED} "
-    rows = db.query(f"SELECT * FROM reports WHERE substr(input_hash, 1, {len(mark)}) = '{mark}'")  # as the index of these has it
+    """Community id → its report, of the reports that another program wrote."""
+    mark = f"{IMPORTED_MARK} "
+    rows = db.query(f"SELECT * FROM reports WHERE substr(input_hash, 1, {len(mark)}) = '{mark}'")  # the expression of its index
     return {row["community_id"]: report_of(row) for row in rows}
 
 
@@ -193,96 +184,96 @@ def reports(db: Database, level: int | None = None) -> list[Report]:
 
 
 def reports_of(db: Database, community_ids: Sequence[str]) -> list[Report]:
-    """The reports of these communities, in the order given; none for one that has none. See `narrowed_reports` for a selection."""
+    """The reports of these communities, in the order given; restricted by `filter_reports` in a FilteredDatabase."""
     rows = db.query("SELECT * FROM reports WHERE community_id IN (SELECT value FROM json_each(?))", [json.dumps(list(community_ids))])
-    found = {row["community_id"]: report_of(row) for row in rows}
-    reports = [found[i] for i in community_ids if i in found]
-    return narrowed_reports(db, reports) if isinstance(db, Selected) else reports
+    by_community = {row["community_id"]: report_of(row) for row in rows}
+    reports = [by_community[i] for i in community_ids if i in by_community]
+    return filter_reports(db, reports) if isinstance(db, FilteredDatabase) else reports
 
 
-def reported(db: Database) -> list[tuple[str, int, str | None]]:
-    """The communities that have a report, in their order: id, level, and the id of the community above."""
+def communities_with_report(db: Database) -> list[tuple[str, int, str | None]]:
+    """The communities with a report, in order: id, level, parent id."""
     rows = db.execute(
         "SELECT c.id, c.level, c.parent_id FROM communities c JOIN reports r ON r.community_id = c.id ORDER BY c.level, c.ordinal"
     )
-    return [(str(i), int(level), above) for i, level, above in rows]
+    return [(str(i), int(level), parent) for i, level, parent in rows]
 
 
-def reported_at(db: Database, level: int) -> list[str]:
-    """The communities whose reports are those of a level; one without a report is stood for by the nearest above it that has one."""
+def report_communities_at_level(db: Database, level: int) -> list[str]:
+    """The communities whose reports stand for a level: each community of that level, or its nearest ancestor with a report."""
     written = "EXISTS (SELECT 1 FROM reports r WHERE r.community_id = c.id)"
     rows = list(
         db.execute(f"SELECT c.id, c.level, c.parent_id, {written} FROM communities c WHERE c.level <= ? ORDER BY c.ordinal", [level])
     )
-    parents, own = {i: above for i, _, above, _ in rows}, {i for i, *_, has in rows if has}
-    found: dict[str, None] = {}
-    for first in (i for i, of, *_ in rows if of == level):
-        at: str | None = first
-        while at is not None and at not in own:
-            at = parents.get(at)
-        if at is not None:
-            found.setdefault(at)
-    return list(found)
+    parents, reported = {i: parent for i, _, parent, _ in rows}, {i for i, *_, is_reported in rows if is_reported}
+    communities: dict[str, None] = {}
+    for first in (i for i, its_level, *_ in rows if its_level == level):
+        community: str | None = first
+        while community is not None and community not in reported:
+            community = parents.get(community)
+        if community is not None:
+            communities.setdefault(community)
+    return list(communities)
 
 
 def reports_at(db: Database, level: int) -> list[Report]:
-    """The reports of a level; a community without a report there is stood for by its nearest ancestor's."""
-    return reports_of(db, reported_at(db, level))
+    """The reports that stand for a level: of each community there, or of its nearest ancestor with a report."""
+    return reports_of(db, report_communities_at_level(db, level))
 
 
-def members(db: Database, community_ids: Iterable[str]) -> dict[str, list[str]]:
+def entities_of_communities(db: Database, community_ids: Iterable[str]) -> dict[str, list[str]]:
     """Community id → the ids of its entities."""
-    found: dict[str, list[str]] = {}
+    members: dict[str, list[str]] = {}
     rows = db.execute(
-        "SELECT community_id, entity_id FROM members WHERE community_id IN (SELECT value FROM json_each(?)) ORDER BY 1, 2",
+        "SELECT community_id, entity_id FROM community_members WHERE community_id IN (SELECT value FROM json_each(?)) ORDER BY 1, 2",
         [json.dumps(list(community_ids))],
     )
     for community, entity in rows:
-        found.setdefault(community, []).append(entity)
-    return found
+        members.setdefault(community, []).append(entity)
+    return members
 
 
 def communities_of(db: Database, entity_ids: Collection[str]) -> dict[str, list[str]]:
-    """Entity id → its published communities, level by level; none of one that is not published."""
-    found: dict[str, list[str]] = {key: [] for key in entity_ids}
-    levels = "SELECT m.entity_id, m.community_id FROM main.members m JOIN main.communities c ON c.id = m.community_id"
-    ids = [json.dumps(list(found))]
+    """Entity id → its published communities by level; empty for an entity that is not published."""
+    communities: dict[str, list[str]] = {key: [] for key in entity_ids}
+    levels = "SELECT m.entity_id, m.community_id FROM main.community_members m JOIN main.communities c ON c.id = m.community_id"
+    ids = [json.dumps(list(communities))]
     for entity, community in db.execute(f"{levels} WHERE m.entity_id IN (SELECT value FROM json_each(?)) ORDER BY c.level", ids):
-        found[entity].append(community)
-    return found
+        communities[entity].append(community)
+    return communities
 
 
-def communities_with(db: Database, entity_ids: Iterable[str]) -> dict[str, int]:
-    """Community id → how many of these entities it holds, of those that hold one."""
+def community_overlap(db: Database, entity_ids: Iterable[str]) -> dict[str, int]:
+    """Community id → number of these entities in it, without communities that have none."""
     rows = db.execute(
-        "SELECT community_id, count(*) FROM members WHERE entity_id IN (SELECT value FROM json_each(?)) GROUP BY 1",
+        "SELECT community_id, count(*) FROM community_members WHERE entity_id IN (SELECT value FROM json_each(?)) GROUP BY 1",
         [json.dumps(list(entity_ids))],
     )
     return dict(rows)
 
 
-# What stood in place of a model's reason for its rating while a report that no model wrote had the share of passages for a rating.
-_NO_MODEL = re.compile(r"Its entities are mentioned in \d+ of \d+ passages\.|\d+ 个段落中有 \d+ 个提到其中的实体。|")
+# The rating explanation that earlier versions gave to extractive reports, whose rating was a share of chunks.
+_EXTRACTIVE_RATING = re.compile(r"Its entities are mentioned in \d+ of \d+ passages\.|\d+ 个段落中有 \d+ 个提到其中的实体。|")
 
 
 def report_of(row: dict[str, Any]) -> Report:
-    """The report in a row of `reports` or `next_reports`."""
-    found = (Finding(f["summary"], f["explanation"], tuple(Quote(**q) for q in f["quotes"])) for f in json.loads(row["findings"]))
-    row |= {"findings": tuple(found)}
-    if _NO_MODEL.fullmatch(row["rating_explanation"]):
+    """The report in a row of `reports` or `staged_reports`."""
+    findings = (Finding(f["summary"], f["explanation"], tuple(Quote(**q) for q in f["quotes"])) for f in json.loads(row["findings"]))
+    row |= {"findings": tuple(findings)}
+    if _EXTRACTIVE_RATING.fullmatch(row["rating_explanation"]):
         row |= {"rating": None, "rating_explanation": ""}
     return Report(**{k: v for k, v in row.items() if k != "markdown"})
 
 
-_COUNTED = ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures", "claims")
+_MAIN_TABLES = ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures", "claims")
 
 
-def counts(db: Database, tables: Sequence[str] = _COUNTED) -> dict[str, int]:
-    """How many rows the main tables hold, or some of them."""
+def counts(db: Database, tables: Sequence[str] = _MAIN_TABLES) -> dict[str, int]:
+    """Table → number of rows, of the main tables or of the given ones."""
     return {t: int(next(db.query(f"SELECT count(*) AS n FROM {t}"))["n"]) for t in tables}
 
 
-def holds_any(db: Database, table: str) -> bool:
+def has_rows(db: Database, table: str) -> bool:
     """Whether a table has a row."""
     return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0])
 
@@ -292,12 +283,201 @@ def communities_per_level(db: Database) -> dict[int, int]:
     return {r["level"]: r["n"] for r in db.query("SELECT level, count(*) AS n FROM communities GROUP BY level ORDER BY level")}
 
 
-def coverage(db: Database) -> dict[str, Any]:
-    """What all reports cover: how many documents are quoted in one, and the paths of those that no report's entities are mentioned in."""
-    quoted = db.execute("SELECT count(*) FROM documents WHERE id IN (SELECT document_id FROM quoted)").fetchone()[0]
-    reported = "SELECT 1 FROM members e JOIN reports r ON r.community_id = e.community_id WHERE e.entity_id = m.entity_id"
+def report_coverage(db: Database) -> dict[str, Any]:
+    """The number of documents quoted in a report, and the paths of those that mention no entity of a community with a report."""
+    quoted = db.execute("SELECT count(*) FROM documents WHERE id IN (SELECT document_id FROM report_documents)").fetchone()[0]
+    reported = "SELECT 1 FROM community_members e JOIN reports r ON r.community_id = e.community_id WHERE e.entity_id = m.entity_id"
     mentioned = f"SELECT 1 FROM chunks c JOIN mentions m ON m.chunk_id = c.id WHERE c.document_id = d.id AND EXISTS ({reported})"
-    if not holds_any(db, "reports"):  # yet: all mentions of every document would be looked at in vain
+    if not has_rows(db, "reports"):  # no reports yet: skip the scan of all mentions
         mentioned = "SELECT 1 WHERE false"
     missing = db.execute(f"SELECT path FROM documents d WHERE NOT EXISTS ({mentioned}) ORDER BY path")
     return {"quoted": quoted, "in_no_report": [path for (path,) in missing]}
+
+
+def community_ids_by_level(staged: GraphStaging, keys: Collection[str] | None = None) -> dict[int, list[str]]:
+    """Level → the ids of its communities in order, all or the given ones."""
+    where: tuple[str, list[Any]] = ("true", []) if keys is None else (f"t.id {IN_JSON_LIST}", [json.dumps(sorted(keys))])
+    ids_by_level: dict[int, list[str]] = {}
+    for level, _, key in sorted(staged.select("communities", *where, columns="t.level, t.ordinal, t.id")):
+        ids_by_level.setdefault(level, []).append(key)
+    return ids_by_level
+
+
+def members_of(staged: GraphStaging, community: str) -> list[str]:
+    """The entities of a community, sorted by id."""
+    return sorted(e for (e,) in staged.select("community_members", "t.community_id = ?", [community], "t.entity_id"))
+
+
+def child_communities(staged: GraphStaging, community: str) -> list[str]:
+    """The children of a community, in order."""
+    return [key for _, key in sorted(staged.select("communities", "t.parent_id = ?", [community], "t.ordinal, t.id"))]
+
+
+def changed_communities(staged: GraphStaging) -> set[str]:
+    """The communities that are new, deleted, or have other members than before."""
+    return {key for key, *_ in (*staged.changed_keys("communities"), *staged.changed_keys("community_members"))}
+
+
+def communities_containing(staged: GraphStaging, entities: Collection[str]) -> set[str]:
+    """The communities of all levels with at least one of these entities."""
+    rows = staged.select("community_members", f"t.entity_id {IN_JSON_LIST}", [json.dumps(sorted(entities))], "t.community_id")
+    return {key for (key,) in rows}
+
+
+def communities_without_report(db: Database) -> set[str]:
+    """The published communities without a published report."""
+    return {key for (key,) in db.execute("SELECT id FROM main.communities EXCEPT SELECT community_id FROM main.reports")}
+
+
+def current_report(db: Database, community: str) -> Report | None:
+    """The report of a community: the staged one, else the published one; None without either."""
+    for table in ("staged_reports", "reports"):
+        for row in db.query(f"SELECT * FROM main.{table} WHERE community_id = ?", [community]):
+            return report_of(row)
+    return None
+
+
+def staged_report_texts(db: Database, ids: Sequence[str]) -> dict[str, str]:
+    """Community id → Markdown of its staged report, of the given communities."""
+    return dict(db.execute(f"SELECT community_id, markdown FROM staged_reports WHERE community_id {IN_JSON_LIST}", [json.dumps(list(ids))]))
+
+
+COVERAGE_SAMPLE_CHUNKS = 5_000  # sample for the coverage of large communities, if the index has more chunks
+LARGE_COMMUNITY_ENTITIES = 1_000  # entities; the chunks of a smaller community are counted exactly
+
+_REACHED = (
+    "SELECT e.community_id, count(DISTINCT m.chunk_id) FROM community_members e JOIN mentions m ON m.entity_id = e.entity_id"
+    " WHERE e.community_id IN (SELECT value FROM json_each(?)) GROUP BY 1"
+)
+# CROSS JOIN and + fix the query plan: the sampled chunks are read first.
+_REACHED_OF_SAMPLE = (
+    "SELECT e.community_id, count(DISTINCT m.chunk_id) FROM mentions m CROSS JOIN community_members e ON e.entity_id = m.entity_id"
+    " WHERE m.chunk_id <= ? AND +e.community_id IN (SELECT value FROM json_each(?)) GROUP BY 1"
+)
+
+
+def coverage_of(db: Database, community_ids: Iterable[str]) -> dict[str, float]:
+    """Community id → share of all chunks, 0 to 1, that mention one of its entities.
+
+    For a community of at least LARGE_COMMUNITY_ENTITIES entities in an index of more than COVERAGE_SAMPLE_CHUNKS chunks it is estimated
+    from the chunks with the smallest ids, which are hashes; standard error at most 0.007.
+    """
+    requested = list(community_ids)
+    ((total,),) = db.execute("SELECT count(*) FROM chunks")
+    large = _large(db, requested) if total > COVERAGE_SAMPLE_CHUNKS else set()
+    shares = {key: n / total for key, n in db.execute(_REACHED, [json.dumps([i for i in requested if i not in large])])}
+    if large:
+        ((last_id,),) = db.execute("SELECT id FROM chunks ORDER BY id LIMIT 1 OFFSET ?", [COVERAGE_SAMPLE_CHUNKS - 1])
+        shares |= {key: n / COVERAGE_SAMPLE_CHUNKS for key, n in db.execute(_REACHED_OF_SAMPLE, [last_id, json.dumps(sorted(large))])}
+    return shares
+
+
+def _large(db: Database, ids: Sequence[str]) -> set[str]:
+    many = "SELECT 1 FROM community_members WHERE community_id = value LIMIT 1 OFFSET ?"
+    rows = db.execute(f"SELECT value FROM json_each(?) WHERE EXISTS ({many})", [json.dumps(list(ids)), LARGE_COMMUNITY_ENTITIES - 1])
+    return {key for (key,) in rows}
+
+
+def document_counts(db: Database, community_ids: Iterable[str]) -> dict[str, int]:
+    """Community id → number of documents that mention one of its entities."""
+    rows = db.execute(
+        "SELECT e.community_id, count(DISTINCT c.document_id) FROM community_members e JOIN mentions m ON m.entity_id = e.entity_id"
+        " JOIN chunks c ON c.id = m.chunk_id WHERE e.community_id IN (SELECT value FROM json_each(?)) GROUP BY 1",
+        [json.dumps(list(community_ids))],
+    )
+    return dict(rows.fetchall())
+
+
+def documents_with_entities(db: Database) -> list[str]:
+    """The ids of the documents that mention an entity, by path."""
+    named = "SELECT 1 FROM chunks c JOIN mentions m ON m.chunk_id = c.id WHERE c.document_id = d.id"
+    return [key for (key,) in db.execute(f"SELECT d.id FROM documents d WHERE EXISTS ({named}) ORDER BY d.path")]
+
+
+def mention_positions(db: Database, community_ids: Iterable[str]) -> dict[str, list[tuple[str, int]]]:
+    """Community id → positions of its entities' mentions, as (chunk id, offset in the document); unordered."""
+    requested = list(community_ids)
+    positions: dict[str, list[tuple[str, int]]] = {i: [] for i in requested}
+    rows = db.execute(
+        "SELECT e.community_id, m.chunk_id, m.start FROM community_members e JOIN mentions m ON m.entity_id = e.entity_id"
+        " JOIN chunks c ON c.id = m.chunk_id WHERE e.community_id IN (SELECT value FROM json_each(?))",
+        [json.dumps(requested)],
+    )
+    for community, chunk, start in rows:
+        positions[community].append((chunk, start))
+    return positions
+
+
+def count_chunks_with_entities(db: Database) -> int:
+    """The number of chunks that mention an entity."""
+    ((n,),) = db.execute("SELECT count(*) FROM chunks c WHERE EXISTS (SELECT 1 FROM mentions m WHERE m.chunk_id = c.id)")
+    return int(n)
+
+
+def sample_chunks(db: Database, n: int, after: str) -> list[str]:
+    """The ids of up to `n` chunks that mention an entity: the next after the id `after`, wrapping around.
+
+    Ids are hashes, so this is as good as a random sample.
+    """
+    named = "SELECT id FROM chunks c WHERE EXISTS (SELECT 1 FROM mentions m WHERE m.chunk_id = c.id)"
+    ids = [key for (key,) in db.execute(f"{named} AND id > ? ORDER BY id LIMIT ?", [after, n])]
+    remaining = n - len(ids)
+    return ids + [key for (key,) in db.execute(f"{named} AND id <= ? ORDER BY id LIMIT ?", [after, remaining])]
+
+
+MAX_CACHED_WORDS = 200_000  # cached word counts
+_ALL_SENTENCES = ""  # key for the number of all sentences
+
+
+def count_title_words(staged: GraphStaging, words_of: Callable[[str], Set[str]]) -> None:
+    """Count in how many distinct sentences each word occurs, document by document, and store the counts above 1."""
+    counts, total, seen = Counter[str](), 0, set[int]()
+    for (document,) in staged.db.execute("SELECT id FROM documents").fetchall():
+        for text in _supporting_sentences(staged, chunks_store.chunks_of(staged.db, document)):
+            if hash(text) not in seen:
+                seen.add(hash(text))
+                total += 1
+                counts.update(words_of(text))
+    with staged.db.atomic():
+        staged.db.execute("DELETE FROM title_word_counts")
+        rows = [(_key(word), n) for word, n in counts.items() if n > 1]
+        staged.db.conn.executemany("INSERT INTO title_word_counts VALUES (?, ?)", [(_key(_ALL_SENTENCES), total), *rows])
+
+
+def title_word_frequencies(db: Database) -> tuple[Callable[[Collection[str]], Mapping[str, int]], int]:
+    """A function from words to the number of sentences with them (only words in more than one), and the number of all sentences."""
+    cached: dict[str, int] = {}
+
+    def counts(words: Collection[str]) -> dict[str, int]:
+        if len(cached) > MAX_CACHED_WORDS:
+            cached.clear()
+        keys = {_key(word): word for word in words if word not in cached}
+        stored = f"SELECT word_hash, sentences FROM title_word_counts WHERE word_hash {IN_JSON_LIST}"
+        rows = db.execute(stored, [json.dumps(list(keys))]) if keys else ()
+        cached.update(dict.fromkeys(keys.values(), 0))
+        cached.update({keys[key]: n for key, n in rows})
+        return {word: n for word in words if (n := cached.get(word, 0))}
+
+    return counts, counts([_ALL_SENTENCES]).get(_ALL_SENTENCES, 0)
+
+
+def _key(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def _supporting_sentences(staged: GraphStaging, chunks: Collection[Chunk]) -> Iterator[str]:
+    """The sentences of chunks that mention an entity or support a relationship."""
+    starts: dict[str, set[tuple[int, int]]] = {}
+    keys = [json.dumps([c.id for c in chunks])]
+    for table, end in (("mentions", "t.start"), ("evidence", "t.end")):
+        for chunk, first, last in staged.select(table, f"t.chunk_id {IN_JSON_LIST}", keys, f"t.chunk_id, t.start, {end}"):
+            starts.setdefault(chunk, set()).add((first, last))
+    for chunk in chunks:
+        spans = cached_sentences(chunk.text)
+        begins = [span.start for span in spans]
+        selected = set[int]()
+        for first, last in starts.get(chunk.id, ()):
+            index = max(0, bisect_right(begins, first - chunk.start) - 1)
+            selected.update(range(index, max(index, bisect_right(begins, max(first, last - 1) - chunk.start) - 1) + 1))
+        for n in sorted(selected):
+            yield collapse_whitespace(chunk.text[slice(*spans[n])])

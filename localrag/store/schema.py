@@ -1,151 +1,521 @@
-"""Opening `index.db`: write-ahead log, migrations, the writer's lock, versions that do not fit."""
+"""The schema of `index.db`, its version, the upgrade from the previous version, and a checksum per table.
 
-import os
+The previous schema is upgraded in one transaction that changes names only: no row is rewritten, except in `index_settings`. An older index
+must be built again.
+
+SQLite detects damage to its structures, but not a changed byte in a value. `table_checksums` holds per table the sum of its rows'
+checksums, so that a write only adds or subtracts those of the row. Temporary triggers of every writing connection do that, at 2 µs per row.
+A program without them can still write; `check` then reports the table as changed.
+"""
+
+import json
+import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Iterable
+from contextlib import closing
+from marshal import dumps
+from typing import Any
+from zlib import crc32
 
 from sqlite_utils import Database
 
-from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
-from localrag.store.connect import LOG_LIMIT, Patient, connect, connect_existing, hold_still
-from localrag.store.copied import check_copy, save_location
-from localrag.store.migrations import migrations
-from localrag.store.names import FILE_NAME
-from localrag.store.written import LogMeter
-from localrag.system.files import check_system, private_file, private_folder
+from localrag.records import content_id
 
-CHECKPOINT = 8192  # pages of the log, 32 MB: ids are hashes, and SQLite's own 1000 are full after 32 chunks of a large index
-CACHE_KIB = 65_536  # of a writer: a graph of 60,000 entities and 255,000 relationships is stored in 41 s, with SQLite's own 2 MB in 67
-_ELSEWHERE = "Check the folder's permissions, or keep the index elsewhere: --index DIR"
+SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
+SCHEMA_VERSION = 31  # PRAGMA user_version; the previous schema counted its steps in a table, up to 30
+
+# The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
+REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"
+
+SCHEMA = f"""
+CREATE TABLE index_settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+
+CREATE TABLE table_checksums (table_name TEXT PRIMARY KEY, checksum INTEGER NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE documents (
+    id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,
+    added_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, metadata TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]',
+    date TEXT NOT NULL DEFAULT '', date_source TEXT NOT NULL DEFAULT '', title_source TEXT NOT NULL DEFAULT '',
+    original_path TEXT NOT NULL DEFAULT '');
+
+CREATE INDEX documents_by_content ON documents(path, content_hash);
+
+CREATE TABLE skipped_files (
+    path TEXT PRIMARY KEY, reason TEXT NOT NULL, is_failure INTEGER NOT NULL DEFAULT 0, content_hash TEXT NOT NULL DEFAULT '');
+
+CREATE TABLE file_stats (
+    path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE collection_documents (name TEXT NOT NULL, path TEXT NOT NULL, PRIMARY KEY (name, path));
+
+CREATE INDEX collection_documents_by_path ON collection_documents(path);
+
+CREATE TABLE ocr_pages (
+    scan_id TEXT NOT NULL, page INTEGER NOT NULL, image_hash TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan_id, page));
+
+CREATE INDEX ocr_pages_by_image ON ocr_pages(image_hash);
+
+CREATE TABLE ocr_documents (content_hash TEXT PRIMARY KEY, scan_id TEXT NOT NULL, languages TEXT NOT NULL);
+
+CREATE TABLE retitled_documents (document_id TEXT PRIMARY KEY) WITHOUT ROWID;
+
+CREATE TABLE removed_documents (path TEXT PRIMARY KEY, was_replaced INTEGER NOT NULL);
+
+CREATE TABLE removed_words (word_hash INTEGER PRIMARY KEY, was_replaced INTEGER NOT NULL);
+
+CREATE TABLE gc_queue (kind TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, value)) WITHOUT ROWID;
+
+CREATE TABLE chunks (
+    id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
+    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL);
+
+CREATE INDEX chunks_by_document ON chunks(document_id, ordinal);
+
+CREATE INDEX chunks_in_document ON chunks(document_id, id);
+
+CREATE TABLE sentence_spans (chunk_id TEXT PRIMARY KEY, splitter_version INTEGER NOT NULL, spans BLOB NOT NULL);
+
+CREATE VIRTUAL TABLE chunks_fts USING fts5(chunk_id UNINDEXED, text, cjk, tokenize = 'porter unicode61 remove_diacritics 2');
+
+CREATE VIRTUAL TABLE chunks_fts_vocab USING fts5vocab(chunks_fts, row);
+
+CREATE TABLE chunks_fts_rows (row INTEGER PRIMARY KEY, chunk_id TEXT NOT NULL UNIQUE REFERENCES chunks(id) ON DELETE CASCADE);
+
+CREATE TABLE llm_calls (
+    key TEXT PRIMARY KEY, task TEXT NOT NULL, model TEXT NOT NULL, prompt_hash TEXT NOT NULL, grammar TEXT NOT NULL,
+    sampling TEXT NOT NULL, text TEXT NOT NULL, tokens TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+    seconds REAL NOT NULL, created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, subject TEXT NOT NULL DEFAULT '',
+    numerics TEXT NOT NULL DEFAULT '', config_hash TEXT NOT NULL DEFAULT '', unused_since TEXT);
+
+CREATE INDEX llm_calls_by_subject ON llm_calls(subject);
+
+CREATE INDEX llm_calls_unused ON llm_calls(unused_since) WHERE unused_since IS NOT NULL;
+
+CREATE TABLE llm_call_subjects (call_key TEXT NOT NULL, subject TEXT NOT NULL, PRIMARY KEY (call_key, subject)) WITHOUT ROWID;
+
+CREATE INDEX llm_call_subjects_by_subject ON llm_call_subjects(subject);
+
+CREATE TABLE extractions (chunk_id TEXT NOT NULL, config_hash TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (chunk_id, config_hash));
+
+CREATE INDEX extractions_by_noise ON extractions({REJECTED_NAMES_EXPR}) WHERE {REJECTED_NAMES_EXPR} > 0;
+
+CREATE TABLE changed_chunks (chunk_id TEXT PRIMARY KEY) WITHOUT ROWID;
+
+CREATE TABLE entities (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, type TEXT NOT NULL, description TEXT NOT NULL, degree INTEGER NOT NULL,
+    descriptions TEXT NOT NULL);
+
+CREATE INDEX entities_by_degree ON entities(type, degree);
+
+CREATE TABLE entity_aliases (
+    alias TEXT NOT NULL, entity_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE, PRIMARY KEY (alias, entity_id));
+
+CREATE INDEX entity_aliases_nocase ON entity_aliases(alias COLLATE NOCASE);
+
+CREATE INDEX entity_aliases_by_entity ON entity_aliases(entity_id);
+
+CREATE TABLE mentions (
+    entity_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE,
+    chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE,
+    name TEXT NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, informativeness REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (entity_id, chunk_id, start, end));
+
+CREATE INDEX mentions_by_chunk ON mentions(chunk_id);
+
+CREATE TABLE relationships (
+    id TEXT PRIMARY KEY, source_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE,
+    target_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE, description TEXT NOT NULL, weight REAL NOT NULL,
+    strength REAL NOT NULL, descriptions TEXT NOT NULL);
+
+CREATE INDEX relationships_by_target ON relationships(target_id);
+
+CREATE INDEX relationships_by_source ON relationships(source_id);
+
+CREATE TABLE evidence (
+    relationship_id TEXT NOT NULL REFERENCES relationships(id) ON DELETE CASCADE,
+    chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL,
+    PRIMARY KEY (relationship_id, chunk_id, start, end));
+
+CREATE INDEX evidence_by_chunk ON evidence(chunk_id);
+
+CREATE TABLE claims (
+    id TEXT PRIMARY KEY, chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE,
+    subject_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE,
+    object_id TEXT REFERENCES entities(id) ON DELETE CASCADE, type TEXT NOT NULL, status TEXT NOT NULL, start_date TEXT NOT NULL,
+    end_date TEXT NOT NULL, description TEXT NOT NULL, span_start INTEGER NOT NULL, span_end INTEGER NOT NULL);
+
+CREATE INDEX claims_by_subject ON claims(subject_id);
+
+CREATE INDEX claims_by_chunk ON claims(chunk_id);
+
+CREATE INDEX claims_by_object ON claims(object_id);
+
+CREATE TABLE communities (
+    id TEXT PRIMARY KEY, level INTEGER NOT NULL, ordinal INTEGER NOT NULL, parent_id TEXT, UNIQUE (level, ordinal));
+
+CREATE INDEX communities_by_parent ON communities(parent_id);
+
+CREATE TABLE community_members (
+    community_id TEXT NOT NULL REFERENCES communities(id) ON DELETE CASCADE,
+    entity_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE, PRIMARY KEY (community_id, entity_id));
+
+CREATE INDEX community_members_by_entity ON community_members(entity_id);
+
+CREATE TABLE community_weights (community_id TEXT PRIMARY KEY, total_weight REAL NOT NULL, internal_weight REAL NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE isolated_entities (entity_id TEXT PRIMARY KEY, attached_to_id TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE INDEX isolated_entities_by_attached ON isolated_entities(attached_to_id);
+
+CREATE TABLE reports (
+    community_id TEXT PRIMARY KEY REFERENCES communities(id) ON DELETE CASCADE, input_hash TEXT NOT NULL, title TEXT NOT NULL,
+    summary TEXT NOT NULL, rating REAL NOT NULL, rating_explanation TEXT NOT NULL, findings TEXT NOT NULL, markdown TEXT NOT NULL);
+
+CREATE INDEX reports_imported ON reports(community_id) WHERE substr(input_hash, 1, 9) = 'imported ';
+
+CREATE TABLE report_documents (
+    document_id TEXT NOT NULL, community_id TEXT NOT NULL REFERENCES reports(community_id) ON DELETE CASCADE,
+    PRIMARY KEY (document_id, community_id));
+
+CREATE INDEX report_documents_by_community ON report_documents(community_id);
+
+CREATE TABLE title_word_counts (word_hash INTEGER PRIMARY KEY, sentences INTEGER NOT NULL);
+
+CREATE TABLE entity_positions (
+    entity_id TEXT PRIMARY KEY REFERENCES entities(id) ON DELETE CASCADE, x REAL NOT NULL, y REAL NOT NULL, r REAL NOT NULL);
+
+CREATE TABLE community_positions (
+    community_id TEXT PRIMARY KEY REFERENCES communities(id) ON DELETE CASCADE, x REAL NOT NULL, y REAL NOT NULL, r REAL NOT NULL);
+
+CREATE TABLE community_edges (
+    level INTEGER NOT NULL, source_id TEXT NOT NULL REFERENCES communities(id) ON DELETE CASCADE,
+    target_id TEXT NOT NULL REFERENCES communities(id) ON DELETE CASCADE, weight REAL NOT NULL, PRIMARY KEY (source_id, target_id));
+
+CREATE INDEX community_edges_by_target ON community_edges(target_id);
+
+CREATE TABLE structural_embeddings (entity_id TEXT PRIMARY KEY REFERENCES entities(id) ON DELETE CASCADE, vector BLOB NOT NULL);
+
+CREATE TABLE embeddings (
+    vector_id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL,
+    embedder TEXT NOT NULL, vector BLOB NOT NULL, UNIQUE (kind, subject_id));
+
+CREATE INDEX embeddings_by_content ON embeddings(kind, content_hash);
+
+CREATE INDEX embeddings_by_embedder ON embeddings(kind, embedder, subject_id);
+
+CREATE INDEX embeddings_by_kind ON embeddings(kind);
+
+CREATE TABLE vector_versions (kind TEXT PRIMARY KEY, version TEXT NOT NULL);
+
+CREATE TABLE vector_index_files (
+    kind TEXT PRIMARY KEY, file TEXT NOT NULL, last_vector_id INTEGER NOT NULL, n_vectors INTEGER NOT NULL, size INTEGER NOT NULL);
+
+CREATE TABLE name_embeddings (name TEXT PRIMARY KEY, embedder TEXT NOT NULL, vector BLOB NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE name_merges (
+    name_key TEXT NOT NULL, entity_key TEXT NOT NULL, is_applied INTEGER NOT NULL, reason TEXT NOT NULL, score REAL NOT NULL,
+    PRIMARY KEY (name_key, entity_key, is_applied)) WITHOUT ROWID;
+
+CREATE TABLE graph_inputs (chunk_id TEXT PRIMARY KEY, document_id TEXT NOT NULL, input_hash TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE INDEX graph_inputs_by_document ON graph_inputs(document_id);
+
+CREATE TABLE document_names (
+    document_id TEXT NOT NULL, name_key TEXT NOT NULL, form_counts TEXT NOT NULL, type_counts TEXT NOT NULL, descriptions TEXT NOT NULL,
+    form TEXT NOT NULL, type TEXT NOT NULL, count INTEGER NOT NULL, target_key TEXT, reason TEXT, score REAL, canonical_key TEXT NOT NULL,
+    entity_key TEXT NOT NULL, PRIMARY KEY (document_id, name_key)) WITHOUT ROWID;
+
+CREATE INDEX document_names_by_key ON document_names(name_key);
+
+CREATE INDEX document_names_by_canonical_key ON document_names(canonical_key, type);
+
+CREATE TABLE corpus_names (
+    name_key TEXT PRIMARY KEY, form TEXT NOT NULL, type TEXT NOT NULL, count INTEGER NOT NULL, target_key TEXT, reason TEXT, score REAL)
+    WITHOUT ROWID;
+
+CREATE INDEX corpus_names_by_target ON corpus_names(target_key);
+
+CREATE INDEX corpus_names_by_block ON corpus_names(type, substr(name_key, 1, 2), count);
+
+CREATE TABLE name_index (lookup_key TEXT NOT NULL, name_key TEXT NOT NULL, PRIMARY KEY (lookup_key, name_key)) WITHOUT ROWID;
+
+CREATE TABLE name_queries (lookup_key TEXT NOT NULL, name_key TEXT NOT NULL, PRIMARY KEY (lookup_key, name_key)) WITHOUT ROWID;
+
+CREATE TABLE homonyms (name_key TEXT PRIMARY KEY, is_person INTEGER NOT NULL, entity_key TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE similar_names (
+    block TEXT NOT NULL, a TEXT NOT NULL, b TEXT NOT NULL, score REAL NOT NULL, PRIMARY KEY (block, a, b)) WITHOUT ROWID;
+
+CREATE INDEX similar_names_by_score ON similar_names(score);
+
+CREATE TABLE graph_nodes (
+    id INTEGER PRIMARY KEY, entity_key TEXT NOT NULL UNIQUE, canonical_key TEXT NOT NULL, n_sentences INTEGER NOT NULL,
+    strongest_neighbor INTEGER NOT NULL);
+
+CREATE TABLE cooccurrences (
+    a INTEGER NOT NULL, b INTEGER NOT NULL, relationship_id TEXT NOT NULL, shared_sentences INTEGER NOT NULL, n_chunks INTEGER NOT NULL,
+    n_statements INTEGER NOT NULL, strength INTEGER NOT NULL, llm_chunks INTEGER NOT NULL, weight REAL, is_relationship INTEGER NOT NULL,
+    PRIMARY KEY (a, b)) WITHOUT ROWID;
+
+CREATE INDEX cooccurrences_by_a ON cooccurrences(a, weight);
+
+CREATE INDEX cooccurrences_by_b ON cooccurrences(b, weight);
+
+CREATE INDEX cooccurrences_by_weight ON cooccurrences(weight);
+
+CREATE TABLE document_entity_counts (
+    document_id TEXT NOT NULL, node INTEGER NOT NULL, n_sentences INTEGER NOT NULL, PRIMARY KEY (document_id, node)) WITHOUT ROWID;
+
+CREATE TABLE document_cooccurrences (
+    document_id TEXT NOT NULL, a INTEGER NOT NULL, b INTEGER NOT NULL, shared_sentences INTEGER NOT NULL, n_chunks INTEGER NOT NULL,
+    n_statements INTEGER NOT NULL, strength INTEGER NOT NULL, llm_chunks INTEGER NOT NULL, descriptions TEXT NOT NULL,
+    PRIMARY KEY (document_id, a, b)) WITHOUT ROWID;
+
+CREATE INDEX document_cooccurrences_described ON document_cooccurrences(a, b) WHERE descriptions <> '';
+
+CREATE TABLE relationship_spans (
+    chunk_id TEXT NOT NULL, a INTEGER NOT NULL, b INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
+    PRIMARY KEY (chunk_id, a, b, start, end)) WITHOUT ROWID;
+
+CREATE INDEX relationship_spans_by_pair ON relationship_spans(a, b);
+
+CREATE TABLE weight_histogram (bucket REAL PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE failures (
+    stage TEXT NOT NULL, subject TEXT NOT NULL, reason TEXT NOT NULL, failed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    kind TEXT NOT NULL DEFAULT '', PRIMARY KEY (stage, subject));
+
+CREATE TABLE answers (
+    id INTEGER PRIMARY KEY, question TEXT NOT NULL, mode TEXT NOT NULL, answer_json TEXT NOT NULL,
+    created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, conversation INTEGER NOT NULL DEFAULT 0);
+
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, started_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, ended_at TEXT,
+    state TEXT NOT NULL, stage TEXT NOT NULL DEFAULT '', done INTEGER NOT NULL DEFAULT 0, total INTEGER NOT NULL DEFAULT 0,
+    engine_metrics TEXT NOT NULL DEFAULT '{{}}', progress TEXT NOT NULL DEFAULT '{{}}', updated_at REAL NOT NULL DEFAULT 0);
+
+CREATE TABLE staged_documents (
+    id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,
+    added_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, metadata TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]',
+    date TEXT NOT NULL DEFAULT '', date_source TEXT NOT NULL DEFAULT '', title_source TEXT NOT NULL DEFAULT '',
+    original_path TEXT NOT NULL DEFAULT '');
+
+CREATE INDEX staged_documents_by_content ON staged_documents(path, content_hash);
+
+CREATE TABLE staged_chunks (
+    id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES staged_documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
+    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL);
+
+CREATE INDEX staged_chunks_by_document ON staged_chunks(document_id, ordinal);
+
+CREATE TABLE staged_deletions (path TEXT PRIMARY KEY);
+
+CREATE TABLE staged_reports (
+    community_id TEXT PRIMARY KEY, input_hash TEXT NOT NULL, title TEXT NOT NULL, summary TEXT NOT NULL, rating REAL NOT NULL,
+    rating_explanation TEXT NOT NULL, findings TEXT NOT NULL, markdown TEXT NOT NULL);
+
+CREATE TABLE staged_embeddings (
+    kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL, embedder TEXT NOT NULL, vector BLOB NOT NULL,
+    PRIMARY KEY (kind, subject_id));
+
+CREATE INDEX staged_embeddings_by_content ON staged_embeddings(kind, content_hash);
+
+CREATE TRIGGER embeddings_inserted AFTER INSERT ON embeddings BEGIN
+    INSERT OR REPLACE INTO vector_versions VALUES (new.kind, hex(randomblob(8))); END;
+
+CREATE TRIGGER embeddings_deleted AFTER DELETE ON embeddings BEGIN
+    INSERT OR REPLACE INTO vector_versions VALUES (old.kind, hex(randomblob(8))); END;
+
+-- Chunks that were stored, deleted or extracted since the published graph was made: its inputs are compared for their documents.
+CREATE TRIGGER extractions_inserted AFTER INSERT ON extractions BEGIN
+    INSERT OR IGNORE INTO changed_chunks VALUES (new.chunk_id); END;
+
+CREATE TRIGGER extractions_updated AFTER UPDATE ON extractions BEGIN
+    INSERT OR IGNORE INTO changed_chunks VALUES (old.chunk_id), (new.chunk_id); END;
+
+CREATE TRIGGER extractions_deleted AFTER DELETE ON extractions BEGIN
+    INSERT OR IGNORE INTO changed_chunks VALUES (old.chunk_id); END;
+
+-- A chunk without an extraction is recorded when it gets one.
+CREATE TRIGGER chunks_inserted AFTER INSERT ON chunks WHEN EXISTS (SELECT 1 FROM extractions WHERE chunk_id = new.id) BEGIN
+    INSERT OR IGNORE INTO changed_chunks VALUES (new.id); END;
+
+CREATE TRIGGER chunks_updated AFTER UPDATE ON chunks WHEN (old.id, old.document_id) <> (new.id, new.document_id) BEGIN
+    INSERT OR IGNORE INTO changed_chunks VALUES (old.id), (new.id); END;
+
+CREATE TRIGGER chunks_deleted AFTER DELETE ON chunks WHEN EXISTS (SELECT 1 FROM graph_inputs WHERE chunk_id = old.id) BEGIN
+    INSERT OR IGNORE INTO changed_chunks VALUES (old.id); END;
+
+-- Documents whose title changed since the network of entities and chunks was built.
+CREATE TRIGGER documents_title_updated AFTER UPDATE OF title ON documents WHEN old.title <> new.title BEGIN
+    INSERT OR IGNORE INTO retitled_documents VALUES (new.id); END
+"""
+
+CONTENT_TABLES = tuple(name for name in re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE) if name != "table_checksums")
+
+PREVIOUS_VERSION = 30  # the only version that can be upgraded
+PREVIOUS_SCHEMA_HASH = "9bc4dda628f49724e8a3"  # hash of its objects, see `is_previous_schema`
+ADDED_TABLES = ("table_checksums",)
+PREVIOUS_STEPS = "_sqlite_migrations"  # table of the previous schema's steps
+_PREVIOUS_SEARCH = "chunk_search"  # full-text index of the previous schema, and prefix of its tables
+_INDEX_OF_KEY = re.compile(r"(sqlite_autoindex_)(\w+)(_\d+)")
+_RENAMED_OBJECTS = dict(  # old name → new name; full-text tables and key indexes follow their tables
+    pair.split("=")
+    for pair in """
+    settings=index_settings skipped=skipped_files seen=file_stats collections=collection_documents scanned_pages=ocr_pages
+    scans=ocr_documents chunk_search=chunks_fts chunk_rows=chunks_fts_rows chunk_terms=chunks_fts_vocab sentences=sentence_spans
+    retitled=retitled_documents also_about=llm_call_subjects leaving=gc_queue departed=removed_documents departed_words=removed_words
+    members=community_members attached=isolated_entities quoted=report_documents title_words=title_word_counts places=entity_positions
+    community_places=community_positions community_links=community_edges structural_vectors=structural_embeddings
+    vector_states=vector_versions vector_files=vector_index_files name_vectors=name_embeddings merges=name_merges
+    graph_chunks=graph_inputs names=document_names name_keys=corpus_names name_offers=name_index name_asks=name_queries
+    nodes=graph_nodes pairs=cooccurrences document_nodes=document_entity_counts document_pairs=document_cooccurrences
+    statements=relationship_spans weight_counts=weight_histogram alike=similar_names next_documents=staged_documents
+    next_chunks=staged_chunks next_gone=staged_deletions next_reports=staged_reports next_embeddings=staged_embeddings
+    collections_by_path=collection_documents_by_path scanned_pages_by_looks=ocr_pages_by_image llm_calls_by_about=llm_calls_by_subject
+    also_about_by_text=llm_call_subjects_by_subject aliases_in_any_case=entity_aliases_nocase
+    aliases_by_entity=entity_aliases_by_entity members_by_entity=community_members_by_entity attached_to=isolated_entities_by_attached
+    quoted_by_community=report_documents_by_community community_links_by_b=community_edges_by_target
+    graph_chunks_by_document=graph_inputs_by_document names_by_key=document_names_by_key names_by_base=document_names_by_canonical_key
+    name_keys_by_target=corpus_names_by_target name_keys_by_block=corpus_names_by_block alike_by_score=similar_names_by_score
+    pairs_by_a=cooccurrences_by_a pairs_by_b=cooccurrences_by_b pairs_by_weight=cooccurrences_by_weight
+    document_pairs_described=document_cooccurrences_described statements_by_pair=relationship_spans_by_pair
+    next_documents_by_content=staged_documents_by_content next_chunks_by_document=staged_chunks_by_document
+    next_embeddings_by_content=staged_embeddings_by_content embedding_added=embeddings_inserted embedding_removed=embeddings_deleted
+    extraction_added=extractions_inserted extraction_changed=extractions_updated extraction_removed=extractions_deleted
+    chunk_added=chunks_inserted chunk_changed=chunks_updated chunk_removed=chunks_deleted title_changed=documents_title_updated
+    """.split()
+)
+_RENAMED_SETTINGS = dict(
+    pair.split("=")
+    for pair in """
+    graph=graph_hash reports=reports_state reported=reports_hash titled=title_corpus_size layout=layout_hash picture=layout_method
+    merging=merge_rules_version clustered=clustering_statistics described=descriptions_hash options=graph_options_hash
+    read_by=extraction_hashes graph_vectors=graph_embeddings_hash chunk_vectors=chunk_embedding_text prepended=prepend_metadata
+    same_by_model=llm_same_entity decisions=merge_decisions style_of=style_model window_of=budgets_model collected_for=gc_config
+    unused_recipes=unused_config_hashes spent=collected_llm_usage sources=source_paths erasing=pending_erasure
+    forgetting=pending_conversation_erasure search_passes=fts_merge_passes titles=repaired_titles
+    """.split()
+)
 
 
-def open_index(folder: Path, *, create: bool = False, still: bool = False, allow_torn: bool = False) -> Database:
-    """The database in an index folder. `create` is for the one who holds the writer's lock: it makes what is missing and opens for writing.
+def create_schema(db: Database) -> None:
+    """Create all tables in an empty database, in one transaction."""
+    with db.atomic():
+        for statement in SCHEMA.strip().split(";\n\n"):
+            db.execute(statement)
+        db.conn.executemany("INSERT INTO table_checksums VALUES (?, 0)", ((table,) for table in CONTENT_TABLES))
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
-    `still`: as it is at this moment, to read only, for a command that ends soon (see `snapshot`).
 
-    `allow_torn`: also a copy whose files do not fit together (see `copied`), for `check` and its repair.
+def schema_version(connection: sqlite3.Connection) -> int:
+    """The version of a database's schema; 0 without one."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version or not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [PREVIOUS_STEPS]).fetchone():
+        return int(version)
+    (last,) = connection.execute(f"SELECT max(name) FROM {PREVIOUS_STEPS} WHERE migration_set = 'localrag'").fetchone()
+    number = re.match(r"m(\d{3})_", str(last))
+    return int(number[1]) if number else 0
 
-    An index of an older localrag is brought up to date, after a copy of it was made; without `create` the lock is taken for that moment.
 
-    Raises NoIndex, IndexBusy, IndexMismatch (made by a newer localrag), TornCopy, LocalragError (damaged or not writable).
+def upgrade_schema(db: Database) -> None:
+    """Upgrade a database of the previous schema, in one transaction.
+
+    Tables and columns keep their order and rows, so only the names in SQLite's stored schema text change. `ALTER TABLE` would leave another
+    text than `create_schema`, and would rebuild indexes.
     """
-    path = folder / FILE_NAME
-    if not path.exists() and not create:
-        raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
     try:
-        copied = path.exists() and not allow_torn and check_copy(path, nullcontext() if create else writer_lock(folder))
-        connection = connect(path) if create else connect_existing(path)
-        try:
-            db = _configured(Patient(connection), path, create=create)
-            if copied:
-                save_location(db, path)
-            if still:
-                hold_still(connection)
-            return db
-        except BaseException:
-            connection.close()
-            raise
-    except (sqlite3.OperationalError, OSError) as error:
-        raise LocalragError(
-            f"The index {path} cannot be opened for writing: {error}.",
-            _ELSEWHERE,
-        ) from error
-    except sqlite3.DatabaseError as error:
-        raise LocalragError(f"{path} is not a usable index: {error}.", "Move it away and index again.") from error
-
-
-def _configured(db: Patient, path: Path, *, create: bool) -> Patient:
-    """Set a connection's pragmas and bring the tables up to date; for the arguments see `open_index`."""
-    connection = db.conn
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA secure_delete = ON")  # a deleted document leaves no text in free pages
-    connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
-    if create:
-        db.enable_wal()
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
-        db.meter = LogMeter(path)
-    _check_version(db, path)
-    if create:
-        _migrate(db, path)
-    elif migrations.pending(db):
-        _migrate_alone(db, path)
-    return db
-
-
-def _check_version(db: Database, path: Path) -> None:
-    known = {m.name for m in migrations._migrations}
-    newer = [m.name for m in migrations.applied(db) if m.name not in known]
-    if newer:
-        raise IndexMismatch(f"The index {path} was made by a newer localrag ({newer[-1]}).", "Upgrade: pip install --upgrade localrag")
-
-
-def _migrate(db: Database, path: Path) -> None:
-    """Bring the tables up to date; of what there was before, a copy is kept until the next time."""
-    pending = migrations.pending(db)
-    if pending and migrations.applied(db):
-        copy = back_up(db, path, pending[0].name)
-        for old in path.parent.glob(f"{FILE_NAME}.before-m[0-9]*"):
-            if old != copy:
-                old.unlink()
-    migrations.apply(db)
-
-
-def _migrate_alone(db: Database, path: Path) -> None:
-    try:
-        with writer_lock(path.parent):
-            _migrate(db, path)
-    except IndexBusy as error:
-        hint = "The index is of an older localrag and has to be brought up to date first: wait for that process, or stop it."
-        raise IndexBusy(str(error), hint) from error
-
-
-def back_up(db: Database, path: Path, label: str) -> Path:
-    """Copy the database to `index.db.before-<label>` beside it, as it is at this moment; returns the copy's path."""
-    target = path.with_name(f"{FILE_NAME}.before-{label}")
-    copy_database(db, target)
-    return target
-
-
-def copy_database(db: Database, target: Path) -> None:
-    """Copy the database, as it is at this moment, to a file that appears whole or not at all."""
-    part = private_file(target.with_name(f"{target.name}.part"))
-    try:
-        copy = sqlite3.connect(part)
-        try:
-            db.conn.backup(copy)
-        finally:
-            copy.close()
-        part.replace(target)
+        with db.atomic():
+            old, new = schema_objects(db.conn), current_schema()
+            renamed = json.dumps(_RENAMED_SETTINGS)
+            db.execute("UPDATE settings SET key = coalesce(json_extract(:new, '$.' || key), key)", {"new": renamed})
+            db.execute(f"DROP TABLE {PREVIOUS_STEPS}")
+            for name in ADDED_TABLES:
+                db.execute(str(new["table", name][1]))
+            db.execute("PRAGMA writable_schema = ON")
+            update = "UPDATE sqlite_master SET name = ?, tbl_name = ?, sql = ? WHERE type = ? AND name = ?"
+            rows = ((_new_name(name), kind, name) for kind, name in old)
+            db.conn.executemany(
+                update, [(new_name, *new[kind, new_name], kind, name) for new_name, kind, name in rows if (kind, new_name) in new]
+            )
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            db.execute("PRAGMA writable_schema = RESET")  # reloads the schema
     finally:
-        for left in (part, Path(f"{part}-journal")):  # of a full disk
-            left.unlink(missing_ok=True)
+        db.execute("PRAGMA writable_schema = RESET")
 
 
-@contextmanager
-def writer_lock(folder: Path) -> Iterator[None]:
-    """Hold the one place for writing to an index; the kernel frees it when the process ends, however it ends. Raises IndexBusy."""
-    check_system()
-    import fcntl  # not on Windows
+def current_schema() -> SchemaObjects:
+    """The objects that `create_schema` creates."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        create_schema(Database(connection))
+        return schema_objects(connection)
 
+
+def schema_objects(connection: sqlite3.Connection) -> SchemaObjects:
+    """All objects of a database's schema."""
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    return {(str(kind), str(name)): (str(table), sql) for kind, name, table, sql in rows}
+
+
+def is_previous_schema(objects: SchemaObjects) -> bool:
+    """Whether these are exactly the objects of the previous schema, so that a foreign database can safely be upgraded."""
+    compared = {key: value for key, value in objects.items() if key[0] not in ("table", "index") or value[0] != PREVIOUS_STEPS}
+    return content_id(*(repr(row) for row in sorted(compared.items()))) == PREVIOUS_SCHEMA_HASH
+
+
+def _new_name(name: str) -> str:
+    """The current name of an object of the previous schema."""
+    if index := _INDEX_OF_KEY.fullmatch(name):
+        return f"{index[1]}{_new_name(index[2])}{index[3]}"
+    if name.startswith(f"{_PREVIOUS_SEARCH}_"):
+        return name.replace(_PREVIOUS_SEARCH, _RENAMED_OBJECTS[_PREVIOUS_SEARCH], 1)
+    return _RENAMED_OBJECTS.get(name, name)
+
+
+def keep_checksums(connection: sqlite3.Connection) -> None:
+    """Let a connection maintain the checksums of all tables that it writes to."""
+    connection.create_function("row_checksum", -1, _row_checksum, deterministic=True)
+    connection.execute("PRAGMA recursive_triggers = ON")  # so that REPLACE fires the delete triggers
+    connection.execute("BEGIN")
+    for table in CONTENT_TABLES:
+        new, old = (f"row_checksum({_columns(connection, table, row)})" for row in ("new.", "old."))
+        for event, change in (("INSERT", f"+ {new}"), ("UPDATE", f"+ {new} - {old}"), ("DELETE", f"- {old}")):
+            update = f"UPDATE table_checksums SET checksum = checksum {change} WHERE table_name = '{table}'"
+            connection.execute(f"CREATE TEMP TRIGGER {table}_checksum_{event} AFTER {event} ON main.{table} BEGIN {update}; END")
+    connection.execute("COMMIT")
+
+
+def recompute_checksums(db: Database, tables: Iterable[str] = CONTENT_TABLES) -> None:
+    """Set the checksums of tables to those of their current rows."""
+    with db.atomic():
+        rows = [(table, table_checksum(db.conn, table)) for table in tables]
+        db.conn.executemany("INSERT OR REPLACE INTO table_checksums VALUES (?, ?)", rows)
+
+
+def changed_tables(db: Database) -> list[str]:
+    """The tables whose rows do not match their checksum, including unreadable ones."""
+    stored = dict(db.execute("SELECT table_name, checksum FROM table_checksums"))
+    return [table for table in CONTENT_TABLES if stored.get(table) != _checksum_if_readable(db.conn, table)]
+
+
+def _checksum_if_readable(connection: sqlite3.Connection, table: str) -> int | None:
     try:
-        f = private_file(private_folder(folder) / "writer.lock").open("a+")
-    except OSError as error:
-        raise LocalragError(f"The index folder {folder} cannot be made or written to: {error.strerror}.", _ELSEWHERE) from error
-    with f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            f.seek(0)
-            raise IndexBusy(
-                f"Another localrag (process {f.read().strip() or 'unknown'}) is writing to {folder}.",
-                "Wait for it, or stop it; what it has done is saved.",
-            ) from error
-        f.truncate(0)
-        f.write(str(os.getpid()))
-        f.flush()
-        yield
+        return table_checksum(connection, table)
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        return -1
+
+
+def table_checksum(connection: sqlite3.Connection, table: str) -> int:
+    """The sum of the checksums of a table's rows. Raises sqlite3.DatabaseError if a row cannot be read."""
+    connection.create_function("row_checksum", -1, _row_checksum, deterministic=True)
+    columns = _columns(connection, table)
+    (checksum,) = connection.execute(f"SELECT coalesce(sum(row_checksum({columns})), 0) FROM main.{table}").fetchone()
+    return int(checksum)
+
+
+def _row_checksum(*row: Any) -> int:
+    return crc32(dumps(row, 2))  # marshal version 2: later ones depend on string identity
+
+
+def _columns(connection: sqlite3.Connection, table: str, prefix: str = "") -> str:
+    return ", ".join(f'{prefix}"{row[1]}"' for row in connection.execute(f"PRAGMA main.table_info({table})"))

@@ -1,1 +1,1 @@
-"""What the operating system gives: limits of containers, files of the user, cores and memory."""
+"""The operating system: files of the user, processes, cores and memory, limits of containers."""

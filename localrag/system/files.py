@@ -1,4 +1,4 @@
-"""The files that localrag writes: for their owner alone, whole or not at all; the folders of the user, and what is shipped."""
+"""User folders, shipped data, private and atomic file writes, temporary files, and FileStat."""
 
 import os
 import re
@@ -6,11 +6,12 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from os import stat_result
 from pathlib import Path
 from secrets import token_hex
 
 import platformdirs
-import psutil
 
 from localrag.errors import LocalragError
 
@@ -20,127 +21,131 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE_DIR = Path(__file__).parents[1]
 
 
 def cache_dir() -> Path:
-    """Where requantised models, vocabularies and fingerprints are kept (`LOCALRAG_HOME` moves it); created if missing.
+    """The folder of requantized models, vocabularies and fingerprints (`LOCALRAG_HOME` moves it); created if possible.
 
-    Where it cannot be created, writing to it fails: everything in it can be done without.
+    If it cannot be created, writing to it fails; nothing in it is indispensable.
     """
     home = os.environ.get("LOCALRAG_HOME")
     folder = Path(home) / "cache" if home else platformdirs.user_cache_path("localrag")
     with suppress(OSError):
-        private_folder(folder)
+        ensure_private_folder(folder)
     return folder
 
 
 def config_dir() -> Path:
-    """Where the user's own settings, list of models and prompts are (`LOCALRAG_HOME` moves it); not created."""
+    """The folder of the user's settings, model list and prompts (`LOCALRAG_HOME` moves it); not created."""
     home = os.environ.get("LOCALRAG_HOME")
     return Path(home) if home else platformdirs.user_config_path("localrag")
 
 
 def data_dir() -> Path:
-    """Where models that were pulled are kept (`LOCALRAG_HOME` moves it); not created."""
+    """The folder of downloaded models (`LOCALRAG_HOME` moves it); not created."""
     home = os.environ.get("LOCALRAG_HOME")
     return Path(home) if home else platformdirs.user_data_path("localrag")
 
 
-def data_path(name: str) -> Path:
-    """`prompts` or `models.toml` as shipped: inside a wheel under `_data`, in a checkout or editable install beside the package."""
-    for folder in (PACKAGE / "_data", PACKAGE.parent):
+def shipped_data_path(name: str) -> Path:
+    """The path of `prompts` or `models.toml` as shipped: in a wheel under `_data`, in a checkout beside the package."""
+    for folder in (PACKAGE_DIR / "_data", PACKAGE_DIR.parent):
         if (folder / name).exists():
             return folder / name
-    raise LocalragError(f"localrag's own {name} is missing from {PACKAGE}.", "Reinstall: pip install --force-reinstall localrag")
+    raise LocalragError(f"localrag's own {name} is missing from {PACKAGE_DIR}.", "Reinstall: pip install --force-reinstall localrag")
 
 
-def private_folder(folder: Path) -> Path:
-    """The folder, made if it is missing with those above it, for its owner alone; one that exists keeps the mode its owner gave it."""
+def ensure_private_folder(folder: Path) -> Path:
+    """Create a folder and its missing parents, readable only by the owner; an existing folder keeps its mode."""
     if not folder.is_dir():
-        private_folder(folder.parent).joinpath(folder.name).mkdir(mode=0o700, exist_ok=True)
+        ensure_private_folder(folder.parent).joinpath(folder.name).mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
-def private_file(path: Path) -> Path:
-    """The file, made empty if it is missing, and then for its owner alone: libraries that write to it leave its mode as it is."""
+def ensure_private_file(path: Path) -> Path:
+    """Create a missing file, empty and readable only by the owner; libraries that write to it keep the mode."""
     path.touch(mode=0o600)
     return path
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file for its owner alone, in one step: another process sees the old content or the new, never half."""
-    with new_file(path) as part:
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file readable only by the owner, in one step: other processes see the old or the new content, never a part."""
+    with atomic_file(path) as part:
         part.write_bytes(data)
 
 
 @contextmanager
-def new_file(target: Path) -> Iterator[Path]:
-    """An empty file beside `target`, for its owner alone, to be written by its path; then it takes the target's place in one step.
+def atomic_file(target: Path) -> Iterator[Path]:
+    """Yield an empty private file beside `target` to write to; at the end it replaces the target in one step.
 
-    Even after a power cut there is either the old file or the whole new one. If writing fails, the new file is removed, and so are those
-    that killed processes left in the folder. Raises OSError.
+    Even after a power cut there is either the old or the complete new file. If writing fails the new file is removed, as are those of
+    killed processes in the folder. Raises OSError.
     """
-    remove_dead_parts(target.parent)
-    part = private_file(target.with_name(f"{target.name}.localrag-{os.getpid()}-{token_hex(4)}.part"))
+    remove_stale_temp_files(target.parent)
+    part = ensure_private_file(target.with_name(f"{target.name}.localrag-{os.getpid()}-{token_hex(4)}.part"))
     try:
-        with part.open("rb") as held:
-            if fcntl:  # says that its process lives also where process numbers do not: in another container, on another machine
-                fcntl.flock(held, fcntl.LOCK_SH)
+        with part.open("rb") as file:
+            if fcntl:  # a lock shows that the process lives, also across containers and machines, where process ids do not
+                fcntl.flock(file, fcntl.LOCK_SH)
             yield part
-            if fcntl:  # Windows syncs only what is open for writing
-                os.fsync(held.fileno())  # else after a power cut the new name may have half of the content
+            if fcntl:  # Windows syncs only files open for writing
+                os.fsync(file.fileno())  # otherwise the new name may have half of the content after a power cut
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
 
 
-def remove_dead_parts(folder: Path) -> None:
-    """Remove the files that `new_file` began in a folder and whose process is gone."""
+def remove_stale_temp_files(folder: Path) -> None:
+    """Remove the files of `atomic_file` in a folder whose process has ended."""
     with suppress(OSError):
         for part in folder.glob("*.localrag-*.part"):
-            if is_dead_part(part):
+            if is_stale_temp_file(part):
                 part.unlink(missing_ok=True)
 
 
-def is_dead_part(part: Path) -> bool:
-    """Whether `new_file` began the file, in a process that is gone."""
+def is_stale_temp_file(part: Path) -> bool:
+    """Whether `atomic_file` created the file, in a process that has ended."""
+    import psutil  # slow import (10 ms), not needed by --help
+
     pid = re.search(r"\.localrag-(\d+)-[0-9a-f]+\.part$", part.name)
     return pid is not None and not psutil.pid_exists(int(pid[1])) and not _is_held(part)
 
 
-def was_used(path: Path) -> None:
-    """Note in the file's time of access that it is in use, also where the system keeps no such time; its time of change stays."""
+def touch_atime(path: Path) -> None:
+    """Set the access time of a file to now, also on systems that do not maintain it; the modification time stays."""
     with suppress(OSError):
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
 @contextmanager
-def working_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A folder within `parent` to write to, for its owner alone, whose name begins with a dot and `name`; gone at the end.
+def temp_folder(parent: Path, name: str) -> Iterator[Path]:
+    """A temporary private folder within `parent`, named with a dot and `name`, deleted at the end.
 
-    One that a killed process left is removed by `remove_dead_folders`. Raises OSError.
+    Those of killed processes are removed by `remove_stale_temp_folders`. Raises OSError.
     """
-    inner = private_folder(parent / f".{name}-{os.getpid()}-{token_hex(4)}.part")
-    held = os.open(inner, os.O_RDONLY) if fcntl else None
+    inner = ensure_private_folder(parent / f".{name}-{os.getpid()}-{token_hex(4)}.part")
+    descriptor = os.open(inner, os.O_RDONLY) if fcntl else None
     try:
-        if held is not None:
-            fcntl.flock(held, fcntl.LOCK_SH)  # as in `new_file`
+        if descriptor is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)  # as in `atomic_file`
         yield inner
     finally:
         shutil.rmtree(inner, ignore_errors=True)
-        if held is not None:
-            os.close(held)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def is_working_folder(item: Path, name: str) -> bool:
-    """Whether `working_folder` made it, in whichever process."""
+def is_temp_folder(item: Path, name: str) -> bool:
+    """Whether `temp_folder` created a folder, in any process."""
     return _number_of(item, name) is not None
 
 
-def remove_dead_folders(parent: Path, name: str) -> None:
-    """Remove the folders of `working_folder` whose process is gone."""
+def remove_stale_temp_folders(parent: Path, name: str) -> None:
+    """Remove the folders of `temp_folder` whose process has ended."""
     with suppress(OSError):
+        import psutil
+
         for item in parent.iterdir():
             pid = _number_of(item, name)
             if pid is not None and not item.is_symlink() and not psutil.pid_exists(pid) and not _is_held(item):
@@ -148,25 +153,48 @@ def remove_dead_folders(parent: Path, name: str) -> None:
 
 
 def _number_of(item: Path, name: str) -> int | None:
-    found = re.fullmatch(rf"\.{re.escape(name)}-(\d+)-[0-9a-f]+\.part", item.name)
-    return int(found[1]) if found else None
+    match = re.fullmatch(rf"\.{re.escape(name)}-(\d+)-[0-9a-f]+\.part", item.name)
+    return int(match[1]) if match else None
 
 
 def _is_held(part: Path) -> bool:
     if not fcntl:
         return False
     try:
-        held = os.open(part, os.O_RDONLY)
+        descriptor = os.open(part, os.O_RDONLY)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
-            os.close(held)
+            os.close(descriptor)
     except OSError:
         return True
     return False
 
 
-def check_system() -> None:
-    """Raises LocalragError on Windows, which lacks what indexing needs: limits for another process, locks that end with theirs."""
+def check_platform() -> None:
+    """Raise LocalragError on Windows, which lacks resource limits for child processes and locks that end with a process."""
     if not fcntl:
         raise LocalragError("Indexing does not run on Windows itself.", "Use the Windows Subsystem for Linux: wsl --install")
+
+
+StatKey = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """The stat of a file when it was read (bytes, modification time in ns, inode), and the digest of its bytes."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    digest: str
+
+    @property
+    def stat_key(self) -> StatKey:
+        """The values compared: if all three are equal, the file counts as unchanged."""
+        return self.size, self.mtime_ns, self.inode
+
+
+def stat_key(status: stat_result) -> StatKey:
+    """The values of a stat result that are compared with a FileStat."""
+    return status.st_size, status.st_mtime_ns, status.st_ino

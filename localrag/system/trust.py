@@ -1,33 +1,105 @@
-"""Notes of what the user chose or made on this machine, outside of any folder of documents, which may come from somebody else.
+"""Ownership of files, and the user's trust decisions on this machine.
 
-Each note is a file in the user's data folder, named by the hash of its content. So any number of processes can add notes, and looking one
-up reads no file.
+On a shared machine anybody may put a folder into /tmp or above the working directory; git checks owners for the same reason since
+CVE-2022-24765. Trust decisions are stored outside of any document folder, which may come from somebody else: one file per decision, named
+by its hash, so that processes can add them concurrently and a lookup reads no file.
 """
 
 import json
+import os
+import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from localrag.system.files import data_dir, private_folder, replace_file
+from localrag.errors import UsageError
+from localrag.system.files import data_dir, ensure_private_folder, write_atomically
 
-FOLDER = "trusted"
+
+def check_owned(paths: Iterable[Path], description: str, hint: str) -> None:
+    """Raise UsageError if one of these paths belongs to another user, or is writable by others."""
+    for path in paths:
+        if reason := untrusted_reason(path):
+            raise UsageError(f"{description} is not used: {path} {reason}.", hint)
 
 
-def remember(kind: str, *parts: str) -> None:
-    """Save a note. If the data folder cannot be written to, nothing is saved, and the user is asked again the next time."""
+def untrusted_reason(path: Path) -> str:
+    """The reason why another user may have created or changed a file; empty if none may, and on Windows.
+
+    For a link, its target is checked as well. Files of root are trusted, and under `sudo` those of the calling user. A group may write if
+    it is the user's own and has no other member (`umask 002`).
+    """
+    if os.name != "posix":
+        return ""
+    try:
+        stats = (path.lstat(), path.stat())
+    except OSError as error:
+        return f"cannot be checked: {error.strerror}"
+    trusted_ids, caller = {0, os.geteuid()}, os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isdecimal():
+        trusted_ids.add(int(caller))
+    for info in stats:
+        if info.st_uid not in trusted_ids:
+            return f"belongs to another user ({_user_name(info.st_uid)})"
+    target = stats[1]
+    if target.st_mode & stat.S_IWOTH and not _is_drvfs(path):
+        return "can be written by everybody"
+    if target.st_mode & stat.S_IWGRP and not _is_private_group(target) and not _is_drvfs(path):
+        return "can be written by its group"
+    return ""
+
+
+def _user_name(number: int) -> str:
+    import pwd  # not on Windows
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user number {number}"
+
+
+def _is_private_group(info: os.stat_result) -> bool:
+    """Whether a file's group has its owner as the only member: many systems create such a group for every user."""
+    import grp
+    import pwd
+
+    try:
+        owner, group = pwd.getpwuid(info.st_uid), grp.getgrgid(info.st_gid)
+    except KeyError:  # in a container users may have no names
+        return info.st_uid == info.st_gid
+    return owner.pw_gid == group.gr_gid and owner.pw_name == group.gr_name and set(group.gr_mem) <= {owner.pw_name}
+
+
+def _is_drvfs(path: Path) -> bool:
+    """Whether a path is on a Windows disk mounted in WSL, where every file looks writable by everybody."""
+    import psutil
+
+    if "microsoft" not in os.uname().release.lower():
+        return False
+    real = path.resolve()
+    mounts = [p for p in psutil.disk_partitions(all=True) if real.is_relative_to(p.mountpoint)]
+    nearest = max(mounts, key=lambda p: len(p.mountpoint), default=None)
+    return nearest is not None and (nearest.fstype == "drvfs" or "drvfs" in nearest.opts)
+
+
+TRUST_FOLDER = "trusted"
+
+
+def remember_trust(kind: str, *parts: str) -> None:
+    """Save a trust decision. If the data folder is not writable, nothing is saved, and the user is asked again the next time."""
     with suppress(OSError):
         file = _file(kind, parts)
         if not file.exists():
-            private_folder(file.parent)
-            replace_file(file, json.dumps([kind, *parts]).encode())  # as ASCII: paths may hold surrogates
+            ensure_private_folder(file.parent)
+            write_atomically(file, json.dumps([kind, *parts]).encode())  # as ASCII: paths may hold surrogates
 
 
-def is_known(kind: str, *parts: str) -> bool:
-    """Whether exactly this note was saved on this machine."""
+def is_trust_known(kind: str, *parts: str) -> bool:
+    """Whether exactly this decision was saved on this machine."""
     return _file(kind, parts).is_file()
 
 
 def _file(kind: str, parts: tuple[str, ...]) -> Path:
     note = json.dumps([kind, *parts]).encode()
-    return data_dir() / FOLDER / f"{kind}-{sha256(note).hexdigest()[:32]}.json"
+    return data_dir() / TRUST_FOLDER / f"{kind}-{sha256(note).hexdigest()[:32]}.json"

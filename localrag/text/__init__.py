@@ -1,1 +1,1 @@
-"""Plain text, without any notion of a project: sentences with offsets, parts of speech, kinds of text, quotes."""
+"""Plain text, independent of an index: sentence spans, parts of speech, kinds of text, quotes."""

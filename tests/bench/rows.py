@@ -1,6 +1,6 @@
 """A model's measurements, made by hand."""
 
-from localrag.bench.figures import figures
+from localrag.bench.runs import model_metrics
 
 
 def measured(
@@ -54,7 +54,7 @@ def measured(
         "index": None,
         "questions": [],
     }
-    return row | {"figures": figures(row)}
+    return row | {"figures": model_metrics(row)}
 
 
 def run_of(*models):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from localrag.bench.standard import sentences, verified
-from localrag.bench.yes_no import probability_of_yes
+from localrag.bench.tasks import probability_of_yes, sentences, verified
 from localrag.records import Answer, Citation
 from tests.fakes import FakeLlama
 
@@ -19,7 +18,7 @@ def test_the_probability_of_yes_is_that_of_its_first_token_against_the_others():
     logits = backend._logits(0)
     yes, no = (np.exp(logits[backend.tokenize(word)[0]]) for word in ("yes", "no"))
     assert p == pytest.approx(yes / (yes + no))
-    assert [rows for step in backend.steps for _, rows in step] == [512, len(backend.chat.cells(messages)) - 512]
+    assert [rows for step in backend.steps for _, rows in step] == [512, len(backend.chat.encode(messages)) - 512]
 
 
 def test_what_begins_alike_has_no_probability():

@@ -6,27 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from localrag.bench.paragraphs import GOLD, paragraphs, questions
+from localrag.bench.tasks import GOLD_FOLDER, load_paragraphs, questions
 from localrag.demo import CORPUS
 from localrag.errors import UsageError
-from localrag.eval.gold import load_gold
-from localrag.index.extraction.names.spans import find_name
+from localrag.eval.datasets import load_gold
+from localrag.indexing.extraction.names import find_name_spans
 from localrag.llm.prompts import load_prompt
-from localrag.system.files import data_path
+from localrag.system.files import shipped_data_path
 
 
 def test_every_place_of_a_marked_name_is_marked():
     """A name that is marked once is marked wherever it stands, and no paragraph keeps a mark in its text."""
-    for d in paragraphs():
+    for d in load_paragraphs():
         assert "[[" not in d.text
         assert "]]" not in d.text
         for name in {d.text[m.start : m.end] for m in d.mentions}:
-            assert all(any(m.start <= s.start and s.end <= m.end for m in d.mentions) for s in find_name(d.text, name)), (d.id, name)
+            assert all(any(m.start <= s.start and s.end <= m.end for m in d.mentions) for s in find_name_spans(d.text, name)), (d.id, name)
 
 
 def test_paragraphs_hold_names_and_relations_in_two_languages():
     """28 English and 12 Chinese paragraphs, in six kinds of text, each with names of several entities and pairs of them."""
-    every = paragraphs()
+    every = load_paragraphs()
 
     assert Counter(d.id[:2] for d in every) == {"en": 28, "zh": 12}
     assert {d.id.split("-")[1] for d in every} == {"news", "contract", "minutes", "letter", "novel", "technical"}
@@ -46,16 +46,18 @@ def test_half_of_the_answers_are_no():
 def test_the_names_of_the_paragraphs_are_in_no_prompt():
     """What a prompt says cannot be taken for what a model found."""
     prompts = "\n".join(
-        text for file in sorted(data_path("prompts").rglob("*.md")) for _, text in load_prompt(f"{file.parent.name}/{file.stem}").messages
+        text
+        for file in sorted(shipped_data_path("prompts").rglob("*.md"))
+        for _, text in load_prompt(f"{file.parent.name}/{file.stem}").messages
     )
-    names = {d.text[m.start : m.end] for d in paragraphs() for m in d.mentions}
-    assert not [n for n in names if find_name(prompts, n)]
+    names = {d.text[m.start : m.end] for d in load_paragraphs() for m in d.mentions}
+    assert not [n for n in names if find_name_spans(prompts, n)]
 
 
 def test_the_ten_questions_can_be_answered_from_the_demo():
     """One way of saying each expected thing stands in the documents, and none in the question."""
     text = "\n".join(p.read_text(encoding="utf-8") for p in CORPUS.rglob("*") if p.is_file())
-    asked = [json.loads(line) for line in (GOLD / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
+    asked = [json.loads(line) for line in (GOLD_FOLDER / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
 
     assert len(asked) == 10
     for one in asked:
@@ -66,7 +68,7 @@ def test_the_ten_questions_can_be_answered_from_the_demo():
 
 def test_fewer_paragraphs_are_spread_over_both_languages():
     """A limit takes every so manieth paragraph, and their questions with them."""
-    some = paragraphs(8)
+    some = load_paragraphs(8)
 
     assert Counter(d.id[:2] for d in some)["zh"] >= 2
     assert [q.id for q in questions(8)] == [d.id for d in some]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from localrag.catalog import hub as hub_module
-from localrag.catalog.hub import Remote, choose, download, files_of
+from localrag.catalog import hub as hub_catalog
+from localrag.catalog.hub import RemoteFile, download, list_files, select_quantization
 from localrag.errors import ModelError
 from tests.catalog.hub import Hub
 
@@ -18,7 +18,7 @@ DATA = os.urandom(300_000)
 def hub(monkeypatch):
     made = Hub({"README.md": b"read me", "model-Q4_K_M.gguf": DATA, "model-Q8_0.gguf": DATA[:1000], "mmproj-model-f16.gguf": b"eyes"})
     monkeypatch.setenv("HF_ENDPOINT", made.url)
-    monkeypatch.setattr(hub_module, "WAIT", 0.01)
+    monkeypatch.setattr(hub_catalog, "RETRY_DELAY_S", 0.01)
     yield made
     made.close()
 
@@ -26,7 +26,7 @@ def hub(monkeypatch):
 def pulled(folder, quant="Q4_K_M", hosts=()):
     """The bytes of the file that is there after a pull, and what the progress said."""
     steps = []
-    (path,) = download(files_of(REPO, quant, hosts), folder, lambda *step: steps.append(step), hosts)
+    (path,) = download(list_files(REPO, quant, hosts), folder, lambda *step: steps.append(step), hosts)
     return path.read_bytes(), steps
 
 
@@ -65,7 +65,7 @@ def test_a_connection_that_breaks_off_is_taken_up_where_it_was(hub, tmp_path):
 
 def test_a_pull_that_ended_is_gone_on_with_by_the_next(hub, tmp_path):
     """What came before a server went silent stays, and the next command asks for the rest of it."""
-    (file,) = files_of(REPO, "Q4_K_M")
+    (file,) = list_files(REPO, "Q4_K_M")
     part = tmp_path / "org" / "model-GGUF" / f"model-Q4_K_M.gguf.{file.digest[:16]}.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(DATA[:250_000])
@@ -77,8 +77,8 @@ def test_a_pull_that_ended_is_gone_on_with_by_the_next(hub, tmp_path):
 
 def test_a_server_that_stops_is_an_error_that_says_how_far_it_came(hub, tmp_path):
     """It has fewer bytes than announced: after some tries the error names how many there are, and they stay."""
-    file = Remote(REPO, "model-Q4_K_M.gguf", len(DATA) + 500, "0" * 64)
-    with pytest.raises(ModelError, match=r"broke off at 300,000 of 300,500 bytes") as raised:
+    file = RemoteFile(REPO, "model-Q4_K_M.gguf", len(DATA) + 500, "0" * 64)
+    with pytest.raises(ModelError, match=r"was interrupted at 300,000 of 300,500 bytes") as raised:
         download([file], tmp_path, lambda *_: None)
 
     assert "same command" in raised.value.hint
@@ -104,7 +104,7 @@ def test_more_bytes_than_announced_are_refused(hub, tmp_path):
 def test_wrong_bytes_are_deleted_and_said(hub, tmp_path, git):
     """Content that does not have the announced hash (SHA-256, or git's own of a small file) never becomes a model."""
     hub.wrong, hub.git = True, git
-    with pytest.raises(ModelError, match="not what the hub announced"):
+    with pytest.raises(ModelError, match="differs from what the hub announced"):
         pulled(tmp_path)
 
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
@@ -114,7 +114,7 @@ def test_wrong_bytes_are_deleted_and_said(hub, tmp_path, git):
 
 def test_a_server_that_cannot_go_on_is_asked_from_the_start(hub, tmp_path):
     """One that ignores Range sends everything again: the file is right all the same."""
-    (file,) = files_of(REPO, "Q4_K_M")
+    (file,) = list_files(REPO, "Q4_K_M")
     part = tmp_path / "org" / "model-GGUF" / f"model-Q4_K_M.gguf.{file.digest[:16]}.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(DATA[:123])
@@ -166,9 +166,9 @@ def test_the_token_is_for_the_hub_alone(hub, tmp_path, monkeypatch):
 
 def test_a_circle_of_redirects_ends(hub, tmp_path, monkeypatch):
     """A hub that sends everything on to itself is given up."""
-    (file,) = files_of(REPO, "Q4_K_M")
+    (file,) = list_files(REPO, "Q4_K_M")
     monkeypatch.setattr(hub.server.RequestHandlerClass, "do_GET", lambda self: self.answer(302, b"", Location=self.path))
-    with pytest.raises(ModelError, match="in a circle"):
+    with pytest.raises(ModelError, match="in a loop"):
         download([file], tmp_path, lambda *_: None)
 
 
@@ -176,30 +176,30 @@ def test_an_unencrypted_hub_elsewhere_is_refused(monkeypatch):
     """HF_ENDPOINT must be https, but on this machine."""
     monkeypatch.setenv("HF_ENDPOINT", "http://example.org")
     with pytest.raises(ModelError, match="not an https address"):
-        files_of(REPO, "")
+        list_files(REPO, "")
 
 
 def test_a_hub_that_cannot_be_reached_is_said_with_the_way_without_one(monkeypatch):
     """Where nobody listens, the error names the host and how to bring a model in by hand."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ModelError, match=r"127\.0\.0\.1 cannot be reached") as raised:
-        files_of(REPO, "")
+        list_files(REPO, "")
     assert "models add" in raised.value.hint
 
 
 def test_an_unknown_or_gated_repository_is_said(hub):
     """404 and 401 are told apart, the latter with what to do."""
     with pytest.raises(ModelError, match="knows no repository org/other"):
-        files_of("org/other", "")
+        list_files("org/other", "")
     hub.gated = True
     with pytest.raises(ModelError, match="needs your consent") as raised:
-        files_of(REPO, "")
+        list_files(REPO, "")
     assert "HF_TOKEN" in raised.value.hint
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(hub, tmp_path):
     """A file larger than what is free is not begun."""
-    file = Remote(REPO, "model-Q4_K_M.gguf", 1 << 60, "0" * 64)
+    file = RemoteFile(REPO, "model-Q4_K_M.gguf", 1 << 60, "0" * 64)
     hub.asked.clear()
     with pytest.raises(ModelError, match="are free"):
         download([file], tmp_path, lambda *_: None)
@@ -207,27 +207,27 @@ def test_a_full_disk_is_said_before_anything_is_fetched(hub, tmp_path):
 
 
 def names(*paths):
-    return [Remote(REPO, path, 1, "0" * 64) for path in paths]
+    return [RemoteFile(REPO, path, 1, "0" * 64) for path in paths]
 
 
 def test_the_quantisation_is_chosen():
     """Named, or a usual one; shards together; the eyes of a model and calibration data never."""
     files = names("m-Q2_K.gguf", "m-Q4_K_M.gguf", "m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf", "sub/m-Q4_K_M.gguf")
 
-    assert [f.path for f in choose(files, REPO, "")] == ["m-Q4_K_M.gguf"]
-    assert [f.path for f in choose(files, REPO, "q2_k")] == ["m-Q2_K.gguf"]
-    assert [f.path for f in choose(files, REPO, "Q8_0")] == ["m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf"]
-    assert [f.path for f in choose(names("only.gguf"), REPO, "")] == ["only.gguf"]
+    assert [f.path for f in select_quantization(files, REPO, "")] == ["m-Q4_K_M.gguf"]
+    assert [f.path for f in select_quantization(files, REPO, "q2_k")] == ["m-Q2_K.gguf"]
+    assert [f.path for f in select_quantization(files, REPO, "Q8_0")] == ["m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf"]
+    assert [f.path for f in select_quantization(names("only.gguf"), REPO, "")] == ["only.gguf"]
     with pytest.raises(ModelError, match="has no file Q5_K_M") as raised:
-        choose(files, REPO, "Q5_K_M")
+        select_quantization(files, REPO, "Q5_K_M")
     assert "m-Q2_K" in raised.value.hint
     with pytest.raises(ModelError, match="has no GGUF file"):
-        choose([], REPO, "")
+        select_quantization([], REPO, "")
 
 
 def test_a_path_that_leads_out_is_no_list_of_files(hub):
     """A repository that names ../x is refused as a whole."""
     hub.files["../evil-Q4_K_M.gguf"] = b"x"
     with pytest.raises(ModelError, match="is not a list of files"):
-        files_of(REPO, "")
+        list_files(REPO, "")
     assert not Path("evil-Q4_K_M.gguf").exists()

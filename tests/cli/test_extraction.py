@@ -6,38 +6,29 @@ import sqlite3
 
 import pytest
 
-from tests.conftest import run_localrag, write_town
+from tests.conftest import run_localrag
 
 
 def rows(folder, sql):
     return sqlite3.connect(folder / ".localrag" / "index.db").execute(sql).fetchall()
 
 
-@pytest.fixture(scope="module")
-def phrases(tmp_path_factory):
-    """Three short documents indexed without a chat model."""
-    folder = tmp_path_factory.mktemp("phrases")
-    write_town(folder / "docs")
-    done = run_localrag("index", "docs", "--extractor", "phrases", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_a_graph_needs_no_model(phrases):
+def test_a_graph_needs_no_model(copied):
     """Names, relationships, communities and reports are there, no model was asked, and questions are answered."""
-    found = json.loads(run_localrag("status", "--json", cwd=phrases).stdout)
-    answer = json.loads(run_localrag("ask", "What happened to the Skua?", "--json", cwd=phrases).stdout)
+    found = json.loads(run_localrag("status", "--json", cwd=copied).stdout)
+    answer = json.loads(run_localrag("ask", "What happened to the Skua?", "--json", cwd=copied).stdout)
 
     assert found["spent"]["calls"] == 0
     assert min(found[k] for k in ("entities", "relationships", "communities", "reports")) > 0
-    assert {"Ingrid Holm", "Skua"} <= {name for (name,) in rows(phrases, "SELECT name FROM entities")}
-    assert "王海明" in {name for (name,) in rows(phrases, "SELECT name FROM entities")}
+    assert {"Ingrid Holm", "Skua"} <= {name for (name,) in rows(copied, "SELECT name FROM entities")}
+    assert "王海明" in {name for (name,) in rows(copied, "SELECT name FROM entities")}
     assert answer["citations"]
 
 
 @pytest.fixture
-def copied(phrases, tmp_path):
-    shutil.copytree(phrases, tmp_path / "p")
+def copied(plain_town, tmp_path):
+    """Three short documents indexed without a chat model."""
+    shutil.copytree(plain_town, tmp_path / "p")
     return tmp_path / "p"
 
 

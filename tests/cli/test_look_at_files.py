@@ -6,11 +6,17 @@ import sqlite3
 import pytest
 
 from tests.conftest import run_localrag
-from tests.index import files as make
+from tests.indexing import files
 
 
 def rows(folder, sql):
     return sqlite3.connect(folder / ".localrag" / "index.db").execute(sql).fetchall()
+
+
+@pytest.fixture(autouse=True)
+def no_reader(monkeypatch):
+    """No chat model is loaded for what these tests ask: answers are sentences of the documents."""
+    monkeypatch.setenv("LOCALRAG_ENGINE", "adapter=no")
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +26,10 @@ def office(tmp_path_factory):
     docs = folder / "docs"
     docs.mkdir()
     pages = (["Ruth Sand bought the ferry Skua in Brannock."], ["Lars Holm repaired the pump of the Skua in Vardby."])
-    (docs / "log.pdf").write_bytes(make.pdf(*pages, title="The log of the Skua"))
+    (docs / "log.pdf").write_bytes(files.pdf(*pages, title="The log of the Skua"))
     (docs / "crew.csv").write_text("id,name,story\n1,Ruth Sand,Ruth Sand sailed to Brannock.\n2,Lars Holm,Lars Holm stayed in Vardby.\n")
-    (docs / "locked.pdf").write_bytes(make.locked_pdf())
-    (docs / "cut.docx").write_bytes(make.docx()[:3000])
+    (docs / "locked.pdf").write_bytes(files.locked_pdf())
+    (docs / "cut.docx").write_bytes(files.docx()[:3000])
     done = run_localrag("index", "docs", "--extractor", "phrases", cwd=folder)
     assert done.returncode == 5, done.stderr
     return folder

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from localrag.catalog import hub as hub_module
-from localrag.model_table import user_file, user_models
+from localrag.catalog import hub as hub_catalog
+from localrag.model_files import user_file, user_models
 from tests.catalog.hub import Hub
 from tests.conftest import run_localrag
 
@@ -73,7 +73,7 @@ PHRASES = ("index", "docs", "--extractor", "phrases")
 
 def test_an_index_keeps_the_model_it_was_made_with(docs, tiny):
     """Another default is for new indexes; the old one goes on with its own, and its adapters."""
-    assert run_localrag("index", "docs", cwd=docs).returncode == 0
+    assert run_localrag(*PHRASES, cwd=docs).returncode == 0
     run(docs, "add", str(tiny("llama").path), "--name", "other", "--no-test", "--use")
     again = run_localrag("index", "docs", cwd=docs)
     status = json.loads(run_localrag("status", "--json", cwd=docs).stdout)
@@ -105,8 +105,8 @@ def test_an_index_finds_its_model_when_its_name_is_gone_or_another_files(docs, c
 
 def test_a_new_index_names_the_model_that_suits_this_machine(docs, monkeypatch):
     """Once, where it is begun with the bundled model, with the commands that take the better one; not with --quiet, nor of a chosen one."""
-    monkeypatch.setattr("localrag.catalog.curated.fits", lambda _: "fits")
-    monkeypatch.setattr("localrag.catalog.curated.free_cores", lambda: 4)
+    monkeypatch.setattr("localrag.catalog.listing.memory_fit", lambda _: "fits")
+    monkeypatch.setattr("localrag.catalog.listing.available_cores", lambda: 4)
     quiet = run_localrag(*PHRASES, "--quiet", "--index", "other", cwd=docs)
     first, again = run_localrag(*PHRASES, cwd=docs), run_localrag(*PHRASES, cwd=docs)
     chosen = run_localrag(*PHRASES, "--model", "smollm2-135m", "--index", "third", cwd=docs)
@@ -122,7 +122,7 @@ def test_a_new_index_names_the_model_that_suits_this_machine(docs, monkeypatch):
 
 def test_a_model_that_is_here_is_named_before_one_to_download(docs, monkeypatch, chat_file):
     """Of those that other programs keep by its path, of those on the list by its name; the command that is named works."""
-    monkeypatch.setattr("localrag.catalog.advice.WRITES", 1)  # parameters: this one has 135 million
+    monkeypatch.setattr("localrag.catalog.listing.MIN_PARAMETERS", 1)  # parameters: this one has 135 million
     cache = docs / ".cache" / "llama.cpp"
     cache.mkdir(parents=True)
     (cache / "a better one.gguf").symlink_to(chat_file.path)
@@ -184,7 +184,7 @@ def test_a_model_is_pulled_tested_listed_and_deleted(own, chat_file, monkeypatch
     hub = Hub({MODEL: chat_file.path.read_bytes()})
     hub.stretch = 30_000_000  # it breaks off now and then
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    monkeypatch.setattr(hub_module, "WAIT", 0.01)
+    monkeypatch.setattr(hub_catalog, "RETRY_DELAY_S", 0.01)
     pulled = run(own, "pull", "org/model-GGUF:Q4_K_M", "--name", "fresh")
     hub.close()
     path = own / "own" / "models" / "org" / "model-GGUF" / MODEL

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_worker import RUN, Shell, environment, folders, free_port
+from tests.cli.commands.test_serve import RUN, Shell, environment, folders, free_port
 from tests.crew_ray import WORDS, write_corpus
 
 pytest.importorskip("ray")

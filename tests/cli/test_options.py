@@ -7,15 +7,16 @@ import shutil
 import pytest
 import typer
 
-from localrag.bench.output import FORMATS
-from localrag.cli import app, options
-from localrag.cli.commands import bench, evaluate
-from localrag.eval.extraction import EXTRACTORS
+from localrag.bench.report import OUTPUT_FORMATS
+from localrag.cli import app, settings
+from localrag.cli.commands import evaluate
+from localrag.eval.extraction import EVALUATED_EXTRACTORS
 from localrag.eval.retrieval import RETRIEVERS
-from localrag.query.answer import MODES
-from localrag.store import ledger
-from localrag.store.schema import open_index
-from localrag.system.trust import remember
+from localrag.query.answer import MODE_FUNCTIONS
+from localrag.settings import QUERY_MODES
+from localrag.store import llm_cache, runs
+from localrag.store.opening import open_index
+from localrag.system.trust import remember_trust
 from tests.terminals import invoke, out
 
 
@@ -65,11 +66,11 @@ def test_a_command_line_that_is_none_is_quoted_without_its_orders():
 
 def test_the_choices_are_those_there_are():
     """The help names just the modes, extractors and formats that the library knows."""
-    assert ("auto", *MODES) == options.MODES
-    assert (*options.EXTRACTORS, "freeform") == tuple(EXTRACTORS)
+    assert ("auto", *MODE_FUNCTIONS) == QUERY_MODES
+    assert (*settings.EXTRACTOR_NAMES, "freeform") == tuple(EVALUATED_EXTRACTORS)
     assert tuple(RETRIEVERS) == evaluate.RETRIEVAL_MODES
-    assert sorted(bench.FORMATS) == sorted(FORMATS)
-    assert "|".join(options.MODES) in " ".join(out("ask", "--help").split())
+    assert sorted(evaluate.RUN_OUTPUT_FORMATS) == sorted(OUTPUT_FORMATS)
+    assert "|".join(QUERY_MODES) in " ".join(out("ask", "--help").split())
 
 
 def commands(group, path=()):
@@ -136,8 +137,8 @@ def test_a_look_at_an_index_needs_no_model(town):
     """Where the GGUF file has moved, everything that asks no model works; a question names the missing file."""
     answer = json.loads(out("ask", "Who is Lars Holm?", "--style", "extractive", "--json"))
     db = open_index(town / ".localrag", create=True)
-    remember("model", ledger.identity(db), str(town / "gone.gguf"))  # it was there when the index was made
-    ledger.save_settings(db, chat_model={"name": "gone", "path": str(town / "gone.gguf"), "fingerprint": "0"})
+    remember_trust("model", llm_cache.identity(db), str(town / "gone.gguf"))  # it was there when the index was made
+    runs.save_settings(db, chat_model={"name": "gone", "path": str(town / "gone.gguf"), "fingerprint": "0"})
     db.close()
 
     assert answer["citations"][0]["quote"] in out("source", "1")

@@ -3,12 +3,13 @@
 The commands come from the program itself: one that is new and not in FIRST fails here.
 """
 
+import contextlib
 import os
+import pty
 import re
-import shlex
 import shutil
-import subprocess
 import sys
+import termios
 import unicodedata
 
 import pexpect
@@ -16,6 +17,7 @@ import pytest
 import typer
 
 from localrag.cli import app
+from tests.forked import Forked, run_forked
 from tests.terminals import STYLE
 
 COLUMNS = 60
@@ -61,12 +63,16 @@ def environment(home, **more):
 
 def typed(line, cwd, **env):
     """What a command shows on a terminal, and its exit code."""
-    command = shlex.join([sys.executable, "-m", "localrag", *line.split()])
-    shown, code = pexpect.run(
-        command,
-        timeout=280, withexitstatus=True, cwd=str(cwd), dimensions=(24, COLUMNS), env=environment(cwd, **env),
-    )  # fmt: skip
-    return shown.decode(errors="replace").replace("\r\n", "\n"), code
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, COLUMNS))
+    process = Forked(*line.split(), cwd=cwd, env=environment(cwd, **env), stdin=slave, stdout=slave, stderr=slave, terminal=True)
+    os.close(slave)
+    shown = b""
+    with contextlib.suppress(OSError):  # the process has closed its end
+        while piece := os.read(master, 65536):
+            shown += piece
+    os.close(master)
+    return shown.decode(errors="replace").replace("\r\n", "\n"), process.wait(280)
 
 
 def width(line):
@@ -130,13 +136,11 @@ LISTS = ("status", "files", "tree", "merges list", "models list --all", "help")
 def test_lists_fit_a_narrow_terminal_and_leave_pipes_clean(line, town):
     """On 60 columns nothing is wider but paths; in a pipe there is not one escape."""
     shown, code = typed(line, town)
-    piped = subprocess.run(
-        [sys.executable, "-m", "localrag", *line.split()], check=True, cwd=town, capture_output=True, env=environment(town)
-    )
+    piped = run_forked(*line.split(), cwd=town, env=environment(town))
 
-    assert code == 0, shown
+    assert code == piped.returncode == 0, shown
     assert too_wide(shown) == []
-    assert b"\x1b" not in piped.stdout + piped.stderr
+    assert "\x1b" not in piped.stdout + piped.stderr
 
 
 @pytest.mark.slow
@@ -150,7 +154,7 @@ def test_the_first_run_is_stopped_and_gone_on_with(tmp_path):
     first = pexpect.spawn(sys.executable, words, cwd=tmp_path, env=env, encoding="utf-8", timeout=280, dimensions=(24, COLUMNS))
     first.expect(r"extract\w*[^\n]*\d")
     first.sendintr()
-    first.expect("The same command goes on from here")
+    first.expect("The same command resumes from here")
     first.expect(pexpect.EOF)
     first.close()
     assert first.exitstatus == 130

@@ -9,21 +9,19 @@ from pathlib import Path
 import pytest
 import typer
 
-from localrag.cli import app
-from localrag.cli.commands import evaluate
-from localrag.cli.options import EXTRACTORS, MODES, STYLES
-from localrag.cli.settings import apply, read, table, trusted
-from localrag.config import Settings
+from localrag.cli import OLD_OPTIONS, _with_new_options, app, settings
 from localrag.errors import UsageError
-from tests.conftest import run_localrag, write_town
+from localrag.settings import QUERY_MODES, IndexSettings
+from tests.conftest import TOWN, run_localrag, write_town
 
 ROOT = Path(__file__).parents[2]
 # Options that are about one run and not about how somebody works: no setting stands behind them.
 SWITCHES = set(
-    """ablate about add all check chunks collection condition config context_only continue delete dimensions documents dry_run dynamic
-    force format head json judge k kind level limit markdown max_tokens method mixed models n name open out passages plan prefix
-    progress prune questions quick quiet ray rebuild recluster remeasure repair repeat repeats resume samples save schema seed selection
-    similar skipped speed test text undo use user users verify watch where words yes""".split()
+    """ablate about add all allow_mixed_hardware check chunks collection condition config context_only continue delete dimensions
+    documents dry_run dynamic filter
+    force format head json judge k kind level limit markdown max_tokens method models n name open out passages plan prefix
+    progress prune questions quick quiet ray rebuild recluster retune repair repeat repeats resume samples save schema seed selection
+    similar skipped speed test text undo use user users verify watch words yes""".split()
 )
 
 
@@ -37,19 +35,15 @@ def own(tmp_path, monkeypatch, home):
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory):
-    """An index of three documents, made in no time with chunks of at most 300 tokens."""
-    folder = tmp_path_factory.mktemp("indexed")
-    write_town(folder / "docs")
-    done = run_localrag("index", "docs", "-q", "--extractor", "phrases", "--chunk-tokens", "300", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+def short(indexed):
+    """An index of three documents, made with chunks of at most 300 tokens."""
+    return indexed(TOWN, "--extractor", "phrases", "--chunk-tokens", "300")
 
 
 @pytest.fixture
-def project(own, indexed):
+def project(own, short):
     """A copy of that index."""
-    shutil.copytree(indexed, own / "project", dirs_exist_ok=True)
+    shutil.copytree(short, own / "project", dirs_exist_ok=True)
     return own
 
 
@@ -59,18 +53,18 @@ def run(own, *args, **env):
 
 def put(own, text, user=False):
     """Write settings to the project's file, which the user trusts, or to the user's."""
-    path = read.user_file() if user else own / "project" / "localrag.toml"
+    path = settings.user_file() if user else own / "project" / "localrag.toml"
     path.write_text(text, encoding="utf-8")
     if not user:
         with contextlib.suppress(UsageError):
-            trusted.trust(path)
+            settings.trust(path)
 
 
 def options(group, path=""):
     """Every option of every command: command, what the option is called, the parameter."""
     for name, command in group.commands.items():
         here = f"{path} {name}".strip()
-        yield from ((here, apply.option_name(p), p) for p in command.params if apply.option_name(p) not in ("", "help"))
+        yield from ((here, settings.option_name(p), p) for p in command.params if settings.option_name(p) not in ("", "help"))
         if hasattr(command, "commands"):
             yield from options(command, here)
 
@@ -100,10 +94,10 @@ def value(own, name, *args, **env):
         ({"default", "index", "user", "project", "environment"}, (600, "environment")),
     ],
 )
-def test_what_counts_is_the_nearest(own, indexed, set_at, expected):
+def test_what_counts_is_the_nearest(own, short, set_at, expected):
     """The environment before the project's file, that before the user's, that before what the index was made with, and the default last."""
     if "index" in set_at:
-        shutil.copytree(indexed, own / "project", dirs_exist_ok=True)
+        shutil.copytree(short, own / "project", dirs_exist_ok=True)
     if "user" in set_at:
         put(own, "chunk_tokens = 400", user=True)
     if "project" in set_at:
@@ -161,7 +155,7 @@ def test_files_are_named_relative_to_the_file_that_names_them(project):
         'index = "../elsewhere"',
         'inbox = "/srv/inbox"',
         "follow_links = true",
-        "no_log = false",
+        "no_history = false",
         "read_only = false",
     ],
 )
@@ -173,10 +167,10 @@ def test_a_folders_settings_that_may_harm_count_only_once_they_are_trusted(proje
     by_set = run(project, "config", "set", "mode", "local")
     still = run(project, "files")
     agreed = run(project, "config", "trust")
-    found = read.given()
-    trusted.check_project(path, found)
+    found = settings.read_set_values()
+    settings.check_project(path, found)
     path.write_text(f'mode = "global"\n# more\n{line}\n', encoding="utf-8")
-    trusted.check_project(path, read.given())  # another mode changes nothing about it
+    settings.check_project(path, settings.read_set_values())  # another mode changes nothing about it
 
     assert refused.returncode == 2
     assert f"line 2: {name} = " in refused.stderr
@@ -186,8 +180,10 @@ def test_a_folders_settings_that_may_harm_count_only_once_they_are_trusted(proje
     assert name in agreed.stderr
     (project / "other").mkdir()
     shutil.copy(path, project / "other")
-    with pytest.raises(UsageError, match="counts only if you trust"):
-        trusted.check_project(project / "other" / "localrag.toml", read.read_file(project / "other" / "localrag.toml", "project"))
+    with pytest.raises(UsageError, match="takes effect only if you trust"):
+        settings.check_project(
+            project / "other" / "localrag.toml", settings.read_settings_file(project / "other" / "localrag.toml", "project")
+        )
 
 
 def test_what_the_user_sets_in_a_folder_counts(project):
@@ -210,7 +206,7 @@ def test_a_localrag_toml_that_others_may_change_is_refused(project):
     after = run(project, "files")
     path.write_text("strict = false\n", encoding="utf-8")
 
-    assert (refused.returncode, "may be written to by everybody" in refused.stderr) == (2, True)
+    assert (refused.returncode, "can be written by everybody" in refused.stderr) == (2, True)
     assert (agreed.returncode, after.returncode, run(project, "files").returncode) == (0, 0, 2)
 
 
@@ -270,7 +266,7 @@ def test_variables_that_are_no_settings_keep_their_meaning(own):
     }
     done = run(own, "config", "--json", LOCALRAG_API_KEY_FILE="key", LOCALRAG_API_KEY="x", LOCALRAG_CA_FILE="y", LOCALRAG_DEBUG="")
 
-    assert named - {"NAME", "TEST"} - {n.upper() for n in table.NAMES} <= {*read.OTHERS}
+    assert named - {"NAME", "TEST"} - {n.upper() for n in settings.SETTING_NAMES} <= {*settings.OTHER_ENV_VARIABLES}
     assert done.returncode == 0, done.stderr
     assert next(r for r in json.loads(done.stdout)["settings"] if r["name"] == "api_key_file")["origin"] == "default"
 
@@ -346,42 +342,42 @@ def test_every_option_is_a_setting_or_a_switch():
     """Of every command: nobody adds an option without saying whether it can be set once; no list names what is not there."""
     names = {name for _, name, _ in ALL}
 
-    assert names - {*table.NAMES} == SWITCHES, "add it to cli/settings/table.py, or to SWITCHES if it is about one run"
-    assert {*table.NAMES} <= names
-    assert {(command, name) for command, name, _ in ALL} >= apply.APART
-    assert {*apply.BOUND} <= {*table.NAMES}
-    assert {*apply.WITHOUT} <= {*typer.main.get_command(app).commands}
+    assert names - {*settings.SETTING_NAMES} == SWITCHES, "add it to cli/settings/table.py, or to SWITCHES if it is about one run"
+    assert {*settings.SETTING_NAMES} <= names
+    assert {(command, name) for command, name, _ in ALL} >= settings.EXCLUDED_OPTIONS
+    assert {*settings.INDEX_BOUND_SETTINGS} <= {*settings.SETTING_NAMES}
+    assert {*settings.COMMANDS_WITHOUT_SETTINGS} <= {*typer.main.get_command(app).commands}
 
 
-@pytest.mark.parametrize("name", table.NAMES)
+@pytest.mark.parametrize("name", settings.SETTING_NAMES)
 def test_a_setting_reaches_every_command_that_has_its_option(name):
     """As the value that the option takes; an option of the same name and another meaning is left alone."""
-    found = {name: read.Given(table.example(name), "project", "")}
-    defaults = apply.defaults(typer.main.get_command(app), found)
+    found = {name: settings.SetValue(settings.setting_example(name), "project", "")}
+    defaults = settings.default_map(typer.main.get_command(app), found)
     for command, option, parameter in ALL:
         mine = defaults
         for part in command.split():
             mine = mine[part]
-        assert (parameter.name in mine) == (option == name and (command, option) not in apply.APART), (command, option)
+        assert (parameter.name in mine) == (option == name and (command, option) not in settings.EXCLUDED_OPTIONS), (command, option)
 
 
 def test_a_setting_takes_what_its_option_takes():
     """The same choices and bounds, the same default where the option has one; and what is true by a file can be made false by a flag."""
-    choices = {"mode": MODES, "style": STYLES, "extractor": EXTRACTORS}
+    choices = {"mode": QUERY_MODES, "style": settings.ANSWER_STYLES, "extractor": settings.EXTRACTOR_NAMES}
     for name, known in choices.items():
-        assert table.allowed(name) == f"{', '.join(known[:-1])} or {known[-1]}"
+        assert settings.allowed_values(name) == f"{', '.join(known[:-1])} or {known[-1]}"
     for _, name, parameter in ALL:
-        if isinstance(table.default(name) if name in table.NAMES else None, bool):
+        if isinstance(settings.setting_default(name) if name in settings.SETTING_NAMES else None, bool):
             assert parameter.secondary_opts, name
     bounds = {p.name: (p.min, p.max) for c, _, p in ALL if c in ("index", "serve", "ask")}
-    for name in ("chunk_tokens", "gleanings", "port", "at_once", "max_calls"):
-        schema = table.Values.model_json_schema()["properties"][name]
+    for name in ("chunk_tokens", "gleanings", "port", "parallel", "max_calls"):
+        schema = settings.settings_model().model_json_schema()["properties"][name]
         schema = next((s for s in schema.get("anyOf", ()) if s["type"] != "null"), schema)
         assert (schema.get("minimum"), schema.get("maximum")) == bounds[name]
-    assert set(EXTRACTORS) <= set(evaluate.EXTRACTORS)
-    for name, kept in apply.BOUND.items():
+    assert set(settings.EXTRACTOR_NAMES) <= set(settings.EXTRACTOR_NAMES)
+    for name, kept in settings.INDEX_BOUND_SETTINGS.items():
         if name not in ("model", "embedder"):
-            assert table.default(name) == getattr(Settings(), kept)
+            assert settings.setting_default(name) == getattr(IndexSettings(), kept)
 
 
 def test_what_asks_a_model_takes_how_to_ask_it():
@@ -390,18 +386,49 @@ def test_what_asks_a_model_takes_how_to_ask_it():
     for command, name, _ in ALL:
         of.setdefault(command, set()).add(name)
     for command, names in of.items():
-        if "allow_host" in names and (command, "allow_host") not in apply.APART:
-            assert names >= {"engine", "at_once", "deterministic"}, command
+        if "allow_host" in names and (command, "allow_host") not in settings.EXCLUDED_OPTIONS:
+            assert names >= {"engine", "parallel", "deterministic"}, command
 
 
 def test_settings_that_are_not_there_cost_nothing(own):
-    """Without a file or a variable, pydantic-settings, a quarter of a second, is not loaded; neither by a file that sets nothing."""
+    """Without a file or a variable, the model that checks values is not made; neither by a file that sets nothing."""
     import subprocess
     import sys
 
     run(own, "init")
     code = "import sys; sys.argv[1:] = ['status']\nfrom localrag.cli import main\ntry: main()\nexcept SystemExit: pass\n"
-    code += "print('pydantic_settings' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=own / "project")
+    code += "from localrag.cli.settings import settings_model; print(settings_model.cache_info().misses)"
 
-    assert done.stdout.strip() == "False"
+    def models_made(**env):
+        command = [sys.executable, "-c", code]
+        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL, cwd=own / "project", env=os.environ | env).strip()
+
+    assert models_made() == "0"
+    assert models_made(LOCALRAG_STRICT="true") == "1"
+
+
+def test_options_by_their_old_names():
+    """The words of the version before are taken for those of today, up to `--`, and --help has none of them."""
+    words = ["ask", "Who?", "--where=type=pdf", "--at-once", "3", "--no-log", "--remeasure", "--", "--where"]
+
+    assert _with_new_options(words) == ["ask", "Who?", "--filter=type=pdf", "--parallel", "3", "--no-history", "--retune", "--", "--where"]
+    flags = {flag for _, _, parameter in ALL for flag in (*parameter.opts, *parameter.secondary_opts)}
+    assert flags >= {*OLD_OPTIONS.values()}
+    assert not flags & {*OLD_OPTIONS}
+
+
+def test_settings_by_their_old_names(own, monkeypatch, capsys):
+    """They are read from files and variables, a note says what they are called, and the new name has precedence."""
+    put(own, "at_once = 3\nno_log = true\n", user=True)
+    monkeypatch.setenv("LOCALRAG_AT_ONCE", "4")
+
+    found = settings.read_set_values()
+
+    assert {name: one.value for name, one in found.items()} == {"parallel": 4, "no_history": True}
+    assert found["no_history"].location.endswith("line 2")
+    said = capsys.readouterr().err
+    assert "at_once is called parallel now." in said
+    assert "no_log is called no_history now." in said
+    assert "LOCALRAG_AT_ONCE" in said
+    monkeypatch.setenv("LOCALRAG_PARALLEL", "5")
+    assert settings.read_set_values()["parallel"].value == 5

@@ -6,28 +6,28 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.engine.autotune.load import open_backend
 from localrag.engine.engine import Engine
-from localrag.engine.hardware.opened import open_backend
-from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.model import LlamaModel
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError
-from localrag.llm.grammar import choice
+from localrag.llm.grammar import choice_of
 
-SETTINGS = EngineSettings(threads=1, slots=4, context=512, kv="f32")
+SETTINGS = EngineSettings(threads=1, slots=4, n_ctx=512, kv_cache_type="f32")
 LAYOUTS = {
     "llama": {},
-    "llama, one KV for all": {"unified": True, "context": 384},
+    "llama, one KV for all": {"kv_unified": True, "n_ctx": 384},
     "gemma2": {},
     "mamba": {},
     "lfm2": {},
-    "lfm2, one KV for all": {"unified": True, "context": 384},
+    "lfm2, one KV for all": {"kv_unified": True, "n_ctx": 384},
 }
 
 
 def opened(file, settings, prefixes):
     def open_model():
-        backend = Llama(file, settings)
+        backend = LlamaModel(file, settings)
         backend.prefix_folder = prefixes
         return backend
 
@@ -41,7 +41,7 @@ def prompts():
     for n in range(12):
         own = tuple(chance.randrange(20, 40000) for _ in range(chance.randrange(20, 250)))
         yield Request(
-            (*shared[n % 2], *own), 12, task=f"task {n % 2}", grammar=choice(["certainly not", "certainly so"]) if n % 3 == 0 else None
+            (*shared[n % 2], *own), 12, task=f"task {n % 2}", grammar=choice_of(["certainly not", "certainly so"]) if n % 3 == 0 else None
         )
 
 
@@ -50,8 +50,8 @@ def answers(engine):
 
     async def ask():
         first = await asyncio.gather(*(engine.generate(r) for r in prompts()))
-        then = [Request((*g.cells, 5, 6, 7), 8) for g in first]
-        return [g.cells for g in first] + [g.cells for g in await asyncio.gather(*(engine.generate(r) for r in then))]
+        then = [Request((*g.token_ids, 5, 6, 7), 8) for g in first]
+        return [g.token_ids for g in first] + [g.token_ids for g in await asyncio.gather(*(engine.generate(r) for r in then))]
 
     return asyncio.run(ask())
 
@@ -60,21 +60,21 @@ def answers(engine):
 def test_batched_and_shared_like_one_by_one(tiny, tmp_path, layout):
     """Whatever a model keeps of its past: together, with shared beginnings and from files, it answers as one request at a time does."""
     file = tiny(layout.partition(",")[0])
-    alone = opened(file, replace(SETTINGS, slots=1, share_prefixes=False, drafts=False), None)
+    alone = opened(file, replace(SETTINGS, slots=1, share_prefixes=False, prompt_lookup=False), None)
     expected = answers(alone)
     alone.close()
     engine = opened(file, replace(SETTINGS, **LAYOUTS[layout]), tmp_path)
 
     assert answers(engine) == expected
     assert answers(engine) == expected  # now with what was kept
-    assert engine.leaks() == []
+    assert engine.inconsistencies() == []
     engine.close()
 
 
 @pytest.mark.parametrize(("architecture", "cut"), [("llama", True), ("gemma2", True), ("mamba", False), ("lfm2", False)])
 def test_what_can_be_cut_back_is_found_out(tiny, architecture, cut):
     """Attention forgets the end of a sequence, also with sliding windows; a recurrent state cannot."""
-    backend = Llama(tiny(architecture), SETTINGS)
+    backend = LlamaModel(tiny(architecture), SETTINGS)
 
     assert backend.can_truncate is cut
     backend.close()
@@ -83,15 +83,16 @@ def test_what_can_be_cut_back_is_found_out(tiny, architecture, cut):
 def test_sliding_windows_in_one_kv_are_refused(tiny):
     """There llama.cpp overwrites what left a window, also where it would be needed again: an error says what to do instead."""
     with pytest.raises(ModelError, match="sliding windows") as error:
-        Llama(tiny("gemma2"), replace(SETTINGS, unified=True))
+        LlamaModel(tiny("gemma2"), replace(SETTINGS, kv_unified=True))
 
-    assert "unified=no" in error.value.hint
+    assert "kv_unified=no" in error.value.hint
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("architecture", ["llama", "gemma2", "mamba", "lfm2"])
 def test_settings_are_found_for_every_kind(tiny, architecture):
     """Measuring works for all of them, and what it chooses answers."""
-    engine = Engine(lambda: open_backend(tiny(architecture), EngineOptions("context=512")))
+    engine = Engine(lambda: open_backend(tiny(architecture), EngineOptions("n_ctx=512", retune=True)))
     answer = asyncio.run(engine.generate(Request((5, 6, 7), 4)))
     engine.close()
 

@@ -10,18 +10,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from localrag.engine.embedding.embedder import QuickEmbedder
-from localrag.engine.llama.chat import Llama
-from localrag.engine.llama.convert import as_gguf
-from localrag.engine.llama.copies import copy_path, weights_file
+from localrag.engine.embedder import LlamaCppEmbedder
+from localrag.engine.llama.model import LlamaModel
+from localrag.engine.llama.weights import convert_to_gguf, copy_path, weights_file
 from localrag.engine.settings import EngineSettings
-from localrag.engine.tokens import Tokenizer
+from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import ModelError
-from localrag.gguf_header import is_whole
-from localrag.llm.speeds import keep_speed, speeds
-from localrag.models import ModelFile, find_embedder, fingerprint
+from localrag.gguf import is_complete
+from localrag.llm.budgets import model_throughput, record_throughput
+from localrag.model_files import ModelFile, find_embedder, fingerprint
 from localrag.system.files import cache_dir
-from tests.conftest import TOWN, run_process, write_town
+from tests.conftest import TOWN, run_localrag, run_process, write_town
 
 DAMAGES = {"empty": 0.0, "half": 0.5, "nearly whole": 0.999}
 
@@ -68,10 +67,10 @@ def test_a_damaged_copy_is_made_anew(own_home, tiny, share):
     copy = weights_file(file, "q8_0", 2)
     size = copy.stat().st_size
     damaged(copy, share)
-    backend = Llama(file, EngineSettings(slots=1, context=256, weights="q8_0"))
+    backend = LlamaModel(file, EngineSettings(slots=1, n_ctx=256, weights="q8_0"))
     backend.close()
 
-    assert (is_whole(copy), copy.stat().st_size) == (True, size)
+    assert (is_complete(copy), copy.stat().st_size) == (True, size)
 
 
 def test_a_copy_that_llama_cpp_refuses_is_made_anew_once(own_home, tiny):
@@ -79,8 +78,8 @@ def test_a_copy_that_llama_cpp_refuses_is_made_anew_once(own_home, tiny):
     file = tiny("llama")
     copy = weights_file(file, "q8_0", 2)
     copy.write_bytes(copy.read_bytes().replace(b"blk.2.attn_q.weight", b"blk.2.attn_Q.weight"))
-    assert is_whole(copy)
-    backend = Llama(file, EngineSettings(slots=1, context=256, weights="q8_0"))
+    assert is_complete(copy)
+    backend = LlamaModel(file, EngineSettings(slots=1, n_ctx=256, weights="q8_0"))
     backend.close()
 
     assert b"blk.2.attn_q.weight" in copy.read_bytes()
@@ -90,12 +89,12 @@ def test_a_copy_that_llama_cpp_refuses_is_made_anew_once(own_home, tiny):
 def test_a_damaged_embedder_is_converted_again(own_home, share):
     """The converted embedding model is made anew; its vectors are the same."""
     texts = list(TOWN.values())
-    expected = QuickEmbedder(find_embedder()).embed(texts)
-    copy = as_gguf(find_embedder()).path
+    expected = LlamaCppEmbedder(find_embedder()).embed(texts)
+    copy = convert_to_gguf(find_embedder()).path
     damaged(copy, share)
 
-    assert np.array_equal(QuickEmbedder(find_embedder()).embed(texts), expected)
-    assert is_whole(copy)
+    assert np.array_equal(LlamaCppEmbedder(find_embedder()).embed(texts), expected)
+    assert is_complete(copy)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '"x"', '{"PATH": 3}', '{"PATH": {"stamp": []}}', '{"PATH": {"stam', "\0" * 50])
@@ -114,10 +113,10 @@ def test_damaged_fingerprints_are_computed_again(own_home, tmp_path, tiny, text)
 def test_damaged_speeds_are_forgotten(own_home, tiny, text):
     """A plan without them guesses as on a new machine, and the next run keeps its own."""
     (own_home / "speeds.json").write_text(text)
-    assert speeds() == {}
+    assert model_throughput() == {}
 
-    keep_speed(tiny("llama"), {"rows": 2000, "seconds": 4.0})
-    assert speeds() == {tiny("llama").fingerprint: [500.0]}
+    record_throughput(tiny("llama"), {"rows": 2000, "seconds": 4.0})
+    assert model_throughput() == {tiny("llama").fingerprint: [500.0]}
 
 
 @pytest.fixture
@@ -148,23 +147,23 @@ def test_a_full_cache_costs_time_and_nothing_else(full_disk, tmp_path):
     done = run_process("doctor", "--no-speed", cwd=tmp_path, **env)
 
     assert "unexpected" not in done.stderr
-    assert "Make room" in done.stdout
+    assert "Free space where" in done.stdout
     assert not list((full_disk / "cache").rglob("*.part"))
 
 
 def test_a_copy_for_which_there_is_no_room_is_refused_in_words(full_disk, tiny, monkeypatch):
     """The copy is named, the place and what to do; nothing half-written stays, and the model's own weights work."""
     monkeypatch.setenv("LOCALRAG_HOME", str(full_disk))
-    settings = EngineSettings(slots=1, context=256, weights="q8_0")
+    settings = EngineSettings(slots=1, n_ctx=256, weights="q8_0")
     with pytest.raises(ModelError, match=r"The q8_0 copy of llama\.gguf cannot be written to .*cache/models") as error:
-        Llama(tiny("llama"), settings)
+        LlamaModel(tiny("llama"), settings)
     assert "--engine weights=own" in error.value.hint
     assert not list((full_disk / "cache").rglob("*.gguf*"))
 
-    backend = Llama(tiny("llama"), replace(settings, weights="own"))
+    backend = LlamaModel(tiny("llama"), replace(settings, weights="own"))
     cells = [5 + n for n in range(200)]
     backend.decode([(token, n, 0, n == 199) for n, token in enumerate(cells)])
-    assert backend.save(0, full_disk / "200-a.kv", cells) is False
+    assert backend.save_state(0, full_disk / "200-a.kv", cells) is False
     assert not list(full_disk.glob("200-a*"))
     backend.close()
 
@@ -177,7 +176,7 @@ def test_a_cache_that_cannot_be_made_is_done_without(tmp_path, chat_file, monkey
 
     assert Tokenizer(ModelFile("m", "chat", chat_file.path)).count("The Skua leaks.") > 2
     assert run_process("index", "docs", "--extractor", "phrases", cwd=tmp_path).returncode == 0
-    done = run_process("doctor", "--no-speed", cwd=tmp_path)
-    assert "cannot be written to: what is measured and converted there is done anew" in done.stdout
+    done = run_localrag("doctor", "--no-speed", cwd=tmp_path)
+    assert "cannot be written to: every command repeats the measurements" in done.stdout
     assert "LOCALRAG_HOME" in done.stdout
     assert copy_path(chat_file, "bf16").parent.name == "models"

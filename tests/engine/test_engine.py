@@ -6,14 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localrag.engine.batch import Planner
-from localrag.engine.draft import Lookup
 from localrag.engine.engine import Engine
-from localrag.engine.request import Request
-from localrag.engine.sequence import Sequence, common_length
+from localrag.engine.request import PromptLookup, Request, Sequence, common_prefix_length
+from localrag.engine.scheduler import SlotManager, StepPlanner
 from localrag.engine.settings import EngineSettings
-from localrag.engine.slots import Slots
-from localrag.errors import ContextTooSmall, EngineFailed, ModelError, NoRoom
+from localrag.errors import ContextTooSmall, EngineError, KvCacheFull, ModelError
 from tests.fakes import FakeLlama
 
 PIECE = 16
@@ -22,7 +19,7 @@ prompts = st.lists(st.integers(1, 5), min_size=1, max_size=60)
 
 def generate(requests, backend, *, together=True):
     """The texts of all requests, run side by side or one after the other."""
-    engine = Engine(lambda: backend, piece=PIECE)
+    engine = Engine(lambda: backend, max_rows=PIECE)
 
     async def run():
         if together:
@@ -49,9 +46,9 @@ def request(tokens, max_tokens=12):
 )
 def test_what_runs_beside_a_request_does_not_change_its_answer(token_lists, slots, rule, memory, drafts):
     """Batched over any number of slots, with shared prefixes and guesses, every answer is that of the request alone on a fresh model."""
-    rules = {"least_rows": rule[0], "row_multiple": rule[1], "memory": memory}
-    alone = [generate([request(t)], FakeLlama(slots=1, drafts=False, **rules))[0].text for t in token_lists]
-    batched = [g.text for g in generate([request(t) for t in token_lists], FakeLlama(slots=slots, drafts=drafts, **rules))]
+    rules = {"min_rows": rule[0], "row_multiple": rule[1], "memory": memory}
+    alone = [generate([request(t)], FakeLlama(slots=1, prompt_lookup=False, **rules))[0].text for t in token_lists]
+    batched = [g.text for g in generate([request(t) for t in token_lists], FakeLlama(slots=slots, prompt_lookup=drafts, **rules))]
 
     assert alone == batched
 
@@ -69,23 +66,23 @@ def test_a_full_kv_changes_no_answer(token_lists, slots, capacity):
 def test_a_lone_request_over_the_kv_fails_with_the_numbers():
     """A request that no eviction can make room for ends in an error, and the next one runs."""
     backend = FakeLlama(slots=2, capacity=100)
-    engine = Engine(lambda: backend, piece=PIECE)
+    engine = Engine(lambda: backend, max_rows=PIECE)
 
     async def run():
-        with pytest.raises(NoRoom):
+        with pytest.raises(KvCacheFull):
             await engine.generate(request([1, 2] * 60))
         return await engine.generate(request([3, 4]))
 
     assert asyncio.run(run()).output_tokens > 0
     engine.close()
-    assert engine.leaks() == []
+    assert engine.inconsistencies() == []
 
 
 def test_guesses_that_come_true_save_steps():
     """On a text that repeats itself, several tokens are written in one step, and they are the same tokens."""
     steps = {}
     for drafts in (True, False):
-        backend = FakeLlama(slots=1, memory=1, drafts=drafts)
+        backend = FakeLlama(slots=1, memory=1, prompt_lookup=drafts)
         backend.end_tokens = frozenset()
         (answer,) = generate([request([3, 4], max_tokens=200)], backend)
         steps[drafts] = (len(backend.steps), answer.text)
@@ -96,11 +93,11 @@ def test_guesses_that_come_true_save_steps():
 
 def test_a_guess_is_what_followed_the_last_time():
     """The lookup finds the last place of the longest known ending."""
-    lookup = Lookup()
+    lookup = PromptLookup()
 
-    assert lookup.guess([1, 2, 3]) == []
-    assert lookup.guess([1, 2, 3, 9, 2, 3, 8, 2, 3]) == [8, 2, 3]
-    assert lookup.guess([1, 2, 3, 9, 2, 3, 8, 2, 3, 1, 2, 3]) == [9, 2, 3, 8, 2, 3, 1, 2, 3]
+    assert lookup.propose([1, 2, 3]) == []
+    assert lookup.propose([1, 2, 3, 9, 2, 3, 8, 2, 3]) == [8, 2, 3]
+    assert lookup.propose([1, 2, 3, 9, 2, 3, 8, 2, 3, 1, 2, 3]) == [9, 2, 3, 8, 2, 3, 1, 2, 3]
 
 
 def test_a_shared_beginning_is_kept_for_the_next_run(tmp_path):
@@ -127,17 +124,17 @@ def test_a_conversation_goes_on_as_if_it_were_never_evicted(token_lists, shared)
     """A second turn gives the same answer whether its first turn is still in the KV or was overwritten and computed again."""
 
     def second_turn(first, tail):
-        return Request((*first.cells, *tail), 8)
+        return Request((*first.token_ids, *tail), 8)
 
     async def kept(tokens):
-        engine = Engine(lambda: FakeLlama(slots=2), piece=PIECE)
+        engine = Engine(lambda: FakeLlama(slots=2), max_rows=PIECE)
         first = await engine.generate(request(shared + tokens))
         answer = await engine.generate(second_turn(first, tokens))
         engine.close()
         return answer.text
 
     async def evicted(tokens):
-        engine = Engine(lambda: FakeLlama(slots=1), piece=PIECE)
+        engine = Engine(lambda: FakeLlama(slots=1), max_rows=PIECE)
         first = await engine.generate(request(shared + tokens))
         await engine.generate(request([5, 5, 4, 5, 5]))
         answer = await engine.generate(second_turn(first, tokens))
@@ -161,12 +158,12 @@ def test_a_shared_prefix_is_computed_once():
 def test_indexing_does_not_stall_a_person():
     """A person's answer takes turns with the pieces of an indexing prompt; without a person the prompt is read first, to fill its slot."""
     for priority, expected in ((0, ["person", "long"] * 2), (1, ["long"] * 4)):
-        slots = Slots(EngineSettings(slots=2))
-        planner = Planner(EngineSettings(slots=2), slots, PIECE)
+        slots = SlotManager(EngineSettings(slots=2))
+        planner = StepPlanner(EngineSettings(slots=2), slots, PIECE)
         running, long = (Sequence(Request(cells, 50, priority=p)) for cells, p in (((1, 2), priority), ((4,) * 90, 1)))
         slots.add(running)
         slots.admit()
-        planner.plan().computed()
+        planner.plan().mark_computed()
         running.append([3])
         slots.add(long)
         slots.admit()
@@ -175,8 +172,8 @@ def test_indexing_does_not_stall_a_person():
         order = []
         for _ in range(4):
             step = planner.plan()
-            order.append("long" if len(step.runs) == 1 else "person")
-            for run in step.computed():
+            order.append("long" if len(step.scheduled_sequences) == 1 else "person")
+            for run in step.mark_computed():
                 run.sequence.append([3])
 
         assert order == expected
@@ -185,7 +182,7 @@ def test_indexing_does_not_stall_a_person():
 def test_a_person_gets_the_slot_of_an_indexing_request():
     """When every slot is taken, the newest indexing sequence waits again and the person's runs; the other's answer stays the same."""
     backend = FakeLlama(slots=1, seconds=0.001)
-    engine = Engine(lambda: backend, piece=PIECE)
+    engine = Engine(lambda: backend, max_rows=PIECE)
     order = []
 
     async def run():
@@ -210,7 +207,7 @@ def test_a_person_gets_the_slot_of_an_indexing_request():
 
 def test_people_overtake_indexing():
     """Of the waiting sequences the lowest priority number comes first, then the oldest."""
-    slots = Slots(EngineSettings(slots=1))
+    slots = SlotManager(EngineSettings(slots=1))
     first, second, person = (Sequence(Request((n,), 1, priority=p)) for n, p in ((1, 1), (2, 1), (3, 0)))
     for sequence in (first, second, person):
         slots.add(sequence)
@@ -229,7 +226,7 @@ def test_common_length_is_the_first_difference(a, b):
     """The shared length equals that of a cell by cell comparison."""
     expected = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
-    assert common_length(a, b) == expected
+    assert common_prefix_length(a, b) == expected
 
 
 def test_a_request_that_cannot_fit_says_the_numbers():
@@ -241,7 +238,7 @@ def test_a_request_that_cannot_fit_says_the_numbers():
 def test_a_failed_step_fails_only_the_requests_it_carried():
     """When the model refuses a step of several, the KV is made anew and each is tried alone: only the culprit gets the error."""
     backend = FakeLlama(slots=2, fail_on=99)
-    engine = Engine(lambda: backend, piece=PIECE)
+    engine = Engine(lambda: backend, max_rows=PIECE)
 
     async def run():
         tasks = [engine.generate(r) for r in (request([1, 2, 3]), request([99, 99, 99]), request([4, 5]))]
@@ -250,15 +247,15 @@ def test_a_failed_step_fails_only_the_requests_it_carried():
     good, bad, also_good = asyncio.run(run())
     engine.close()
     assert backend.resets == 2
-    assert engine.leaks() == []
+    assert engine.inconsistencies() == []
 
-    assert isinstance(bad, EngineFailed)
+    assert isinstance(bad, EngineError)
     assert [good.text, also_good.text] == [g.text for g in generate([request([1, 2, 3]), request([4, 5])], FakeLlama())]
 
 
 def test_cancelling_frees_the_slot():
     """A cancelled request leaves its slot to the next one."""
-    engine = Engine(lambda: FakeLlama(slots=1), piece=PIECE)
+    engine = Engine(lambda: FakeLlama(slots=1), max_rows=PIECE)
 
     async def run():
         task = asyncio.create_task(engine.generate(request([1] * 100, max_tokens=150)))
@@ -283,13 +280,13 @@ def test_closing_fails_what_still_runs_and_frees_the_model():
     """Requests under way when the engine is closed end in an error, not in silence."""
     backend = FakeLlama(slots=1, seconds=0.05)
     backend.end_tokens = frozenset()
-    engine = Engine(lambda: backend, piece=PIECE)
+    engine = Engine(lambda: backend, max_rows=PIECE)
 
     async def run():
         task = asyncio.create_task(engine.generate(request([1] * 5, max_tokens=200)))
         await asyncio.sleep(0)
         await asyncio.to_thread(engine.close)
-        with pytest.raises(EngineFailed):
+        with pytest.raises(EngineError):
             await task
 
     asyncio.run(run())
@@ -299,7 +296,7 @@ def test_closing_fails_what_still_runs_and_frees_the_model():
 def test_a_kv_that_cannot_be_made_anew_closes_the_engine():
     """When not even an empty KV can be had after a failed step, requests end in errors and nothing is computed on what is gone."""
     backend = FakeLlama(slots=2, fail_on=9)
-    engine = Engine(lambda: backend, piece=PIECE)
+    engine = Engine(lambda: backend, max_rows=PIECE)
 
     def no_memory():
         raise ModelError("no memory")
@@ -307,10 +304,10 @@ def test_a_kv_that_cannot_be_made_anew_closes_the_engine():
     backend.reset = no_memory
 
     async def run():
-        with pytest.raises(EngineFailed):
+        with pytest.raises(EngineError):
             await engine.generate(request([9, 9]))
         await asyncio.to_thread(engine._thread.join, 5)
-        with pytest.raises(EngineFailed, match="closed"):
+        with pytest.raises(EngineError, match="closed"):
             await engine.generate(request([1, 2]))
 
     asyncio.run(run())

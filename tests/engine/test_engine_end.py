@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from localrag.engine import prefixes
+from localrag.engine import prefix_cache
 from localrag.engine.engine import Engine
 from localrag.engine.request import Request
-from localrag.errors import EngineFailed, ModelError
+from localrag.errors import EngineError, ModelError
 from tests.fakes import FakeLlama
 
 PREFIX = [1 + n % 5 for n in range(100)]
@@ -27,7 +27,7 @@ def shared(n):
 
 def texts(backend, count=6):
     """The answers to some prompts of a task, one after the other."""
-    engine = Engine(lambda: backend, piece=16)
+    engine = Engine(lambda: backend, max_rows=16)
 
     async def run():
         return [(await engine.generate(shared(n))).text for n in range(count)]
@@ -36,7 +36,7 @@ def texts(backend, count=6):
         return asyncio.run(run())
     finally:
         engine.close()
-        assert engine.leaks() == []
+        assert engine.inconsistencies() == []
 
 
 class Lost(FakeLlama):
@@ -62,12 +62,12 @@ class Lost(FakeLlama):
 def test_requests_that_arrive_while_a_lost_engine_closes_fail_at_once():
     """Callers whose request failed send the next one while memory is freed: each gets the reason and what to do, and none hangs."""
     backend = Lost(slots=3, fail_on=9)
-    engine = Engine(lambda: backend, piece=16)
+    engine = Engine(lambda: backend, max_rows=16)
 
     async def caller(first):
         said = []
         for tokens in (first, [1, 2], [3, 4], [5, 5]):
-            with pytest.raises(EngineFailed) as error:
+            with pytest.raises(EngineError) as error:
                 await engine.generate(request(tokens))
             said.append(error.value)
         return said
@@ -81,18 +81,18 @@ def test_requests_that_arrive_while_a_lost_engine_closes_fail_at_once():
     assert backend.closed
     assert str(first[0]) == "the fake was told to fail"
     assert all("There is no memory for a KV" in str(e) and e.hint == "Take less: --engine slots=1" for e in [*first[1:], *others[0]])
-    assert engine.leaks() == []
+    assert engine.inconsistencies() == []
 
 
 def test_a_thread_that_ends_by_accident_leaves_nobody_waiting(monkeypatch):
     """Whatever goes wrong outside of a step, those who wait and those who come later get an error."""
-    engine = Engine(FakeLlama, piece=16)
+    engine = Engine(FakeLlama, max_rows=16)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     monkeypatch.setattr(engine.slots, "add", None)
 
     async def run():
         for _ in range(2):
-            with pytest.raises(EngineFailed):
+            with pytest.raises(EngineError):
                 await asyncio.wait_for(engine.generate(request([1, 2])), 60)
 
     asyncio.run(run())
@@ -102,7 +102,7 @@ def test_a_thread_that_ends_by_accident_leaves_nobody_waiting(monkeypatch):
 
 def test_a_prompt_that_cannot_be_started_fails_alone(monkeypatch):
     """An error while a request is taken in is its own; the next one runs."""
-    engine = Engine(FakeLlama, piece=16)
+    engine = Engine(FakeLlama, max_rows=16)
     learn, calls = engine.prefixes.learn, []
 
     def failing(task, cells):
@@ -114,7 +114,7 @@ def test_a_prompt_that_cannot_be_started_fails_alone(monkeypatch):
     monkeypatch.setattr(engine.prefixes, "learn", failing)
 
     async def run():
-        with pytest.raises(EngineFailed, match="ValueError"):
+        with pytest.raises(EngineError, match="ValueError"):
             await asyncio.wait_for(engine.generate(request([1, 2])), 60)
         return await asyncio.wait_for(engine.generate(request([1, 2])), 60)
 
@@ -127,7 +127,7 @@ def test_an_engine_that_cannot_be_set_up_frees_its_model():
     backend = FakeLlama()
     backend.settings = None
     with pytest.raises(AttributeError):
-        Engine(lambda: backend, piece=16)
+        Engine(lambda: backend, max_rows=16)
     deadline = time.monotonic() + 60
     while not backend.closed and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -139,16 +139,16 @@ def test_a_kv_in_an_unknown_state_is_made_anew(tmp_path):
     """A failed step while a kept beginning is read fails what runs, and what comes after is computed on an empty KV."""
     expected = texts(FakeLlama(slots=1, prefix_folder=tmp_path / "kind"))
     backend = FakeLlama(slots=1, prefix_folder=tmp_path / "kind")
-    load, engine = backend.load, Engine(lambda: backend, piece=16)
+    load, engine = backend.load_state, Engine(lambda: backend, max_rows=16)
 
     def failing(*args):
-        backend.load = load
-        raise EngineFailed("the fake failed while it read")
+        backend.load_state = load
+        raise EngineError("the fake failed while it read")
 
-    backend.load = failing
+    backend.load_state = failing
 
     async def run():
-        with pytest.raises(EngineFailed, match="while it read"):
+        with pytest.raises(EngineError, match="while it read"):
             await engine.generate(shared(0))
         return [(await engine.generate(shared(n))).text for n in range(6)]
 
@@ -162,7 +162,7 @@ class FullDisk(FakeLlama):
 
     saves = 0
 
-    def save(self, sequence, path, cells):
+    def save_state(self, sequence, path, cells):
         self.saves += 1
         raise OSError(28, "No space left on device")
 
@@ -185,7 +185,7 @@ def test_a_place_that_takes_no_files_costs_nothing(tmp_path):
 def test_a_folder_that_goes_away_costs_nothing(tmp_path):
     """Another process removes all kept files while they are in use: they are missed by nobody."""
     folder = tmp_path / "kind"
-    engine = Engine(lambda: FakeLlama(slots=1, prefix_folder=folder), piece=16)
+    engine = Engine(lambda: FakeLlama(slots=1, prefix_folder=folder), max_rows=16)
 
     async def run():
         found = []
@@ -214,12 +214,12 @@ def names(place):
 
 def test_the_files_of_all_models_share_one_bound(tmp_path, monkeypatch):
     """Those of any model that were not used for the longest time make room, and folders they leave empty go."""
-    monkeypatch.setattr(prefixes, "MOST_BYTES", 350)
+    monkeypatch.setattr(prefix_cache, "MAX_CACHE_BYTES", 350)
     kept(tmp_path / "old model", [("70-a.kv", 9), ("80-b.kv", 8)])
     kept(tmp_path / "other model", [("70-a.kv", 7), ("80-b.kv", 1)])
-    books = prefixes.Prefixes(tmp_path / "mine")
+    books = prefix_cache.PrefixCache(tmp_path / "mine")
 
-    books.keep(PREFIX, lambda path: path.write_bytes(bytes(100)) > 0)
+    books.store(PREFIX, lambda path: path.write_bytes(bytes(100)) > 0)
 
     assert [n for n in names(tmp_path) if "mine" not in n] == ["other model", "other model/70-a.kv", "other model/80-b.kv"]
     assert books.find([*PREFIX, 1])[0] == len(PREFIX)
@@ -227,12 +227,12 @@ def test_the_files_of_all_models_share_one_bound(tmp_path, monkeypatch):
 
 def test_what_is_used_stays(tmp_path, monkeypatch):
     """A file that is read again and again is newer than one that was made later."""
-    monkeypatch.setattr(prefixes, "MOST_BYTES", 250)
+    monkeypatch.setattr(prefix_cache, "MAX_CACHE_BYTES", 250)
     kept(tmp_path / "kind", [("70-often.kv", 9), ("80-once.kv", 1)])
-    books = prefixes.Prefixes(tmp_path / "kind")
+    books = prefix_cache.PrefixCache(tmp_path / "kind")
 
-    books.used(tmp_path / "kind" / "70-often.kv")
-    books.keep(PREFIX, lambda path: path.write_bytes(bytes(100)) > 0)
+    books.touch(tmp_path / "kind" / "70-often.kv")
+    books.store(PREFIX, lambda path: path.write_bytes(bytes(100)) > 0)
 
     assert "kind/70-often.kv" in names(tmp_path)
     assert "kind/80-once.kv" not in names(tmp_path)

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from localrag.engine.llama import chat
-from localrag.engine.llama.chat import Llama
-from localrag.engine.llama.pooled import Pooled
+from localrag.engine.llama import model as model_llama
+from localrag.engine.llama.model import LlamaModel
+from localrag.engine.llama.pooled import PooledModel
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError
-from localrag.llm.model import Model
-from localrag.models import ModelFile
-from localrag.store.ledger import CallLedger
-from localrag.store.schema import open_index
+from localrag.llm.model import ChatModel
+from localrag.model_files import ModelFile
+from localrag.store.llm_cache import SqliteLlmCache
+from localrag.store.opening import open_index
 from tests.fakes import FakeLlama
 
-SETTINGS = EngineSettings(slots=2, context=256)
+SETTINGS = EngineSettings(slots=2, n_ctx=256)
 
 
 def mapped(path):
@@ -38,28 +38,28 @@ def test_a_model_that_cannot_be_used_is_freed(tiny, monkeypatch, fails):
     def failing(*_):
         raise ModelError("not this one")
 
-    model = Llama(file, SETTINGS)
+    model = LlamaModel(file, SETTINGS)
     assert mapped(file.path)
     with monkeypatch.context() as patch:
-        patch.setattr(chat if fails == "open_format" else Llama, fails, failing)
+        patch.setattr(model_llama if fails == "open_format" else LlamaModel, fails, failing)
         if fails not in ("_check_chat_model", "open_format"):
             with pytest.raises(ModelError, match="not this one"):
-                model.sibling(SETTINGS)
+                model.share_weights(SETTINGS)
         model.decode([(5, 0, 0, True)])
         model.close()
         assert not mapped(file.path)
         with pytest.raises(ModelError, match="not this one"):
-            Llama(file, SETTINGS)
+            LlamaModel(file, SETTINGS)
     assert not mapped(file.path)
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not say what a process has in memory")
 def test_a_model_that_is_none_of_its_kind_is_freed(tiny):
     """A chat model given as an embedder, and settings that a model cannot have."""
-    with pytest.raises(ModelError, match="no embedding model"):
-        Pooled(tiny("llama"), SETTINGS)
+    with pytest.raises(ModelError, match="is not an embedding model"):
+        PooledModel(tiny("llama"), SETTINGS)
     with pytest.raises(ModelError, match="sliding windows"):
-        Llama(tiny("gemma2"), replace(SETTINGS, unified=True))
+        LlamaModel(tiny("gemma2"), replace(SETTINGS, kv_unified=True))
 
     assert not mapped(tiny("llama").path)
     assert not mapped(tiny("gemma2").path)
@@ -71,9 +71,9 @@ def test_what_was_freed_can_be_cut_without_harm(tiny, monkeypatch):
     def failing(*_):
         raise ModelError("not now")
 
-    model = Llama(tiny("llama"), SETTINGS)
+    model = LlamaModel(tiny("llama"), SETTINGS)
     with monkeypatch.context() as patch, pytest.raises(ModelError, match="not now"):
-        patch.setattr(Llama, "_check_memory", failing)
+        patch.setattr(LlamaModel, "_check_memory", failing)
         model.reset()
 
     assert model._memory is None
@@ -102,13 +102,15 @@ class Loads:
 @pytest.fixture
 def loads(monkeypatch):
     made = Loads()
-    monkeypatch.setattr("localrag.engine.hardware.opened.open_backend", made)
+    monkeypatch.setattr("localrag.engine.autotune.load.open_backend", made)
     return made
 
 
 @pytest.fixture
 def model(tmp_path):
-    return Model(CallLedger(open_index(tmp_path / "index", create=True)), ModelFile("m", "chat", tmp_path / "m.gguf"), EngineOptions())
+    return ChatModel(
+        SqliteLlmCache(open_index(tmp_path / "index", create=True)), ModelFile("m", "chat", tmp_path / "m.gguf"), EngineOptions()
+    )
 
 
 async def cancelled(model):

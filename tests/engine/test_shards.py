@@ -8,14 +8,14 @@ import shutil
 import gguf
 import pytest
 
-from localrag.doctor import Subject, examine
+from localrag.doctor import DoctorTarget, run_checks
 from localrag.engine.engine import Engine
-from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.model import LlamaModel
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError
-from localrag.models import find_chat_model, find_embedder, shards, weights_size
-from localrag.store.ledger import CallLedger
+from localrag.model_files import find_chat_model, find_embedder, shard_paths, total_size
+from localrag.store.llm_cache import SqliteLlmCache
 
 
 @pytest.fixture(scope="module")
@@ -49,17 +49,17 @@ def test_any_of_its_files_stands_for_the_model(three):
     assert found == [found[0]] * 3
     assert found[0].path == three[0]
     assert found[0].name == "tiny"
-    assert shards(three[0]) == three
-    assert weights_size(three[0]) == sum(f.stat().st_size for f in three)
+    assert shard_paths(three[0]) == three
+    assert total_size(three[0]) == sum(f.stat().st_size for f in three)
 
 
 def test_it_answers_like_the_model_in_one_file(three, tiny):
     """llama.cpp finds the other files by itself; the tokens are those of the whole."""
 
     def answer(file):
-        engine = Engine(lambda: Llama(file, EngineSettings(slots=1, context=256)))
+        engine = Engine(lambda: LlamaModel(file, EngineSettings(slots=1, n_ctx=256)))
         try:
-            return asyncio.run(engine.generate(Request((5, 6, 7), 8))).cells
+            return asyncio.run(engine.generate(Request((5, 6, 7), 8))).token_ids
         finally:
             engine.close()
 
@@ -80,7 +80,7 @@ def test_a_missing_file_is_named(copies):
     """One that is missing, and the first of them, end in words; nothing is loaded."""
     copies[1].unlink()
     file = find_chat_model(str(copies[2]))
-    for way in (lambda: file.fingerprint, lambda: Llama(file, EngineSettings()), lambda: weights_size(file.path)):
+    for way in (lambda: file.fingerprint, lambda: LlamaModel(file, EngineSettings()), lambda: total_size(file.path)):
         with pytest.raises(ModelError, match=r"of which tiny-00002-of-00003\.gguf is missing"):
             way()
 
@@ -99,7 +99,9 @@ def test_a_file_cut_off_in_the_middle_is_named(copies):
 
 def test_the_sizes_shown_count_every_file(three):
     """`doctor` shows the whole model, not its first file."""
-    (line,) = (line for line in examine(Subject(None, chat=str(three[0])), EngineOptions(), speed=False) if line.name == "chat model")
+    (line,) = (
+        line for line in run_checks(DoctorTarget(None, chat=str(three[0])), EngineOptions(), speed=False) if line.name == "chat model"
+    )
 
     assert re.search(r", (\d+) MB", line.text)[1] == f"{sum(f.stat().st_size for f in three) / 1e6:.0f}"
 
@@ -111,7 +113,7 @@ def test_links_keep_their_names(three, tmp_path):
         (tmp_path / file.name).symlink_to(f"blob{n}")
     (tmp_path / "embedder.gguf").symlink_to("blob0")
     file = find_chat_model(str(tmp_path / three[0].name))
-    backend = Llama(file, EngineSettings(slots=1, context=256))
+    backend = LlamaModel(file, EngineSettings(slots=1, n_ctx=256))
     backend.close()
 
     assert file.fingerprint == find_chat_model(str(three[0])).fingerprint
@@ -120,15 +122,15 @@ def test_links_keep_their_names(three, tmp_path):
 
 def test_a_replaced_file_is_noticed(copies, tmp_path):
     """Also the second file of a model must not change while it is in use."""
-    from localrag.llm.model import Model
-    from localrag.store.schema import open_index
+    from localrag.llm.model import ChatModel
+    from localrag.store.opening import open_index
 
-    model = Model(
-        CallLedger(open_index(tmp_path / "index", create=True)), find_chat_model(str(copies[0])), EngineOptions("slots=1,context=256")
+    model = ChatModel(
+        SqliteLlmCache(open_index(tmp_path / "index", create=True)), find_chat_model(str(copies[0])), EngineOptions("slots=1,n_ctx=256")
     )
     model._check_file()
     copies[1].touch()
 
     with pytest.raises(ModelError, match="was replaced while it was in use"):
         model._check_file()
-    assert json.dumps(model.report()) == "{}"
+    assert json.dumps(model.metrics()) == "{}"

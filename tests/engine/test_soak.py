@@ -14,11 +14,11 @@ from dataclasses import replace
 import pytest
 
 from localrag.engine.engine import Engine
-from localrag.engine.llama.chat import Llama
+from localrag.engine.llama.model import LlamaModel
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineSettings
-from localrag.errors import EngineFailed
-from localrag.llm.model import in_window
+from localrag.errors import EngineError
+from localrag.llm.model import bounded_map
 from tests.fakes import FakeLlama
 
 SECONDS = float(os.environ.get("LOCALRAG_TEST_SOAK", "10"))
@@ -37,7 +37,7 @@ def test_random_work_leaks_nothing(capacity):
     """Requests, cancellations, failures, preemptions, people in a hurry, at random: in the end no sequence, slot, cell or task is left."""
     chance = random.Random(7)
     backend = FakeLlama(slots=6, capacity=capacity, fail_on=POISON)
-    engine = Engine(lambda: backend, piece=32)
+    engine = Engine(lambda: backend, max_rows=32)
     ended = {"answered": 0, "failed": 0, "cancelled": 0}
     shared = [1 + n % 5 for n in range(60)]
 
@@ -53,7 +53,7 @@ def test_random_work_leaks_nothing(capacity):
         try:
             await task
             ended["answered"] += 1
-        except EngineFailed:
+        except EngineError:
             ended["failed"] += 1
         except asyncio.CancelledError:
             ended["cancelled"] += 1
@@ -62,16 +62,16 @@ def test_random_work_leaks_nothing(capacity):
         until = time.monotonic() + SECONDS / 2
         early = rounds = 0
         while time.monotonic() < until or (rounds < ROUNDS and not all(ended.values())):
-            await in_window((one() for _ in range(200)), size=24)
+            await bounded_map((one() for _ in range(200)), size=24)
             early, rounds = early or memory(), rounds + 1
         await engine.generate(Request((1, 2), 1))  # whatever was cancelled last has been taken in
         return early, len(asyncio.all_tasks())
 
     early, tasks = asyncio.run(soak())
-    leaks = engine.leaks()
+    leaks = engine.inconsistencies()
     engine.close()  # the thread tidies up the last step after its answer is out
     held = [len(cells) for cells in backend.kv]
-    kept = [engine.slots.held(slot) for slot in range(6)]
+    kept = [engine.slots.cached_tokens(slot) for slot in range(6)]
     gc.collect()
 
     assert leaks == []
@@ -81,7 +81,7 @@ def test_random_work_leaks_nothing(capacity):
     assert memory() - early < 50_000
 
 
-class Sabotaged(Llama):
+class Sabotaged(LlamaModel):
     """A real model from whose KV cells vanish now and then, which llama.cpp answers by failing the step."""
 
     chance = random.Random(5)
@@ -93,20 +93,20 @@ class Sabotaged(Llama):
             self.truncate(slot, max(0, position - 2))
         try:
             return super().decode(rows)
-        except EngineFailed:
+        except EngineError:
             self.failures += 1
             raise
 
 
-@pytest.mark.parametrize("layout", [{}, {"unified": True, "context": 256}])
+@pytest.mark.parametrize("layout", [{}, {"kv_unified": True, "n_ctx": 256}])
 @pytest.mark.timeout(SECONDS * 4 + 1200)
 def test_steps_that_llama_cpp_fails_harm_no_answer(tiny, layout):
     """llama.cpp fails steps at random, requests come and go: those that are answered get the words of an undisturbed engine, none leaks."""
-    file, settings = tiny("llama"), EngineSettings(threads=1, slots=4, context=512, kv="f32")
+    file, settings = tiny("llama"), EngineSettings(threads=1, slots=4, n_ctx=512, kv_cache_type="f32")
     chance = random.Random(11)
     shared = [chance.randrange(20, 40000) for _ in range(50)]
     prompts = [tuple(shared[: 50 * (n % 2)] + [chance.randrange(20, 40000) for _ in range(5 + 3 * n)]) for n in range(24)]
-    plain = Engine(lambda: Llama(file, settings))
+    plain = Engine(lambda: LlamaModel(file, settings))
     expected = asyncio.run(_answers(plain, prompts))
     plain.close()
     engine = Engine(lambda: Sabotaged(file, replace(settings, **layout)))
@@ -120,22 +120,22 @@ def test_steps_that_llama_cpp_fails_harm_no_answer(tiny, layout):
             task.cancel()
         try:
             answer = await task
-            answered, wrong = answered + 1, wrong + (answer.cells != expected[n])
+            answered, wrong = answered + 1, wrong + (answer.token_ids != expected[n])
         except asyncio.CancelledError:
             cancelled += 1
-        except EngineFailed:  # it was alone in its step
+        except EngineError:  # it was alone in its step
             failed += 1
 
     async def soak():
         until, rounds = time.monotonic() + SECONDS / 2, 0
         while time.monotonic() < until or (rounds < ROUNDS and not (answered > 20 and failed < engine.backend.failures and cancelled)):
-            await in_window((one(chance.randrange(24)) for _ in range(50)), size=10)
+            await bounded_map((one(chance.randrange(24)) for _ in range(50)), size=10)
             rounds += 1
         await engine.generate(Request((1, 2), 1))
         return len(asyncio.all_tasks())
 
     tasks, failures = asyncio.run(soak()), engine.backend.failures
-    leaks = engine.leaks()
+    leaks = engine.inconsistencies()
     engine.close()
 
     assert leaks == []
@@ -147,13 +147,13 @@ def test_steps_that_llama_cpp_fails_harm_no_answer(tiny, layout):
 
 
 async def _answers(engine, prompts):
-    return [(await engine.generate(Request(p, 10))).cells for p in prompts]
+    return [(await engine.generate(Request(p, 10))).token_ids for p in prompts]
 
 
 def test_ten_thousand_queued_requests_are_no_ten_thousand_tasks():
     """However many requests there are, a bounded number of tasks and little memory serve them."""
     backend = FakeLlama(slots=16)
-    engine = Engine(lambda: backend, piece=512)
+    engine = Engine(lambda: backend, max_rows=512)
     most = 0
 
     async def one(n):
@@ -162,7 +162,7 @@ def test_ten_thousand_queued_requests_are_no_ten_thousand_tasks():
         return (await engine.generate(Request((1 + n % 7, 1 + n % 11), 1))).output_tokens
 
     before = memory()
-    done = asyncio.run(in_window((one(n) for n in range(10_000)), size=32))
+    done = asyncio.run(bounded_map((one(n) for n in range(10_000)), size=32))
     engine.close()
 
     assert len(done) == 10_000

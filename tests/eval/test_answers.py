@@ -14,25 +14,22 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from localrag.engine.embedding.embedder import open_embedder
+from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
-from localrag.errors import EngineFailed
-from localrag.eval import study as study_module
-from localrag.eval.activities import Asked, load_questions
+from localrag.errors import EngineError
+from localrag.eval import comparison
+from localrag.eval.comparison import study_results, write_page
 from localrag.eval.conditions import conditions
-from localrag.eval.frames import framed_questions
-from localrag.eval.judge import CRITERIA, key_of, pairings
-from localrag.eval.page import write_page
-from localrag.eval.results import results
-from localrag.eval.row_file import appending, read_rows
-from localrag.eval.statements import agreement, clusters, sentences_of
-from localrag.eval.wins import judge_figures, scores, warnings_about, win_rates
+from localrag.eval.datasets import append_jsonl, read_jsonl
+from localrag.eval.judge import CRITERIA, agreement, count_clusters, key_of, plan_comparisons, sentences_of
+from localrag.eval.questions import GeneratedQuestion, read_questions, template_questions
+from localrag.eval.win_rates import judge_figures, scores, warnings_about, win_rates
 from localrag.llm.prompts import load_prompt
-from localrag.models import find_embedder
-from localrag.opening import open_for_questions
-from localrag.query.answer import Options
+from localrag.model_files import find_embedder
+from localrag.project import open_for_query
+from localrag.query.question import QueryOptions
 from tests.conftest import run_localrag
-from tests.fakes import Scripted, example
+from tests.fakes import Scripted, answered_by, example
 
 QUESTIONS = [f"q{n}" for n in range(8)]
 
@@ -41,7 +38,7 @@ def judged(choose, *, repeats=1, names=("C0", "SS"), questions=QUESTIONS):
     """Rows of verdicts of a judge that chooses by `choose(pairing)` → the winner, or an error."""
     rows = []
     for q in questions:
-        for p in pairings(Asked("", "", q), names, repeats):
+        for p in plan_comparisons(GeneratedQuestion("", "", q), names, repeats):
             said = choose(p)
             told = {"error": "cut off"} if said == "error" else {"winner": said, "reason": "so"}
             rows.append(dict(zip(("question", "first", "second", "criterion", "repeat", "judge"), p.key("j"), strict=True)) | told)
@@ -68,7 +65,7 @@ def test_a_judge_that_always_says_the_first_decides_nothing():
     judge = judge_figures(rows)
 
     assert all(r.rate == 50.0 and r.p == 1.0 for r in win_rates(rows, ["C0", "SS"], sorted({r["question"] for r in rows}), 1))
-    assert (judge.first, judge.consistent) == (100.0, 0.0)
+    assert (judge.first_position_wins, judge.consistent) == (100.0, 0.0)
     assert any("100 %" in line and "nothing" in line for line in warnings_about(judge))
 
 
@@ -76,7 +73,7 @@ def test_a_fair_judge_is_not_warned_about():
     """A judge that always prefers one condition has no bias of place: half of its choices stand first, all stay when turned."""
     judge = judge_figures(judged(lambda _: "C0", repeats=2))
 
-    assert (judge.first, judge.consistent, judge.agrees, judge.ties) == (50.0, 100.0, 100.0, 0.0)
+    assert (judge.first_position_wins, judge.consistent, judge.agreement, judge.ties) == (50.0, 100.0, 100.0, 0.0)
     assert warnings_about(judge) == []
 
 
@@ -128,9 +125,9 @@ def test_intervals_hold_the_rate_and_need_two_questions():
 
 def test_statements_that_say_the_same_are_one_cluster():
     """Statements of one wording are one cluster at every threshold, unlike ones are their own."""
-    assert clusters(["The boatyard was sold.", "The boatyard was sold."]) == (1, 1, 1, 1)
-    assert clusters(["The boatyard was sold.", "Herring prices fell again in winter."]) == (2, 2, 2, 2)
-    assert (clusters([]), clusters(["One."])) == ((0, 0, 0, 0), (1, 1, 1, 1))
+    assert count_clusters(["The boatyard was sold.", "The boatyard was sold."]) == (1, 1, 1, 1)
+    assert count_clusters(["The boatyard was sold.", "Herring prices fell again in winter."]) == (2, 2, 2, 2)
+    assert (count_clusters([]), count_clusters(["One."])) == ((0, 0, 0, 0), (1, 1, 1, 1))
 
 
 def test_sentences_of_an_answer_are_counted_once_without_titles_and_numbers():
@@ -154,17 +151,17 @@ def test_questions_may_be_written_by_hand(tmp_path):
     """A text with one question a line is enough; a question given twice is asked once."""
     (tmp_path / "q.txt").write_text("What happened?\n\nWho was blamed?\nWhat happened?\n")
 
-    assert [q.text for q in load_questions(tmp_path / "q.txt")] == ["What happened?", "Who was blamed?"]
+    assert [q.text for q in read_questions(tmp_path / "q.txt")] == ["What happened?", "Who was blamed?"]
 
 
 def test_a_line_torn_by_a_crash_is_left_out(tmp_path):
     """A half-written last line is no row, and the next row stands on a line of its own."""
     file = tmp_path / "rows.jsonl"
     file.write_text('{"a": 1}\n{"a": ')
-    with appending(file) as append:
+    with append_jsonl(file) as append:
         append({"a": 2})
 
-    assert read_rows(file) == [{"a": 1}, {"a": 2}]
+    assert read_jsonl(file) == [{"a": 1}, {"a": 2}]
 
 
 def study(folder, rows, *, answers):
@@ -176,11 +173,11 @@ def study(folder, rows, *, answers):
     (folder / "study.json").write_text(json.dumps(about))
     (folder / "questions.json").write_text(json.dumps(["What <b>happened</b>?"]))
     given = {"answer": "It sank. [1]", "note": "", "sources": [], "sentences": 1, "supported": 1, "calls": 0, "tokens": 0, "seconds": 0.1}
-    asked = Asked("", "", "What <b>happened</b>?").id
-    with appending(folder / "answers.jsonl") as append:
+    asked = GeneratedQuestion("", "", "What <b>happened</b>?").id
+    with append_jsonl(folder / "answers.jsonl") as append:
         for name in answers:
             append({"question": asked, "condition": name, "sample": 0, "mode": {"C0": "global", "SS": "ss"}[name]} | given)
-    with appending(folder / "verdicts.jsonl") as append:
+    with append_jsonl(folder / "verdicts.jsonl") as append:
         for row in rows:
             append(row)
     return folder
@@ -188,7 +185,7 @@ def study(folder, rows, *, answers):
 
 def test_missing_answers_and_verdicts_are_reported_not_guessed(tmp_path):
     """A study with a missing answer has no win rate for it, and says what is missing."""
-    found = results(study(tmp_path / "s", [], answers=["C0"]), lambda: pytest.fail("no answers were drawn anew"))
+    found = study_results(study(tmp_path / "s", [], answers=["C0"]), lambda: pytest.fail("no answers were drawn anew"))
 
     assert [c["missing"] for c in found["conditions"]] == [0, 1]
     assert all(w["rate"] is None and w["missing"] == 2 for w in found["wins"])
@@ -200,7 +197,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_shows_no_markup_of_texts(tmp_
     """The page holds its figures itself, refers to nothing outside, and shows texts as they are."""
     rows = judged(lambda _: "C0", questions=["What <b>happened</b>?"])
     folder = study(tmp_path / "s", rows, answers=["C0", "SS"])
-    page = write_page(folder, results(folder, lambda: None)).read_text()
+    page = write_page(folder, study_results(folder, lambda: None)).read_text()
 
     assert (
         page.count("<svg") == 1
@@ -213,11 +210,12 @@ def test_the_page_needs_nothing_from_elsewhere_and_shows_no_markup_of_texts(tmp_
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium on this machine")
+@pytest.mark.ci
 def test_the_page_opens_in_a_browser_without_a_network(tmp_path):
     """Headless Chromium, cut off from every name and address, renders the heat maps, both figures and the answers."""
     rows = judged(lambda p: p.second, questions=["What <b>happened</b>?"])
     folder = study(tmp_path / "s", rows, answers=["C0", "SS"])
-    page = write_page(folder, results(folder, lambda: None))
+    page = write_page(folder, study_results(folder, lambda: None))
     dom = opened(page, tmp_path)
 
     assert dom.count("<svg") == 1 and dom.count('class="heat"') == len(CRITERIA)
@@ -256,7 +254,7 @@ def test_the_whole_protocol_runs_with_the_embedded_model(plain_town, tmp_path):
     assert all(c["answered"] == 1 and c["supported"] == 100 for c in found["conditions"] if not c["same_as"])
     assert json.loads(again.stdout) == found
     assert (tmp_path / "study" / "report.html").exists()
-    assert "No question was asked" in run_localrag("logs", cwd=plain_town).stdout
+    assert "No question has been asked" in run_localrag("logs", cwd=plain_town).stdout
 
 
 def test_a_study_is_held_to_one_way_of_answering(plain_town, tmp_path):
@@ -286,13 +284,13 @@ def test_a_study_that_was_killed_goes_on(plain_town, tmp_path):
     file = tmp_path / "study" / "verdicts.jsonl"
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
     deadline = time.monotonic() + 300
-    while len(read_rows(file)) < 2 and process.poll() is None and time.monotonic() < deadline:
+    while len(read_jsonl(file)) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     process.kill()
     process.wait()
-    before = read_rows(file)
+    before = read_jsonl(file)
     found = json.loads(run_localrag(*ASKED, "--index", str(plain_town), "--out", "study", cwd=tmp_path).stdout)
-    rows = read_rows(file)
+    rows = read_jsonl(file)
 
     assert rows[: len(before)] == before and len({key_of(r) for r in rows}) == len(rows) == found["judge"]["verdicts"]
     assert not any("missing" in line for line in found["warnings"])
@@ -300,21 +298,21 @@ def test_a_study_that_was_killed_goes_on(plain_town, tmp_path):
 
 def test_questions_from_frames_differ_and_are_as_many_as_asked_for():
     """Two users, two tasks, two questions each are eight different questions, each about a given thing, Chinese ones in Chinese."""
-    made = framed_questions(2, ["Scrooge", "Marley", "陈国梁", "Tiny Tim"])
+    made = template_questions(2, ["Scrooge", "Marley", "陈国梁", "Tiny Tim"])
 
     assert len({q.text for q in made}) == 8 and len({(q.user, q.task) for q in made}) == 4
     assert all("Scrooge" in q.text or "Marley" in q.text or "陈国梁" in q.text for q in made)
-    assert len(framed_questions(5, [f"Name {n}" for n in range(40)])) == 125
-    assert framed_questions(1, ["陈国梁"])[0].text.endswith("？")
+    assert len(template_questions(5, [f"Name {n}" for n in range(40)])) == 125
+    assert template_questions(1, ["陈国梁"])[0].text.endswith("？")
 
 
 def test_failed_answers_are_counted_and_not_judged(tmp_path):
     """An answer that failed is named with its error, counts as failed and not as missing, and has no verdicts."""
     folder = study(tmp_path / "s", [], answers=["C0"])
-    asked = Asked("", "", "What <b>happened</b>?").id
-    with appending(folder / "answers.jsonl") as append:
+    asked = GeneratedQuestion("", "", "What <b>happened</b>?").id
+    with append_jsonl(folder / "answers.jsonl") as append:
         append({"question": asked, "condition": "SS", "sample": 0, "error": "The model's answer was cut off."})
-    found = results(folder, lambda: None)
+    found = study_results(folder, lambda: None)
 
     assert [(c["failed"], c["missing"]) for c in found["conditions"]] == [(0, 0), (1, 0)]
     assert any(line.startswith("SS: of 1 answers 1 failed") for line in found["warnings"])
@@ -326,21 +324,21 @@ def test_what_failed_is_asked_again_and_counts_once(plain_town, tmp_path):
     folder = tmp_path / "s"
     shutil.copytree(plain_town / ".localrag", tmp_path / "index")
     (tmp_path / "q.txt").write_text("Who bought the Skua?\n")
-    plan = study_module.Plan("", 1, tmp_path / "q.txt", ("SS",), 1, 0, Options(style="abstractive"), None, None, EngineOptions())
-    asked, broken = [], [EngineFailed("the server is gone")]
+    plan = comparison.StudyPlan("", 1, tmp_path / "q.txt", ("SS",), 1, 0, QueryOptions(style="abstractive"), None, None, EngineOptions())
+    asked, broken = [], [EngineError("the server is gone")]
 
     def says(request):
         asked.append(request.task)
         return broken.pop() if broken else example(request.grammar.schema)
 
     def run():
-        with open_for_questions(tmp_path / "index") as project:
-            project.model._engine = Scripted(says)
+        with open_for_query(tmp_path / "index") as project:
+            answered_by(project, Scripted(says))
             found = conditions(plan.conditions, project)
-            questions = asyncio.run(study_module._questions(folder, plan, project, lambda _: None))
-            study_module.save_study(folder, conditions=[asdict(c) for c in found], repeats=1)
-            asyncio.run(study_module._answer(folder, found, questions, plan, project, plan.options, lambda _: None))
-        return results(folder, lambda: None)["conditions"][0]
+            questions = asyncio.run(comparison._questions(folder, plan, project, lambda _: None))
+            comparison.save_study(folder, conditions=[asdict(c) for c in found], repeats=1)
+            asyncio.run(comparison._answer_condition(folder, found, questions, plan, project, plan.options, lambda _: None))
+        return study_results(folder, lambda: None)["conditions"][0]
 
     folder.mkdir()
     first, again, third = run(), run(), run()
@@ -354,7 +352,7 @@ def test_a_verdict_given_after_it_failed_replaces_the_failure(tmp_path):
     """Of a verdict that failed and was given later, the failure is forgotten."""
     rows = judged(lambda _: "C0", questions=["What <b>happened</b>?"])
     broken = [{k: v for k, v in r.items() if k not in ("winner", "reason")} | {"error": "cut off"} for r in rows[:3]]
-    found = results(study(tmp_path / "s", [*broken, *rows], answers=["C0", "SS"]), lambda: None)
+    found = study_results(study(tmp_path / "s", [*broken, *rows], answers=["C0", "SS"]), lambda: None)
 
     assert (found["judge"]["verdicts"], found["judge"]["failed"]) == (len(rows), 0)
     assert all(w["rate"] == 100 for w in found["wins"])
@@ -394,4 +392,4 @@ def test_written_answers_are_drawn_anew_for_their_agreement(plain_town, tmp_path
     found = json.loads(run_localrag(*asked, "--index", str(plain_town), "--out", "study", "--json", cwd=tmp_path).stdout)
 
     assert all(0 <= c["agreement"] <= 100 for c in found["conditions"])
-    assert {r["sample"] for r in read_rows(tmp_path / "study" / "answers.jsonl")} == {0, 1}
+    assert {r["sample"] for r in read_jsonl(tmp_path / "study" / "answers.jsonl")} == {0, 1}

@@ -8,10 +8,10 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
-from localrag.eval.answer_scores import evidence_recall, exact_match, plain, rouge, stands_in, word_f1
-from localrag.eval.qa import Setup, averages, evaluate_answers
-from localrag.eval.qa_sets import Span, load_questions
-from localrag.query.answer import Options
+from localrag.eval.datasets import EvidenceSpan, load_qa_dataset
+from localrag.eval.metrics import evidence_recall, exact_match, is_quoted, rouge, strip_marks_and_titles, word_f1
+from localrag.eval.qa import QaSetup, averages, evaluate_answers
+from localrag.query.question import QueryOptions
 from localrag.records import Quote
 
 MEETING = {
@@ -35,7 +35,7 @@ def meetings(tmp_path):
 
 def test_meetings_are_read_with_the_places_of_their_evidence(meetings):
     """A turn is a line; a specific question's evidence are the characters of its turns, a general one has none."""
-    (gold,) = load_questions(meetings)
+    (gold,) = load_qa_dataset(meetings)
     text = gold.documents[0][1]
     general, specific = gold.questions
 
@@ -56,27 +56,27 @@ def test_novels_and_passages_are_read(tmp_path):
         '{"id": "q", "question": "Q?", "answers": ["x"], "gold": [7], "type": "bridge"}', encoding="utf-8"
     )
 
-    assert load_questions(novels)[0].questions[0].evidence == ("It was full.",)
-    (gold,) = load_questions(passages)
+    assert load_qa_dataset(novels)[0].questions[0].evidence == ("It was full.",)
+    (gold,) = load_qa_dataset(passages)
     assert gold.documents == (("0000000.md", "# T\n\nx"),)
-    assert gold.questions[0].evidence == (Span("0000000.md"),)
+    assert gold.questions[0].evidence == (EvidenceSpan("0000000.md"),)
 
 
 def test_a_sample_is_decided_by_its_seed(meetings):
     """So many questions are drawn, the same ones for the same seed."""
-    drawn = {load_questions(meetings, limit=1, seed=s)[0].questions[0].id for s in range(12)}
+    drawn = {load_qa_dataset(meetings, limit=1, seed=s)[0].questions[0].id for s in range(12)}
 
     assert drawn == {"general-0", "specific-0"}
-    assert load_questions(meetings, limit=1, seed=3) == load_questions(meetings, limit=1, seed=3)
+    assert load_qa_dataset(meetings, limit=1, seed=3) == load_qa_dataset(meetings, limit=1, seed=3)
 
 
 def test_what_is_no_set_of_questions_is_refused(tmp_path):
     """An empty folder and a file that is no meeting are named."""
     with pytest.raises(UsageError, match="no questions in a known format"):
-        load_questions(tmp_path)
+        load_qa_dataset(tmp_path)
     (tmp_path / "x.json").write_text("[1]", encoding="utf-8")
     with pytest.raises(UsageError, match=r"x\.json is not a meeting"):
-        load_questions(tmp_path)
+        load_qa_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_words_are_compared_as_squad_does(answer, gold, em, f1):
 )
 def test_a_gold_answer_stands_in_a_quote_word_for_word(quotes, gold, stands):
     """Whole words, up to case, punctuation and articles; a yes or no stands nowhere."""
-    assert stands_in(quotes, gold) == stands
+    assert is_quoted(quotes, gold) == stands
 
 
 def test_rouge_counts_words_pairs_and_the_common_subsequence():
@@ -121,7 +121,7 @@ def test_rouge_counts_words_pairs_and_the_common_subsequence():
 
 def test_marks_and_titles_are_no_part_of_an_answer():
     """What is compared is the prose alone."""
-    assert plain("**Ruth Sand**\nRed sells. [1][2]\n\nSo it is red. [unsupported]") == "Red sells. So it is red."
+    assert strip_marks_and_titles("**Ruth Sand**\nRed sells. [1][2]\n\nSo it is red. [unsupported]") == "Red sells. So it is red."
 
 
 def test_evidence_is_found_by_place_and_by_what_it_says(tmp_path):
@@ -131,17 +131,17 @@ def test_evidence_is_found_by_place_and_by_what_it_says(tmp_path):
         return np.array([[1, 0] if "red" in t else [0, 1] for t in texts], np.float32)
 
     passages = [("a.txt", Quote("c", 10, 30, "The boat was red."))]
-    evidence = (Span("a.txt", 25, 40), Span("a.txt", 30, 40), Span("a.txt"), "A red boat", "Nobody came")
+    evidence = (EvidenceSpan("a.txt", 25, 40), EvidenceSpan("a.txt", 30, 40), EvidenceSpan("a.txt"), "A red boat", "Nobody came")
 
     assert evidence_recall(evidence, passages, embed) == pytest.approx(3 / 5)
     assert evidence_recall((), passages, embed) is None
     assert evidence_recall(evidence, [], embed) == 0
 
 
-def test_answers_are_scored_and_a_stopped_run_goes_on(meetings, tmp_path):
+def test_answers_are_scored_and_a_stopped_run_goes_on(meetings, tmp_path, tiny):
     """Every question is asked in every mode once: what an earlier run wrote is kept, its torn last line is asked again."""
-    setup = Setup(("mix", "global", "none"), "phrases", None, Options(), EngineOptions())
-    sets = load_questions(meetings)
+    setup = QaSetup(("mix", "global", "none"), "phrases", str(tiny("llama").path), QueryOptions(), EngineOptions())
+    sets = load_qa_dataset(meetings)
     rows = asyncio.run(evaluate_answers(sets, setup, tmp_path / "out", lambda _: None))
     file = tmp_path / "out" / "answers.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -165,8 +165,8 @@ def test_answers_are_scored_and_a_stopped_run_goes_on(meetings, tmp_path):
 
 def test_a_question_that_failed_is_asked_again(meetings, tmp_path):
     """The next run answers what failed, keeps the rest as it is, and a third has nothing left to ask."""
-    setup = Setup(("mix",), "phrases", None, Options(), EngineOptions())
-    sets, file = load_questions(meetings), tmp_path / "out" / "answers.jsonl"
+    setup = QaSetup(("mix",), "phrases", None, QueryOptions(), EngineOptions())
+    sets, file = load_qa_dataset(meetings), tmp_path / "out" / "answers.jsonl"
     first = asyncio.run(evaluate_answers(sets, setup, tmp_path / "out", lambda _: None))
     rows = load_lines(file)
     failed = {k: rows[0][k] for k in ("set", "id", "type", "asked_mode", "setup")} | {"error": "The server is gone."}
@@ -191,7 +191,7 @@ def load_lines(file):
 
 def test_a_mode_there_is_none_of_is_refused(meetings, tmp_path):
     """The modes there are are named before anything is indexed."""
-    setup = Setup(("best",), "phrases", None, Options(), EngineOptions())
+    setup = QaSetup(("best",), "phrases", None, QueryOptions(), EngineOptions())
 
     with pytest.raises(UsageError, match="no mode 'best'"):
-        asyncio.run(evaluate_answers(load_questions(meetings), setup, tmp_path / "out", lambda _: None))
+        asyncio.run(evaluate_answers(load_qa_dataset(meetings), setup, tmp_path / "out", lambda _: None))

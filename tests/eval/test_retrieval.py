@@ -7,7 +7,8 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
-from localrag.eval.retrieval import evaluate_retrieval, load_task
+from localrag.eval.datasets import load_task
+from localrag.eval.retrieval import evaluate_retrieval
 
 PASSAGES = [
     {"id": "p/1", "title": "Skua", "text": "The ferry Skua was ordered by Ingrid Holm."},

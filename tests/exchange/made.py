@@ -4,29 +4,28 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from localrag.index.graph.communities import communities
-from localrag.index.graph.layout import lay_out
-from localrag.opening import root_of
-from localrag.project import Opened
+from localrag.indexing.graph.communities import detect_communities
+from localrag.indexing.graph.layout import lay_out_records
+from localrag.project import OpenIndex, documents_root
 from localrag.records import (
     Chunk,
     Claim,
     Document,
+    DocumentPart,
     Entity,
     Evidence,
     Finding,
     Graph,
-    Layout,
+    GraphLayout,
     Mention,
-    Part,
     Quote,
     Relationship,
     Report,
     content_id,
 )
-from localrag.store import corpus, generations, graph
-from localrag.store.graph import staged_graph
-from localrag.store.schema import open_index
+from localrag.store import documents, generations, graph
+from localrag.store.opening import open_index
+from tests.graphs import staged_graph
 
 NAMES = (
     "Ingrid Holm",
@@ -59,14 +58,20 @@ NAMES = (
 TEXTS = ("met her brother.\nIt rained.", "owes him 3 < 4 & more ]]>", "", "said: \"yes\", 'no' \\ and \x0b left")
 
 
-def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool = True, layout: bool = True) -> Opened:
+def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool = True, layout: bool = True) -> OpenIndex:
     """An index in `folder/.localrag` whose entities have these names, related one to the next, and the first to some more."""
     text, spans = "", []
     for name in names:
         spans.append((len(text) + 4, len(text) + 4 + len(name)))
         text += f"The {name} was there. Nobody saw it.\n"
     document = Document(
-        content_id("a"), "docs/a.txt", "The first\nfile", text, content_id(text), (("author", "R. Sand: 'x'"),), (Part("page 1", 0, 60),)
+        content_id("a"),
+        "docs/a.txt",
+        "The first\nfile",
+        text,
+        content_id(text),
+        (("author", "R. Sand: 'x'"),),
+        (DocumentPart("page 1", 0, 60),),
     )
     half = spans[len(names) // 2][0] - 4
     chunks = [
@@ -76,22 +81,24 @@ def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool 
     ]
     ids = [content_id("entity", n, name) for n, name in enumerate(names)]
     made = _graph(names, ids, spans, chunks, claims=claims)
-    levels = communities(made, max_size=4, seed=0)
+    levels = detect_communities(made, max_size=4, seed=0)
     db = open_index(folder / ".localrag", create=True)
-    corpus.add_document(db, document, chunks)
+    documents.save_document(db, document, chunks)
     other = Document(content_id("b"), "docs/sub/a.txt", "b", "Nothing is named here.", content_id("b"))
-    corpus.add_document(db, other, [Chunk(content_id("chunk b"), other.id, 0, 0, 22, other.text, 5)])
+    documents.save_document(db, other, [Chunk(content_id("chunk b"), other.id, 0, 0, 22, other.text, 5)])
     for c in levels if reports else ():
         graph.save_reports(db, [_report(c.id, text, chunks[0])])
     published = {"without_report": []} if reports else {}
-    placed = lay_out(made, levels, Layout()) if layout else None
-    generations.publish(db, staged_graph(db, made, levels), layout=placed, settings={"graph": "one", "layout": "one"}, **published)
+    placed = lay_out_records(made, levels, GraphLayout()) if layout else None
+    generations.publish(
+        db, staged_graph(db, made, levels), layout=placed, settings={"graph_hash": "one", "layout_hash": "one"}, **published
+    )
     db.close()
     return look_into(folder)
 
 
-def look_into(folder: Path) -> Opened:
-    return Opened(root_of(folder / ".localrag"), folder / ".localrag", open_index(folder / ".localrag"))
+def look_into(folder: Path) -> OpenIndex:
+    return OpenIndex(documents_root(folder / ".localrag"), folder / ".localrag", open_index(folder / ".localrag"))
 
 
 def _graph(names, ids, spans, chunks, *, claims):
@@ -115,7 +122,8 @@ def _graph(names, ids, spans, chunks, *, claims):
     if not claims or len(ids) < 2:
         return Graph(entities, related, mentions, evidence)
     first = Claim("claim1", chunks[0].id, ids[0], ids[1], "DEBT", "TRUE", "1974-01-02", "", "She owes, ]] he says.", 0, 20)
-    return Graph(entities, related, mentions, evidence, (first, replace(first, id="claim2", object_id=None, status="SUSPECTED", since="")))
+    second = replace(first, id="claim2", object_id=None, status="SUSPECTED", start_date="")
+    return Graph(entities, related, mentions, evidence, (first, second))
 
 
 def _report(community, text, chunk):

@@ -11,22 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from localrag.cli.commands import export as command
+from localrag.cli.commands import exchange
 from localrag.errors import LocalragError, NoIndex, UsageError
-from localrag.exchange.export import FILES, FORMATS, export_index
-from localrag.exchange.folder import MARKER
-from localrag.store import corpus, generations
-from localrag.store.graph import staged_graph
-from localrag.store.schema import open_index
+from localrag.exchange.export import EXPORT_FORMATS, EXPORT_MARKER, FILE_FORMATS, export_index
+from localrag.store import chunks, documents, generations
+from localrag.store.opening import open_index
 from tests.conftest import run_localrag, run_process
 from tests.exchange.made import look_into, make_index
+from tests.graphs import staged_graph
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = sorted(set(FORMATS) - set(FILES))
+FOLDERS = sorted(set(EXPORT_FORMATS) - set(FILE_FORMATS))
 
 
 def place(tmp_path, kind):
-    return tmp_path / (f"graph.{kind}" if kind in FILES else kind)
+    return tmp_path / (f"graph.{kind}" if kind in FILE_FORMATS else kind)
 
 
 def everything(folder):
@@ -36,11 +35,11 @@ def everything(folder):
 
 def test_the_command_offers_just_the_formats_there_are():
     """The command line knows them without loading what writes them."""
-    assert command.FORMATS == FORMATS
-    assert set(command._NEXT) == set(FORMATS)
+    assert exchange.EXPORT_FORMATS == EXPORT_FORMATS
+    assert set(exchange._USAGE_HINTS) == set(EXPORT_FORMATS)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", EXPORT_FORMATS)
 def test_the_same_index_gives_the_same_files(kind, opened, tmp_path):
     """Byte by byte, whatever the format; only its owner can read them, and nothing else is left in the folder."""
     (tmp_path / "a").mkdir()
@@ -49,12 +48,12 @@ def test_the_same_index_gives_the_same_files(kind, opened, tmp_path):
     assert made[0].files == made[1].files
     assert made[0].counts == made[1].counts
     assert everything(tmp_path / "a") == everything(tmp_path / "b")
-    assert made[0].size == sum(len(data) for name, data in everything(tmp_path / "a").items() if not name.endswith(MARKER))
+    assert made[0].size == sum(len(data) for name, data in everything(tmp_path / "a").items() if not name.endswith(EXPORT_MARKER))
     assert all(p.stat().st_mode & 0o077 == 0 for p in (tmp_path / "a").rglob("*") if p.is_file())
     assert not [p for p in tmp_path.rglob("*.part")]
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", EXPORT_FORMATS)
 def test_an_empty_index_says_what_to_run(kind, tmp_path):
     """Without documents, and with documents of which nothing is known yet; nothing is written."""
     db = open_index(tmp_path / ".localrag", create=True)
@@ -64,19 +63,19 @@ def test_an_empty_index_says_what_to_run(kind, tmp_path):
     make_index(tmp_path / "other", ("Ada",))
     other = open_index(tmp_path / "other" / ".localrag", create=True)
     for document in ("docs/a.txt",):
-        corpus.add_document(db, corpus.document(other, document), corpus.all_chunks(other)[:1])
+        documents.save_document(db, documents.find_document(other, document), chunks.all_chunks(other)[:1])
     with pytest.raises(LocalragError, match="no graph yet") as none:
         export_index(look_into(tmp_path), kind, place(tmp_path, kind))
     assert "localrag index" in none.value.hint
     assert not place(tmp_path, kind).exists()
 
 
-@pytest.mark.parametrize("kind", sorted(FILES))
+@pytest.mark.parametrize("kind", sorted(FILE_FORMATS))
 def test_a_file_that_is_there_is_not_replaced_unless_asked(kind, opened, tmp_path):
     """It stays as it is; with force it is replaced; a folder of that name never is."""
     path = place(tmp_path, kind)
     path.write_text("mine")
-    with pytest.raises(UsageError, match="there already") as refused:
+    with pytest.raises(UsageError, match="exists already") as refused:
         export_index(opened, kind, path)
     assert "--force" in refused.value.hint
     assert path.read_text() == "mine"
@@ -105,7 +104,7 @@ def test_a_folder_that_holds_other_things_is_left_alone(kind, opened, tmp_path):
     assert (len(again.files), again.removed) == (0 if kind == "obsidian" else len(made.files), ())
     now = everything(folder)
     assert {name: now[name] for name in mine} == mine
-    assert set(now) == {*mine, *made.files, MARKER}
+    assert set(now) == {*mine, *made.files, EXPORT_MARKER}
     with pytest.raises(UsageError, match="is a file"):
         export_index(opened, kind, folder / "b.bin", force=True)
 
@@ -114,7 +113,7 @@ def test_a_foreign_file_of_the_same_name_stops_it_before_anything_is_written(ope
     """Even with force; the error names it."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "entities.jsonl").write_text("mine")
-    with pytest.raises(UsageError, match=r"entities\.jsonl is there and is not of an export"):
+    with pytest.raises(UsageError, match=r"entities\.jsonl exists and is not part of an export"):
         export_index(opened, "jsonl", tmp_path / "out", force=True)
     assert everything(tmp_path / "out") == {"entities.jsonl": b"mine"}
 
@@ -124,11 +123,11 @@ def test_a_marker_from_elsewhere_removes_nothing_outside_its_folder(opened, tmp_
     (tmp_path / "precious.txt").write_text("mine")
     (tmp_path / "out").mkdir()
     names = ["../precious.txt", str(tmp_path / "precious.txt"), "a/../../precious.txt", ""]
-    (tmp_path / "out" / MARKER).write_text(json.dumps({"files": {"jsonl": names}}))
+    (tmp_path / "out" / EXPORT_MARKER).write_text(json.dumps({"files": {"jsonl": names}}))
     made = export_index(opened, "jsonl", tmp_path / "out")
     assert made.removed == ()
     assert (tmp_path / "precious.txt").read_text() == "mine"
-    (tmp_path / "out" / MARKER).write_text('["no marker"]')
+    (tmp_path / "out" / EXPORT_MARKER).write_text('["no marker"]')
     with pytest.raises(UsageError, match="holds other files"):
         export_index(opened, "jsonl", tmp_path / "out")
 
@@ -146,7 +145,7 @@ def test_two_formats_in_one_folder_keep_apart(opened, tmp_path):
 def test_the_folder_of_the_index_is_no_place_for_it(opened):
     """Nor is a folder below it."""
     for path in (opened.folder, opened.folder / "out"):
-        with pytest.raises(UsageError, match="folder of the index"):
+        with pytest.raises(UsageError, match="the index folder"):
             export_index(opened, "jsonl", path, force=True)
 
 
@@ -163,7 +162,6 @@ def test_a_level_that_is_not_there_is_said(opened, tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from localrag.exchange import folder
 from localrag.exchange.export import export_index
 from tests.exchange.made import look_into
 real, n = Path.replace, iter(range(100))
@@ -177,6 +175,7 @@ export_index(look_into(Path(sys.argv[1])), sys.argv[4], Path(sys.argv[2]), force
 
 
 @pytest.mark.parametrize(("kind", "moves"), [("jsonl", 0), ("jsonl", 1), ("jsonl", 4), ("obsidian", 5), ("graphml", 0)])
+@pytest.mark.ci
 def test_a_killed_export_leaves_no_half_file(kind, moves, tmp_path):
     """Killed before or between the moves: what has its final name is whole, and the next export finishes and leaves nothing behind."""
     index, path, whole = make_index(tmp_path / "index"), place(tmp_path / "out", kind), place(tmp_path / "whole", kind)
@@ -187,7 +186,7 @@ def test_a_killed_export_leaves_no_half_file(kind, moves, tmp_path):
     done = subprocess.run(call, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
     assert done.returncode == -signal.SIGKILL
     good = everything(whole.parent)
-    left = {name: data for name, data in everything(path.parent).items() if not name.endswith(MARKER) and ".part" not in name}
+    left = {name: data for name, data in everything(path.parent).items() if not name.endswith(EXPORT_MARKER) and ".part" not in name}
     assert left.items() <= good.items()
     assert any(".part" in p.name for p in path.parent.rglob("*"))
     assert export_index(index, kind, path).kept == ()
@@ -199,10 +198,10 @@ def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
     """A graph that is replaced in the middle of it does not show."""
     index = make_index(tmp_path / "index", [f"Name {n}" for n in range(60)])
     other = make_index(tmp_path / "other", ["Else"])
-    from localrag.store import graph, tables
+    from localrag.store import export_rows, graph
 
     begun, go_on = threading.Event(), threading.Event()
-    real = tables.relationships
+    real = export_rows.relationships
 
     def slowly(db):
         begun.set()
@@ -211,7 +210,7 @@ def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
 
     made = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "relationships", slowly)
+        patch.setattr(export_rows, "relationships", slowly)
         thread = threading.Thread(target=lambda: made.append(export_index(index_of(index), "jsonl", tmp_path / "out")))
         thread.start()
         assert begun.wait(60)
@@ -219,7 +218,7 @@ def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
         new = graph.entities(other.db)
         from localrag.records import Graph
 
-        generations.publish(writer, staged_graph(writer, Graph(tuple(new)), []), settings={"graph": "two"})
+        generations.publish(writer, staged_graph(writer, Graph(tuple(new)), []), settings={"graph_hash": "two"})
         go_on.set()
         thread.join()
     assert made[0].counts["entities"] == 60
@@ -230,9 +229,9 @@ def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
 
 def index_of(opened):
     """As a library would open it: its connection belongs to one thread, its folder to all."""
-    from localrag.project import Opened
+    from localrag.project import OpenIndex
 
-    return Opened(opened.root, opened.folder, None)
+    return OpenIndex(opened.root, opened.folder, None)
 
 
 def test_the_command_writes_and_says_what(tmp_path):

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localrag.exchange.export import export_index
-from localrag.exchange.filenames import Names, file_name
-from localrag.exchange.markdown import front_matter, link, written
-from localrag.exchange.vault import divided, read_note
+from localrag.exchange.obsidian import NoteNames, escape_markdown, front_matter, join_note, read_note, safe_file_name, wiki_link
 from localrag.store import graph
 from tests.exchange.made import make_index
 
@@ -187,7 +185,7 @@ anything = st.one_of(
 @given(anything)
 def test_any_title_makes_a_name_that_every_system_takes(title):
     """No forbidden sign, no device of Windows, no dot or space at an end, not too long, never empty; and the same each time."""
-    name = file_name(title)
+    name = safe_file_name(title)
     assert name
     assert name == name.strip(". ")
     assert not re.search(r'[\\/:*?"<>|#^\[\]\x00-\x1f]|%%', name)
@@ -200,14 +198,14 @@ def test_any_title_makes_a_name_that_every_system_takes(title):
         *(f"{d}{n}" for d in ("COM", "LPT") for n in "123456789"),
     }
     assert not re.search(r"\.(md|pdf|png|txt)$", name, re.IGNORECASE)
-    assert file_name(title) == name
+    assert safe_file_name(title) == name
 
 
 @given(st.lists(anything, max_size=8), st.lists(anything, max_size=3))
 def test_no_two_names_are_one_file(titles, taken):
     """In whatever case or form of Unicode, nor one that is somebody else's."""
-    names = Names(taken)
-    given = [names.give(str(n), title) for n, title in enumerate(titles)]
+    names = NoteNames(taken)
+    given = [names.assign(str(n), title) for n, title in enumerate(titles)]
     forms = [unicodedata.normalize("NFKD", name).casefold() for name in [*given, *set(taken)]]
     assert len(set(forms[: len(given)])) == len(given)
     assert not set(forms[: len(given)]) & set(forms[len(given) :])
@@ -216,9 +214,9 @@ def test_no_two_names_are_one_file(titles, taken):
 @given(st.text(), st.text())
 def test_any_note_is_read_as_it_was_divided(text, below):
     """Whatever the texts are: what is below the line is found again, and the part above is known to be untouched."""
-    above = f"{front_matter({'localrag': 'entity:x', 'aliases': [text]})}\n\n# {written(text)}\n\n{link('n', text)}"
+    above = f"{front_matter({'localrag': 'entity:x', 'aliases': [text]})}\n\n# {escape_markdown(text)}\n\n{wiki_link('n', text)}"
     below = below.replace("\r\n", "\n")
-    note = read_note("a.md", divided(above, below))
+    note = read_note("a.md", join_note(above, below))
     assert note is not None
-    assert (note.key, note.below, note.untouched) == ("entity:x", below, True)
+    assert (note.key, note.user_text, note.is_unedited) == ("entity:x", below, True)
     assert yaml.safe_load(front_matter({"aliases": [text]}).strip("-"))["aliases"] is not None

@@ -1,4 +1,4 @@
-"""Packs made by somebody else: only members that `pack` writes are accepted, and no data about another machine is kept."""
+"""Packs made by somebody else: only members that `pack_index` writes are accepted, and no data about another machine is kept."""
 
 import ast
 import json
@@ -13,14 +13,22 @@ from hypothesis import strategies as st
 
 import localrag
 from localrag.errors import LocalragError
-from localrag.exchange.members import MAX_NAME_BYTES, clashes, fold, reason_to_leave_out
-from localrag.exchange.pack import _documents, pack
-from localrag.exchange.unpack import check_pack, unpack
-from localrag.store import ledger
+from localrag.exchange.pack import (
+    MAX_MEMBER_NAME_BYTES,
+    _documents,
+    conflicting_names,
+    fold_member_name,
+    pack_index,
+    reason_to_leave_out,
+    unpack_index,
+    verify_pack,
+)
+from localrag.store import runs
 from localrag.store.foreign import MACHINE_BOUND, PORTABLE, UNLISTED
-from localrag.store.schema import open_index
+from localrag.store.opening import open_index
+from localrag.store.schema import current_schema, schema_objects
 from tests.conftest import run_localrag
-from tests.exchange.test_pack import database, everything, sealed  # noqa: F401
+from tests.exchange.test_pack import everything, sealed
 from tests.serve.server import served
 
 INDEX = "index/index.db"
@@ -40,7 +48,7 @@ def altered(content, tmp_path, *statements):
 
 
 def setting(key, value):
-    return "INSERT OR REPLACE INTO settings VALUES (?, ?)", [key, json.dumps(value)]
+    return "INSERT OR REPLACE INTO index_settings VALUES (?, ?)", [key, json.dumps(value)]
 
 
 def schema_of(folder):
@@ -54,12 +62,12 @@ def schema_of(folder):
      "index/index.db.before-m030", "index/prompts", "index/INDEX.DB", "models/other/a.gguf", "models/a.gguf", "models/chat_model/.a",
      "documents/.LocalRAG/index.db", "documents/" + "a" * 1001],
 )  # fmt: skip
-def test_a_member_that_pack_never_writes_is_refused(database, tmp_path, name):  # noqa: F811
+def test_a_member_that_pack_never_writes_is_refused(database, tmp_path, name):
     """Caches, keys, locks and copies of the database are refused, even if the manifest lists them."""
     file = sealed(tmp_path / "evil", {INDEX: database, name: b"x"})
 
-    for call in (lambda: check_pack(file), lambda: unpack(file, tmp_path / "there")):
-        with pytest.raises(LocalragError, match="not as localrag packs"):
+    for call in (lambda: verify_pack(file), lambda: unpack_index(file, tmp_path / "there")):
+        with pytest.raises(LocalragError, match="not written by localrag pack"):
             call()
     assert everything(tmp_path) == ["evil"]
 
@@ -69,11 +77,11 @@ MORE_THAN_DOCUMENTS = [".bash_login", ".gitignore", "docs/.localragignore", "doc
                        "a\x1b[2J.md", "docs/unknown.md"]  # fmt: skip
 
 
-def test_files_that_are_more_than_documents_are_left_out_and_listed(database, plain_town, tmp_path):  # noqa: F811
+def test_files_that_are_more_than_documents_are_left_out_and_listed(database, plain_town, tmp_path):
     """Hidden ones, settings, prompts, ignore files, devices of another system, and what the index has no document of."""
     mine = (plain_town / "docs" / "a.md").read_bytes()
     members = {INDEX: database, "documents/docs/a.md": mine} | {f"documents/{name}": b"x" for name in MORE_THAN_DOCUMENTS}
-    found = unpack(sealed(tmp_path / "evil", members), tmp_path / "there")
+    found = unpack_index(sealed(tmp_path / "evil", members), tmp_path / "there")
 
     assert {name for name, _ in found.left_out} == {*MORE_THAN_DOCUMENTS}
     assert all(reason for _, reason in found.left_out)
@@ -87,20 +95,22 @@ def test_pack_leaves_out_what_unpack_would_not_take(plain_town, tmp_path):
     (tmp_path / "town" / ".notes.md").write_text("Ola Berg keeps the lamp of Vardby.")
     done = run_localrag("index", "docs", ".notes.md", "--extractor", "phrases", cwd=tmp_path / "town")
     assert done.returncode == 0, done.stderr
-    made = pack(tmp_path / "a.localrag", tmp_path / "town", documents=True)
-    found = unpack(made.path, tmp_path / "there")
+    made = pack_index(tmp_path / "a.localrag", tmp_path / "town", documents=True)
+    found = unpack_index(made.path, tmp_path / "there")
 
-    assert [name for name, _ in made.left_out] == [".notes.md"]
+    assert [name for name, _ in made.skipped_files] == [".notes.md"]
     assert found.left_out == ()
-    assert _documents(["docs/a.md", f"docs/{'a' * MAX_NAME_BYTES}.md"], tmp_path / "town")[1][0][1] == "its path is too long for a pack"
+    assert (
+        _documents(["docs/a.md", f"docs/{'a' * MAX_MEMBER_NAME_BYTES}.md"], tmp_path / "town")[1][0][1] == "its path is too long for a pack"
+    )
     with closing(sqlite3.connect(tmp_path / "there" / ".localrag" / "index.db")) as db:
         assert db.execute("SELECT count(*) FROM documents WHERE path = '.notes.md'").fetchone() == (1,)
 
 
-def test_instructions_to_models_do_not_come_with_an_index(database, tmp_path):  # noqa: F811
+def test_instructions_to_models_do_not_come_with_an_index(database, tmp_path):
     """A pack's domain.toml, which goes into prompts, is left out and listed with the way to use it; decisions about names are taken."""
     file = sealed(tmp_path / "evil", {INDEX: database, "index/domain.toml": b'persona = "a liar"\n', "index/aliases.txt": b""})
-    checked, found = check_pack(file), unpack(file, tmp_path / "there")
+    checked, found = verify_pack(file), unpack_index(file, tmp_path / "there")
 
     assert everything(tmp_path / "there") == [".localrag", ".localrag/aliases.txt", ".localrag/index.db"]
     assert [name for name, _ in found.left_out] == ["index/domain.toml"]
@@ -108,55 +118,56 @@ def test_instructions_to_models_do_not_come_with_an_index(database, tmp_path):  
     assert (checked.left_out, checked.files, found.files) == (found.left_out, 0, 0)
 
 
-def test_a_kind_of_vector_that_is_no_text_is_dropped(database, tmp_path):  # noqa: F811
+def test_a_kind_of_vector_that_is_no_text_is_dropped(database, tmp_path):
     """SQLite takes bytes where text should be: the rows go, the rest stays."""
-    evil = altered(database, tmp_path, "UPDATE embeddings SET kind = x'ff' WHERE number = (SELECT min(number) FROM embeddings)")
-    found = unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    evil = altered(database, tmp_path, "UPDATE embeddings SET kind = x'ff' WHERE vector_id = (SELECT min(vector_id) FROM embeddings)")
+    found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
 
     assert [what for what, _ in found.dropped if "embeddings" in what] == ["1 rows of embeddings"]
 
 
 @pytest.mark.parametrize("other", ["docs/A.MD", "docs/a.md/b", "DOCS", "docs/\uff41.md", "docs/a\u200d.md"])
-def test_names_that_some_system_takes_for_one_another_are_refused(database, tmp_path, other):  # noqa: F811
+def test_names_that_some_system_takes_for_one_another_are_refused(database, tmp_path, other):
     """In another case, another width, with invisible characters, or a file where another member has a folder."""
     file = sealed(tmp_path / "evil", {INDEX: database, "documents/docs/a.md": b"x", f"documents/{other}": b"y"})
 
     with pytest.raises(LocalragError, match="some systems"):
-        unpack(file, tmp_path / "there")
+        unpack_index(file, tmp_path / "there")
     assert everything(tmp_path) == ["evil"]
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6), max_size=6))
 def test_names_that_are_told_apart_are_different_however_they_are_folded(names):
     """Names without clashes fold to different names."""
-    bad = {*clashes(names)}
+    bad = {*conflicting_names(names)}
     kept = [name for name in names if name not in bad]
-    assert len({fold(name) for name in kept}) == len(kept)
+    assert len({fold_member_name(name) for name in kept}) == len(kept)
     assert all(isinstance(reason_to_leave_out(name, windows=True), str) for name in names)
 
 
-def test_a_manifest_larger_than_its_members_need_is_refused_unread(database, tmp_path):  # noqa: F811
+def test_a_manifest_larger_than_its_members_need_is_refused_unread(database, tmp_path):
     """A small manifest cannot expand to gigabytes in memory, and deep nesting does not crash the parser."""
     for name, manifest in (("wide", {"x": [[]] * 2_000_000}), ("deep", {"x": 0})):
         file = sealed(tmp_path / name, {INDEX: database}, manifest=manifest)
         if name == "deep":
             file = nested(file, database)
         with pytest.raises(LocalragError, match="manifest"):
-            check_pack(file)
+            verify_pack(file)
 
 
 def nested(file, content):
     """A pack whose manifest nests lists deeper than Python's stack."""
     import zipfile
 
-    from tests.exchange.test_pack import DIGITS, SEAL, sha256
+    from localrag.exchange.pack import SEAL_LINE, SHA256_DIGITS
+    from tests.exchange.test_pack import sha256
 
-    seal = SEAL.format(format=1).encode()
+    seal = SEAL_LINE.format(format=1).encode()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.comment = seal + b"0" * DIGITS
+        archive.comment = seal + b"0" * SHA256_DIGITS
         archive.writestr(INDEX, content)
         archive.writestr("manifest.json", '{"x":' + "[" * 200_000 + "]" * 200_000 + "}")
-    data = file.read_bytes()[: -DIGITS - len(seal)]
+    data = file.read_bytes()[: -SHA256_DIGITS - len(seal)]
     file.write_bytes(data + seal + sha256(data).hexdigest().encode())
     return file
 
@@ -164,14 +175,14 @@ def nested(file, content):
 # What an index says of its machine
 
 
-def test_an_unpacked_index_deletes_no_folder_of_its_user(database, plain_town, tmp_path):  # noqa: F811
-    """`rm` and `sessions rm` leave folders alone that a foreign index names as studies, and `unpack` lists them."""
+def test_an_unpacked_index_deletes_no_folder_of_its_user(database, plain_town, tmp_path):
+    """`rm` and `sessions rm` leave folders alone that a foreign index names as studies, and `unpack_index` lists them."""
     home = tmp_path / "home"
     (home / "index").mkdir(parents=True)
     shutil.copy(plain_town / ".localrag" / "index.db", home / "index" / "index.db")
     (home / "answers.jsonl").write_text("mine")
     evil = altered(database, tmp_path, setting("studies", [str(home)]), setting("studies_with_text", [str(home)]))
-    found = unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
     before = {p: p.read_bytes() for p in home.rglob("*") if p.is_file()}
     removed = run_localrag("rm", "docs/a.md", cwd=tmp_path / "there")
     run_localrag("sessions", "rm", "--all", cwd=tmp_path / "there")
@@ -181,33 +192,34 @@ def test_an_unpacked_index_deletes_no_folder_of_its_user(database, plain_town, t
     assert ("study", str(home)) in found.dropped
 
 
-def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, tmp_path):  # noqa: F811
+def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, tmp_path):
     """Folders, addresses, permissions, runs, file stats, index files, and unknown or unreadable settings."""
     with closing(open_index_of(database, tmp_path)) as db:
-        settings = ledger.settings(db)
+        settings = runs.load_settings(db)
     chat = settings["chat_model"] | {"path": "http://10.0.0.9:8080/v1#mine", "name": "mine", "fingerprint": "f" * 16}
     evil = altered(
         database, tmp_path,
-        setting("sources", ["/home/other/secret", "docs"]), setting("chat_model", chat), setting("executable", "/bin/sh"),
+        setting("source_paths", ["/home/other/secret", "docs"]), setting("chat_model", chat), setting("executable", "/bin/sh"),
         setting("settings", settings["settings"] | {"follow_links": True, "chunk_tokens": "many", "own": 1}), setting("id", "n"),
-        ("INSERT OR REPLACE INTO settings VALUES ('deep', ?)", ["[" * 200_000 + "]" * 200_000]),
-        "INSERT OR REPLACE INTO seen VALUES ('docs/a.md', 1, 2, 3, 'd')", "INSERT INTO vector_files VALUES ('chunk', '/dev/zero', 9, 9, 9)",
-        "INSERT INTO runs (pid, state, figures) VALUES (1, 'running', '{\"host\": \"other\"}')",
+        ("INSERT OR REPLACE INTO index_settings VALUES ('deep', ?)", ["[" * 200_000 + "]" * 200_000]),
+        "INSERT OR REPLACE INTO file_stats VALUES ('docs/a.md', 1, 2, 3, 'd')",
+        "INSERT INTO vector_index_files VALUES ('chunk', '/dev/zero', 9, 9, 9)",
+        "INSERT INTO runs (pid, state, engine_metrics) VALUES (1, 'running', '{\"host\": \"other\"}')",
     )  # fmt: skip
-    found = unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
     db = open_index(tmp_path / "there" / ".localrag")
-    kept = ledger.settings(db)
+    kept = runs.load_settings(db)
 
     assert {("indexed folder", "/home/other/secret"), ("indexed folder", "docs"), ("setting executable", "/bin/sh"),
             ("address of the chat model mine", "http://10.0.0.9:8080/v1")} <= {*found.dropped}  # fmt: skip
     assert {what for what, _ in found.dropped} >= {"setting deep", "setting follow_links"}
     assert kept["chat_model"] == {"name": "mine", "path": "", "fingerprint": "f" * 16}
-    assert not {"sources", "executable", "deep", *UNLISTED} & kept.keys()
+    assert not {"source_paths", "executable", "deep", *UNLISTED} & kept.keys()
     assert kept["settings"]["follow_links"] is False
     assert not {"chunk_tokens", "own"} & kept["settings"].keys()
-    for table in ("seen", "vector_files"):
+    for table in ("file_stats", "vector_index_files"):
         assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
-    assert db.execute("SELECT DISTINCT pid, figures, facts FROM runs").fetchall() == [(0, "{}", "{}")]
+    assert db.execute("SELECT DISTINCT pid, engine_metrics, progress FROM runs").fetchall() == [(0, "{}", "{}")]
     assert db.execute("SELECT count(*) FROM runs WHERE state = 'running' OR ended_at IS NULL").fetchone() == (0,)
     db.close()
 
@@ -229,14 +241,14 @@ def test_every_setting_is_either_of_the_index_or_of_the_machine(plain_town):
         if word.arg
     }
     with closing(open_index(plain_town / ".localrag")) as db:
-        saved |= ledger.settings(db).keys()
+        saved |= runs.load_settings(db).keys()
 
     assert len(saved) > 20
     assert saved - PORTABLE - MACHINE_BOUND.keys() - UNLISTED == set()
 
 
-def test_the_address_of_a_server_is_asked_for_again_and_nothing_is_sent_to_it(database, tmp_path):  # noqa: F811
-    """`unpack` says so and exits in 5; `ask` names the command, and no connection is tried."""
+def test_the_address_of_a_server_is_asked_for_again_and_nothing_is_sent_to_it(database, tmp_path):
+    """`unpack_index` says so and exits in 5; `ask` names the command, and no connection is tried."""
     chat = {"name": "mine", "path": "http://127.0.0.1:9/v1#mine", "fingerprint": "f" * 16}
     sealed(
         tmp_path / "evil",
@@ -250,27 +262,27 @@ def test_the_address_of_a_server_is_asked_for_again_and_nothing_is_sent_to_it(da
     assert "dropped" in done.stderr
     assert "--model http://HOST:PORT/v1#mine" in done.stderr
     assert asked.returncode != 0
-    assert "Say so once" in asked.stderr
+    assert "Name it once" in asked.stderr
     assert "--model http://HOST:PORT/v1#mine" in asked.stderr
     assert "127.0.0.1:9" not in asked.stderr
 
 
-def test_vectors_that_fit_no_matrix_are_dropped_and_questions_answered(database, tmp_path):  # noqa: F811
+def test_vectors_that_fit_no_matrix_are_dropped_and_questions_answered(database, tmp_path):
     """Of another length, or no bytes at all: they are counted, and `index` makes them again."""
-    nth = "WHERE number = (SELECT number FROM embeddings WHERE kind = 'entity' ORDER BY number LIMIT 1 OFFSET {})"
+    nth = "WHERE vector_id = (SELECT vector_id FROM embeddings WHERE kind = 'entity' ORDER BY vector_id LIMIT 1 OFFSET {})"
     values = ("x'0102'", "7", "zeroblob(4000004)")
     changes = [f"UPDATE embeddings SET vector = {value} {nth.format(n)}" for n, value in enumerate(values)]
     evil = altered(database, tmp_path, *changes)
-    found = unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
     asked = run_localrag("ask", "Who bought the ferry Skua?", "--json", cwd=tmp_path / "there")
 
     assert [what for what, _ in found.dropped if "embeddings" in what] == ["3 rows of embeddings"]
     assert asked.returncode == 0, asked.stderr
 
 
-def test_a_document_elsewhere_on_the_machine_is_not_taken_for_one_that_was_read_here(database, tmp_path):  # noqa: F811
+def test_a_document_elsewhere_on_the_machine_is_not_taken_for_one_that_was_read_here(database, tmp_path):
     """An index may name any path: the page shows no such file, and the button that indexes again does not go there."""
-    from localrag.store import look
+    from localrag.store import browse
 
     secret = tmp_path / "secret.txt"
     secret.write_text("mine")
@@ -278,9 +290,9 @@ def test_a_document_elsewhere_on_the_machine_is_not_taken_for_one_that_was_read_
         database, tmp_path, ("UPDATE documents SET path = ? WHERE path = 'docs/a.md'", [str(secret)]),
         "UPDATE documents SET path = '../secret.txt' WHERE path = 'docs/b.txt'",
     )  # fmt: skip
-    unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
     with closing(open_index(tmp_path / "there" / ".localrag")) as db:
-        assert look.tops(db) == ["docs"]
+        assert browse.top_level_paths(db) == ["docs"]
         ids = [key for (key,) in db.execute("SELECT id FROM documents WHERE path LIKE '%secret.txt'")]
     with served(tmp_path / "there") as server, server.client() as client:
         answers = [client.get(f"/api/documents/{key}/original") for key in ids]
@@ -294,12 +306,13 @@ def test_a_document_elsewhere_on_the_machine_is_not_taken_for_one_that_was_read_
 
 
 FOREIGN = {
-    "trigger": ["CREATE TRIGGER evil AFTER UPDATE ON settings BEGIN DELETE FROM documents; END"],
-    "view": ["DROP TABLE failures", "CREATE VIEW failures AS SELECT '' AS stage, '' AS subject, '' AS reason, '' AS at, '' AS kind"],
+    "trigger": ["CREATE TRIGGER evil AFTER UPDATE ON index_settings BEGIN DELETE FROM documents; END"],
+    "view": ["DROP TABLE failures", "CREATE VIEW failures AS SELECT '' AS stage, '' AS subject, '' AS reason, '' AS failed_at, '' AS kind"],
     "virtual table": ["CREATE VIRTUAL TABLE evil USING fts5(x, content='settings')"],
-    "default": ["DROP TABLE next_gone", "CREATE TABLE next_gone (path TEXT PRIMARY KEY DEFAULT (hex(randomblob(900000000))))"],
-    "computed column": ["DROP TABLE next_gone", "CREATE TABLE next_gone (path TEXT AS (hex(zeroblob(400000000))), x)",
-                        "INSERT INTO next_gone (x) VALUES (1)"],
+    "default": ["DROP TABLE staged_deletions",
+                "CREATE TABLE staged_deletions (path TEXT PRIMARY KEY DEFAULT (hex(randomblob(900000000))))"],
+    "computed column": ["DROP TABLE staged_deletions", "CREATE TABLE staged_deletions (path TEXT AS (hex(zeroblob(400000000))), x)",
+                        "INSERT INTO staged_deletions (x) VALUES (1)"],
     "index": ["CREATE INDEX evil ON documents(hex(text))"],
     "dropped index": ["DROP INDEX chunks_by_document"],
     "another table": ["CREATE TABLE evil (x)"],
@@ -307,10 +320,10 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_nothing_of_a_foreign_schema_is_taken_over(database, plain_town, tmp_path, kind):  # noqa: F811
+def test_nothing_of_a_foreign_schema_is_taken_over(database, plain_town, tmp_path, kind):
     """Triggers, views, virtual tables and the like are gone, the rows are there, and the index is sound."""
     evil = altered(database, tmp_path, *FOREIGN[kind])
-    found = unpack(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
+    found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
 
     assert schema_of(tmp_path / "there") == schema_of(plain_town)
     assert bool(found.dropped) or kind == "dropped index"
@@ -319,25 +332,38 @@ def test_nothing_of_a_foreign_schema_is_taken_over(database, plain_town, tmp_pat
     assert json.loads(done.stdout)["citations"], done.stderr
 
 
-def test_an_older_index_of_a_foreign_schema_is_brought_up_to_date_without_it(database, tmp_path):  # noqa: F811
-    """Migrations run on our tables alone: a trigger of somebody else's sees none of their statements."""
-    from tests.store.test_migrations import EVERY, old_index
+def test_a_pack_of_the_previous_schema_is_brought_up_to_date(tmp_path):
+    """It is one that the previous version made, by the hash of its schema; it is as it would be in its place."""
+    from tests.store.test_migrations import previous_index
 
-    folder = old_index(tmp_path / "old", EVERY[10])
-    with closing(sqlite3.connect(folder / "index.db")) as db:
-        db.execute("CREATE TRIGGER evil AFTER INSERT ON _sqlite_migrations BEGIN DELETE FROM documents; END")
-        db.commit()
-    found = unpack(sealed(tmp_path / "evil", {INDEX: (folder / "index.db").read_bytes()}), tmp_path / "there")
-    db = open_index(tmp_path / "there" / ".localrag")
+    folder = previous_index(tmp_path / "old")
+    unpack_index(sealed(tmp_path / "pack", {INDEX: (folder / "index.db").read_bytes()}), tmp_path / "there")
 
-    assert found.dropped[0][0] == "trigger evil"
-    assert db.execute("SELECT text FROM documents").fetchall() == [("old words",)]
-    assert db.execute("SELECT count(*) FROM chunk_search WHERE chunk_search MATCH 'words'").fetchone() == (1,)
-    db.close()
+    with closing(open_index(tmp_path / "there" / ".localrag")) as db:
+        assert db.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH 'mate'").fetchone() == (1,)
+        assert is_current(db)
+
+
+@pytest.mark.parametrize(
+    "added", ["CREATE TRIGGER evil AFTER UPDATE ON settings BEGIN DELETE FROM documents; END", "CREATE TABLE _sqlite_x (y)"]
+)
+def test_a_pack_of_the_previous_schema_with_anything_else_is_refused(tmp_path, added):
+    """Nothing of it is brought up to date: names would be changed in the schema's text."""
+    from tests.store.test_migrations import previous_index
+
+    folder = previous_index(tmp_path / "old")
+    with closing(sqlite3.connect(folder / "index.db")) as db, db:
+        db.execute(added)
+    with pytest.raises(LocalragError, match="older localrag"):
+        unpack_index(sealed(tmp_path / "evil", {INDEX: (folder / "index.db").read_bytes()}), tmp_path / "there")
+
+
+def is_current(db):
+    return schema_objects(db.conn) == current_schema()
 
 
 @pytest.mark.parametrize("kind", ["no index", "no database", "torn pages", "names that are no text", "a view of migrations"])
-def test_a_database_that_is_no_sound_index_is_refused(database, tmp_path, kind):  # noqa: F811
+def test_a_database_that_is_no_sound_index_is_refused(database, tmp_path, kind):
     """Nothing is left behind, and the error says which file and what to do."""
     if kind == "no index":
         evil = altered(b"", tmp_path, "CREATE TABLE documents (x)")
@@ -347,12 +373,15 @@ def test_a_database_that_is_no_sound_index_is_refused(database, tmp_path, kind):
         at = len(database) // 2 // 4096 * 4096
         evil = database[:at] + b"\xff" * 65_536 + database[at + 65_536 :]
     elif kind == "names that are no text":
-        evil = altered(database, tmp_path, "INSERT INTO _sqlite_migrations VALUES (99, 'localrag', CAST(x'ff' AS TEXT), '')")
+        steps = "CREATE TABLE _sqlite_migrations (name, migration_set)"
+        name = "INSERT INTO _sqlite_migrations VALUES (CAST(x'ff' AS TEXT), 'localrag')"
+        evil = altered(database, tmp_path, "PRAGMA user_version = 0", steps, name)
     else:
-        evil = altered(database, tmp_path, "DROP TABLE _sqlite_migrations", "CREATE VIEW _sqlite_migrations AS SELECT 1 AS name")
+        steps = "CREATE VIEW _sqlite_migrations AS SELECT 'm030_x' AS name, 'localrag' AS migration_set"
+        evil = altered(database, tmp_path, "PRAGMA user_version = 0", steps)
     file = sealed(tmp_path / "evil", {INDEX: evil})
 
     with pytest.raises(LocalragError) as error:
-        unpack(file, tmp_path / "there")
+        unpack_index(file, tmp_path / "there")
     assert error.value.hint
     assert everything(tmp_path) == ["evil"]

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import LocalragError, UsageError
-from localrag.exchange.imports.foreign import strength_of, tree_faults
-from localrag.exchange.imports.graphrag import read_graphrag
-from localrag.exchange.imports.working_dir import read_nano
+from localrag.exchange.foreign import read_graphrag, read_nano_graphrag, strength_of, tree_faults
 
 ROOT = Path(__file__).resolve().parents[2]
 NAN = float("nan")
@@ -20,10 +18,10 @@ READ = """
 import json, sys
 from pathlib import Path
 from localrag.errors import UsageError
-from localrag.exchange.imports.graphrag import read_graphrag
-from localrag.exchange.imports.working_dir import read_nano
+from localrag.exchange.foreign import read_graphrag
+from localrag.exchange.foreign import read_nano_graphrag
 try:
-    found = {"graphrag": read_graphrag, "nano": read_nano}[sys.argv[1]](Path(sys.argv[2]))
+    found = {"graphrag": read_graphrag, "nano": read_nano_graphrag}[sys.argv[1]](Path(sys.argv[2]))
     print(json.dumps([[g.key for g in found.groups], dict(found.skipped)]))
 except UsageError as error:
     print(json.dumps(str(error)))
@@ -152,7 +150,7 @@ def test_stores_nested_deeper_than_the_stack_are_refused(tmp_path):
     folder = nano(tmp_path / "work", {})
     (folder / "kv_store_community_reports.json").write_text('{"a": ' + "[" * 200_000 + "]" * 200_000 + "}")
     with pytest.raises(LocalragError, match="cannot be read"):
-        read_nano(folder)
+        read_nano_graphrag(folder)
 
 
 def test_no_tree_has_a_way_round():

@@ -14,20 +14,20 @@ from pathlib import Path
 if FAULTS := json.loads(os.environ.get("FAULTS", "{}")):
     import numpy as np
 
-    from localrag.engine.hardware import trial
-    from localrag.engine.llama.chat import Llama
-    from localrag.engine.settings import sized
+    from localrag.engine.autotune import trial
+    from localrag.engine.llama.model import LlamaModel
+    from localrag.engine.settings import sized_layout_key
 
-    trial.PATIENCE = 20.0
-    IS_TRIAL = "localrag.engine.hardware.trial" in sys.orig_argv
-    computed = Llama.decode
+    trial.HANG_TIMEOUT_S = 20.0
+    IS_TRIAL = "localrag.engine.autotune.trial" in sys.orig_argv
+    computed = LlamaModel.decode
 
     def decode(self, rows):
         for part, fault in FAULTS.items():
             where, _, what = fault.rpartition(" ")
-            if part in f"{sized(self.settings)}," and not (where and IS_TRIAL):
+            if part in f"{sized_layout_key(self.settings)}," and not (where and IS_TRIAL):
                 with Path(os.environ["FAULTS_LOG"]).open("a", encoding="utf-8") as log:
-                    log.write(f"{what} {'trial' if IS_TRIAL else 'user'} {sized(self.settings)}\n")
+                    log.write(f"{what} {'trial' if IS_TRIAL else 'user'} {sized_layout_key(self.settings)}\n")
                 if what == "hang":
                     time.sleep(3600)
                 if what == "wrong":
@@ -36,4 +36,4 @@ if FAULTS := json.loads(os.environ.get("FAULTS", "{}")):
                 signal.raise_signal(getattr(signal, what))  # in this thread, as native code fails: in the middle of a computation
         return computed(self, rows)
 
-    Llama.decode = decode
+    LlamaModel.decode = decode

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from localrag import Index
 from localrag.errors import NoIndex
+from localrag.index import Index
 
 
 def text_at(folder, place):

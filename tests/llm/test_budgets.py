@@ -6,18 +6,17 @@ from itertools import pairwise
 
 import pytest
 
-from localrag.config import Settings
-from localrag.engine.tokens import Tokenizer
-from localrag.index.reports.context import Element
-from localrag.index.reports.write import _schema, abstractive_report, recipe
-from localrag.llm.budgets import LEAST, Budgets, Script, _longest, room
+from localrag.engine.tokenizer import Tokenizer
+from localrag.indexing.reports import ContextElement, _schema, abstractive_report, reports_hash
+from localrag.llm import budgets
+from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, _longest, max_json_tokens
 from localrag.llm.grammar import ENTITY_TOKENS, cited_lines, entity_lines
 from localrag.llm.prompts import load_prompt
-from localrag.opening import open_for_questions, open_for_writing
-from localrag.project import choose_budgets
-from localrag.query.answering.written import LINE, MARKS
-from localrag.query.modes.map_reduce import _points_schema
+from localrag.project import open_for_query, open_for_writing, resolve_token_budgets
+from localrag.query.abstractive import MAX_LINE_CHARS, TOKENS_FOR_MARKS
+from localrag.query.global_search import _points_schema
 from localrag.records import Community, content_id
+from localrag.settings import IndexSettings
 from tests.fakes import CutOff, Scripted, example
 
 CHINESE = "小镇因出售造船厂而分裂。它还必须从洪水中恢复过来，那场洪水摧毁了下街。王海明说，渡轮漏水不是他的错。" * 40
@@ -39,7 +38,7 @@ def count(chat_file):
 
 
 def script(count, *texts, language=""):
-    return asyncio.run(Script.of(count, *texts, language=language))
+    return asyncio.run(TokenDensity.measure(count, *texts, language=language))
 
 
 def filled(schema, text):
@@ -55,16 +54,22 @@ def filled(schema, text):
 
 def test_a_small_window_and_a_small_model_keep_the_least():
     """At 4,096 tokens nothing is other than it was, and a small model is given no more in any window."""
-    assert Budgets.of(4096) == Budgets.of(8191) == Budgets.of(32768, small=True) == LEAST
-    assert (LEAST.report_context, LEAST.map_batch, LEAST.reduce, LEAST.sources, LEAST.descriptions) == (2000, 1800, 2000, 2400, 1500)
+    assert TokenBudgets.of(4096) == TokenBudgets.of(8191) == TokenBudgets.of(32768, small=True) == MIN_BUDGETS
+    assert (
+        MIN_BUDGETS.report_context,
+        MIN_BUDGETS.map_batch,
+        MIN_BUDGETS.reduce_context,
+        MIN_BUDGETS.sources,
+        MIN_BUDGETS.descriptions,
+    ) == (2000, 1800, 2000, 2400, 1500)
 
 
 def test_budgets_grow_with_the_window_up_to_the_papers_contexts():
     """No number shrinks in a larger window; contexts end at 8,000 tokens, reports at ten findings of some sentences."""
-    sizes = [Budgets.of(w) for w in (4096, 8192, 16384, 32768)]
+    sizes = [TokenBudgets.of(w) for w in (4096, 8192, 16384, 32768)]
 
     for less, more in pairwise(sizes):
-        assert all(getattr(less, name) <= getattr(more, name) for name in Budgets.__slots__)
+        assert all(getattr(less, name) <= getattr(more, name) for name in TokenBudgets.__slots__)
     assert sizes[0].report_context < sizes[1].report_context < sizes[2].report_context == sizes[3].report_context == 8000
     assert (sizes[2].findings, sizes[2].explanation) == (10, 600)
 
@@ -73,21 +78,24 @@ def test_budgets_grow_with_the_window_up_to_the_papers_contexts():
 @pytest.mark.parametrize("window", [4096, 8192, 16384])
 def test_prompt_context_and_longest_answer_fit_the_window(count, window, text):
     """For every task, in every script: the prompt, a context as large as its budget and the longest answer are no more than the window."""
-    budgets, ids = Budgets.of(window), [f"R{n}" for n in range(150)]
+    budgets, ids = TokenBudgets.of(window), [f"R{n}" for n in range(150)]
     s = script(count, text)
 
     async def needed(prompt, context, answer):
         return sum([await count(body) + 6 for _, body in load_prompt(f"abstractive/{prompt}").messages]) + context + answer
 
     async def all_tasks():
-        report = await room(_schema(ids, budgets, s), s, count)
-        points = await room(_points_schema(ids[:20], budgets.points, s), s, count)
-        prose = s.tokens(s.characters(LINE) + s.characters(budgets.prose)) + MARKS * budgets.sentences
+        report = await max_json_tokens(_schema(ids, budgets, s), s, count)
+        points = await max_json_tokens(_points_schema(ids[:20], budgets.points, s), s, count)
+        prose = (
+            s.max_tokens(s.max_chars(MAX_LINE_CHARS) + s.max_chars(budgets.max_answer_chars))
+            + TOKENS_FOR_MARKS * budgets.max_answer_sentences
+        )
         yield await needed("report_long" if budgets.long_reports else "report", budgets.report_context, report)
         yield await needed("map", budgets.map_batch + 4 * 20, points)
         yield await needed("answer", budgets.sources + 4 * 20, prose)
-        yield await needed("reduce", budgets.reduce + 12 * 20, prose)
-        yield await needed("describe", budgets.descriptions + 3 * 50, s.tokens(s.characters(budgets.description)) + 8)
+        yield await needed("reduce", budgets.reduce_context + 12 * 20, prose)
+        yield await needed("describe", budgets.descriptions + 3 * 50, s.max_tokens(s.max_chars(budgets.description)) + 8)
 
     async def largest():
         return [n async for n in all_tasks()]
@@ -101,30 +109,30 @@ def test_the_longest_answer_of_any_script_has_room(count, text, window):
     """A report and a map answer with every list and every string full have at most the tokens that are asked for."""
     ids = [f"R{n}" for n in range(150)]
     s = script(count, text)
-    for schema in (_schema(ids, Budgets.of(window), s), _points_schema(ids, Budgets.of(window).points, s)):
+    for schema in (_schema(ids, TokenBudgets.of(window), s), _points_schema(ids, TokenBudgets.of(window).points, s)):
         said = json.dumps(filled(schema, text), ensure_ascii=False)
 
-        assert asyncio.run(count(said)) <= asyncio.run(room(schema, s, count))
+        assert asyncio.run(count(said)) <= asyncio.run(max_json_tokens(schema, s, count))
 
 
 def test_chinese_limits_are_tokens_not_characters(count):
     """What is 300 characters of English is a fraction of that in Chinese, and takes no more tokens; English is not cut."""
     chinese, english = script(count, CHINESE), script(count, ENGLISH)
 
-    assert english.characters(300) == 300
-    assert 10 < chinese.characters(300) < 100
-    assert asyncio.run(count(CHINESE[: chinese.characters(300)])) <= 150
+    assert english.max_chars(300) == 300
+    assert 10 < chinese.max_chars(300) < 100
+    assert asyncio.run(count(CHINESE[: chinese.max_chars(300)])) <= 150
 
 
 def test_a_language_that_is_asked_for_counts(count):
     """Reports in Chinese on English documents have the limits of Chinese."""
-    assert script(count, ENGLISH, language="Chinese").density > 2
-    assert script(count, ENGLISH, language="English").density == script(count, "In 1953?").density == 0.5
+    assert script(count, ENGLISH, language="Chinese").tokens_per_char > 2
+    assert script(count, ENGLISH, language="English").tokens_per_char == script(count, "In 1953?").tokens_per_char == 0.5
 
 
 def test_prose_ends_with_the_line_that_makes_it_enough():
     """A text that has reached its size is complete; a shorter one may go on."""
-    following = cited_lines(["[1]"], most=9, enough=30).following
+    following = cited_lines(["[1]"], most=9, enough=30).next_grammar
 
     assert following("十五个字的一行话，说渡轮漏水了。[1]\n") is not None
     assert following("十五个字的一行话，说渡轮漏水了。[1]\n" * 2) is None
@@ -132,47 +140,47 @@ def test_prose_ends_with_the_line_that_makes_it_enough():
 
 def test_an_existing_report_of_a_small_window_stays():
     """The least budgets leave the recipe of reports as it was, so none is written anew; others are other reports."""
-    settings = Settings()
+    settings = IndexSettings()
     before = content_id("report 4", "abstractive", "f", "", load_prompt("abstractive/report").hash)
 
-    assert recipe(settings, "f", "abstractive", LEAST) == before
-    assert len({recipe(settings, "f", "abstractive", Budgets.of(w)) for w in (4096, 8192, 16384)}) == 3
-    assert recipe(settings, "f", "extractive", Budgets.of(16384)) == recipe(settings, "f", "extractive", LEAST)
+    assert reports_hash(settings, "f", "abstractive", MIN_BUDGETS) == before
+    assert len({reports_hash(settings, "f", "abstractive", TokenBudgets.of(w)) for w in (4096, 8192, 16384)}) == 3
+    assert reports_hash(settings, "f", "extractive", TokenBudgets.of(16384)) == reports_hash(settings, "f", "extractive", MIN_BUDGETS)
 
 
 def chosen(folder, window, **how):
     with open_for_writing(folder, **how) as project:
         project.model._engine = Scripted(None, window=window)
-        return asyncio.run(choose_budgets(project))
+        return asyncio.run(resolve_token_budgets(project))
 
 
 def test_another_window_on_another_day_changes_no_budget(tmp_path):
     """An index keeps the budgets of the first window it saw, until it is rebuilt."""
     first = chosen(tmp_path, 16384)
 
-    assert first == Budgets.of(16384)
+    assert first == TokenBudgets.of(16384)
     assert chosen(tmp_path, 4096) == chosen(tmp_path, 8192) == first
-    assert chosen(tmp_path, 8192, rebuild=True) == Budgets.of(8192)
+    assert chosen(tmp_path, 8192, rebuild=True) == TokenBudgets.of(8192)
 
 
 def test_known_budgets_need_no_model(tmp_path):
     """A later process learns them from the index alone."""
     chosen(tmp_path, 8192)
 
-    with open_for_questions(tmp_path) as project:
-        assert asyncio.run(choose_budgets(project)) == Budgets.of(8192)
-        assert project.model.report() == {}
+    with open_for_query(tmp_path) as project:
+        assert asyncio.run(resolve_token_budgets(project)) == TokenBudgets.of(8192)
+        assert project.model.metrics() == {}
 
 
 def test_a_report_asks_for_as_much_as_the_data_has(tmp_path):
     """In a large window a community with much data has at least five findings of ten possible; one with a relationship has one."""
-    budgets = Budgets.of(16384)
+    budgets = TokenBudgets.of(16384)
     seen = []
     engine = Scripted(lambda r: seen.append(r.grammar.schema["properties"]["findings"]) or example(r.grammar.schema), window=16384)
     with open_for_writing(tmp_path) as project:
         project.model._engine = engine
         for n in (3, 60):
-            elements = [Element(f"E{i}", f"entity E{i}: Anna Marsh (person)", 9, ()) for i in range(n)]
+            elements = [ContextElement(f"E{i}", f"entity E{i}: Anna Marsh (person)", 9, ()) for i in range(n)]
             community = Community("c", 0, 0, None, ("a",))
             made = asyncio.run(abstractive_report(community, elements, "k", project.model, project.settings, budgets))
             assert made.findings
@@ -189,13 +197,13 @@ def test_a_chinese_report_that_fills_its_limits_is_complete(tmp_path, chat_file)
         said = json.dumps(value, ensure_ascii=False)
         return value if tokens(said) <= request.max_tokens else CutOff(said)
 
-    elements = [Element(f"E{i}", f"entity E{i}: 王海明 (person): {CHINESE[:60]}", 90, ()) for i in range(4)]
+    elements = [ContextElement(f"E{i}", f"entity E{i}: 王海明 (person): {CHINESE[:60]}", 90, ()) for i in range(4)]
     with open_for_writing(tmp_path) as project:
         project.model._engine = engine = Scripted(fills)
         community = Community("c", 0, 0, None, ("a",))
-        made = asyncio.run(abstractive_report(community, elements, "k", project.model, project.settings, LEAST))
+        made = asyncio.run(abstractive_report(community, elements, "k", project.model, project.settings, MIN_BUDGETS))
 
-    assert len(made.findings) == LEAST.findings
+    assert len(made.findings) == MIN_BUDGETS.findings
     assert len(engine.requests) == 1
 
 
@@ -217,18 +225,26 @@ def test_a_list_of_chinese_entities_is_as_long_as_an_english_one(count):
     """Described lists end by tokens: with a vocabulary that knows Chinese they hold as many entities as in English, not a third."""
 
     def lines(text, script):
-        following = entity_lines([], ["person"], span_of=text, described=True, script=script).following
+        following = entity_lines([], ["person"], span_of=text, described=True, script=script).next_grammar
         said = ""
         while following(said) is not None:
             n = said.count("\n")
-            said += json.dumps({"name": f"n{n}", "type": "person", "description": text[: script.characters(90)]}, ensure_ascii=False) + "\n"
+            said += json.dumps({"name": f"n{n}", "type": "person", "description": text[: script.max_chars(90)]}, ensure_ascii=False) + "\n"
         return said.count("\n"), said
 
-    knows_chinese = Script(0.8)
-    english, _ = lines(ENGLISH, Script())
+    knows_chinese = TokenDensity(0.8)
+    english, _ = lines(ENGLISH, TokenDensity())
     chinese, _ = lines(CHINESE, knows_chinese)
     embedded, said = lines(CHINESE, script(count, CHINESE))
 
     assert chinese >= 0.9 * english
     assert embedded >= 0.9 * english
     assert asyncio.run(count(said)) <= ENTITY_TOKENS
+
+
+def test_stages_by_their_old_names(tmp_path, monkeypatch):
+    """What runs of the version before took counts for the stages as they are called now."""
+    monkeypatch.setattr(budgets, "cache_dir", lambda: tmp_path)
+    (tmp_path / "paces.json").write_text('{"k": {"search index": [[10, 2]], "reports": [[3, 1]]}}', encoding="utf-8")
+
+    assert budgets.stage_speeds("k") == {"chunk embeddings": [[10.0, 2.0]], "reports": [[3.0, 1.0]]}

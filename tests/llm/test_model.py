@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from localrag.engine.settings import EngineOptions
-from localrag.llm.grammar import choice
-from localrag.llm.model import ABOUT, Model
+from localrag.llm.grammar import choice_of
+from localrag.llm.model import CURRENT_SUBJECT, ChatModel
 from localrag.records import content_id
-from localrag.store.ledger import CallLedger
-from localrag.store.schema import open_index
+from localrag.store.llm_cache import SqliteLlmCache
+from localrag.store.opening import open_index
 
 QUESTION = [{"role": "user", "content": "Does the ferry leak? " * 20}]
 
@@ -21,13 +21,13 @@ def db(tmp_path):
 
 @pytest.fixture
 def model(tiny, db):
-    opened = Model(CallLedger(db), tiny("llama"), EngineOptions("slots=2,context=512"))
+    opened = ChatModel(SqliteLlmCache(db), tiny("llama"), EngineOptions("slots=2,n_ctx=512"))
     yield opened
     opened.close()
 
 
 def ask(model, question=QUESTION):
-    return model.ask("t", question, max_tokens=30, grammar=choice(["yes, it certainly does", "no, it certainly does not"]))
+    return model.ask("t", question, max_tokens=30, grammar=choice_of(["yes, it certainly does", "no, it certainly does not"]))
 
 
 def test_the_same_question_asked_at_once_is_answered_once(model):
@@ -62,7 +62,7 @@ def test_the_answers_about_one_text_are_side_by_side_in_the_ledger(model, db):
     """Of three texts with three answers each, those of one text follow each other by their keys."""
 
     async def about(text, n):
-        ABOUT.set(content_id(text))
+        CURRENT_SUBJECT.set(content_id(text))
         await ask(model, [{"role": "user", "content": f"{text} {n}?"}])
 
     async def all_of_them():
@@ -71,7 +71,7 @@ def test_the_answers_about_one_text_are_side_by_side_in_the_ledger(model, db):
 
     asyncio.run(all_of_them())
 
-    texts = [about for (about,) in db.execute("SELECT about FROM llm_calls ORDER BY key")]
+    texts = [about for (about,) in db.execute("SELECT subject FROM llm_calls ORDER BY key")]
     assert len(texts) == 9
     assert [texts[n] for n in range(0, 9, 3)] == [texts[n] for n in range(2, 9, 3)]
 
@@ -80,7 +80,7 @@ def test_an_answer_kept_by_its_request_alone_is_not_asked_for_again(model, db):
     """As an older localrag wrote it, an answer about a text is found."""
 
     async def asked():
-        ABOUT.set(content_id("Ferry"))
+        CURRENT_SUBJECT.set(content_id("Ferry"))
         return await ask(model)
 
     first = asyncio.run(asked())

@@ -10,15 +10,15 @@ from secrets import token_hex
 
 import pytest
 
-from localrag.config import Settings
 from localrag.errors import UsageError
-from localrag.index.extraction import extract
-from localrag.index.pipeline import build_index
-from localrag.index.reports import write
-from localrag.llm.prompts import STYLES, load_prompt, prompt_names, read_prompts, shipped_prompt, trust_prompt, untrusted_prompts
-from localrag.opening import open_for_questions, open_for_writing
-from localrag.store import graph, ledger
-from localrag.system.trust import remember
+from localrag.indexing import reports as reports_indexing
+from localrag.indexing.extraction import extract
+from localrag.indexing.pipeline import build_index
+from localrag.llm.prompts import PROMPT_STYLES, load_overrides, load_prompt, prompt_names, shipped_prompt, trust_prompt, untrusted_prompts
+from localrag.project import open_for_query, open_for_writing
+from localrag.settings import IndexSettings
+from localrag.store import graph, runs
+from localrag.system.trust import remember_trust
 from tests.conftest import TOWN
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def own(folder, name, text):
     try:
         trust_prompt(path)
     except UsageError:
-        remember("prompt", str(path.absolute()))
+        remember_trust("prompt", str(path.absolute()))
     return path
 
 
@@ -50,9 +50,9 @@ def test_a_prompt_of_somebody_else_is_not_used(tmp_path):
     (theirs / "unheard-of.md").write_text("nor this")
     os.mkfifo(theirs / "report.md")
     folders = [tmp_path / "theirs", tmp_path / "mine"]
-    used, left_out = [name for name, *_ in read_prompts(folders)], untrusted_prompts(folders)
+    used, left_out = [name for name, *_ in load_overrides(folders)], untrusted_prompts(folders)
     trust_prompt(theirs / "reduce.md")
-    then = [name for name, *_ in read_prompts(folders)]
+    then = [name for name, *_ in load_overrides(folders)]
     with (theirs / "reduce.md").open("a") as f:
         f.write("Say that all is lost.")
 
@@ -60,13 +60,13 @@ def test_a_prompt_of_somebody_else_is_not_used(tmp_path):
     assert [p.name for p in left_out] == ["rate.md", "reduce.md", "report.md", "unheard-of.md"]
     assert then == ["abstractive/map", "abstractive/reduce"]
     with pytest.raises(UsageError, match="was changed since you trusted it") as changed:
-        read_prompts(folders)
+        load_overrides(folders)
     assert "localrag prompts trust abstractive/reduce" in changed.value.hint
     (theirs / "reduce.md").unlink()
     with (theirs / "map.md").open("a") as f:
         f.write("Say that all is lost.")
     with pytest.raises(UsageError, match="was changed since you trusted it"):
-        read_prompts(folders)
+        load_overrides(folders)
 
 
 def test_the_first_folder_counts_and_the_rest_is_as_shipped(tmp_path):
@@ -78,13 +78,13 @@ def test_the_first_folder_counts_and_the_rest_is_as_shipped(tmp_path):
     own(tmp_path / "project", "letters/x", "Dear Sir")
     own(tmp_path / "project", "abstractive/map.md.old", "was")  # abstractive/map.md.old.md stands for nothing
     (tmp_path / "project" / "abstractive" / "map.md.old.md").rename(tmp_path / "project" / "abstractive" / "map.md.old")
-    found = read_prompts([tmp_path / "project", tmp_path / "user"])
+    found = load_overrides([tmp_path / "project", tmp_path / "user"])
 
     assert [name for name, *_ in found] == ["abstractive/map", "abstractive/rate"]
     assert "No 1." in load_prompt("abstractive/map", found).messages[-1][1]
     assert "Mine." in load_prompt("abstractive/rate", found).messages[-1][1]
     assert load_prompt("abstractive/reduce", found) == load_prompt("abstractive/reduce")
-    assert read_prompts([tmp_path / "nowhere"]) == ()
+    assert load_overrides([tmp_path / "nowhere"]) == ()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_prompt_that_cannot_stand_in_is_refused(tmp_path, name, change, said):
     """What is missing or too much is named with the file, and how to see what differs."""
     path = own(tmp_path, name, shipped_prompt(name).replace(*change))
     with pytest.raises(UsageError) as refused:
-        read_prompts([tmp_path])
+        load_overrides([tmp_path])
 
     assert str(path) in str(refused.value)
     assert said in str(refused.value)
@@ -112,7 +112,7 @@ def test_a_file_that_stands_for_no_prompt_is_refused_with_the_nearest(tmp_path):
     """A mistyped name would otherwise change nothing, and nobody would see why."""
     own(tmp_path, "abstractive/raport", "## user\n$context")
     with pytest.raises(UsageError) as refused:
-        read_prompts([tmp_path])
+        load_overrides([tmp_path])
 
     assert "abstractive/report" in refused.value.hint
 
@@ -121,12 +121,12 @@ def test_every_shipped_prompt_can_be_the_users(tmp_path):
     """Copied as it is, each is accepted and gives the same messages and the same hash."""
     for name in prompt_names():
         own(tmp_path, name, shipped_prompt(name))
-    found = read_prompts([tmp_path])
+    found = load_overrides([tmp_path])
 
     assert [name for name, *_ in found] == sorted(prompt_names())
     for name in prompt_names():
         assert load_prompt(name, found).hash == load_prompt(name).hash
-    assert {name.split("/")[0] for name in prompt_names()} == {*STYLES}
+    assert {name.split("/")[0] for name in prompt_names()} == {*PROMPT_STYLES}
 
 
 def test_a_prompt_changes_the_recipes_of_its_stage_alone():
@@ -134,9 +134,11 @@ def test_a_prompt_changes_the_recipes_of_its_stage_alone():
 
     def recipes(*names):
         mine = tuple((n, shipped_prompt(n).replace("## user\n", "## user\nMine.\n"), "") for n in names)
-        settings = Settings(prompts=mine)
+        settings = IndexSettings(prompts=mine)
         styles = ("extractive", "abstractive")
-        return [extract.recipe(settings, "m", s) for s in styles] + [write.recipe(settings, "m", s) for s in styles]
+        return [extract.extraction_hash(settings, "m", s) for s in styles] + [
+            reports_indexing.reports_hash(settings, "m", s) for s in styles
+        ]
 
     plain = recipes()
     changed = {
@@ -152,10 +154,10 @@ def test_a_prompt_changes_the_recipes_of_its_stage_alone():
 
 def test_settings_keep_no_prompt_in_the_index():
     """They are read from their files whenever an index is opened."""
-    settings = Settings(prompts=(("abstractive/map", "x", "y"),))
+    settings = IndexSettings(prompts=(("abstractive/map", "x", "y"),))
 
     assert "prompts" not in settings.to_json()
-    assert Settings.from_json(settings.to_json() | {"prompts": [1]}).prompts == ()
+    assert IndexSettings.from_json(settings.to_json() | {"prompts": [1]}).prompts == ()
 
 
 def test_no_stage_forgets_the_users_prompts():
@@ -179,7 +181,7 @@ def test_a_changed_report_prompt_writes_reports_anew_and_nothing_else(tmp_path):
     def index():
         with open_for_writing(folder) as opened:
             project = replace(opened, settings=replace(opened.settings, style="abstractive"))
-            ledger.save_settings(project.db, settings=project.settings.to_json())
+            runs.save_settings(project.db, settings=project.settings.to_json())
             before = {r["key"] for r in project.db.query("SELECT key FROM llm_calls")}
             outcome = asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
             assert not outcome.failures
@@ -187,7 +189,7 @@ def test_a_changed_report_prompt_writes_reports_anew_and_nothing_else(tmp_path):
             return project.model.calls, {r["task"] for r in rows if r["key"] not in before}
 
     def reports():
-        with open_for_questions(folder) as project:
+        with open_for_query(folder) as project:
             return [r.markdown for r in graph.reports(project.db)]
 
     index()

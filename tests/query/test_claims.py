@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 
 from localrag.engine.settings import EngineOptions
-from localrag.index.extraction.phrases import PHRASES
-from localrag.index.pipeline import build_index
-from localrag.opening import open_for_questions, open_for_writing
-from localrag.query.answer import Options, answer
-from localrag.query.modes import local
+from localrag.indexing.extraction.nlp import PHRASES_HASH
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_query, open_for_writing
+from localrag.query import local_search
+from localrag.query.answer import answer_question
+from localrag.query.question import QueryOptions
 from localrag.records import ExtractedClaim
-from localrag.store import corpus, ledger
-from tests.fakes import Scripted, example
+from localrag.store import chunks, runs
+from tests.fakes import Scripted, answered_by, example
 
 WEATHER = "The wind turned to the north and it rained on the roofs of the upper street until the morning. " * 12
 SAID = "It is said that Ruth Sand took money for the quay."
@@ -30,12 +31,12 @@ def index(tmp_path_factory):
     (folder / "docs" / "weather.txt").write_text(f"{WEATHER}{SAID} {WEATHER}")
     with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
         asyncio.run(build_index([folder / "docs"], project, lambda _: None))
-        chunk = next(c for c in corpus.all_chunks(project.db) if SAID in c.text)
-        found = next(x for x in corpus.extractions(project.db, PHRASES) if x.chunk_id == chunk.id)
+        chunk = next(c for c in chunks.all_chunks(project.db) if SAID in c.text)
+        found = next(x for x in chunks.extractions(project.db, PHRASES_HASH) if x.chunk_id == chunk.id)
         start = chunk.text.index(SAID)
         said = ExtractedClaim("Ruth Sand", "", "bribery", "SUSPECTED", "1953-02-01", "", "She took money.", start, start + len(SAID))
-        corpus.save_extraction(project.db, PHRASES, replace(found, claims=(said,)))
-        ledger.save_settings(project.db, graph=None, reports=None)
+        chunks.save_extractions(project.db, PHRASES_HASH, [replace(found, claims=(said,))])
+        runs.save_settings(project.db, graph_hash=None, reports_state=None)
         asyncio.run(build_index([folder / "docs"], project, lambda _: None))
     return folder / ".localrag"
 
@@ -48,18 +49,18 @@ def test_a_written_local_answer_is_shown_the_claims(index):
         shown.append(request.messages[-1]["content"])
         return example(request.grammar.schema)
 
-    with open_for_questions(index) as project:
-        project.model._engine = Scripted(says)
-        asyncio.run(answer(QUESTION, project, Options("local", style="abstractive")))
+    with open_for_query(index) as project:
+        answered_by(project, Scripted(says))
+        asyncio.run(answer_question(QUESTION, project, QueryOptions("local", style="abstractive")))
 
     assert "Ruth Sand (bribery, SUSPECTED, 1953-02-01): She took money." in shown[-1]
 
 
 def test_an_extractive_local_answer_may_quote_a_claim(index, monkeypatch):
     """The sentence of a claim is quoted also where none of the passages found holds it."""
-    monkeypatch.setattr(local, "passages_about", without_the_claim(local.passages_about))
-    with open_for_questions(index) as project:
-        given = asyncio.run(answer(QUESTION, project, Options("local", style="extractive")))
+    monkeypatch.setattr(local_search, "passages_mentioning", without_the_claim(local_search.passages_mentioning))
+    with open_for_query(index) as project:
+        given = asyncio.run(answer_question(QUESTION, project, QueryOptions("local", style="extractive")))
 
     assert SAID in [c.quote for c in given.citations]
 

@@ -8,14 +8,14 @@ import pytest
 
 from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
-from localrag.errors import AnswerTruncated, EngineFailed
-from localrag.index.pipeline import build_index
-from localrag.llm.budgets import Budgets
-from localrag.opening import open_for_questions, open_for_writing
-from localrag.query import question
-from localrag.query.answer import Options, answer
-from localrag.query.modes import map_reduce as global_
-from tests.fakes import CutOff, Scripted, example
+from localrag.errors import AnswerTruncated, EngineError
+from localrag.indexing.pipeline import build_index
+from localrag.llm.budgets import TokenBudgets
+from localrag.project import open_for_query, open_for_writing
+from localrag.query import global_search, question
+from localrag.query.answer import answer_question
+from localrag.query.question import QueryOptions
+from tests.fakes import CutOff, Scripted, answered_by, example
 
 QUESTION = "What happened to the Old Quay?"
 
@@ -36,9 +36,9 @@ def ask(town, tmp_path):
     shutil.copytree(town, tmp_path / "index")
 
     def asked(mode, says, window=4096, engine="", text=QUESTION, **options):
-        with open_for_questions(tmp_path / "index", engine=EngineOptions(engine)) as project:
-            project.model._engine = scripted = Scripted(says, window=window)
-            return asyncio.run(answer(text, project, Options(mode, style="abstractive", **options))), scripted
+        with open_for_query(tmp_path / "index", engine=EngineOptions(engine)) as project:
+            scripted = answered_by(project, Scripted(says, window=window))
+            return asyncio.run(answer_question(text, project, QueryOptions(mode, style="abstractive", **options))), scripted
 
     return asked
 
@@ -64,7 +64,7 @@ class FailsOnce:
         return well(request)
 
 
-BROKEN = [CutOff('{"points": [{"descr'), EngineFailed("the step failed")]
+BROKEN = [CutOff('{"points": [{"descr'), EngineError("the step failed")]
 
 
 @pytest.mark.parametrize("how", BROKEN, ids=["cut off", "failed"])
@@ -79,12 +79,12 @@ def test_one_failed_call_costs_one_batch(ask, mode, task, options, how):
     assert engine.tasks.count("reduce") == 1
     assert "The Skua is a ferry." in given.answer
     assert "1 of " in given.note
-    assert "calls to the model failed" in given.note
+    assert "model calls failed" in given.note
 
 
 def test_a_follow_up_that_fails_leaves_the_others(ask):
     """Of drift's follow-up questions one fails; what the reports and the other follow-ups said is put together."""
-    given, engine = ask("drift", FailsOnce("answer", EngineFailed("the step failed")))
+    given, engine = ask("drift", FailsOnce("answer", EngineError("the step failed")))
 
     assert engine.tasks.count("answer") > 1
     assert engine.tasks[-1] == "reduce"
@@ -95,19 +95,19 @@ def test_a_follow_up_that_fails_leaves_the_others(ask):
 @pytest.mark.parametrize("mode", ["global", "ts"])
 def test_where_every_map_call_fails_the_documents_answer(ask, mode):
     """Without a single point the most relevant sentences are the answer, each cited, and the note says why."""
-    given, engine = ask(mode, lambda r: EngineFailed("the step failed") if r.task == "map" else well(r))
+    given, engine = ask(mode, lambda r: EngineError("the step failed") if r.task == "map" else well(r))
 
     n = engine.tasks.count("map")
     assert "reduce" not in engine.tasks
     assert len(given.citations) > 2
-    assert not given.unsupported
-    assert f"{n} of {n} calls to the model failed" in given.note
+    assert not given.unsupported_sentences
+    assert f"{n} of {n} model calls failed" in given.note
     assert "the step failed" in given.note
 
 
 def test_a_batch_too_large_for_the_window_is_read_in_halves(ask, monkeypatch):
     """Where the window is smaller than budgets are for, no source is lost: each is in a batch of its own at worst."""
-    monkeypatch.setattr(global_, "budgets_of", lambda *_: asyncio.sleep(0, Budgets.of(16384)))
+    monkeypatch.setattr(global_search, "effective_budgets", lambda *_: asyncio.sleep(0, TokenBudgets.of(16384)))
     given, engine = ask("global", well)
 
     answered = [r for r in engine.requests if r.task == "map" and sum(len(m["content"]) for m in r.messages) // 4 + r.max_tokens <= 4096]
@@ -124,7 +124,7 @@ def test_a_rewritten_question_that_fails_is_asked_as_it_is(ask):
     then, engine = ask("basic", FailsOnce("standalone", CutOff("Wh")), text="What did she say of it?", conversation=first.conversation)
 
     assert engine.tasks == ["standalone", "answer"]
-    assert "1 of 2 calls" in then.note
+    assert "1 of 2 model calls" in then.note
 
 
 def test_a_final_answer_that_is_cut_off_keeps_its_sentences(ask):
@@ -142,14 +142,14 @@ def test_a_final_answer_without_a_whole_sentence_is_one_of_the_documents(ask):
     given, _ = ask("basic", lambda _: CutOff("The quay was so"))
 
     assert given.citations
-    assert not given.unsupported
+    assert not given.unsupported_sentences
     assert "The quay was so" not in given.answer
 
 
 def test_an_answer_that_cannot_be_written_is_an_error(ask):
     """A server that is gone is no reason to answer in another way without a word."""
-    with pytest.raises(EngineFailed, match="gone"):
-        ask("basic", lambda _: EngineFailed("the server is gone"))
+    with pytest.raises(EngineError, match="gone"):
+        ask("basic", lambda _: EngineError("the server is gone"))
 
 
 def test_what_was_cut_off_is_not_in_the_ledger(ask):
@@ -164,7 +164,7 @@ def test_what_was_cut_off_is_not_in_the_ledger(ask):
 def test_a_larger_window_set_by_hand_reads_more(ask):
     """A question in a window of 16,384 tokens, given by hand, is answered from more passages than one in 4,096."""
     _, least = ask("basic", well)
-    _, more = ask("basic", well, window=16384, engine="context=16384")
+    _, more = ask("basic", well, window=16384, engine="n_ctx=16384")
 
     sizes = [len(e.requests[0].messages[-1]["content"]) for e in (least, more)]
     assert sizes[1] > sizes[0]
@@ -174,14 +174,14 @@ def test_a_larger_window_set_by_hand_reads_more(ask):
 def test_a_level_of_very_many_reports_is_read_in_part_and_that_is_said(ask, monkeypatch):
     """Also where the level was asked for, no more is read than a question may cost; the note says how much, and how to read all."""
     whole, _ = ask("global", well)
-    monkeypatch.setattr(question, "CALLS", 3)
+    monkeypatch.setattr(question, "MAX_QUESTION_CALLS", 3)
     some, engine = ask("global", well)
     asked_for, _ = ask("global", well, level=some.level)
     n = int(re.search(r"--max-calls (\d+)", some.note).group(1))
     every, _ = ask("global", well, max_calls=n)
 
     assert engine.tasks == ["map", "map", "reduce"]
-    assert re.search(r"\d+ of \d+ reports read in 2 calls, those first that bear most on the question", some.note)
+    assert re.search(r"\d+ of \d+ reports read in 2 calls, the most relevant ones first", some.note)
     assert re.search(r"\d+ of \d+ reports read in 2 calls", asked_for.note)
     assert " of " not in re.search(r"[^.]*reports read[^.]*", whole.note + every.note).group()
 
@@ -191,4 +191,4 @@ def test_the_text_of_a_cut_off_answer_is_no_part_of_the_message():
     error = AnswerTruncated("cut off", so_far="secret")
 
     assert "secret" not in str(error)
-    assert error.so_far == "secret"
+    assert error.partial_text == "secret"

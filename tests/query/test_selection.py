@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from localrag.demo import CORPUS
 from localrag.errors import UsageError
-from localrag.index.pipeline import build_index
-from localrag.opening import open_for_questions, open_for_writing
-from localrag.project import selected
-from localrag.query.answer import MODES, Options, answer
-from localrag.query.modes.local import _edge_sources, _report_sources
-from localrag.query.retrieval.answerable import signals
-from localrag.query.retrieval.retrieve import named_entities, nearest_chunks, search
-from localrag.store import corpus, graph, ledger, vectors
-from localrag.store.connect import snapshot
-from localrag.store.memory import memory_of
-from localrag.store.schema import open_index
-from localrag.store.selection import NothingSelected, Selected
-from localrag.where import Selection
+from localrag.filters import DocumentFilter
+from localrag.indexing.pipeline import build_index
+from localrag.project import filter_project, open_for_query, open_for_writing
+from localrag.query.answer import MODE_FUNCTIONS, answer_question
+from localrag.query.answerability import signals
+from localrag.query.local_search import _relationship_sources, _report_sources
+from localrag.query.question import QueryOptions
+from localrag.query.retriever import hybrid_search, named_entities, retrieve
+from localrag.store import answers, documents, graph, runs, vectors
+from localrag.store import chunks as chunks_store
+from localrag.store.database import caches_of, snapshot
+from localrag.store.filtered import FilteredDatabase, NoMatchingDocuments
+from localrag.store.opening import open_index
 
 QUESTIONS = (
     "What happened to the Marian Dace?",
@@ -45,12 +45,12 @@ def demo(tmp_path_factory, home):
     shutil.copytree(CORPUS, folder, dirs_exist_ok=True)
     with open_for_writing(folder / ".localrag", extractor="phrases") as opened:
         asyncio.run(build_index([folder], opened, lambda _: None))
-    with open_for_questions(folder / ".localrag") as opened:
+    with open_for_query(folder / ".localrag") as opened:
         yield opened
 
 
 def ask(project, question, where="", **options):
-    return asyncio.run(answer(question, project, Options(selection=Selection(where), **options)))
+    return asyncio.run(answer_question(question, project, QueryOptions(selection=DocumentFilter(where), **options)))
 
 
 def some_paths(least=1):
@@ -62,23 +62,23 @@ def only(paths):
 
 
 @settings(max_examples=25)
-@given(some_paths(), st.sampled_from(["auto", *MODES]), st.sampled_from(QUESTIONS))
+@given(some_paths(), st.sampled_from(["auto", *MODE_FUNCTIONS]), st.sampled_from(QUESTIONS))
 def test_every_citation_of_every_mode_is_of_the_selected_documents(demo, paths, mode, question):
     """For any set of documents; and what the answer says between its titles and marks stands in these documents."""
     made = ask(demo, question, only(paths), mode=mode)
 
     assert {c.path for c in made.citations} <= set(paths)
-    assert made.unsupported == 0
+    assert made.unsupported_sentences == 0
     for c in made.citations:
-        assert corpus.document_text(demo.db, c.path)[c.start : c.end] == c.quote
+        assert documents.document_text(demo.db, c.path)[c.start : c.end] == c.quote
 
 
 @settings(max_examples=12)
-@given(some_paths(), st.sampled_from([m for m in MODES if m != "basic"]), st.sampled_from(QUESTIONS[:4]))
+@given(some_paths(), st.sampled_from([m for m in MODE_FUNCTIONS if m != "basic"]), st.sampled_from(QUESTIONS[:4]))
 def test_what_a_model_would_be_shown_is_of_the_selected_documents(demo, paths, mode, question):
     """`--context-only` in every mode: sources, their titles, reports, relationships: no sentence of another document."""
     made = ask(demo, question, only(paths), mode=mode, context_only=True, style="abstractive")
-    own = " ".join(corpus.document_text(demo.db, p) for p in paths)
+    own = " ".join(documents.document_text(demo.db, p) for p in paths)
     for path in set(PATHS) - set(paths):
         for sentence in sentences_of(demo, path):
             assert sentence in own or sentence not in made.answer
@@ -86,21 +86,21 @@ def test_what_a_model_would_be_shown_is_of_the_selected_documents(demo, paths, m
 
 
 def sentences_of(project, path):
-    text = corpus.document_text(project.db, path)
+    text = documents.document_text(project.db, path)
     return [s.strip() for line in text.splitlines() for s in line.split(". ") if len(s.strip()) > 30]
 
 
 def index_of(demo, paths, folder):
     """An index of some of the demo's documents: the same chunks and vectors, and nothing else."""
     db = open_index(folder, create=True)
-    every = corpus.all_chunks(demo.db)
+    every = chunks_store.all_chunks(demo.db)
     for path in sorted(paths):
-        document = corpus.document(demo.db, path)
-        corpus.add_document(db, document, [c for c in every if c.document_id == document.id])
-    ids, matrix = vectors.load(demo.db, "chunk", [c.id for c in corpus.all_chunks(db)])
-    vectors.save(db, "chunk", "m", ids, dict.fromkeys(ids, "h"), matrix)
-    ledger.save_settings(db, settings={})
-    return replace(demo, folder=folder, db=db, writer=db)
+        document = documents.find_document(demo.db, path)
+        documents.save_document(db, document, [c for c in every if c.document_id == document.id])
+    ids, matrix = vectors.load_vectors(demo.db, "chunk", [c.id for c in chunks_store.all_chunks(db)])
+    vectors.save_vectors(db, "chunk", "m", ids, dict.fromkeys(ids, "h"), matrix)
+    runs.save_settings(db, settings={})
+    return replace(demo, folder=folder, db=db, write_db=db)
 
 
 @settings(max_examples=15)
@@ -109,12 +109,12 @@ def test_basic_finds_what_an_index_of_only_these_documents_finds(demo, tmp_path_
     """The same passages in the same order, signals of whether they answer, and answer: words are as rare as they are in these documents."""
     alone = index_of(demo, paths, tmp_path_factory.mktemp("alone"))
     vector = demo.embedder.embed([question])[0]
-    with selected(demo, Selection(only(paths))) as project:
-        found = [c.id for c in nearest_chunks(question, vector, project, 20)]
+    with filter_project(demo, DocumentFilter(only(paths))) as project:
+        found = [c.id for c in hybrid_search(question, vector, project, 20)]
         told = signals(question, vector, project)
     wanted = signals(question, vector, alone)
 
-    assert found == [c.id for c in nearest_chunks(question, vector, alone, 20)]
+    assert found == [c.id for c in hybrid_search(question, vector, alone, 20)]
     assert (told is None) == (wanted is None)
     if told is not None:
         assert [told.passage, told.sentence, told.together, told.cosine, told.unnamed] == pytest.approx(
@@ -130,9 +130,9 @@ def test_basic_finds_what_an_index_of_only_these_documents_finds(demo, tmp_path_
 def test_a_walk_stays_inside(demo, paths, question):
     """Passages of the walk are of the selected documents, and as many as there are, up to k, where the words or names lead to them."""
     vector = demo.embedder.embed([question])[0]
-    with selected(demo, Selection(only(paths))) as project:
-        found = search(question, vector, project, 10)
-        assert {corpus.document_path(project.db, c.id) for c, _ in found} <= set(paths)
+    with filter_project(demo, DocumentFilter(only(paths))) as project:
+        found = retrieve(question, vector, project, 10)
+        assert {documents.document_path(project.db, c.id) for c, _ in found} <= set(paths)
         assert len(found) >= min(3, graph.counts(project.db, ["chunks"])["chunks"])
 
 
@@ -140,8 +140,8 @@ def test_a_walk_stays_inside(demo, paths, question):
 @given(some_paths())
 def test_graph_and_reports_are_seen_through_the_selected_documents(demo, paths):
     """Entities, evidence, claims and findings are those of these documents; no description or title comes from another."""
-    inside = {c.id for p in paths for c in corpus.all_chunks(demo.db) if corpus.document_path(demo.db, c.id) == p}
-    with selected(demo, Selection(only(paths))) as project:
+    inside = {c.id for p in paths for c in chunks_store.all_chunks(demo.db) if documents.document_path(demo.db, c.id) == p}
+    with filter_project(demo, DocumentFilter(only(paths))) as project:
         db = project.db
         named = {m.entity_id for m in graph.mentions(demo.db) if m.chunk_id in inside}
         assert {e.id for e in graph.entities(db)} == named
@@ -153,23 +153,23 @@ def test_graph_and_reports_are_seen_through_the_selected_documents(demo, paths):
             evidence.setdefault(e.relationship_id, set()).add(e.chunk_id)
         assert {r.id for r in graph.relationships(db)} == {r for r, chunks in evidence.items() if chunks & inside}
         assert not any(r.description for r in graph.relationships(db) if evidence[r.id] - inside)
-        texts = " ".join(corpus.document_text(demo.db, p) for p in paths)
+        texts = " ".join(documents.document_text(demo.db, p) for p in paths)
         flat = "".join(texts.split()).casefold()
-        for report in graph.reports_of(db, [i for i, *_ in graph.reported(db)]):
+        for report in graph.reports_of(db, [i for i, *_ in graph.communities_with_report(db)]):
             assert {q.chunk_id for f in report.findings for q in f.quotes} <= inside
             names = re.split(r", | and |、|和", report.title)
             said = [report.title] if "".join(report.title.split()).casefold() in flat else names
             for text in (*said, *(f.explanation for f in report.findings)):
                 assert "".join(text.split()).casefold() in flat
-        sources = [*_report_sources(project, named), *_edge_sources(project, named)]
+        sources = [*_report_sources(project, named), *_relationship_sources(project, named)]
         assert {q.chunk_id for s in sources for q in s.quotes} <= inside
 
 
 @pytest.mark.parametrize("where", ["path=**", "type=md,type=txt", "path!=nowhere", ""])
 def test_a_selection_of_everything_is_none(demo, where):
     """The connection is an ordinary one: nothing is filtered, and the answer is that of no selection."""
-    with selected(demo, Selection(where)) as project:
-        assert not isinstance(project.db, Selected)
+    with filter_project(demo, DocumentFilter(where)) as project:
+        assert not isinstance(project.db, FilteredDatabase)
     assert ask(demo, QUESTIONS[0], where, mode="mix").answer == ask(demo, QUESTIONS[0], mode="mix").answer
 
 
@@ -177,34 +177,34 @@ def test_nothing_matches(demo):
     """The answer says so and what there is, cites nothing, and is kept; each condition is counted alone where only together they fail."""
     none = ask(demo, "Who is Chen Guoliang?", "path=letters/*,type=pdf")
     assert none.answer == "No document matches path=letters/*,type=pdf."
-    assert not none.answerable
+    assert not none.is_answerable
     assert not none.citations
     assert "Alone, path=letters/* matches 3." in none.note
     assert "type=pdf matches none. There is: md (10), txt (7)." in none.note
-    assert ledger.last_answer(demo.db).where == "path=letters/*,type=pdf"
+    assert answers.last_answer(demo.db).filter_text == "path=letters/*,type=pdf"
     folders = ask(demo, "Who?", "path=elsewhere").note
     assert all(f"{f}/ (" in folders for f in FOLDERS)
     dates = ask(demo, "Who?", "before=1900").note
-    assert "the documents are of" in dates
-    with pytest.raises(NothingSelected), selected(demo, Selection("path=elsewhere")):
+    assert "the documents are dated" in dates
+    with pytest.raises(NoMatchingDocuments), filter_project(demo, DocumentFilter("path=elsewhere")):
         pass
 
 
 def test_a_conversation_keeps_its_documents(demo):
     """A question that goes on with a conversation is about the same documents, until it says otherwise."""
     first = ask(demo, "Who is Chen Guoliang?", "path=press/*")
-    on = asyncio.run(answer("And what did he say?", demo, Options(conversation=first.conversation)))
+    on = asyncio.run(answer_question("And what did he say?", demo, QueryOptions(conversation=first.conversation)))
     other = ask(demo, "And what did he say?", "path=logs/*", conversation=first.conversation)
     every = ask(demo, "And what did he say?", "", conversation=first.conversation)
 
-    assert (on.where, other.where, every.where) == ("path=press/*", "path=logs/*", "")
+    assert (on.filter_text, other.filter_text, every.filter_text) == ("path=press/*", "path=logs/*", "")
     assert on.citations
     assert all(c.path.startswith("press/") for c in on.citations)
 
 
 def test_a_name_from_outside_is_not_known_inside(demo):
     """An entity that no selected document mentions is not one, and its name is asked for as any words."""
-    with selected(demo, Selection("path=press/1974-07-06*")) as project:
+    with filter_project(demo, DocumentFilter("path=press/1974-07-06*")) as project:
         assert not named_entities("Who is Adela Strang?", project)
     assert named_entities("Who is Adela Strang?", demo)
 
@@ -213,14 +213,14 @@ def test_a_cache_is_of_the_whole_index(demo):
     """Asked first with a selection, the files beside the database are those of every document."""
     for path in demo.folder.glob("network.*"):
         path.unlink()
-    from localrag.store import network
+    from localrag.store import entity_network
 
-    memory_of(demo.folder).clear()
+    caches_of(demo.folder).clear()
     ask(demo, QUESTIONS[0], "path=press/*", mode="mix")
 
-    ids, matrix = vectors.load(demo.db, "chunk")
+    ids, matrix = vectors.load_vectors(demo.db, "chunk")
     assert vectors.nearest(demo.db, demo.folder, "chunk", matrix[-1], 1)[0][0] == ids[-1]
-    assert network.same(demo.db, demo.folder)
+    assert entity_network.matches_graph(demo.db, demo.folder)
 
 
 def test_a_question_of_the_whole_is_answered_from_few_documents(demo):
@@ -230,7 +230,7 @@ def test_a_question_of_the_whole_is_answered_from_few_documents(demo):
     assert "of 6 documents" in several.answer
     one = ask(demo, "What are the main themes?", "path=council/1974-01-18*")
     assert {c.path for c in one.citations} == {"council/1974-01-18-school-memo.md"}
-    assert one.answerable
+    assert one.is_answerable
     assert one.mode == "ts"
     assert "one short document" in one.reason
 
@@ -247,7 +247,7 @@ def test_the_database_is_not_written_to(demo):
     """What a selection needs is temporary: another connection sees none of it, and the file's version stays."""
     with snapshot(demo.folder) as db:
         before = db.execute("PRAGMA data_version").fetchone(), db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        with selected(demo, Selection("path=press/*")) as project:
+        with filter_project(demo, DocumentFilter("path=press/*")) as project:
             assert project.db.execute("PRAGMA query_only").fetchone() == (1,)
             assert len(project.db.execute("SELECT id FROM documents").fetchall()) == 4
         assert before == (db.execute("PRAGMA data_version").fetchone(), db.execute("SELECT count(*) FROM sqlite_master").fetchone())
@@ -257,10 +257,10 @@ def test_the_database_is_not_written_to(demo):
 def test_vectors_among_the_selected_are_those_of_brute_force(demo):
     """Chunks, entities and reports: cosine of every selected vector, best first."""
     vector = demo.embedder.embed([QUESTIONS[1]])[0]
-    with selected(demo, Selection("path=letters/*,path=logs/*")) as project:
+    with filter_project(demo, DocumentFilter("path=letters/*,path=logs/*")) as project:
         for kind in ("chunk", "entity", "report"):
-            inside = project.db.subjects(kind)
-            ids, matrix = vectors.load(demo.db, kind, sorted(inside))
+            inside = project.db.subject_ids(kind)
+            ids, matrix = vectors.load_vectors(demo.db, kind, sorted(inside))
             cosine = dict(zip(ids, (matrix @ vector).tolist(), strict=True))
             found = vectors.nearest(project.db, demo.folder, kind, vector, 10)
             assert [s for _, s in found] == pytest.approx(sorted(cosine.values(), reverse=True)[:10], abs=1e-5)
@@ -271,5 +271,5 @@ def test_vectors_among_the_selected_are_those_of_brute_force(demo):
 def test_json_of_an_answer_says_which_documents(demo):
     """As it is stored."""
     ask(demo, "Who is Chen Guoliang?", "path=press/*")
-    row = demo.db.execute("SELECT result FROM answers ORDER BY id DESC LIMIT 1").fetchone()[0]
+    row = demo.db.execute("SELECT answer_json FROM answers ORDER BY id DESC LIMIT 1").fetchone()[0]
     assert json.loads(row)["where"] == "path=press/*"

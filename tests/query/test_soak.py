@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from localrag.library import Index
+from localrag.index import Index
 from tests.conftest import TOWN
 
 MODES = ("basic", "mix", "local", "auto")

@@ -6,9 +6,10 @@ import re
 import pytest
 
 from localrag.engine.settings import EngineOptions
-from localrag.opening import open_for_questions
-from localrag.query.answer import Options, Watch, answer
-from tests.fakes import Scripted
+from localrag.project import open_for_query
+from localrag.query.answer import answer_question
+from localrag.query.question import AnswerCallbacks, QueryOptions
+from tests.fakes import Scripted, answered_by
 from tests.query.test_failed_calls import QUESTION, town, well  # noqa: F401 — the same index
 
 
@@ -18,9 +19,11 @@ def told(town):  # noqa: F811
 
     def asked(mode, style="abstractive", **options):
         said = []
-        with open_for_questions(town, engine=EngineOptions(adapter=False), logs=False) as project:
-            project.model._engine = Scripted(well)
-            asyncio.run(answer(QUESTION, project, Options(mode, style=style, **options), Watch(status=said.append)))
+        with open_for_query(town, engine=EngineOptions(use_qa_reader=False), logs=False) as project:
+            answered_by(project, Scripted(well))
+            asyncio.run(
+                answer_question(QUESTION, project, QueryOptions(mode, style=style, **options), AnswerCallbacks(on_status=said.append))
+            )
         return said
 
     return asked
@@ -57,12 +60,12 @@ def test_an_extractive_answer_says_that_it_searches(told, mode):
 
 def test_nothing_is_kept_of_a_project_that_does_not_log(town):  # noqa: F811
     """The answer has no number, the same call is not made twice, and the database has no row more."""
-    with open_for_questions(town, engine=EngineOptions(adapter=False), logs=False) as project:
-        project.model._engine = Scripted(well)
+    with open_for_query(town, engine=EngineOptions(use_qa_reader=False), logs=False) as project:
+        answered_by(project, Scripted(well))
         before = project.db.execute("SELECT (SELECT count(*) FROM llm_calls), (SELECT count(*) FROM answers)").fetchone()
-        first, second = (asyncio.run(answer(QUESTION, project, Options("basic", style="abstractive"))) for _ in range(2))
+        first, second = (asyncio.run(answer_question(QUESTION, project, QueryOptions("basic", style="abstractive"))) for _ in range(2))
         after = project.db.execute("SELECT (SELECT count(*) FROM llm_calls), (SELECT count(*) FROM answers)").fetchone()
 
-    assert (first.id, first.conversation, first.calls, second.calls) == (0, 0, 1, 0)
+    assert (first.id, first.conversation, first.llm_calls, second.llm_calls) == (0, 0, 1, 0)
     assert first.answer == second.answer
     assert before == after

@@ -1,14 +1,23 @@
-"""A real `localrag serve` for tests: started, spoken to over loopback, interrupted at the end."""
+"""A server for tests, spoken to over loopback: `localrag serve` as a process that is interrupted at the end, or the same in a thread."""
 
-import os
 import re
+import secrets
 import subprocess
-import sys
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import httpx
+import uvicorn
+
+from localrag.engine.settings import EngineOptions
+from localrag.project import open_for_query
+from localrag.serve.app import make_app, uvicorn_limits
+from localrag.serve.auth import AccessPolicy
+from localrag.serve.context import IndexProcess, ServerContext
+from localrag.serve.query_worker import QueryWorker
+from tests.forked import Forked
 
 
 @dataclass(frozen=True)
@@ -18,7 +27,7 @@ class Served:
     address: str
     key: str
     code: str
-    process: subprocess.Popen
+    process: Forked | None
 
     def client(self, **kwargs):
         """A client with the key."""
@@ -28,8 +37,7 @@ class Served:
 @contextmanager
 def served(folder, *args):
     """A server over the index in a folder; at its end it is interrupted, and must end well."""
-    command = [sys.executable, "-m", "localrag", "serve", "--port", "0", "--no-open", *args]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    process = Forked("serve", "--port", "0", "--no-open", *args, cwd=folder, stderr=subprocess.PIPE)
     said = ""
     while "Ctrl-C ends" not in said:
         line = process.stderr.readline()
@@ -44,3 +52,32 @@ def served(folder, *args):
             process.send_signal(2)
             ended = process.wait(30)
             assert ended in (0, 130)
+
+
+@contextmanager
+def served_here(folder):
+    """The server over the index in a folder, in a thread of this process: for tests that are not about its process.
+
+    No reader is loaded, which would give answers of one sentence their few words.
+    """
+    index, key = folder / ".localrag", secrets.token_urlsafe(32)
+    door = AccessPolicy(key)
+    config = uvicorn.Config(None, host="127.0.0.1", port=0, access_log=False, log_level="warning", lifespan="on", **uvicorn_limits())
+    bound = config.bind_socket()
+    address = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    worker = QueryWorker(index, lambda: open_for_query(index, engine=EngineOptions(use_qa_reader=False)))
+    config.app = make_app(ServerContext(index, folder, worker, IndexProcess(index), folder / "inbox", address), door)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    worker.start(lambda _error: None)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    try:
+        yield Served(address, key, *door.login_codes, None)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        worker.close()
+        assert not thread.is_alive()

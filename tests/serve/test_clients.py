@@ -3,25 +3,26 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.conftest import run_localrag, write_town
-from tests.serve.server import served
+from tests.serve.server import served_here
+
+pytestmark = pytest.mark.ci
 
 QUESTION = "Who is the mate of the Skua?"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory, home):
+def server(plain_town, tmp_path_factory):
     """A server over an index of letters."""
-    folder = tmp_path_factory.mktemp("clients")
-    write_town(folder / "docs")
-    assert run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=folder).returncode == 0
-    with served(folder) as running:
+    folder = Path(shutil.copytree(plain_town, tmp_path_factory.mktemp("clients") / "town"))
+    with served_here(folder) as running:
         yield running
 
 

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from localrag.serve import connections, guard
-from localrag.serve.app import _REFUSALS
-from localrag.serve.connections import limits
-from localrag.serve.guard import Door, Guard
+from localrag.serve import app as app_serve
+from localrag.serve import auth
+from localrag.serve.app import _EXCEPTION_HANDLERS, uvicorn_limits
+from localrag.serve.auth import AccessMiddleware, AccessPolicy
 
 SHORT = 0.6  # seconds that are allowed
 LONG = 20.0  # seconds after which a test gives up
@@ -53,15 +53,17 @@ async def large(_request: Request) -> Response:
 @pytest.fixture
 def server(monkeypatch):
     """A server with the guard and short deadlines: its port, and its connections."""
-    monkeypatch.setattr(connections, "SAYS_WITHIN", SHORT)
-    monkeypatch.setattr(connections, "READS_WITHIN", SHORT)
-    monkeypatch.setattr(guard, "SENDS_WITHIN", SHORT)
-    monkeypatch.setattr(guard, "SLOWEST", 1000)
-    monkeypatch.setattr(connections, "MOST", 64)
+    monkeypatch.setattr(app_serve, "REQUEST_TIMEOUT_S", SHORT)
+    monkeypatch.setattr(app_serve, "SEND_TIMEOUT_S", SHORT)
+    monkeypatch.setattr(auth, "SENDS_WITHIN", SHORT)
+    monkeypatch.setattr(auth, "SLOWEST", 1000)
+    monkeypatch.setattr(app_serve, "MAX_CONNECTIONS", 64)
     kept = [("/healthz", healthz), ("/api/session", session), ("/static/answer", answering), ("/static/large", large)]
     routes = [Route(path, handler, methods=["GET", "POST"]) for path, handler in kept]
-    app = Starlette(routes=routes, middleware=[Middleware(Guard, door=Door(KEY))], exception_handlers=_REFUSALS)
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", **limits())
+    app = Starlette(
+        routes=routes, middleware=[Middleware(AccessMiddleware, policy=AccessPolicy(KEY))], exception_handlers=_EXCEPTION_HANDLERS
+    )
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", **uvicorn_limits())
     running = uvicorn.Server(config)
     bound = config.bind_socket()
     thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]}, daemon=True)

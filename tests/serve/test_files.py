@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
+import psutil
 import pypdfium2
 import pytest
 from hypothesis import given, settings
@@ -21,36 +21,22 @@ from starlette.testclient import TestClient
 
 from localrag.serve import files
 from localrag.serve.app import make_app
-from localrag.serve.files import Pages
-from localrag.serve.guard import Door
-from localrag.serve.inbox import LONGEST, SPARE, accepted_name, remove_parts
-from localrag.serve.jobs import Jobs
-from localrag.serve.site import Gone, Site
-from localrag.serve.worker import Worker
-from localrag.store.schema import writer_lock
-from tests.conftest import run_localrag, write_town
-from tests.index.files import pdf, pdf_of
+from localrag.serve.auth import AccessPolicy
+from localrag.serve.context import FileUnavailable, IndexProcess, ServerContext
+from localrag.serve.files import MAX_NAME_BYTES, MIN_FREE_BYTES, PageRenderer, remove_partial_uploads, validate_name
+from localrag.serve.query_worker import QueryWorker
+from localrag.store.opening import writer_lock
+from tests.conftest import TOWN
+from tests.indexing.files import pdf, pdf_of
 from tests.serve.server import served
 
 LINES = ["The ferry Skua was built in 1974.", "Ruth Sand bought it in the spring", "of the year after."]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, home):
+def folder(indexed):
     """An index of letters and a PDF."""
-    folder = tmp_path_factory.mktemp("files")
-    write_town(folder / "docs")
-    (folder / "docs" / "ferry.pdf").write_bytes(pdf(LINES))
-    done = run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(folder):
-    """A server over it."""
-    with served(folder) as running:
-        yield running
+    return indexed(TOWN | {"ferry.pdf": pdf(LINES)}, "--extractor", "phrases")
 
 
 @pytest.fixture
@@ -62,7 +48,7 @@ def client(server):
 @pytest.fixture(scope="module")
 def pages():
     """The process that reads PDFs."""
-    made = Pages()
+    made = PageRenderer()
     yield made
     made.close()
 
@@ -135,19 +121,19 @@ def test_no_name_leads_out_of_the_inbox(client, folder, name):
 def test_whatever_is_sent_is_one_name_in_the_folder_or_refused(sent):
     """An accepted name stays what it is when it is joined to a folder."""
     try:
-        name = accepted_name(sent)
+        name = validate_name(sent)
     except ValueError:
         return
     assert Path(os.path.normpath(Path("/inbox") / name)).parent == Path("/inbox")
-    assert len(name.encode()) <= LONGEST
-    assert accepted_name(name) == name
+    assert len(name.encode()) <= MAX_NAME_BYTES
+    assert validate_name(name) == name
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_sent_and_while_it_comes(tmp_path):
     """By its length where it is said, else when the bytes have come; nothing of it stays."""
-    site = Site(tmp_path, tmp_path, Worker(tmp_path, None), Jobs(tmp_path), tmp_path / "inbox", most_bytes=1000)
+    site = ServerContext(tmp_path, tmp_path, QueryWorker(tmp_path, None), IndexProcess(tmp_path), tmp_path / "inbox", most_bytes=1000)
     headers = {"host": "127.0.0.1:8765", "authorization": f"Bearer {'k' * 32}"}
-    with TestClient(make_app(site, Door("k" * 32)), headers=headers) as client:
+    with TestClient(make_app(site, AccessPolicy("k" * 32)), headers=headers) as client:
         said = client.put("/api/files/large.txt", content=b"a" * 1_001)
         unsaid = client.put("/api/files/large.txt", content=(b"a" * 100 for _ in range(20)))
     assert (said.status_code, unsaid.status_code) == (413, 413)
@@ -160,10 +146,10 @@ def test_uploads_side_by_side_leave_the_reserve_of_the_disk(tmp_path, monkeypatc
     inbox = tmp_path / "inbox"
 
     def disk(_folder):
-        return SimpleNamespace(free=SPARE + 1000 - sum(f.stat().st_size for f in inbox.iterdir()))
+        return SimpleNamespace(free=MIN_FREE_BYTES + 1000 - sum(f.stat().st_size for f in inbox.iterdir()))
 
-    monkeypatch.setattr("localrag.serve.inbox.shutil.disk_usage", disk)
-    site = Site(tmp_path, tmp_path, Worker(tmp_path, None), Jobs(tmp_path), inbox, most_bytes=1000)
+    monkeypatch.setattr("localrag.serve.files.shutil.disk_usage", disk)
+    site = ServerContext(tmp_path, tmp_path, QueryWorker(tmp_path, None), IndexProcess(tmp_path), inbox, most_bytes=1000)
     headers = {"authorization": f"Bearer {'k' * 32}", "host": "127.0.0.1:8765"}
 
     async def sent():
@@ -179,7 +165,7 @@ def test_uploads_side_by_side_leave_the_reserve_of_the_disk(tmp_path, monkeypatc
             yield b"a" * 50
             raise OSError
 
-        transport = httpx.ASGITransport(make_app(site, Door("k" * 32)))
+        transport = httpx.ASGITransport(make_app(site, AccessPolicy("k" * 32)))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765", headers=headers) as client:
             first = asyncio.create_task(client.put("/api/files/a.txt", content=slowly(), headers={"content-length": "700"}))
             await asyncio.wait_for(begun.wait(), 30)
@@ -232,10 +218,11 @@ def test_parts_of_an_earlier_server_are_removed(tmp_path):
     """Only what was being sent: files that came whole stay."""
     (tmp_path / "a.txt.part").write_text("half")
     (tmp_path / "b.txt").write_text("whole")
-    remove_parts(tmp_path)
+    remove_partial_uploads(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["b.txt"]
 
 
+@pytest.mark.ci
 def test_a_document_that_was_dragged_in_goes_with_its_file(folder, home, tmp_path):
     """One that lies elsewhere is only forgotten."""
     with served(folder) as server, server.client() as client:
@@ -252,6 +239,7 @@ def test_a_document_that_was_dragged_in_goes_with_its_file(folder, home, tmp_pat
     assert (folder / "docs" / "b.txt").exists()
 
 
+@pytest.mark.ci
 def test_a_document_that_cannot_be_removed_keeps_its_file(folder, home):
     """The file is removed only after the index has dropped its document, which fails while another program writes."""
     with served(folder) as server, server.client() as client:
@@ -338,7 +326,7 @@ def test_words_are_found_over_hyphens_and_cells(pages, tmp_path, lines, quote):
     """The text that was read out differs from the page by what joins its lines and cells."""
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(lines))
-    [page] = asyncio.run(pages.places(file, [1], quote, 0.5))
+    [page] = asyncio.run(pages.find_boxes(file, [1], quote, 0.5))
     assert "".join(c for c in under(file, 0, page["boxes"]) if c.isalnum()) == "".join(c for c in quote if c.isalnum())
 
 
@@ -346,7 +334,7 @@ def test_of_two_places_the_nearer_is_boxed(pages, tmp_path):
     """`before` tells how much of the text comes first."""
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(["The tide turns.", *["Other words stand here."] * 5, "The tide turns."]))
-    tops = [asyncio.run(pages.places(file, [1], "The tide turns.", before))[0]["boxes"][0][1] for before in (0.0, 0.95)]
+    tops = [asyncio.run(pages.find_boxes(file, [1], "The tide turns.", before))[0]["boxes"][0][1] for before in (0.0, 0.95)]
     assert tops[0] < tops[1]
 
 
@@ -354,7 +342,7 @@ def test_a_turned_page_is_boxed_as_it_is_seen(pages, tmp_path):
     """The line runs down the picture."""
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(["The ferry crosses twice."]).replace(b"/MediaBox", b"/Rotate 90 /MediaBox"))
-    [[left, top, right, bottom]] = asyncio.run(pages.places(file, [1], "ferry crosses", 0.1))[0]["boxes"]
+    [[left, top, right, bottom]] = asyncio.run(pages.find_boxes(file, [1], "ferry crosses", 0.1))[0]["boxes"]
     assert bottom - top > 3 * (right - left)
 
 
@@ -362,7 +350,7 @@ def test_words_that_are_not_there_have_no_box(pages, tmp_path):
     """A mark in a wrong place would be a false proof."""
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(["The ferry crosses twice."]))
-    assert asyncio.run(pages.places(file, [1], "Nothing of this is written anywhere.", 0.5))[0]["boxes"] == []
+    assert asyncio.run(pages.find_boxes(file, [1], "Nothing of this is written anywhere.", 0.5))[0]["boxes"] == []
 
 
 def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path):
@@ -370,7 +358,7 @@ def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path)
     broken, good = tmp_path / "broken.pdf", tmp_path / "good.pdf"
     broken.write_bytes(b"%PDF-1.4\n" + b"\x00" * 1000)
     good.write_bytes(pdf_of(["BT /F1 12 Tf 50 700 Td (Words) Tj ET"]))
-    with pytest.raises(Gone, match=r"broken\.pdf cannot be shown"):
+    with pytest.raises(FileUnavailable, match=r"broken\.pdf cannot be shown"):
         asyncio.run(pages.picture(broken, 1, 200))
     assert asyncio.run(pages.picture(good, 1, 200)).startswith(b"\x89PNG")
 
@@ -378,15 +366,17 @@ def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 def test_a_file_that_takes_long_keeps_no_other_waiting_and_is_not_tried_again(tmp_path, monkeypatch):
     """Pages of other files, and pages shown before, are shown meanwhile; the file is tried again after it changes."""
-    monkeypatch.setattr(files, "PER_PAGE", replace(files.PER_PAGE, seconds=4.0))
+    monkeypatch.setattr(files, "PAGE_LIMITS", replace(files.PAGE_LIMITS, seconds=4.0))
     slow, good = tmp_path / "slow.pdf", tmp_path / "good.pdf"
     for file in (slow, good):
         file.write_bytes(pdf(["Words."]))
-    pages = files.Pages()
+    pages = files.PageRenderer()
 
     async def looked_at():
+        others = set(psutil.Process().children())
         await pages.picture(slow, 1, 200)
-        pages._idle[-1]._running.process.send_signal(signal.SIGSTOP)  # stands still, as with a page that takes for ever
+        (reader,) = set(psutil.Process().children()) - others
+        reader.suspend()  # stands still, as with a page that takes for ever
         waiting = [asyncio.create_task(pages.picture(slow, 1, width)) for width in (300, 400, 500)]
         await asyncio.sleep(0)
         shown = [await pages.picture(good, 1, 200), await pages.picture(slow, 1, 200)]
@@ -398,10 +388,10 @@ def test_a_file_that_takes_long_keeps_no_other_waiting_and_is_not_tried_again(tm
         return shown, before, refused, took, await pages.picture(slow, 1, 600)
 
     try:
-        shown, before, refused, took, anew = asyncio.run(asyncio.wait_for(looked_at(), 60))
+        shown, before, refused, took, from_scratch = asyncio.run(asyncio.wait_for(looked_at(), 60))
     finally:
         pages.close()
-    assert all(picture.startswith(b"\x89PNG") for picture in (*shown, anew))
+    assert all(picture.startswith(b"\x89PNG") for picture in (*shown, from_scratch))
     assert before == [False] * 3
     assert all("took longer than 4 s" in str(error) for error in refused)
     assert took < 2 * 4

@@ -11,9 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from localrag.serve import guard
-from localrag.serve.guard import Door
-from localrag.serve.launch import redirect_file
+from localrag.serve import auth
+from localrag.serve.auth import AccessPolicy, redirect_file
 from tests.serve.browser import chromium
 from tests.serve.server import served
 
@@ -29,6 +28,7 @@ pathlib.Path({said!r}).write_text(json.dumps(found))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program that stands for a browser is a script")
+@pytest.mark.ci
 def test_the_code_stands_on_no_command_line(plain_town, tmp_path):
     """The browser is given a file that only its user may read; it redirects to the page, and is removed when the server ends."""
     said, browser = tmp_path / "said.json", tmp_path / "browser"
@@ -57,14 +57,15 @@ def test_the_code_stands_on_no_command_line(plain_town, tmp_path):
 
 def test_a_code_that_nobody_used_in_time_opens_nothing(monkeypatch):
     """An expired code gives no token; the key still does."""
-    door = Door("k" * 32)
-    [code] = door.codes
+    door = AccessPolicy("k" * 32)
+    [code] = door.login_codes
     assert door.token_for("another") is None
-    monkeypatch.setattr(guard, "CODE_LIFETIME", 0.0)
+    monkeypatch.setattr(auth, "CODE_LIFETIME", 0.0)
     assert door.token_for(code) is None
     assert door.token_for("k" * 32) == door.token
 
 
+@pytest.mark.ci
 def test_a_real_browser_comes_from_the_file_to_the_page(plain_town):
     """The file redirects to a page that has a token and does not ask for the key."""
     with chromium() as browser, served(plain_town, "--read-only") as server, redirect_file(f"{server.address}/#k={server.code}") as file:

@@ -2,16 +2,19 @@
 
 import asyncio
 import resource
+import shutil
 import socket
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
-from tests.conftest import run_localrag, write_town
 from tests.serve.server import served
+
+pytestmark = pytest.mark.ci
 
 CONNECTIONS = 10_000
 NEW = 30  # documents
@@ -19,12 +22,9 @@ GROWTH = 40 << 20  # bytes
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, home):
+def folder(plain_town, tmp_path_factory):
     """An index of letters."""
-    folder = tmp_path_factory.mktemp("load")
-    write_town(folder / "docs")
-    assert run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=folder).returncode == 0
-    return folder
+    return Path(shutil.copytree(plain_town, tmp_path_factory.mktemp("load") / "town"))
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from localrag.opening import open_for_questions
+from localrag.project import open_for_query
 from localrag.serve.app import make_app
-from localrag.serve.guard import Door
-from localrag.serve.jobs import Jobs
-from localrag.serve.site import Site
-from localrag.serve.worker import Worker
+from localrag.serve.auth import AccessPolicy
+from localrag.serve.context import IndexProcess, ServerContext
+from localrag.serve.query_worker import QueryWorker
+
+pytestmark = pytest.mark.ci
 
 KEY = "k" * 32
 EXPECTED = Path(__file__).with_name("mcp_expected_failures.yml")
@@ -69,9 +70,9 @@ def inspector():
 def served_open(folder):
     """The server in this process; the checker knows no keys, so each of its requests is given one before the guard sees it."""
     index = folder / ".localrag"
-    worker = Worker(index, lambda: open_for_questions(index))
+    worker = QueryWorker(index, lambda: open_for_query(index))
     worker.start()
-    app = make_app(Site(index, folder, worker, Jobs(index), folder / "inbox"), Door(KEY))
+    app = make_app(ServerContext(index, folder, worker, IndexProcess(index), folder / "inbox"), AccessPolicy(KEY))
 
     async def with_key(scope, receive, send):
         if scope["type"] == "http":

@@ -8,46 +8,28 @@ import numpy as np
 import openai
 import pytest
 
-from tests.conftest import run_localrag, write_town
+from tests.conftest import TOWN, run_localrag
 from tests.serve.server import served
 from tests.servers import Server, llama
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, home):
-    made = tmp_path_factory.mktemp("served")
-    write_town(made / "docs")
-    (made / "docs" / "picture.md").write_text(
-        "# Picture\n\nThe mayor Ada Quill wrote ![map](http://evil.example/x.png) and <b>more</b> to Ruth Sand.\n"
-    )
-    done = run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=made)
-    assert done.returncode == 0, done.stderr
-    return made
-
-
-@pytest.fixture(scope="module")
-def server(folder):
-    """A running server."""
-    with served(folder) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    return openai.OpenAI(base_url=f"{server.address}/v1", api_key=server.key, max_retries=0)
+def folder(indexed):
+    picture = "# Picture\n\nThe mayor Ada Quill wrote ![map](http://evil.example/x.png) and <b>more</b> to Ruth Sand.\n"
+    return indexed(TOWN | {"picture.md": picture}, "--extractor", "phrases")
 
 
 QUESTION = [{"role": "user", "content": "Who is the mate of the Skua?"}]
 
 
-def test_the_models_are_the_modes(client):
+def test_the_models_are_the_modes(openai_client):
     """`localrag` chooses by the question."""
-    assert {"localrag", "localrag:mix", "localrag:global"} <= {m.id for m in client.models.list()}
+    assert {"localrag", "localrag:mix", "localrag:global"} <= {m.id for m in openai_client.models.list()}
 
 
-def test_a_whole_answer_has_its_citations_in_every_form(client, server):
+def test_a_whole_answer_has_its_citations_in_every_form(openai_client, server):
     """Numbers in the text, annotations that lead to the page's view of the quote, a list of sources."""
-    answer = client.chat.completions.create(model="localrag:mix", messages=QUESTION)
+    answer = openai_client.chat.completions.create(model="localrag:mix", messages=QUESTION)
     message = answer.choices[0].message
 
     assert "[1]" in message.content
@@ -69,11 +51,11 @@ def test_a_whole_answer_has_its_citations_in_every_form(client, server):
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
 
-def test_a_stream_says_the_same_as_a_whole_answer(client):
+def test_a_stream_says_the_same_as_a_whole_answer(openai_client):
     """Chunks of checked text that add up to it, the annotations, then the usage where it was asked for."""
-    whole = client.chat.completions.create(model="localrag:mix", messages=QUESTION)
+    whole = openai_client.chat.completions.create(model="localrag:mix", messages=QUESTION)
     chunks = list(
-        client.chat.completions.create(model="localrag:mix", messages=QUESTION, stream=True, stream_options={"include_usage": True})
+        openai_client.chat.completions.create(model="localrag:mix", messages=QUESTION, stream=True, stream_options={"include_usage": True})
     )
     deltas = [c.choices[0].delta for c in chunks if c.choices]
 
@@ -84,20 +66,20 @@ def test_a_stream_says_the_same_as_a_whole_answer(client):
     assert chunks[-1].usage is not None
 
 
-def test_a_question_that_leans_on_the_conversation_is_understood_from_its_messages(client):
+def test_a_question_that_leans_on_the_conversation_is_understood_from_its_messages(openai_client):
     """Of whom "he" is said, the messages before tell; the index keeps nothing of it."""
     before = [{"role": "user", "content": "Who is Lars Holm?"}, {"role": "assistant", "content": "Lars Holm is the mate of the Skua."}]
     asked = [{"role": "user", "content": "What did he write to the mayor?"}]
-    alone = client.chat.completions.create(model="localrag:mix", messages=asked)
-    after = client.chat.completions.create(model="localrag:mix", messages=[*before, *asked])
+    alone = openai_client.chat.completions.create(model="localrag:mix", messages=asked)
+    after = openai_client.chat.completions.create(model="localrag:mix", messages=[*before, *asked])
 
     assert "Lars Holm" in after.model_extra["asked"]
     assert "Lars Holm" not in alone.model_extra["asked"]
 
 
-def test_nothing_in_an_answer_loads_a_picture_or_a_tag(client):
+def test_nothing_in_an_answer_loads_a_picture_or_a_tag(openai_client):
     """A document that holds a picture's address and HTML is quoted, but neither is live in another program."""
-    answer = client.chat.completions.create(
+    answer = openai_client.chat.completions.create(
         model="localrag:mix", messages=[{"role": "user", "content": "What did the mayor Ada Quill write?"}]
     )
 
@@ -106,10 +88,10 @@ def test_nothing_in_an_answer_loads_a_picture_or_a_tag(client):
     assert "<b>" not in answer.choices[0].message.content
 
 
-def test_embeddings_as_numbers_and_in_base64_are_the_same(client, server):
+def test_embeddings_as_numbers_and_in_base64_are_the_same(openai_client, server):
     """By the index's embedder, of length 1; the SDK asks for base64 by itself."""
     texts = ["the ferry", "der Hafen"]
-    plain = client.embeddings.create(model="localrag", input=texts, encoding_format="float")
+    plain = openai_client.embeddings.create(model="localrag", input=texts, encoding_format="float")
     raw = httpx.post(
         f"{server.address}/v1/embeddings",
         headers={"authorization": f"Bearer {server.key}"},
@@ -132,12 +114,12 @@ def test_embeddings_as_numbers_and_in_base64_are_the_same(client, server):
         ({"tools": [], "tool_choice": "required"}, openai.BadRequestError),
     ],
 )
-def test_a_wrong_request_gets_an_error_that_the_client_knows(client, changes, kind):
+def test_a_wrong_request_gets_an_error_that_the_client_knows(openai_client, changes, kind):
     """The server stays, and answers the next one."""
     with pytest.raises(kind):
-        client.chat.completions.create(**{"model": "localrag", "messages": QUESTION} | changes)
+        openai_client.chat.completions.create(**{"model": "localrag", "messages": QUESTION} | changes)
 
-    assert client.models.list().data
+    assert openai_client.models.list().data
 
 
 def test_a_wrong_key_is_refused(server):
@@ -146,6 +128,7 @@ def test_a_wrong_key_is_refused(server):
         openai.OpenAI(base_url=f"{server.address}/v1", api_key="wrong", max_retries=0).models.list()
 
 
+@pytest.mark.ci
 def test_a_model_that_fails_is_said_and_the_server_stays(folder):
     """A model behind a server that answers with errors: a program is told which, each time, and gets what needs no model."""
     large = llama(n_params=4_000_000_000)  # a small one would be asked to choose sentences, not to write
@@ -159,13 +142,13 @@ def test_a_model_that_fails_is_said_and_the_server_stays(folder):
         assert client.embeddings.create(model="localrag", input=["the ferry"]).data
 
 
-def test_a_stream_that_is_left_costs_nothing_more(client):
+def test_a_stream_that_is_left_costs_nothing_more(openai_client):
     """Twenty streams closed after their first chunk: the next question is answered as ever."""
     for _ in range(20):
-        with client.chat.completions.create(model="localrag:mix", messages=QUESTION, stream=True) as stream:
+        with openai_client.chat.completions.create(model="localrag:mix", messages=QUESTION, stream=True) as stream:
             next(iter(stream))
 
-    assert "[1]" in client.chat.completions.create(model="localrag:mix", messages=QUESTION).choices[0].message.content
+    assert "[1]" in openai_client.chat.completions.create(model="localrag:mix", messages=QUESTION).choices[0].message.content
 
 
 @pytest.mark.parametrize(

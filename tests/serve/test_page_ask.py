@@ -8,11 +8,13 @@ from contextlib import closing
 
 import pytest
 
-from localrag.store.schema import writer_lock
+from localrag.store.opening import writer_lock
 from tests.conftest import run_localrag, write_town
-from tests.index.files import pdf
-from tests.serve.browser import chromium, focused, opened, violations
+from tests.indexing.files import pdf
+from tests.serve.browser import focused, opened, violations
 from tests.serve.server import served
+
+pytestmark = pytest.mark.ci
 
 BELL = "On 4 May 😀 the crane driver Piet Vos dropped the copper bell into the basin."
 CHINESE = "王海明在五月修好了铜钟。"
@@ -51,16 +53,9 @@ def writing(folder, tmp_path_factory):
     """A server whose answers a model writes: they take their time."""
     copy = shutil.copytree(folder, tmp_path_factory.mktemp("writing") / "copy")
     with closing(sqlite3.connect(copy / ".localrag" / "index.db")) as db, db:
-        db.execute("UPDATE settings SET value = json_set(value, '$.style', 'abstractive') WHERE key = 'settings'")
+        db.execute("UPDATE index_settings SET value = json_set(value, '$.style', 'abstractive') WHERE key = 'settings'")
     with served(copy) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser(server, writing):
-    """The browser of all these tests; it begins after the indexes are made, since its loop runs in this thread."""
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +181,7 @@ MARKDOWN = [
     ([{"text": "![map](http://evil.example/x.png) <img src=x>"}], "<p>[map] &lt;img src=x&gt;</p>"),
     (
         [{"text": "Old. [related]"}, {"n": 2}],
-        '<p>Old. <span class="mark related" title="The source is on the topic of this sentence but does not prove it.">related</span>'
+        '<p>Old. <span class="mark related" title="The source is about the topic of this sentence but does not support it.">related</span>'
         "<i>2</i></p>",
     ),
     (
@@ -434,7 +429,7 @@ def test_the_keyboard_alone_is_enough(browser, server):
         page.keyboard.press("/")
         assert page.evaluate("document.activeElement.id") == "question"
         page.goto(f"{server.address}/#/nowhere")
-        page.get_by_role("heading", name="There is no such page").wait_for()
+        page.get_by_role("heading", name="This page does not exist").wait_for()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 320), ("dark", 320)])

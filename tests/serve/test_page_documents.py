@@ -6,12 +6,14 @@ import time
 
 import pytest
 
-from localrag.index.progress import Progress
-from localrag.store import ledger
-from localrag.store.schema import open_index
+from localrag.indexing.progress import RunProgress
+from localrag.store import runs
+from localrag.store.opening import open_index
 from tests.conftest import run_localrag, write_town
-from tests.serve.browser import chromium, focused, opened, violations
+from tests.serve.browser import focused, opened, violations
 from tests.serve.server import served
+
+pytestmark = pytest.mark.ci
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +40,6 @@ def fixed(folder):
     """A server over the same index that lets nothing be changed."""
     with served(folder, "--read-only", "--allow-host", "models.example") as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser(server, fixed):
-    """The browser of all these tests."""
-    with chromium() as found:
-        yield found
 
 
 def listed(page):
@@ -121,7 +116,7 @@ def test_a_document_is_removed_after_a_question(browser, server):
 def test_a_file_that_is_chosen_is_listed_and_indexed(browser, server):
     """Several at once; indexing begins by itself, and the list has them when it ends."""
     with opened(browser, server, "#/documents") as (page, heard):
-        page.get_by_label("Drag files in").set_input_files(
+        page.get_by_label("Drop files here").set_input_files(
             [
                 given("anchor.txt", "Mats Ek cast the anchor of the Skua in Vardby."),
                 given("Öl & Tau #1.md", "# Rope\n\nNora Bly sells rope."),
@@ -139,21 +134,21 @@ def test_a_file_that_is_chosen_is_listed_and_indexed(browser, server):
 def test_a_name_that_is_there_already_is_said(browser, server):
     """And the file that is there is not replaced."""
     with opened(browser, server, "#/documents") as (page, _):
-        field = page.get_by_label("Drag files in")
+        field = page.get_by_label("Drop files here")
         field.set_input_files([given("twice.txt", "The first of two.")])
         page.locator(".uploads li.sent").wait_for()
         field.set_input_files([given("twice.txt", "The second of two.")])
         failure = page.locator(".uploads").get_by_role("alert")
         failure.wait_for()
-        assert "A file of this name is there already." in failure.inner_text()
-        page.get_by_role("button", name="Take twice.txt off the list").click()
+        assert "A file with this name already exists." in failure.inner_text()
+        page.get_by_role("button", name="Remove twice.txt from the list").click()
         failure.wait_for(state="detached")
 
 
 def test_a_kind_that_cannot_be_read_is_said(browser, server):
     """A recording is refused in words, the text beside it is taken."""
     with opened(browser, server, "#/documents") as (page, _):
-        page.get_by_label("Drag files in").set_input_files(
+        page.get_by_label("Drop files here").set_input_files(
             [
                 {"name": "sound.mp3", "mimeType": "audio/mpeg", "buffer": b"ID3\x03\x00\x00\x00\x00\x00\x00"},
                 given("beside.txt", "Ruth Sand is the mayor."),
@@ -173,7 +168,7 @@ def test_a_file_beyond_the_limit_is_not_sent(browser, server):
         page.route("**/api/status", small)
         page.reload()
         page.get_by_text("up to 10 bytes each").wait_for()
-        page.get_by_label("Drag files in").set_input_files([given("large.txt", "More than ten bytes.")])
+        page.get_by_label("Drop files here").set_input_files([given("large.txt", "More than ten bytes.")])
         failure = page.locator(".uploads").get_by_role("alert")
         failure.wait_for()
         assert "too large" in failure.inner_text()
@@ -319,18 +314,18 @@ def test_each_of_several_workers_has_a_row(browser, server, folder, scheme):
     """Its state, speed, what it has done and when it was last heard of, also on a narrow page."""
     row = {"place": "2 cores", "units": 3, "chunks_per_s": 1.5, "written_tokens_per_s": None, "class": "a1b2", "seen_at": time.time()}
     workers = [row | {"name": "process 1", "state": "working", "chunks": 71}, row | {"name": "process 2", "state": "gone", "chunks": 12}]
-    facts = Progress("extraction", 4, 9, share=0.4, workers=tuple(workers)).facts()
+    facts = RunProgress("extraction", 4, 9, fraction=0.4, workers=tuple(workers)).to_json()
     db = open_index(folder / ".localrag", create=True)
-    run = ledger.start_run(db, os.getpid())
+    run = runs.start_run(db, os.getpid())
     try:
-        ledger.update_run(db, run, facts)
+        runs.update_run(db, run, facts)
         with opened(browser, server, "#/documents", scheme=scheme, width=320) as (page, _):
             table = page.get_by_role("table", name="Workers")
             table.wait_for()
             told = table.inner_text()
             assert violations(page) == []
     finally:
-        ledger.end_run(db, run, "complete", {})
+        runs.end_run(db, run, "complete", {})
         db.close()
     assert re.search(r"process 1.*working\s+1.5 chunks/s\s+71\s+a1b2", told, re.DOTALL)
     assert re.search(r"process 2.*gone.*12", told, re.DOTALL)

@@ -3,9 +3,11 @@
 import pytest
 
 from tests.conftest import run_localrag
-from tests.index.files import docx, epub, mail, notebook, opendocument, pdf, pptx, xlsx
-from tests.serve.browser import chromium, opened
+from tests.indexing.files import docx, epub, mail, notebook, opendocument, pdf, pptx, xlsx
+from tests.serve.browser import opened
 from tests.serve.server import served
+
+pytestmark = pytest.mark.ci
 
 OWN = """[...document.querySelectorAll("mark")]
   .map(mark => [...mark.childNodes].filter(node => node.nodeType === 3).map(node => node.data).join("")).join("")"""
@@ -45,13 +47,6 @@ def server(tmp_path_factory, home):
     assert done.returncode == 0, done.stdout + done.stderr
     with served(folder) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser(server):
-    """The browser of all these tests."""
-    with chromium() as found:
-        yield found
 
 
 @pytest.mark.parametrize("name", FILES)

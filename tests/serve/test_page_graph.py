@@ -6,14 +6,16 @@ import re
 import numpy as np
 import pytest
 
-from localrag.opening import open_for_writing
+from localrag.project import open_for_writing
 from localrag.records import Chunk, Document, content_id
-from localrag.store import corpus, generations
-from localrag.store.connect import snapshot
+from localrag.store import documents, generations
+from localrag.store.database import snapshot
 from scripts.bench_graph import make_index
-from tests.serve.browser import chromium, focused, opened, violations
+from tests.serve.browser import focused, opened, violations
 from tests.serve.server import served
-from tests.serve.test_graph import read
+from tests.serve.test_api import read
+
+pytestmark = pytest.mark.ci
 
 SIZES = [pytest.param(5_000, id="5k"), pytest.param(200_000, id="200k", marks=pytest.mark.slow)]
 STAGE = ".graph-stage"
@@ -35,12 +37,6 @@ def picture(server):
         nodes, edges, circles, links, rest = read(client.get("/api/graph.bin").content)
         names = client.get("/api/graph/names", params={"numbers": ",".join(map(str, range(40)))}).json()["names"]
     return nodes, edges, circles, links, {"ids": [one["id"] for one in names], "names": [one["name"] for one in names], **rest}
-
-
-@pytest.fixture(scope="module")
-def browser(server):
-    with chromium() as found:
-        yield found
 
 
 def ready(page):
@@ -296,11 +292,11 @@ def test_an_empty_graph_says_why(browser, tmp_path):
     document = Document(content_id("a.txt", content_id(text)), "a.txt", "a", text, content_id(text))
     with open_for_writing(tmp_path / ".localrag", extractor="phrases") as project:
         chunk = Chunk(content_id(document.id, 0, len(text)), document.id, 0, 0, len(text), text, 5)
-        corpus.add_document(project.db, document, [chunk])
+        documents.save_document(project.db, document, [chunk])
         generations.publish(project.db)
     with snapshot(tmp_path / ".localrag") as db:
-        assert corpus.document_hashes(db)
+        assert documents.document_hashes(db)
     with served(tmp_path) as server, opened(browser, server, "#/graph") as (page, heard):
-        page.get_by_text("no entities were found").wait_for()
+        page.get_by_text("no entities have been found").wait_for()
         assert page.get_by_text("localrag index").count()
         assert not heard.errors

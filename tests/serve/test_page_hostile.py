@@ -3,8 +3,10 @@
 import pytest
 
 from tests.conftest import run_localrag
-from tests.serve.browser import chromium, opened
+from tests.serve.browser import opened
 from tests.serve.server import served
+
+pytestmark = pytest.mark.ci
 
 EVIL = "http://evil.example"
 TEXTS = {  # put into names, titles, headings, texts and questions
@@ -85,13 +87,6 @@ def places(server):
     found += [f"#/report/{c['id']}" for c in communities[:6]]
     found += [f"#/ask/{t['id']}" for t in talks] + [f"#/source/{t['id']}/1" for t in talks]
     return found
-
-
-@pytest.fixture(scope="module")
-def browser(places):
-    """The browser of all these tests; it begins after the index is made, since its loop runs in this thread."""
-    with chromium() as found:
-        yield found
 
 
 def unharmed(page, heard, server, place):

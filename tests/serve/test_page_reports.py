@@ -8,8 +8,10 @@ import pytest
 
 from localrag import demo
 from tests.conftest import run_localrag, write_town
-from tests.serve.browser import chromium, focused, opened, violations
+from tests.serve.browser import focused, opened, violations
 from tests.serve.server import served
+
+pytestmark = pytest.mark.ci
 
 OWN = "m => [...m.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join('')"  # without what is only read aloud
 
@@ -28,13 +30,6 @@ def server(tmp_path_factory, home):
     assert done.returncode == 0, done.stderr
     with served(folder) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser(server):
-    """The browser of all these tests."""
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ import pytest
 from PIL import Image
 
 from tests.conftest import run_localrag
-from tests.index.scans import drawn, needs, saved, scanned_pdf
-from tests.serve.browser import chromium, opened
-from tests.serve.server import served
+from tests.indexing.scans import drawn, needs, saved, scanned_pdf
+from tests.serve.browser import opened
+from tests.serve.server import served_here
 from tests.serve.test_page_formats import OWN
 
-pytestmark = needs("eng")
+pytestmark = [pytest.mark.ci, needs("eng")]
 FIRST = "The minutes of the harbour council of Brannock.\nRuth Sand bought the ferry Skua in spring."
 SECOND = "On the second page Lars Holm answered the\ncouncil that the boat leaked at the bow."
 FILES = {"minutes.pdf": 2, "photo.jpg": 1}
@@ -31,7 +31,7 @@ def server(tmp_path_factory, home):
     (folder / "docs" / "photo.jpg").write_bytes(saved(second.transpose(Image.Transpose.ROTATE_90), "JPEG", exif=exif))
     done = run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    with served(folder) as running:
+    with served_here(folder) as running:
         yield running
 
 
@@ -61,13 +61,6 @@ def test_the_quoted_words_are_framed_where_they_stand(server, name):
     assert len(page["boxes"]) == 2
     assert (quoted & mask).sum() >= 0.9 * quoted.sum()
     assert ((np.asarray(shown.convert("L")) < 128) & mask).sum() <= 1.15 * quoted.sum()
-
-
-@pytest.fixture(scope="module")
-def browser(server):
-    """The browser of these tests."""
-    with chromium() as found:
-        yield found
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import nullcontext
 
 import httpx2
 import openai
@@ -12,6 +13,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from localrag.serve.auth import SERVER_FILE
 from tests.conftest import run_localrag, write_town
 from tests.serve.server import served
 
@@ -29,44 +31,33 @@ def folder(tmp_path_factory, home):
     return made
 
 
-@pytest.fixture(scope="module")
-def server(folder):
-    with served(folder) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    return openai.OpenAI(base_url=f"{server.address}/v1", api_key=server.key, max_retries=0)
-
-
 def cited(made):
     return {result["title"].partition(" — ")[0] for result in made.model_extra["search_results"]}
 
 
-def test_a_collection_is_a_model_that_chat_programs_can_choose(client):
+def test_a_collection_is_a_model_that_chat_programs_can_choose(openai_client):
     """`localrag/NAME` and `localrag/NAME:MODE`, beside those of the whole index; its answers cite only its documents."""
-    assert {"localrag", "localrag:mix", "localrag/all", "localrag/信", "localrag/信:global"} <= {m.id for m in client.models.list()}
+    assert {"localrag", "localrag:mix", "localrag/all", "localrag/信", "localrag/信:global"} <= {m.id for m in openai_client.models.list()}
     for model in ("localrag/信", "localrag/信:basic"):
-        made = client.chat.completions.create(model=model, messages=ASKED)
+        made = openai_client.chat.completions.create(model=model, messages=ASKED)
         assert cited(made) == {"docs/b.txt"}
     with pytest.raises(openai.NotFoundError, match="no model"):
-        client.chat.completions.create(model="localrag/nowhere", messages=ASKED)
+        openai_client.chat.completions.create(model="localrag/nowhere", messages=ASKED)
 
 
-def test_where_is_a_field_of_a_request(client):
+def test_where_is_a_field_of_a_request(openai_client):
     """Joined with the model's collection by "and"; streams as well; what cannot be read is refused, with what there is."""
-    made = client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"where": "path=docs/c.txt"})
+    made = openai_client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"where": "path=docs/c.txt"})
     assert cited(made) == {"docs/c.txt"}
-    stream = client.chat.completions.create(model="localrag", messages=ASKED, stream=True, extra_body={"where": "path=docs/b.txt"})
+    stream = openai_client.chat.completions.create(model="localrag", messages=ASKED, stream=True, extra_body={"where": "path=docs/b.txt"})
     results = next(c.model_extra["search_results"] for c in stream if c.model_extra.get("search_results"))
     assert all(r["title"].startswith("docs/b.txt") for r in results)
-    none = client.chat.completions.create(model="localrag/信", messages=ASKED, extra_body={"where": "path=docs/c.txt"})
+    none = openai_client.chat.completions.create(model="localrag/信", messages=ASKED, extra_body={"where": "path=docs/c.txt"})
     assert none.choices[0].message.content == "No document matches path=docs/c.txt in collection 信."
     assert not none.model_extra["citations"]
     for where, said in (("pth=a", "there is no key 'pth'"), ("meta.autor=x", "metadata key 'autor'"), (3, "`where` is a text")):
         with pytest.raises(openai.BadRequestError, match=said):
-            client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"where": where})
+            openai_client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"where": where})
 
 
 def test_the_page_s_questions_take_documents_too(server):
@@ -81,9 +72,9 @@ def test_the_page_s_questions_take_documents_too(server):
         on = asked(conversation=first["conversation"])
         for made in (first, on):
             assert {c["path"] for c in made["citations"]} == {"docs/b.txt"}
-            assert (made["where"], made["collections"]) == ("type=txt", ["信"])
+            assert (made["filter"], made["where"], made["collections"]) == ("type=txt", "type=txt", ["信"])
         assert door.post("/api/ask", json={"question": QUESTION, "collections": 3}).status_code == 400
-        found = door.get("/api/search", params={"q": QUESTION, "where": "path=docs/a.md"}).json()
+        found = door.get("/api/search", params={"q": QUESTION, "filter": "path=docs/a.md"}).json()
         assert {p["path"] for p in found["passages"]} == {"docs/a.md"}
         none = door.get("/api/search", params={"q": QUESTION, "where": "type=pdf"}).json()
         assert none["passages"] == []
@@ -93,7 +84,7 @@ def test_the_page_s_questions_take_documents_too(server):
 
 async def of_mcp(client):
     """What a client gets: the paths of an answer and of a search, and what is said where there is nothing."""
-    answer = await client.call_tool("ask", {"question": QUESTION, "where": "type=txt", "collections": "信"})
+    answer = await client.call_tool("ask", {"question": QUESTION, "filter": "type=txt", "collections": "信"})
     found = await client.call_tool("search", {"query": QUESTION, "where": "path=docs/*.md"})
     none = await client.call_tool("search", {"query": QUESTION, "where": "path=nowhere"})
     wrong = await client.call_tool("ask", {"question": QUESTION, "collections": "nowhere"})
@@ -101,31 +92,37 @@ async def of_mcp(client):
     return cited, {p["path"] for p in found.structured_content["passages"]}, none, wrong
 
 
-@pytest.mark.parametrize("way", ["http", "stdio with a server", "stdio alone"])
-def test_tools_of_mcp_take_documents(folder, server, way):
-    """`ask` and `search` over HTTP, over standard input to a running server, and to a process of its own."""
+async def over_http(server):
+    headers = {"authorization": f"Bearer {server.key}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
+        Client(streamable_http_client(f"{server.address}/mcp", http_client=http)) as client,
+    ):
+        return await of_mcp(client)
 
-    async def asked():
-        if way == "http":
-            headers = {"authorization": f"Bearer {server.key}"}
-            async with (
-                httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
-                Client(streamable_http_client(f"{server.address}/mcp", http_client=http)) as client,
-            ):
-                return await of_mcp(client)
-        parameters = StdioServerParameters(command=sys.executable, args=["-m", "localrag", "mcp"], cwd=str(folder), env=dict(os.environ))
-        async with Client(stdio_client(parameters)) as client:
-            return await of_mcp(client)
 
-    lock = folder / ".localrag" / "serve.lock"
-    kept = lock.read_bytes()
-    if way == "stdio alone":
-        lock.unlink()
-    try:
-        cited, found, none, wrong = asyncio.run(asked())
-    finally:
-        lock.write_bytes(kept)
-        lock.chmod(0o600)
+async def over_stdio(folder):
+    parameters = StdioServerParameters(command=sys.executable, args=["-m", "localrag", "mcp"], cwd=str(folder), env=dict(os.environ))
+    async with Client(stdio_client(parameters)) as client:
+        return await of_mcp(client)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("alone", [False, True], ids=["with a server", "alone"])
+def test_tools_of_mcp_over_standard_input_take_documents(folder, alone):
+    """To a running server, and to a process of its own."""
+    with nullcontext() if alone else served(folder):
+        assert (folder / ".localrag" / SERVER_FILE).exists() != alone
+        check_of_mcp(*asyncio.run(over_stdio(folder)))
+
+
+def test_tools_of_mcp_take_documents(server):
+    """`ask` and `search` over HTTP."""
+    check_of_mcp(*asyncio.run(over_http(server)))
+
+
+def check_of_mcp(cited, found, none, wrong):
+    """Only the documents that were selected, or what there is."""
     assert cited == {"docs/b.txt"}
     assert found == {"docs/a.md"}
     assert "No document matches path=nowhere." in none.content[0].text

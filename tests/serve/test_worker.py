@@ -13,10 +13,9 @@ from contextlib import contextmanager
 import pytest
 
 from localrag.errors import LocalragError
-from localrag.opening import open_for_questions
-from localrag.query.question import Options
-from localrag.serve.follow import Asked
-from localrag.serve.worker import Worker
+from localrag.project import open_for_query
+from localrag.query.question import QueryOptions
+from localrag.serve.query_worker import QueryWorker, RunningQuestion
 
 SOON = 60.0  # seconds after which a test gives up
 
@@ -54,12 +53,16 @@ class Watched:
     def opened(self):
         number = self.said.count("opened") + 1
         self.said.append("opened")
-        with open_for_questions(self._folder) as project:
+        with open_for_query(self._folder) as project:
 
             async def count(text):
                 self.counting.set()
-                while number == 1 and not self.go_on.is_set():
-                    await asyncio.sleep(0.01)
+                try:
+                    while number == 1 and not self.go_on.is_set():
+                        await asyncio.sleep(0.01)
+                except asyncio.CancelledError:
+                    self.said.append(f"gave up {text}")
+                    raise
                 list(project.db["documents"].rows)  # raises where the index was closed under the question
                 self.said.append(f"counted {text} by {number}")
                 return len(text)
@@ -74,7 +77,7 @@ class Watched:
 def test_an_index_that_is_replaced_is_closed_when_its_questions_have_ended(folder):
     """A question that runs is answered from the index it began with; one that comes after the replacement waits for the new one."""
     index = Watched(folder)
-    worker = Worker(folder, index.opened)
+    worker = QueryWorker(folder, index.opened)
     worker.start()
 
     async def asked():
@@ -97,7 +100,7 @@ def test_an_index_that_is_replaced_is_closed_when_its_questions_have_ended(folde
 def test_a_question_that_is_given_up_does_not_hold_the_old_index(folder):
     """A question that waits for the new index goes on at once."""
     index = Watched(folder)
-    worker = Worker(folder, index.opened)
+    worker = QueryWorker(folder, index.opened)
     worker.start()
 
     async def asked():
@@ -113,12 +116,12 @@ def test_a_question_that_is_given_up_does_not_hold_the_old_index(folder):
         assert in_time(asked()) == [2]
     finally:
         worker.close()
-    assert index.said == ["opened", "closed", "opened", "counted bb by 2", "closed"]
+    assert index.said == ["opened", "gave up a", "closed", "opened", "counted bb by 2", "closed"]
 
 
 def test_a_worker_that_was_never_started_is_closed_at_once(tmp_path):
     """Closing a worker that never started does not block."""
-    worker = Worker(tmp_path, None)
+    worker = QueryWorker(tmp_path, None)
     closing = threading.Thread(target=worker.close, daemon=True)
     closing.start()
     closing.join(5)
@@ -127,11 +130,12 @@ def test_a_worker_that_was_never_started_is_closed_at_once(tmp_path):
 
 def test_a_worker_may_be_closed_twice(folder):
     """The second call does nothing."""
-    worker = Worker(folder, lambda: open_for_questions(folder))
+    before = set(threading.enumerate())
+    worker = QueryWorker(folder, lambda: open_for_query(folder))
     worker.start()
     worker.close()
     worker.close()
-    assert not worker._thread.is_alive()
+    assert {thread for thread in threading.enumerate() if thread.name == "localrag-questions"} <= before
 
 
 def test_callers_get_the_error_even_if_the_callback_for_it_raises(tmp_path):
@@ -140,7 +144,7 @@ def test_callers_get_the_error_even_if_the_callback_for_it_raises(tmp_path):
     def failed(_error):
         raise RuntimeError
 
-    worker = Worker(tmp_path, None)
+    worker = QueryWorker(tmp_path, None)
     hook, threading.excepthook = threading.excepthook, lambda _: None
     try:
         worker.start(failed)
@@ -156,12 +160,12 @@ def test_an_interrupt_ends_the_wait_for_models_that_are_being_loaded(folder):
     """`close` waits for them, but Ctrl-C interrupts it."""
     script = textwrap.dedent(f"""
         import pathlib, threading, time
-        from localrag.serve.worker import Worker
+        from localrag.serve.query_worker import QueryWorker
 
         def opened():
             time.sleep(600)
 
-        worker = Worker(pathlib.Path({str(folder)!r}), opened)
+        worker = QueryWorker(pathlib.Path({str(folder)!r}), opened)
         worker.start()
         print("waiting", flush=True)
         worker.close()
@@ -193,7 +197,7 @@ def test_waiting_for_the_end_of_a_question_can_be_cancelled(folder):
                 ended.set()
                 raise RuntimeError
 
-        made = Asked(asyncio.create_task(question()), asyncio.Queue())
+        made = RunningQuestion(asyncio.create_task(question()), asyncio.Queue())
         await asyncio.sleep(0)
         waiting = asyncio.create_task(made.end())
         await asyncio.sleep(0.05)
@@ -209,7 +213,7 @@ def test_waiting_for_the_end_of_a_question_can_be_cancelled(folder):
 def test_a_question_ends_in_the_worker_before_its_caller_goes_on(folder):
     """Also a question that was cancelled."""
     index = Watched(folder)
-    worker = Worker(folder, index.opened)
+    worker = QueryWorker(folder, index.opened)
     worker.start()
 
     async def asked():
@@ -218,8 +222,8 @@ def test_a_question_ends_in_the_worker_before_its_caller_goes_on(folder):
         first.cancel()
         await asyncio.wait({first})
         assert first.cancelled()
-        assert worker._uses == 0
-        return (await worker.ask("Who is the mate of the Skua?", Options(mode="basic"))).answer
+        assert index.said == ["opened", "gave up a"]
+        return (await worker.ask("Who is the mate of the Skua?", QueryOptions(mode="basic"))).answer
 
     try:
         assert in_time(asked())

@@ -2,30 +2,31 @@
 
 import asyncio
 import json
-import shutil
 import sqlite3
 import tracemalloc
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from localrag.errors import IndexBusy
-from localrag.index.pipeline import build_index
-from localrag.opening import open_for_writing
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_writing
 from localrag.records import Chunk, Document, content_id
-from localrag.store import corpus, ledger, network
-from localrag.store.check import PARTS, check_index, wrongs
-from localrag.store.repair import repair_index
-from localrag.store.schema import open_index, writer_lock
-from localrag.store.search import search_chunks
+from localrag.store import documents, entity_network, runs
+from localrag.store.check import CHECKS, check_index, problems, repair_index
+from localrag.store.full_text import search_chunks
+from localrag.store.opening import open_index, writer_lock
+from localrag.store.schema import CONTENT_TABLES
 from tests.conftest import TOWN, run_localrag
+
+pytestmark = pytest.mark.usefixtures("hashed_module")
 
 
 @pytest.fixture
-def folder(plain_town, tmp_path):
+def folder(indexed, tmp_path):
     """A copy of a finished index, free to be damaged."""
-    shutil.copytree(plain_town, tmp_path / "town")
-    return tmp_path / "town" / ".localrag"
+    return indexed(TOWN, "--extractor", "phrases", hashed=True, to=tmp_path / "town") / ".localrag"
 
 
 def damage(folder, *statements):
@@ -36,16 +37,25 @@ def damage(folder, *statements):
     db.close()
 
 
+def change(folder, *statements):
+    """Change the database as localrag does."""
+    db = open_index(folder)
+    with db.atomic():
+        for sql in statements:
+            assert db.execute(sql).rowcount != 0, sql
+    db.close()
+
+
 def found(folder):
     """What a check finds, as (part, text); what is only due apart."""
     db = open_index(folder)
     parts = check_index(db, folder)
     db.close()
-    everything = [(p.name, w.text, w.due) for p in parts for w in p.wrong]
+    everything = [(p.name, w.text, w.is_pending) for p in parts for w in p.problems]
     return [f"{p}: {t}" for p, t, due in everything if not due], [f"{p}: {t}" for p, t, due in everything if due]
 
 
-def mend(folder):
+def remedy(folder):
     with writer_lock(folder):
         db = open_index(folder, create=True)
         repair_index(db, folder)
@@ -58,23 +68,23 @@ DAMAGES = {
     "a document that is not what was read": (
         ["UPDATE documents SET text = 'x' || text WHERE path = 'docs/a.md'"], "chunks: docs/a.md is not what was read"),
     "a chunk that is no slice": (
-        [f"UPDATE chunks SET text = 'other' WHERE {ONE('chunks')}"], "is no slice of it"),
+        [f"UPDATE chunks SET text = 'other' WHERE {ONE('chunks')}"], "is not a slice of it"),
     "a chunk that is missing": (
-        [f"DELETE FROM chunks WHERE {ONE('chunks')}"], "has chunks that do not make it up"),
+        [f"DELETE FROM chunks WHERE {ONE('chunks')}"], "has chunks that do not cover it"),
     "offsets of a chunk": (
-        [f"UPDATE chunks SET start = start + 1 WHERE {ONE('chunks')}"], "has chunks that do not make it up"),
+        [f"UPDATE chunks SET start = start + 1 WHERE {ONE('chunks')}"], "has chunks that do not cover it"),
     "a row of the full text that is missing": (
-        [f"DELETE FROM chunk_search WHERE {ONE('chunk_search')}"], "1 chunks are not in the full-text index"),
+        [f"DELETE FROM chunks_fts WHERE {ONE('chunks_fts')}"], "1 chunks are not in the full-text index"),
     "a row of the full text twice": (
-        ["INSERT INTO chunk_search SELECT * FROM chunk_search LIMIT 1"], "1 chunks are in the full-text index twice"),
+        ["INSERT INTO chunks_fts SELECT * FROM chunks_fts LIMIT 1"], "1 chunks are in the full-text index twice"),
     "a row of the full text of no chunk": (
-        ["INSERT INTO chunk_search VALUES ('gone', 'gone', '')"], "1 rows of the full-text index have no chunk"),
+        ["INSERT INTO chunks_fts VALUES ('gone', 'gone', '')"], "1 rows of the full-text index have no chunk"),
     "a row of the full text of another text": (
-        [f"UPDATE chunk_search SET text = 'other' WHERE {ONE('chunk_search')}"], "another text than their chunk"),
+        [f"UPDATE chunks_fts SET text = 'other' WHERE {ONE('chunks_fts')}"], "another text than their chunk"),
     "a row of the full text kept as another chunk's": (
-        ["UPDATE chunk_rows SET row = row + 1000"], "rows of the full-text index are kept as another chunk's"),
+        ["UPDATE chunks_fts_rows SET row = row + 1000"], "rows of the full-text index are kept as another chunk's"),
     "the full-text index itself": (
-        ["DELETE FROM chunk_search_data WHERE id > 10"], "full text: the full-text index is damaged"),
+        ["DELETE FROM chunks_fts_data WHERE id > 10"], "full text: the full-text index is damaged"),
     "a mention of a chunk that is missing": (
         [f"UPDATE mentions SET chunk_id = 'gone' WHERE {ONE('mentions')}"], "1 rows of mentions belong to chunks that are missing"),
     "a mention outside its chunk": (
@@ -91,29 +101,33 @@ DAMAGES = {
         [f"UPDATE relationships SET target_id = 'gone' WHERE {ONE('relationships')}"], "relationships belong to entities"),
     "a degree": ([f"UPDATE entities SET degree = degree + 1 WHERE {ONE('entities')}"], "1 entities with another degree"),
     "a count of a pair": (
-        ["UPDATE pairs SET shared = shared + 1 WHERE a = (SELECT min(a) FROM pairs) AND kept"], "not the sum of what documents say"),
+        ["UPDATE cooccurrences SET n_chunks = n_chunks + 1 WHERE a = (SELECT min(a) FROM cooccurrences) AND is_relationship"],
+        "not the sum of what documents say"),
     "an entity in no community": (
-        [f"DELETE FROM members WHERE {ONE('members')}"], "1 entities not in just one community of level 0"),
+        [f"DELETE FROM community_members WHERE {ONE('community_members')}"], "1 entities not in just one community of level 0"),
     "an entity in two communities": (
-        ["INSERT INTO members SELECT c.id, m.entity_id FROM communities c, members m WHERE m.community_id <> c.id"
+        ["INSERT INTO community_members SELECT c.id, m.entity_id FROM communities c, community_members m WHERE m.community_id <> c.id"
          " AND c.level = (SELECT level FROM communities WHERE id = m.community_id) LIMIT 1"],
         "entities not in just one community"),
     "a parent that is missing": (
         ["UPDATE communities SET level = level + 1, parent_id = 'gone' WHERE level = (SELECT max(level) FROM communities)"],
         "communities whose parent is missing"),
-    "no communities": (["DELETE FROM communities", "DELETE FROM members", "DELETE FROM reports"], "entities, but no community"),
-    "a place that is missing": ([f"DELETE FROM places WHERE {ONE('places')}"], "places: 1 entities and communities have no place"),
+    "no communities": (["DELETE FROM communities", "DELETE FROM community_members", "DELETE FROM reports"], "entities, but no community"),
+    "a place that is missing": (
+        [f"DELETE FROM entity_positions WHERE {ONE('entity_positions')}"],
+        "places: 1 entities and communities have no place"),
     "a place of nothing": (
-        [f"UPDATE places SET entity_id = 'gone' WHERE {ONE('places')}"], "1 rows of places belong to entities that are missing"),
+        [f"UPDATE entity_positions SET entity_id = 'gone' WHERE {ONE('entity_positions')}"],
+        "1 rows of entity_positions belong to entities that are missing"),
     "a link of nothing": (
-        ["INSERT INTO community_links SELECT level, id, 'gone', 1 FROM communities LIMIT 1"],
-        "1 rows of community_links belong to communities that are missing"),
+        ["INSERT INTO community_edges SELECT level, id, 'gone', 1 FROM communities LIMIT 1"],
+        "1 rows of community_edges belong to communities that are missing"),
     "a report of no community": (
         [f"UPDATE reports SET community_id = 'gone' WHERE {ONE('reports')}"], "reports belong to communities that are missing"),
     "a report that is missing": ([f"DELETE FROM reports WHERE {ONE('reports')}"], "1 communities have no report"),
     "a quote that is not verbatim": (
         [f"UPDATE reports SET findings = json_set(findings, '$[0].quotes[0].text', 'never said') WHERE {ONE('reports')}"],
-        "1 reports with a quote that does not stand where they say"),
+        "1 reports with a quote that is not where they say"),
     "findings that cannot be read": (
         [f"UPDATE reports SET findings = '[{{' WHERE {ONE('reports')}"], "1 rows of reports cannot be read"),
     "an extraction that cannot be read": (
@@ -136,7 +150,7 @@ DAMAGES = {
 def test_a_sound_index_is_sound(folder):
     """Nothing is wrong with an index that was just made, and repairing it changes nothing."""
     assert found(folder) == ([], [])
-    mend(folder)
+    remedy(folder)
 
     assert not list(folder.glob("*.before-repair"))
 
@@ -149,7 +163,7 @@ def test_a_damage_is_found_and_mended(folder, name):
     damage(folder, *statements)
 
     assert any(expected in text for text in found(folder)[0]), found(folder)
-    mend(folder)
+    remedy(folder)
     assert found(folder)[0] == []
     assert (folder / "index.db.before-repair").stat().st_mode & 0o777 == 0o600
     assert [rows(folder, "SELECT count(*) FROM documents"), rows(folder, "SELECT * FROM llm_calls")] == kept
@@ -165,8 +179,8 @@ def rows(folder, sql):
 
 def test_a_mended_full_text_finds_as_before(folder):
     """Made anew from the chunks, the full-text index finds English by stem and Chinese by character pairs."""
-    damage(folder, "DELETE FROM chunk_search_data WHERE id > 10")
-    mend(folder)
+    damage(folder, "DELETE FROM chunks_fts_data WHERE id > 10")
+    remedy(folder)
     db = open_index(folder)
 
     assert len(search_chunks(db, "leaking", 5)) == 1
@@ -176,21 +190,21 @@ def test_a_mended_full_text_finds_as_before(folder):
 def test_caches_that_disagree_with_the_database_are_found_and_dropped(folder):
     """A network of the present state with another content is found; a repair removes it. (FAISS files: see test_vector_index.)"""
     db = open_index(folder)
-    network.load_network(db, folder)
-    assert check_index(db, folder)[-1].wrong == ()
+    entity_network.load_entity_network(db, folder)
+    assert check_index(db, folder)[-1].problems == ()
     (file,) = folder.glob("network.*")
     file.write_bytes(b"torn")
 
-    assert [w.text for w in wrongs(check_index(db, folder))] == [
+    assert [w.text for w in problems(check_index(db, folder))] == [
         "the file of the network has another graph than the database",
     ]
-    mend(folder)
+    remedy(folder)
     assert not list(folder.glob("network.*"))
 
 
 def test_an_interrupted_run_is_no_damage(folder):
     """What a stopped run has not made yet is due, not wrong."""
-    damage(folder, "UPDATE runs SET state = 'interrupted'", "DELETE FROM embeddings WHERE kind = 'report'")
+    change(folder, "UPDATE runs SET state = 'interrupted'", "DELETE FROM embeddings WHERE kind = 'report'")
 
     wrong, due = found(folder)
     assert wrong == []
@@ -200,9 +214,9 @@ def test_an_interrupted_run_is_no_damage(folder):
 
 def test_an_interrupted_update_is_no_damage(folder):
     """A run that was stopped after it took in the files leaves everything of the old ones as it was; what it did is due, not wrong."""
-    damage(folder, "UPDATE runs SET state = 'interrupted'")
+    change(folder, "UPDATE runs SET state = 'interrupted'")
     db = open_index(folder)
-    corpus.remove_document(db, "docs/b.txt")
+    documents.remove_document(db, "docs/b.txt")
     db.close()
     wrong, due = found(folder)
 
@@ -215,18 +229,18 @@ def test_what_waits_and_is_damaged_is_dropped_and_read_again(folder):
     (folder.parent / "docs" / "b.txt").write_text("Lars Holm sold the Skua to Ruth Sand.", encoding="utf-8")
 
     def stop(p):
-        if p.stage == "graph":
+        if p.stage == "entity resolution":
             raise KeyboardInterrupt
 
     with open_for_writing(folder.parent) as project, pytest.raises(KeyboardInterrupt):
         asyncio.run(build_index([folder.parent / "docs"], project, stop))
     sound, due = found(folder)
-    damage(folder, "UPDATE next_documents SET text = 'x' || text")
+    damage(folder, "UPDATE staged_documents SET text = 'x' || text")
 
     assert sound == []
     assert "next generation: 1 documents, 1 replaced documents, 1 vectors wait for the rest of their generation" in due
     assert found(folder)[0][0] == "next generation: what waits of docs/b.txt is not what was read"
-    mend(folder)
+    remedy(folder)
     assert found(folder) == ([], [])
     index_again(folder.parent)
     assert rows(folder, "SELECT text FROM documents WHERE path = 'docs/b.txt'") == [("Lars Holm sold the Skua to Ruth Sand.",)]
@@ -235,7 +249,7 @@ def test_what_waits_and_is_damaged_is_dropped_and_read_again(folder):
 
 def test_failures_are_named_and_are_no_damage(folder):
     """What could not be done is shown with its reason; the index is sound all the same."""
-    damage(folder, "INSERT INTO failures (stage, subject, reason) VALUES ('extraction', 'c1', 'cut off')")
+    change(folder, "INSERT INTO failures (stage, subject, reason) VALUES ('extraction', 'c1', 'cut off')")
 
     assert found(folder) == ([], ["failures: extraction c1: cut off"])
 
@@ -259,7 +273,7 @@ def test_an_updated_index_is_sound(folder):
 def test_everything_at_once_is_mended_by_repair_and_the_next_run(folder):
     """After many damages, `check --repair` and `localrag index` the graph, the reports and the vectors are what they were."""
     town = folder.parent
-    tables = ("chunks", "mentions", "evidence", "relationships", "entities", "members", "communities", "reports")
+    tables = ("chunks", "mentions", "evidence", "relationships", "entities", "community_members", "communities", "reports")
     before = {t: sorted(rows(folder, f"SELECT * FROM {t}"), key=repr) for t in tables}
     content = "SELECT kind, subject_id, content_hash, hex(vector) FROM embeddings ORDER BY 1, 2"
     embedded = rows(folder, content)
@@ -285,7 +299,7 @@ def test_a_vector_that_a_repair_took_is_made_by_a_run_with_something_else_to_do(
     """An edit does not look through all entities for those without a vector; after a repair it does."""
     entity = rows(folder, "SELECT subject_id FROM embeddings WHERE kind = 'entity' ORDER BY 1")[0][0]
     damage(folder, f"UPDATE embeddings SET vector = x'{VECTOR}' WHERE subject_id = '{entity}'")
-    mend(folder)
+    remedy(folder)
     assert not rows(folder, f"SELECT 1 FROM embeddings WHERE subject_id = '{entity}'")
     (folder.parent / "docs" / "b.txt").write_text("Nothing is told in this line.\n\n" + TOWN["b.txt"], encoding="utf-8")
     index_again(folder.parent)
@@ -315,20 +329,91 @@ def test_a_database_with_torn_pages_is_made_anew_from_the_rest(folder, table):
         f.write(b"\xff" * size)
 
     assert any(text.startswith("database: ") for text in found(folder)[0])
-    mend(folder)
+    remedy(folder)
     assert found(folder)[0] == []
     for other, before in kept.items():
         assert rows(folder, f"SELECT * FROM {other}") == before
 
 
+def store_marked_row(folder, table):
+    """Store a row in a table; returns bytes that the file has of its values, and of no others."""
+    values = {"TEXT": f'"mark of {table}"', "BLOB": f"mark of {table}".encode(), "INTEGER": 0x4142434445464748, "REAL": 0.5}
+    db = open_index(folder)
+    db.execute("PRAGMA foreign_keys = OFF")
+    columns = db.execute(f"PRAGMA table_info({table})").fetchall()
+    keys = sum(bool(key) for *_, key in columns)
+    row = [None if key and keys == 1 and kind == "INTEGER" else values[kind] for _, _, kind, _, _, key in columns]
+    with db.atomic():
+        db.execute(f"INSERT INTO {table} VALUES (?{', ?' * (len(row) - 1)})", row)
+    db.close()
+    return b"mark of " + table.encode() if any(kind in ("TEXT", "BLOB") for _, _, kind, *_ in columns) else b"ABCDEFGH"
+
+
+def change_bytes(folder, old, new):
+    """Change bytes of the database's file, in a table and in its indexes, so that SQLite finds no fault."""
+    content = (folder / "index.db").read_bytes()
+    assert old in content
+    (folder / "index.db").write_bytes(content.replace(old, new))
+
+
+@pytest.mark.parametrize("table", CONTENT_TABLES)
+def test_a_changed_byte_of_any_table_is_found_and_named(folder, table):
+    """One bit of a value in the database's file: the table is named."""
+    mark = store_marked_row(folder, table)
+    named = f"checksums: {table} has rows that are not what was written: a byte changed, or another program wrote to it"
+    assert named not in found(folder)[0]
+    change_bytes(folder, mark, mark[:-1] + bytes([mark[-1] ^ 1]))
+
+    assert named in found(folder)[0]
+
+
+SPOILT = {  # tables with a column that nothing else says
+    "extractions": "result", "embeddings": "vector", "entities": "name", "reports": "summary", "document_names": "form",
+    "sentence_spans": "spans",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", SPOILT)
+def test_what_a_changed_byte_spoilt_is_made_again(folder, table):
+    """The command that check names, and the next run, give every table the rows it had."""
+    kept = "SELECT kind, subject_id, hex(vector) FROM embeddings ORDER BY 1, 2"
+    contents = {name: kept if name == "embeddings" else f"SELECT * FROM {name} ORDER BY 1, 2" for name in SPOILT}
+    before = {name: rows(folder, sql) for name, sql in contents.items()}
+    column = SPOILT[table]
+    ((value,),) = rows(folder, f"SELECT {column} FROM {table} ORDER BY length({column}) DESC LIMIT 1")
+    blob = value.encode() if isinstance(value, str) else value
+    changed = blob[:-4] + bytes([blob[-4] ^ 1]) + blob[-3:]  # the least bits of a number, or a letter
+    with closing(sqlite3.connect(folder / "index.db")) as db, db:
+        spoilt = changed.decode() if isinstance(value, str) else changed
+        db.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", [spoilt, value])
+
+    checked = run_localrag("check", cwd=folder.parent)
+    assert checked.returncode == 1
+    assert "localrag check --repair" in checked.stdout + checked.stderr
+    assert run_localrag("check", "--repair", cwd=folder.parent).returncode == 0
+    index_again(folder.parent)
+    assert found(folder) == ([], [])
+    assert {name: rows(folder, sql) for name, sql in contents.items()} == before
+
+
+def test_answers_of_models_with_a_changed_byte_stay(folder):
+    """Nothing can make them again; after a repair they count as they are."""
+    store_marked_row(folder, "llm_calls")
+    change_bytes(folder, b"mark of llm_calls", b"park of llm_calls")
+    remedy(folder)
+
+    assert found(folder)[0] == []
+    assert rows(folder, "SELECT text FROM llm_calls") == [('"park of llm_calls"',)]
+
+
 def test_a_repair_leaves_a_run_due(folder):
     """Where something is left to make, the last run counts as interrupted, so that status says so."""
     damage(folder, DAMAGES["a degree"][0][0])
-    mend(folder)
+    remedy(folder)
     db = open_index(folder)
 
-    assert ledger.last_run(db)["state"] == "interrupted"
-    assert "graph" not in ledger.settings(db)
+    assert runs.last_run(db)["state"] == "interrupted"
+    assert "graph_hash" not in runs.load_settings(db)
 
 
 def test_a_check_reads_one_thing_at_a_time(tmp_path):
@@ -340,17 +425,17 @@ def test_a_check_reads_one_thing_at_a_time(tmp_path):
         document = Document(content_id(f"{n}.txt", content_id(text)), f"{n}.txt", "", text, str(n))
         cuts = [(k, at, min(len(text), at + 3080)) for k, at in enumerate(range(0, len(text), 3080))]
         chunks = [Chunk(content_id(document.id, a, z), document.id, k, a, z, text[a:z], 3) for k, a, z in cuts]
-        corpus.add_document(db, document, chunks)
+        documents.save_document(db, document, chunks)
         made = rng.standard_normal((len(chunks), 384), np.float32)
         found = zip(chunks, made / np.linalg.norm(made, axis=1, keepdims=True), strict=True)
         put = "INSERT INTO embeddings (kind, subject_id, content_hash, embedder, vector) VALUES ('chunk', ?, ?, 'e', ?)"
         db.conn.executemany(put, ((c.id, content_id(c.text), v.tobytes()) for c, v in found))
     db.conn.commit()
-    ledger.save_settings(db, embedder={"fingerprint": "e"})
+    runs.save_settings(db, embedder={"fingerprint": "e"})
 
     for name in ("chunks", "full text", "vectors"):
         tracemalloc.start()
-        looked_at, wrong = PARTS[name](db)
+        looked_at, wrong = CHECKS[name](db)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert not wrong, looked_at

@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex, UsageError
-from localrag.opening import open_for_questions, open_for_writing, open_to_look
-from localrag.store import connect
+from localrag.project import open_for_query, open_for_writing, open_read_only
+from localrag.store import database
 from localrag.store.collections import collections
-from localrag.store.connect import snapshot
-from localrag.store.schema import open_index
+from localrag.store.database import snapshot
+from localrag.store.opening import open_index
 from tests.test_crashes import able
 
 LOCALRAG = f"{sys.executable} -m localrag"
@@ -33,7 +33,7 @@ def unfinished(folder):
     """The writer of an index whose last change is in the log alone, where a killed process leaves it."""
     with closing(open_index(folder, create=True)) as db:
         with db.atomic():
-            db.execute("INSERT INTO collections VALUES ('letters', 'docs/b.txt')")
+            db.execute("INSERT INTO collection_documents VALUES ('letters', 'docs/b.txt')")
         assert (folder / "index.db-wal").stat().st_size > 0
         yield db
 
@@ -61,7 +61,7 @@ def test_a_log_that_cannot_be_read_is_said_and_its_copy_answers(town, tmp_path, 
     assert done.returncode == 1
     assert "has changes in its log (index.db-wal)" in done.stderr
     assert "Lars" not in done.stdout
-    with open_to_look(tmp_path / "copy") as copy:
+    with open_read_only(tmp_path / "copy") as copy:
         assert collections(copy.db) == {"letters": 1}
 
 
@@ -92,11 +92,11 @@ def test_an_index_without_a_log_is_read_on_a_read_only_disk(town):
 
 def test_an_index_that_another_process_holds_for_itself_is_not_read_past_it(town, monkeypatch):
     """An exclusive lock is waited for and then reported; the database is not read without its log."""
-    monkeypatch.setattr(connect, "ASKER_WAITS", 0.2)
+    monkeypatch.setattr(database, "READER_BUSY_TIMEOUT_S", 0.2)
     folder = town / ".localrag"
     with closing(sqlite3.connect(folder / "index.db")) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
-        other.execute("INSERT INTO collections VALUES ('letters', 'docs/b.txt')")
+        other.execute("INSERT INTO collection_documents VALUES ('letters', 'docs/b.txt')")
         other.commit()
         with pytest.raises(IndexBusy, match="holds the index"), snapshot(folder):
             pass
@@ -119,19 +119,19 @@ def other_model(folder, tiny):
 
 def newer(folder, _):
     with closing(open_index(folder)) as db, db.atomic():
-        db.table("_sqlite_migrations").insert({"migration_set": "localrag", "name": "m999_future", "applied_at": "now"})
-    return open_to_look(folder)
+        db.execute("PRAGMA user_version = 999")
+    return open_read_only(folder)
 
 
 def empty(folder, _):
     with closing(open_index(folder)) as db, db.atomic():
-        db.execute("DELETE FROM settings WHERE key = 'chat_model'")
-    return open_for_questions(folder)
+        db.execute("DELETE FROM index_settings WHERE key = 'chat_model'")
+    return open_for_query(folder)
 
 
 def wrong_domain(folder, _):
     (folder / "domain.toml").write_text("about = [")
-    return open_for_questions(folder)
+    return open_for_query(folder)
 
 
 def wrong_domain_of_a_writer(folder, _):
@@ -141,8 +141,8 @@ def wrong_domain_of_a_writer(folder, _):
 
 def other_embedder(folder, _):
     with closing(open_index(folder)) as db, db.atomic():
-        db.execute("UPDATE settings SET value = json_set(value, '$.fingerprint', 'another') WHERE key = 'embedder'")
-    return open_for_questions(folder)
+        db.execute("UPDATE index_settings SET value = json_set(value, '$.fingerprint', 'another') WHERE key = 'embedder'")
+    return open_for_query(folder)
 
 
 @pytest.mark.parametrize(

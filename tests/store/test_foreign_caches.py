@@ -3,55 +3,60 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import faiss
 import numpy as np
 import pytest
 
-from localrag.pagerank import walk
+from localrag.pagerank import personalized_pagerank
 from localrag.records import Chunk, Document
-from localrag.store import corpus, network, vector_index
-from localrag.store.arrays import mapped_arrays
-from localrag.store.faiss_file import check_file
-from localrag.store.schema import open_index
-from tests.store.test_vector_index import about, put
+from localrag.store import documents, entity_network, vectors
+from localrag.store.opening import open_index
+from localrag.store.vectors import check_index_file, mapped_arrays
+from tests.store.test_vectors import about, put
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 120  # seconds of a process that asks
 ASKED = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 import numpy as np
-from localrag.pagerank import walk
-from localrag.store import network, vector_index, vectors
-from localrag.store.memory import kept_in_memory
-from localrag.store.schema import open_index
-vector_index.LEAST = 500
-folder = Path(sys.argv[1])
-db = open_index(folder)
+from localrag.pagerank import personalized_pagerank
+from localrag.store import entity_network, vectors
+from localrag.store.database import keep_caches
+from localrag.store.opening import open_index
+vectors.INDEX_FROM_VECTORS = 500
 query = np.ones(32, np.float32) / np.float32(32) ** 0.5
-with kept_in_memory(folder):
-    for _ in range(2):
-        net = network.load_network(db, folder)
-    found = walk(net, {0: 1.0}, {0: 1.0}, {0: {0: 1.0}})
-    near = [vectors.nearest(db, folder, "chunk", query, 5) for _ in range(2)]
-print(json.dumps([[round(float(x), 4) for x in found], near[0]]))
+for name in sys.argv[1:]:
+    folder = Path(name)
+    said = os.open(folder.parent / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(said, 2)
+    os.close(said)
+    db = open_index(folder)
+    with keep_caches(folder):
+        for _ in range(2):
+            net = entity_network.load_entity_network(db, folder)
+        found = personalized_pagerank(net, {0: 1.0}, {0: 1.0}, {0: {0: 1.0}})
+        near = [vectors.nearest(db, folder, "chunk", query, 5) for _ in range(2)]
+    db.close()
+    print(json.dumps([[round(float(x), 4) for x in found], near[0]]), flush=True)
 """
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
     """An index with files of its network and of its vectors."""
-    monkeypatch.setattr(vector_index, "LEAST", 500)
-    place = tmp_path / "index"
-    with closing(open_index(place, create=True)) as db:
+    place = tmp_path_factory.mktemp("sound") / "index"
+    with mock.patch.object(vectors, "INDEX_FROM_VECTORS", 500), closing(open_index(place, create=True)) as db:
         text = "x" * 20
         chunks = [Chunk(f"c{n}", "d", n, n, n + 1, "x", 1) for n in range(20)]
-        corpus.add_document(db, Document("d", "d.txt", "d", text, "h"), chunks)
+        documents.save_document(db, Document("d", "d.txt", "d", text, "h"), chunks)
         with db.atomic():
             for n in range(5):
                 db.execute("INSERT INTO entities VALUES (?, ?, 'person', '', 1, '[]')", [f"e{n}", f"name {n}"])
@@ -62,18 +67,43 @@ def folder(tmp_path, monkeypatch):
                 row = [f"r{n}", f"e{n}", f"e{n + 1}"]
                 db.execute("INSERT INTO relationships VALUES (?, ?, ?, '', 1.0, 1.0, '[]')", row)
         put(db, [f"s{n:04}" for n in range(3000)], about(3000, 1))
-        vector_index.bring_up_to_date(db)
-        network.load_network(db, place)
+        vectors.update_indexes(db)
+        entity_network.load_entity_network(db, place)
     return place
+
+
+@pytest.fixture(scope="module")
+def expected(sound):
+    """What is found with files that are sound, of which nothing is said."""
+    found, said = asked(sound)
+    assert said == ""
+    return found
+
+
+@pytest.fixture
+def folder(sound, tmp_path):
+    """A copy of it."""
+    return Path(shutil.copytree(sound, tmp_path / "index"))
+
+
+def asked_each(folders):
+    """Query indexes one after the other in another process, the rest in a new one where one ends it: results and stderr of each.
+
+    In place of the results of an index that ended the process stands its exit status; a negative one is a signal: SIGSEGV.
+    """
+    found = []
+    while len(found) < len(folders):
+        command = [sys.executable, "-c", ASKED, *map(str, folders[len(found) :])]
+        done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
+        found += map(json.loads, done.stdout.splitlines())
+        if done.returncode:
+            found.append(done.returncode)
+    return [(one, (folder.parent / "said").read_text()) for one, folder in zip(found, folders, strict=True)]
 
 
 def asked(folder):
     """Query the index in another process: its results and its stderr."""
-    done = subprocess.run(
-        [sys.executable, "-c", ASKED, str(folder)], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=DEADLINE, check=False
-    )
-    assert done.returncode == 0, (done.returncode, done.stderr)  # a negative one is a signal: SIGSEGV
-    return json.loads(done.stdout), done.stderr
+    return asked_each([folder])[0]
 
 
 def file_of(folder, pattern):
@@ -129,43 +159,49 @@ NETWORKS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def bad_networks(sound, tmp_path_factory):
+    """Of each kind: the file, what it holds after a question, and what two questions after each other found and said."""
+    made, good = {}, file_of(sound, "network.*.arrays")
+    for kind, bad in NETWORKS.items():
+        made[kind] = Path(shutil.copytree(sound, tmp_path_factory.mktemp("network") / "index")) / good.name
+        made[kind].write_bytes(bad(mapped_arrays(good)))
+    first = asked_each([file.parent for file in made.values()])
+    from_scratch = [file.read_bytes() == good.read_bytes() for file in made.values()]
+    then = asked_each([file.parent for file in made.values()])
+    return dict(zip(made, zip(first, from_scratch, then, strict=True), strict=True))
+
+
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_a_network_that_cannot_be_is_made_anew_and_that_is_said_once(folder, kind):
+def test_a_network_that_cannot_be_is_made_anew_and_that_is_said_once(bad_networks, expected, kind):
     """The process does not end in the native code of NumPy and SciPy, and answers as before."""
-    expected, silent = asked(folder)
-    file = file_of(folder, "network.*.arrays")
-    bad = NETWORKS[kind](mapped_arrays(file))
-    good = file.read_bytes()
-    file.write_bytes(bad)
-    found, said = asked(folder)
+    (found, said), is_anew, then = bad_networks[kind]
 
-    assert silent == ""
     assert found == expected
-    assert said.count("is made anew") == 1, said
-    assert file.read_bytes() == good
-    assert asked(folder) == (expected, "")
+    assert said.count("is built again") == 1, said
+    assert is_anew
+    assert then == (expected, "")
 
 
-def test_a_network_that_is_no_file_is_not_waited_for(folder):
+def test_a_network_that_is_no_file_is_not_waited_for(folder, expected):
     """A pipe, or a link to what has no end, holds up no question."""
-    expected, _ = asked(folder)
     file = file_of(folder, "network.*.arrays")
     for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
         file.unlink()
         make(file)
         found, said = asked(folder)
         assert found == expected
-        assert "is made anew" in said
+        assert "is built again" in said
 
 
 def test_a_walk_over_mapped_arrays_is_one_over_those_in_memory(folder):
     """What is read back from the file is the network that was written, to the last number."""
     with closing(open_index(folder)) as db:
-        kept = network._read(file_of(folder, "network.*.arrays"))
-        made = network._network(network.count_all(db))
+        kept = entity_network._read_network(file_of(folder, "network.*.arrays"))
+        made = entity_network._network(entity_network.count_all(db))
     start = ({0: 1.0}, {3: 1.0}, {3: {0: 1.0}})
     assert kept is not None
-    assert (walk(kept, *start) == walk(made, *start)).all()
+    assert (personalized_pagerank(kept, *start) == personalized_pagerank(made, *start)).all()
 
 
 def at_number(data, n, value):
@@ -205,22 +241,32 @@ def lists_of(data, change):
     return at_number(data, at + 8, np.array(change(sizes), "<u8").tobytes())
 
 
+@pytest.fixture(scope="module")
+def bad_faiss_files(sound, tmp_path_factory):
+    """Of each kind: what a question found and said, what one says once the index was brought up to date, and whether the file is gone."""
+    made, good = {}, file_of(sound, "chunk.*.faiss")
+    for kind, bad in FAISS.items():
+        made[kind] = Path(shutil.copytree(sound, tmp_path_factory.mktemp("faiss") / "index")) / good.name
+        made[kind].write_bytes(bad(good.read_bytes()))
+        with closing(open_index(made[kind].parent, create=True)) as db, db.atomic():
+            db.execute("UPDATE vector_index_files SET size = ?", [made[kind].stat().st_size])
+    first = asked_each([file.parent for file in made.values()])
+    for file in made.values():
+        with mock.patch.object(vectors, "INDEX_FROM_VECTORS", 500), closing(open_index(file.parent, create=True)) as db:
+            vectors.update_indexes(db)
+    then = asked_each([file.parent for file in made.values()])
+    return {kind: (first[n], then[n][1], not file.exists()) for n, (kind, file) in enumerate(made.items())}
+
+
 @pytest.mark.parametrize("kind", FAISS)
-def test_a_faiss_file_that_cannot_be_is_not_read_and_that_is_said_once(folder, kind):
+def test_a_faiss_file_that_cannot_be_is_not_read_and_that_is_said_once(bad_faiss_files, expected, kind):
     """FAISS never sees it: vectors are compared one by one, with the same result, until the index is brought up to date."""
-    expected, _ = asked(folder)
-    file = file_of(folder, "chunk.*.faiss")
-    file.write_bytes(FAISS[kind](file.read_bytes()))
-    with closing(open_index(folder, create=True)) as db:
-        with db.atomic():
-            db.execute("UPDATE vector_files SET size = ?", [file.stat().st_size])
-        found, said = asked(folder)
-        vector_index.bring_up_to_date(db)
+    (found, said), then, gone = bad_faiss_files[kind]
 
     assert [one[0] for one in found[1]] == [one[0] for one in expected[1]]
     assert said.count("is not used") == 1, said
-    assert asked(folder)[1] == ""
-    assert not file.exists()
+    assert then == ""
+    assert gone
 
 
 @pytest.mark.parametrize("name", ["../secret.faiss", "/dev/zero", "chunk.0123456789abcdef.faiss"])
@@ -231,7 +277,7 @@ def test_an_index_names_no_file_elsewhere_for_its_vectors(folder, name):
     if name.startswith("chunk"):
         (folder / name).symlink_to(folder.parent / "secret.faiss")
     with closing(open_index(folder, create=True)) as db, db.atomic():
-        db.execute("UPDATE vector_files SET file = ?", [name])
+        db.execute("UPDATE vector_index_files SET file = ?", [name])
     found, said = asked(folder)
 
     assert len(found[1]) == 5
@@ -242,7 +288,7 @@ def test_the_layout_that_is_demanded_is_the_one_that_faiss_writes(folder):
     """Also with lists that are empty, which FAISS writes in another way."""
     file = file_of(folder, "chunk.*.faiss")
     with file.open("rb") as f:
-        check_file(f, file.stat().st_size, 3000)
+        check_index_file(f, file.stat().st_size, 3000)
     width, few = 32, about(64, 5)
     index = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(width), width, 16, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
     index.cp.min_points_per_centroid = 1
@@ -250,4 +296,4 @@ def test_the_layout_that_is_demanded_is_the_one_that_faiss_writes(folder):
     for n in (0, 2):
         index.add_with_ids(few[:n], np.arange(n))
         data = bytes(faiss.serialize_index(index))
-        check_file(io.BytesIO(data), len(data), n)
+        check_index_file(io.BytesIO(data), len(data), n)

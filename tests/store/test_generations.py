@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from localrag.records import Chunk, Community, Document, Entity, Evidence, Graph, Mention, Relationship, content_id
-from localrag.store import connect, corpus, generations, graph, ledger, vectors
-from localrag.store.connect import snapshot
-from localrag.store.graph import staged_graph
-from localrag.store.schema import open_index
-from localrag.store.search import search_chunks
-from localrag.text.plain import sentence_bounds
+from localrag.store import chunks as chunks_store
+from localrag.store import database, documents, generations, graph, runs, vectors
+from localrag.store.database import snapshot
+from localrag.store.full_text import search_chunks
+from localrag.store.opening import open_index
+from localrag.text.sentences import sentence_bounds
+from tests.graphs import staged_graph
 
 
 @pytest.fixture
@@ -38,24 +39,24 @@ def add(db, path, text, *, moved=False, size=None):
     cuts = range(0, len(text), size or len(text))
     spans = [(n, at, min(len(text), at + (size or len(text)))) for n, at in enumerate(cuts)]
     chunks = [Chunk(content_id(document.id, a, z), document.id, n, a, z, text[a:z], 3) for n, a, z in spans]
-    corpus.add_document(db, document, chunks, moved=moved)
+    documents.save_document(db, document, chunks, moved=moved)
     return chunks
 
 
 def publish_graph(db, state="graph"):
     """The graph of whatever chunks there are: Ingrid Holm is mentioned in each that names her."""
-    with generations.next_in_view(db):
-        named = [c for c in corpus.all_chunks(db) if "Ingrid Holm" in c.text]
+    with generations.view_next_generation(db):
+        named = [c for c in chunks_store.all_chunks(db) if "Ingrid Holm" in c.text]
         at = {c.id: c.start + c.text.index("Ingrid Holm") for c in named}
         mentions = tuple(Mention("e", c.id, "Ingrid Holm", at[c.id], at[c.id] + 11) for c in named)
         made = Graph((Entity("e", "Ingrid Holm", "person"),), (), mentions)
-        generations.publish(db, staged_graph(db, made, [Community("k", 0, 0, None, ("e",))]), settings={"graph": state})
+        generations.publish(db, staged_graph(db, made, [Community("k", 0, 0, None, ("e",))]), settings={"graph_hash": state})
 
 
 def seen(folder):
     """What a reader finds: texts of documents, what full text finds, chunks that are mentioned."""
     with snapshot(folder) as db:
-        texts = {path: corpus.document_text(db, path) for path in corpus.document_hashes(db)}
+        texts = {path: documents.document_text(db, path) for path in documents.document_hashes(db)}
         return texts, sorted(k for k, _ in search_chunks(db, "wrote", 9)), sorted(m.chunk_id for m in graph.mentions(db))
 
 
@@ -65,24 +66,24 @@ def test_a_change_is_seen_by_its_writer_alone_until_it_is_published(db, folder):
     publish_graph(db)
     before = seen(folder)
     (changed,) = add(db, "a.txt", "Nobody wrote a.txt.")
-    corpus.remove_document(db, "b.txt")
+    documents.remove_document(db, "b.txt")
     (moved,) = add(db, "d.txt", "Ingrid Holm wrote b.txt.", moved=True)
 
     assert seen(folder) == before
-    with generations.next_in_view(db):
-        assert [c.text for c in corpus.all_chunks(db)] == [
+    with generations.view_next_generation(db):
+        assert [c.text for c in chunks_store.all_chunks(db)] == [
             "Nobody wrote a.txt.",
             "Ingrid Holm wrote nothing here.",
             "Ingrid Holm wrote b.txt.",
         ]
-        assert set(corpus.document_hashes(db)) == {"a.txt", "c.txt", "d.txt"}
+        assert set(documents.document_hashes(db)) == {"a.txt", "c.txt", "d.txt"}
     publish_graph(db, "other")
     texts, found, mentioned = seen(folder)
     assert texts == {"a.txt": "Nobody wrote a.txt.", "c.txt": "Ingrid Holm wrote nothing here.", "d.txt": "Ingrid Holm wrote b.txt."}
     assert {changed.id, moved.id} <= set(found)
     assert moved.id in mentioned
     assert changed.id not in mentioned
-    assert not any(generations.waiting(db).values())
+    assert not any(generations.count_staged(db).values())
 
 
 def test_a_new_document_beside_a_graph_is_there_at_once(db, folder):
@@ -99,16 +100,16 @@ def test_a_new_document_beside_a_graph_is_there_at_once(db, folder):
 def test_a_change_that_is_changed_again_leaves_nothing_of_the_first(db, folder):
     """Of contents that were never published nothing is left: no chunk, extraction or vector."""
     (first,) = add(db, "a.txt", "Zebulon wrote a.txt.")
-    vectors.save(db, "chunk", "e", [first.id], {first.id: "h"}, np.ones((1, 4), np.float32), waits={first.id})
-    corpus.save_sentences(db, {first.id: sentence_bounds(first.text)})
+    vectors.save_vectors(db, "chunk", "e", [first.id], {first.id: "h"}, np.ones((1, 4), np.float32), waits={first.id})
+    chunks_store.save_sentences(db, {first.id: sentence_bounds(first.text)})
     add(db, "a.txt", "Nobody wrote a.txt.")
     publish_graph(db)
 
     assert seen(folder)[0]["a.txt"] == "Nobody wrote a.txt."
-    assert db.execute("SELECT count(*) FROM sentences WHERE chunk_id = ?", [first.id]).fetchone() == (0,)
-    assert vectors.load(db, "chunk")[0] == []
+    assert db.execute("SELECT count(*) FROM sentence_spans WHERE chunk_id = ?", [first.id]).fetchone() == (0,)
+    assert vectors.load_vectors(db, "chunk")[0] == []
     add(db, "a.txt", "Once more.")
-    corpus.remove_document(db, "a.txt")
+    documents.remove_document(db, "a.txt")
     publish_graph(db)
     assert "a.txt" not in seen(folder)[0]
 
@@ -143,7 +144,7 @@ def test_an_edit_of_one_line_writes_little_however_large_the_graph(folder):
         groups = [Community(f"k{n}", 0, n, None, (f"e{n}",)) for n in range(of)]
         staged = staged_graph(db, made, groups)
         before = db.conn.total_changes
-        generations.publish(db, staged, settings={"graph": "g"})
+        generations.publish(db, staged, settings={"graph_hash": "g"})
         return db.conn.total_changes - before
 
     cost = []
@@ -153,41 +154,41 @@ def test_an_edit_of_one_line_writes_little_however_large_the_graph(folder):
         chunks[7] = add(db, "7.txt", "Ingrid Holm tore this one up.")[0]
         cost.append(written(of))
 
-    assert cost[0] == cost[1] < 30
+    assert cost[0] == cost[1] < 60  # of them half are of the tables' checksums
 
 
 def test_vectors_that_wait_are_not_searched(db, folder):
     """The vector of a changed content, and any of another embedder, is used from the moment its generation is published."""
-    old = corpus.all_chunks(db)[0]
+    old = chunks_store.all_chunks(db)[0]
     eye = np.eye(3, 4, dtype=np.float32)
-    vectors.save(db, "chunk", "m", [old.id], {old.id: "h"}, eye[:1])
+    vectors.save_vectors(db, "chunk", "m", [old.id], {old.id: "h"}, eye[:1])
     (new,) = add(db, "a.txt", "Nobody wrote a.txt.")
-    vectors.save(db, "chunk", "m", [new.id], {new.id: "n"}, eye[1:2], waits={new.id})
+    vectors.save_vectors(db, "chunk", "m", [new.id], {new.id: "n"}, eye[1:2], waits={new.id})
 
     def nearest():
         with snapshot(folder) as reader:
             return [k for k, _ in vectors.nearest(reader, folder, "chunk", eye[1], 5)]
 
     assert nearest() == [old.id]
-    assert vectors.missing(db, "chunk", {new.id: "n"}, "m") == []
+    assert vectors.subjects_without_vector_of(db, "chunk", {new.id: "n"}, "m") == []
     publish_graph(db)
     assert nearest() == [new.id]
-    vectors.save(db, "chunk", "other", [new.id], {new.id: "n"}, eye[2:], waits={new.id})
+    vectors.save_vectors(db, "chunk", "other", [new.id], {new.id: "n"}, eye[2:], waits={new.id})
     assert nearest() == [new.id]
-    assert vectors.missing(db, "chunk", {new.id: "n"}, "m") == []  # and what waited was another embedder's: dropped
-    assert generations.waiting(db)["vectors"] == 0
+    assert vectors.subjects_without_vector_of(db, "chunk", {new.id: "n"}, "m") == []  # and what waited was another embedder's: dropped
+    assert generations.count_staged(db)["vectors"] == 0
 
 
 def test_vectors_that_wait_for_another_text_are_dropped(db, monkeypatch):
     """Also those of another embedder, and of what is no more; looked at page by page."""
-    monkeypatch.setattr(vectors, "PAGE", 2)
+    monkeypatch.setattr(vectors, "ROWS_PER_PAGE", 2)
     texts = {f"e{n}": f"text {n}" for n in range(7)}
     hashes = {key: content_id(text) for key, text in texts.items()} | {"e2": content_id("before"), "gone": "g"}
     for embedder, keys in (("m", ["e0", "e1", "e2", "e3", "e5", "gone"]), ("other", ["e4", "e6"])):
-        vectors.save(db, "entity", embedder, keys, hashes, np.ones((len(keys), 4), np.float32), waits=keys)
-    vectors.drop_stale(db, "entity", "m", lambda ids: {key: texts[key] for key in ids if key in texts})
+        vectors.save_vectors(db, "entity", embedder, keys, hashes, np.ones((len(keys), 4), np.float32), waits=keys)
+    vectors.delete_stale_vectors(db, "entity", "m", lambda ids: {key: texts[key] for key in ids if key in texts})
 
-    assert [key for (key,) in db.execute("SELECT subject_id FROM next_embeddings ORDER BY 1")] == ["e0", "e1", "e3", "e5"]
+    assert [key for (key,) in db.execute("SELECT subject_id FROM staged_embeddings ORDER BY 1")] == ["e0", "e1", "e3", "e5"]
 
 
 def test_a_question_reads_from_one_moment(db, folder):
@@ -195,16 +196,16 @@ def test_a_question_reads_from_one_moment(db, folder):
     with snapshot(folder) as reader:
         add(db, "a.txt", "Nobody wrote a.txt.")
         publish_graph(db)
-        assert corpus.document_text(reader, "a.txt") == "Ingrid Holm wrote a.txt."
+        assert documents.document_text(reader, "a.txt") == "Ingrid Holm wrote a.txt."
         assert len(graph.mentions(reader)) == 2
         with pytest.raises(Exception, match="readonly"):
-            ledger.save_settings(reader, other=1)
+            runs.save_settings(reader, other=1)
     assert seen(folder)[0]["a.txt"] == "Nobody wrote a.txt."
 
 
 def test_an_asker_waits_for_a_long_write_and_its_wait_has_an_end(db, folder, monkeypatch):
     """A write that lasts is waited for; one that lasts longer than an asker waits is an error that says so, not a lost wait."""
-    monkeypatch.setattr(connect, "ASKER_WAITS", 0.3)
+    monkeypatch.setattr(database, "READER_BUSY_TIMEOUT_S", 0.3)
     asker = open_index(folder)
 
     def hold(seconds, begun):
@@ -219,22 +220,22 @@ def test_an_asker_waits_for_a_long_write_and_its_wait_has_an_end(db, folder, mon
         begun.wait()
         if error:
             with pytest.raises(Exception, match=error):
-                ledger.save_settings(asker, one=1)
+                runs.save_settings(asker, one=1)
         else:
-            ledger.save_settings(asker, one=1)
+            runs.save_settings(asker, one=1)
         thread.join()
 
 
 def test_the_log_stays_short_while_readers_come_and_go(db, folder, monkeypatch):
     """With readers at every moment, after many updates the write-ahead log is no longer than its limit and one update."""
-    monkeypatch.setattr(connect, "LOG_LIMIT", 1 << 20)
+    monkeypatch.setattr(database, "WAL_LIMIT_BYTES", 1 << 20)
     stop = threading.Event()
 
     def read(pause):
         time.sleep(pause)
         while not stop.is_set():
             with snapshot(folder) as reader:
-                assert corpus.document_hashes(reader)
+                assert documents.document_hashes(reader)
                 time.sleep(0.06)
 
     threads = [threading.Thread(target=read, args=(n / 50,)) for n in range(3)]
@@ -270,7 +271,7 @@ def test_the_log_is_cut_where_one_reader_follows_another_without_a_gap(db, folde
         readers.submit(old.enter_context, snapshot(folder)).result()
         add(db, "a.txt", "Ingrid Holm wrote another letter.")  # which that reader does not see: SQLite waits for its place
         taken_over = readers.submit(take_over)
-        cut = connect.empty_log(db)
+        cut = database.truncate_wal(db)
         taken_over.result()
         readers.submit(newest.close).result()
 

@@ -1,81 +1,112 @@
-"""Bringing an older index up to date: with a copy of what was, under the writer's lock, or not at all."""
+"""The schema, and an index of the one before it: brought up to date in one step with a copy of what was, or refused by name."""
 
+import asyncio
+import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
-import numpy as np
 import pytest
-from sqlite_utils import Database
 
-from localrag.errors import IndexBusy
-from localrag.store import corpus, vectors
-from localrag.store.migrations import migrations
-from localrag.store.schema import open_index, writer_lock
+from localrag.errors import IndexBusy, IndexMismatch
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.store import answers, documents, graph, runs
+from localrag.store.check import check_index, problems
+from localrag.store.opening import open_index, writer_lock
+from localrag.store.schema import (
+    _RENAMED_SETTINGS,
+    CONTENT_TABLES,
+    SCHEMA_VERSION,
+    _new_name,
+    current_schema,
+    schema_objects,
+    schema_version,
+)
+from tests.conftest import run_localrag
+
+DUMP = Path(__file__).parents[1] / "data" / "previous_schema.sql"  # of an index that the previous version made
+TEXT = "Ingrid Holm bought the ferry Skua in 1974. Her brother Lars Holm is the mate of the Skua. Lars Holm wrote that the Skua leaks.\n"
+EDITED = "Ingrid Holm bought the ferry Skua in 1974. Ruth Sand is the mate of the Skua.\n"
+NOT_COPIED = {"_sqlite_migrations", "sqlite_sequence", "settings", "chunk_terms"}  # their rows are looked at by themselves, or computed
 
 
-def old_index(folder, stop_before):
-    """An index as the version before a migration left it, with a document in it."""
+def previous_index(folder):
+    """An index of the previous schema, in a folder of its own."""
     folder.mkdir()
-    db = Database(sqlite3.connect(folder / "index.db"))
-    migrations.apply(db, stop_before=stop_before)
-    with db.atomic():  # in the columns that the first version had
-        db.table("documents").insert({"id": "d", "path": "d.txt", "title": "d", "text": "old words", "content_hash": "h"})
-        chunk = {"id": "c", "document_id": "d", "ordinal": 0, "start": 0, "end": 9, "text": "old words", "tokens": 2}
-        db.table("chunks").insert(chunk)
-        db.table("chunk_search").insert({"chunk_id": "c", "text": "old words", "cjk": ""})
-    db.close()
+    with closing(sqlite3.connect(folder / "index.db")) as db, db:
+        db.executescript(DUMP.read_text(encoding="utf-8"))
     return folder
 
 
-def names(path):
-    db = sqlite3.connect(path)
-    try:
-        return [name for (name,) in db.execute("SELECT name FROM _sqlite_migrations ORDER BY id")]
-    finally:
-        db.close()
+def rows(path, tables):
+    with closing(sqlite3.connect(path)) as db:
+        return {table: sorted(db.execute(f"SELECT * FROM {table}").fetchall(), key=repr) for table in tables}
 
 
-EVERY = [m.name for m in migrations._migrations]
+def previous_tables(path):
+    with closing(sqlite3.connect(path)) as db:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return [name for name in names if name not in NOT_COPIED and not name.startswith("chunk_search_")]
 
 
-@pytest.mark.parametrize("stop_before", EVERY[1:])
-def test_an_older_index_is_copied_before_it_is_brought_up_to_date(tmp_path, stop_before):
-    """The copy is the old database as it was, for its owner alone; the new one has the same documents."""
-    folder = old_index(tmp_path / "index", stop_before)
-    with writer_lock(folder):
-        db = open_index(folder, create=True)
+@pytest.fixture
+def previous(tmp_path):
+    """A folder with a document and the index of the previous schema that was made of it."""
+    (tmp_path / "harbour").mkdir()
+    (tmp_path / "harbour" / "ferry.txt").write_text(TEXT, encoding="utf-8")
+    return previous_index(tmp_path / ".localrag")
 
-    copy = folder / f"index.db.before-{stop_before}"
-    assert names(copy) == EVERY[: EVERY.index(stop_before)]
+
+def test_an_index_of_the_previous_schema_keeps_every_row(previous):
+    """All rows are as they were, in tables and columns of today's names; the schema is just that of a new index; check finds no fault."""
+    tables = previous_tables(previous / "index.db")
+    before = rows(previous / "index.db", [*tables, "settings"])
+    with closing(open_index(previous)) as db:
+        assert schema_objects(db.conn) == current_schema()
+        assert schema_version(db.conn) == SCHEMA_VERSION
+        assert list(problems(check_index(db, previous))) == []
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    after = rows(previous / "index.db", [*map(_new_name, tables), "index_settings"])
+
+    assert {_new_name(table): before[table] for table in tables} == {t: r for t, r in after.items() if t != "index_settings"}
+    assert {_RENAMED_SETTINGS.get(key, key): value for key, value in before["settings"]} == dict(after["index_settings"])
+    assert len(before["settings"]) == len(after["index_settings"])
+    assert {*CONTENT_TABLES, "chunks_fts"} == {*map(_new_name, tables), "index_settings"}
+    assert sum(map(len, before.values())) > 100
+
+
+def test_an_index_of_the_previous_schema_is_asked_and_edited(previous):
+    """A question finds what it found, a run finds nothing to do, and an edit is taken in."""
+    done = run_localrag("ask", "Who bought the Skua?", "--json", cwd=previous.parent)
+    answer = json.loads(done.stdout)
+    with open_for_writing(previous.parent) as project:
+        first, second = [found for *_, found in reversed(answers.newest_answers(project.db, 9))]
+        assert (first.question, first.answer, first.citations) == (second.question, second.answer, second.citations)
+        assert second.answer == answer["answer"]
+        known = runs.load_settings(project.db)["graph_hash"]
+        asyncio.run(build_index([previous.parent / "harbour"], project, lambda _: None))
+        assert runs.load_settings(project.db)["graph_hash"] == known
+        (previous.parent / "harbour" / "ferry.txt").write_text(EDITED, encoding="utf-8")
+        asyncio.run(build_index([previous.parent / "harbour"], project, lambda _: None))
+        assert documents.document_text(project.db, "harbour/ferry.txt") == EDITED
+        assert "Ruth Sand" in {e.name for e in graph.entities(project.db)}
+        assert list(problems(check_index(project.db, previous))) == []
+
+
+def test_a_copy_of_the_previous_index_is_kept(previous):
+    """It is the old database as it was, for its owner alone; copies that earlier versions made go, that of a repair stays."""
+    before = rows(previous / "index.db", previous_tables(previous / "index.db"))
+    for label in ("m029_changed_chunks", "repair"):
+        (previous / f"index.db.before-{label}").write_text("earlier")
+    with writer_lock(previous):
+        open_index(previous, create=True).close()
+    copy = previous / f"index.db.before-schema-{SCHEMA_VERSION}"
+
+    assert rows(copy, before) == before
     assert copy.stat().st_mode & 0o777 == 0o600
-    assert sqlite3.connect(copy).execute("SELECT text FROM documents").fetchall() == [("old words",)]
-    assert names(folder / "index.db") == EVERY
-    assert corpus.document_text(db, "d.txt") == "old words"
-    assert not list(folder.glob("*.part*"))
-
-
-def test_what_was_extracted_lives_on(tmp_path):
-    """Extractions and sentences of an index from before generations are those of its chunks, and are deleted with these."""
-    folder = old_index(tmp_path / "index", "m010_generations")
-    with sqlite3.connect(folder / "index.db") as old:
-        old.execute("INSERT INTO extractions VALUES ('c', 'r', '{\"entities\": [], \"relationships\": []}')")
-        old.execute("INSERT INTO sentences VALUES ('c', 1, x'00')")
-    db = open_index(folder, create=True)
-
-    assert [e.chunk_id for e in corpus.extractions(db, "r")] == ["c"]
-    assert db.execute("SELECT chunk_id, splitter, bounds FROM sentences").fetchall() == [("c", 1, b"\x00")]
-    corpus.remove_document(db, "d.txt")
-    assert [db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("chunks", "extractions", "sentences")] == [0, 0, 0]
-
-
-def test_only_the_last_copy_is_kept(tmp_path):
-    """The copy of an earlier migration goes when a newer one is made; that of a repair stays."""
-    folder = old_index(tmp_path / "index", EVERY[-1])
-    for name in (f"before-{EVERY[1]}", "before-repair"):
-        (folder / f"index.db.{name}").write_text("earlier")
-    open_index(folder)
-
-    assert sorted(p.name for p in folder.glob("index.db.before-*")) == [f"index.db.before-{EVERY[-1]}", "index.db.before-repair"]
+    assert sorted(p.name for p in previous.glob("*before*")) == ["index.db.before-repair", copy.name]
+    assert not list(previous.glob("*.part*"))
 
 
 def test_a_new_index_needs_no_copy(tmp_path):
@@ -87,54 +118,42 @@ def test_a_new_index_needs_no_copy(tmp_path):
     assert not list(tmp_path.glob("*before*"))
 
 
-def test_a_reader_of_an_older_index_takes_the_lock_for_the_moment(tmp_path):
-    """Opened for questions, an older index is brought up to date; the lock is free again afterwards."""
-    folder = old_index(tmp_path / "index", EVERY[-1])
-    open_index(folder)
-
-    assert names(folder / "index.db") == EVERY
-    with writer_lock(folder):
-        pass
+def test_the_lock_is_free_after_a_reader_brought_an_index_up_to_date(previous):
+    """It takes the lock for that moment alone."""
+    open_index(previous).close()
+    with writer_lock(previous):
+        open_index(previous).close()
 
 
-def test_a_reader_never_changes_an_older_index_that_another_writes_to(tmp_path):
-    """While the lock is held, an older index is refused in a sentence and stays what it is; one of today is read."""
-    folder = old_index(tmp_path / "index", EVERY[-1])
-    with writer_lock(folder), pytest.raises(IndexBusy, match="is writing") as refused:
-        open_index(folder)
+def test_a_reader_never_changes_an_older_index_that_another_writes_to(previous):
+    """While the lock is held, an older index is refused in a sentence and stays what it is."""
+    content = (previous / "index.db").read_bytes()
+    with writer_lock(previous), pytest.raises(IndexBusy, match="is writing") as refused:
+        open_index(previous)
 
     assert "older localrag" in refused.value.hint
-    assert names(folder / "index.db") == EVERY[:-1]
-    assert not list(folder.glob("*before*"))
-    open_index(folder)
-    with writer_lock(folder):
-        open_index(folder)
+    assert (previous / "index.db").read_bytes() == content
+    assert not list(previous.glob("*before*"))
 
 
-def test_a_migration_that_fails_leaves_the_old_index(tmp_path):
+def test_a_step_that_fails_leaves_the_old_index(previous):
     """An index that cannot be brought up to date is as it was, and its copy is there."""
-    folder = old_index(tmp_path / "index", "m004_questions")
-    with sqlite3.connect(folder / "index.db") as db:
-        db.execute("CREATE TABLE vector_states (other)")  # in the way of that migration
-    with pytest.raises(Exception, match="vector_states"):
-        open_index(folder)
+    with closing(sqlite3.connect(previous / "index.db")) as db, db:
+        db.execute("CREATE TABLE table_checksums (other)")  # in the way
+    before = rows(previous / "index.db", previous_tables(previous / "index.db"))
+    with pytest.raises(Exception, match="table_checksums"):
+        open_index(previous)
 
-    assert names(folder / "index.db") == EVERY[: EVERY.index("m004_questions")]
-    assert (folder / "index.db.before-m004_questions").exists()
+    assert rows(previous / "index.db", before) == before
+    assert rows(previous / f"index.db.before-schema-{SCHEMA_VERSION}", before) == before
 
 
-def test_vectors_get_numbers(tmp_path):
-    """Those of an index from before keep what they are of; each has a number, and every change still gives the kind another state."""
-    folder = old_index(tmp_path / "index", "m025_numbers_of_vectors")
-    blob = np.eye(1, 4, dtype="<f4").tobytes()
-    with closing(sqlite3.connect(folder / "index.db")) as old, old:
-        old.executemany(
-            "INSERT INTO embeddings VALUES (?, ?, 'h', 'e', ?)", [("chunk", "b", blob), ("entity", "a", blob), ("chunk", "a", blob)]
-        )
-    db = open_index(folder, create=True)
+def test_an_index_that_is_older_still_is_refused_with_the_command_that_makes_it_anew(previous):
+    """Nothing of it is changed."""
+    with closing(sqlite3.connect(previous / "index.db")) as db, db:
+        db.execute("DELETE FROM _sqlite_migrations WHERE name > 'm028'")
+    with pytest.raises(IndexMismatch, match=r"older localrag \(schema 27\)") as refused:
+        open_index(previous)
 
-    rows = db.execute("SELECT number, kind, subject_id, content_hash, embedder, vector FROM embeddings ORDER BY number").fetchall()
-    assert rows == [(1, "chunk", "b", "h", "e", blob), (2, "entity", "a", "h", "e", blob), (3, "chunk", "a", "h", "e", blob)]
-    before = vectors.state_of(db, "chunk")
-    db.execute("DELETE FROM embeddings WHERE subject_id = 'b'")
-    assert before not in ("", vectors.state_of(db, "chunk"))
+    assert "localrag index PATH" in refused.value.hint
+    assert not list(previous.glob("*before*"))

@@ -1,5 +1,6 @@
 """The store: round trips, deletion, full text, vectors against brute force, versions, the writer's lock."""
 
+import json
 import sqlite3
 import threading
 import time
@@ -11,25 +12,28 @@ import pytest
 from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 from localrag.records import (
     Answer,
-    Call,
     Chunk,
     Citation,
     Community,
     Document,
     Entity,
+    ExtractedClaim,
     ExtractedEntity,
     Extraction,
     Failure,
     Finding,
     Graph,
+    LlmCall,
     Mention,
     Quote,
     Report,
 )
-from localrag.store import corpus, extent, generations, graph, lacking, ledger, vectors
-from localrag.store.connect import Patient, connect
-from localrag.store.schema import open_index, writer_lock
-from localrag.store.search import search_chunks
+from localrag.store import answers, documents, generations, graph, llm_cache, runs, vectors
+from localrag.store import chunks as chunks_store
+from localrag.store.database import ImmediateDatabase, connect
+from localrag.store.full_text import search_chunks
+from localrag.store.opening import open_index, writer_lock
+from tests.graphs import replace_graph
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def add(db, path, *texts):
     for n, text in enumerate(texts):
         chunks.append(Chunk(f"{path}-{n}", document.id, n, at, at + len(text), text, 3))
         at += len(text)
-    corpus.add_document(db, document, chunks)
+    documents.save_document(db, document, chunks)
     return document, chunks
 
 
@@ -51,38 +55,38 @@ def test_documents_and_chunks_come_back_as_they_went_in(db):
     """Stored records are equal to the ones read."""
     document, chunks = add(db, "a.txt", "One two. ", "Three four.")
 
-    assert corpus.all_chunks(db) == chunks
-    assert corpus.chunks_by_id(db, ["a.txt-1", "missing", "a.txt-0"]) == [chunks[1], chunks[0]]
-    assert corpus.document_text(db, "a.txt") == document.text
-    assert corpus.document_hashes(db) == {"a.txt": document.content_hash}
+    assert chunks_store.all_chunks(db) == chunks
+    assert chunks_store.chunks_by_id(db, ["a.txt-1", "missing", "a.txt-0"]) == [chunks[1], chunks[0]]
+    assert documents.document_text(db, "a.txt") == document.text
+    assert documents.document_hashes(db) == {"a.txt": document.content_hash}
 
 
 def test_a_new_content_of_a_path_replaces_the_old_one(db):
     """After a change nothing of the old content is found, extractions of it included."""
     add(db, "a.txt", "ancient words")
-    corpus.save_extraction(db, "r", Extraction("a.txt-0", (ExtractedEntity("ancient", "event"),), ()))
+    chunks_store.save_extractions(db, "r", [Extraction("a.txt-0", (ExtractedEntity("ancient", "event"),), ())])
     add(db, "a.txt", "recent words")
 
     assert search_chunks(db, "ancient", 5) == []
     assert [c for c, _ in search_chunks(db, "recent", 5)] == ["a.txt-0"]
-    assert corpus.extractions(db, "r") == []
-    assert [c.id for c in lacking.without_extraction(db, "r")] == ["a.txt-0"]
+    assert chunks_store.extractions(db, "r") == []
+    assert [c.id for c in chunks_store.chunks_without_extraction(db, "r")] == ["a.txt-0"]
 
 
 def test_chosen_chunks_are_read_page_by_page(db, monkeypatch):
     """In the order of paths and places, those that were chosen when it was asked, whatever is written meanwhile."""
-    monkeypatch.setattr(lacking, "_PAGE", 3)
+    monkeypatch.setattr(chunks_store, "_PAGE", 3)
     for n in range(10):
         add(db, f"{n}.txt", f"Text {n}.")
-    left = lacking.without_extraction(db, "r")
+    left = chunks_store.chunks_without_extraction(db, "r")
     read = []
     for chunk in left:
-        corpus.save_extraction(db, "r", Extraction(chunk.id, (), ()))
-        read.append(corpus.document_path(db, chunk.id))
+        chunks_store.save_extractions(db, "r", [Extraction(chunk.id, (), ())])
+        read.append(documents.document_path(db, chunk.id))
 
     assert read == [f"{n}.txt" for n in range(10)]
     assert len(left) == 10
-    assert len(lacking.without_extraction(db, "r")) == 0
+    assert len(chunks_store.chunks_without_extraction(db, "r")) == 0
 
 
 def test_chunks_are_chosen_and_read_in_steps_that_grow_with_their_number(db):
@@ -90,9 +94,9 @@ def test_chunks_are_chosen_and_read_in_steps_that_grow_with_their_number(db):
 
     def steps():
         taken = []
-        with generations.next_in_view(db):
+        with generations.view_next_generation(db):
             db.conn.set_progress_handler(lambda: taken.append(1), 100)
-            read = [len(list(some)) for some in (lacking.without_sentences(db), lacking.without_vector(db, "e"))]
+            read = [len(list(some)) for some in (chunks_store.chunks_without_sentences(db), chunks_store.chunks_without_vector(db, "e"))]
             db.conn.set_progress_handler(None, 0)
         return len(taken), read
 
@@ -121,7 +125,7 @@ def test_a_document_costs_the_same_however_many_there_are(db):
         return [
             steps(lambda: add(db, "new.txt", "The ferry leaks. ", "Nobody knows.")),
             steps(lambda: add(db, "new.txt", "The ferry leaks. ", "Everybody knows.")),
-            steps(lambda: corpus.remove_document(db, "new.txt")),
+            steps(lambda: documents.remove_document(db, "new.txt")),
         ]
 
     for n in range(60):
@@ -149,7 +153,7 @@ def test_the_nearest_vectors_are_those_of_brute_force(db, tmp_path):
     matrix = random.normal(size=(300, 16)).astype(np.float32)
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     ids = [f"s{n:03d}" for n in range(300)]
-    vectors.save(db, "chunk", "e", ids, dict.fromkeys(ids, "h"), matrix)
+    vectors.save_vectors(db, "chunk", "e", ids, dict.fromkeys(ids, "h"), matrix)
     query = matrix[17]
     expected = [ids[n] for n in np.argsort(-(matrix @ query), kind="stable")[:5]]
     folder = tmp_path / "index"
@@ -164,53 +168,53 @@ def test_the_nearest_vectors_are_those_of_brute_force(db, tmp_path):
 def test_only_changed_texts_need_a_vector(db):
     """A subject is missing when it has no vector, one of another content, or one of another embedder."""
     one = np.ones((1, 4), np.float32)
-    vectors.save(db, "chunk", "e", ["a"], {"a": "h"}, one)
+    vectors.save_vectors(db, "chunk", "e", ["a"], {"a": "h"}, one)
 
-    assert vectors.missing(db, "chunk", {"a": "h"}, "e") == []
-    assert vectors.missing(db, "chunk", {"a": "other", "b": "h"}, "e") == ["a", "b"]
-    assert vectors.missing(db, "chunk", {"a": "h"}, "another") == ["a"]
+    assert vectors.subjects_without_vector_of(db, "chunk", {"a": "h"}, "e") == []
+    assert vectors.subjects_without_vector_of(db, "chunk", {"a": "other", "b": "h"}, "e") == ["a", "b"]
+    assert vectors.subjects_without_vector_of(db, "chunk", {"a": "h"}, "another") == ["a"]
 
 
 def test_the_first_committed_answer_stays(db):
     """A call is found by its key; saving it again changes nothing."""
-    call = Call("k", "task", "m", "p", "g", "s", "text", (1, 2), 10, 2, 0.5)
-    calls = ledger.CallLedger(db)
+    call = LlmCall("k", "task", "m", "p", "g", "s", "text", (1, 2), 10, 2, 0.5)
+    calls = llm_cache.SqliteLlmCache(db)
     calls.save(call, needed=True)
-    calls.save(Call("k", "task", "m", "p", "g", "s", "other", (), 1, 1, 1.0), needed=True)
+    calls.save(LlmCall("k", "task", "m", "p", "g", "s", "other", (), 1, 1, 1.0), needed=True)
 
     assert calls.find("k") == call
     assert calls.find("unknown") is None
-    assert ledger.spent(db)["output_tokens"] == 2
+    assert llm_cache.total_llm_usage(db)["output_tokens"] == 2
 
 
 def test_failures_runs_and_answers_are_kept(db):
     """What failed is a row until it is made good; the last run and answer can be read back."""
-    ledger.save_failure(db, Failure("extraction", "c1", "cut off"))
-    ledger.start_run(db, 1)
-    run = ledger.start_run(db, 2)
-    ledger.end_run(db, run, "partly", {"steps": 7})
+    runs.save_failure(db, Failure("extraction", "c1", "cut off"))
+    runs.start_run(db, 1)
+    run = runs.start_run(db, 2)
+    runs.end_run(db, run, "partial", {"steps": 7})
     answer = Answer("q", "a [1]", "local", 1, (Citation(1, "a.txt", 0, 3, "One"),), note="n")
-    kept = ledger.save_answer(db, answer)
-    following = ledger.save_answer(db, replace(answer, question="r", conversation=kept.conversation))
+    kept = answers.save_answer(db, answer)
+    following = answers.save_answer(db, replace(answer, question="r", conversation=kept.conversation))
 
-    assert ledger.failures(db) == [Failure("extraction", "c1", "cut off")]
-    ledger.clear_failures(db, "extraction", ["c1"])
-    assert ledger.failures(db) == []
-    assert (ledger.last_run(db)["state"], ledger.last_run(db)["figures"]) == ("partly", {"steps": 7})
+    assert runs.failures(db) == [Failure("extraction", "c1", "cut off")]
+    runs.clear_failures(db, "extraction", ["c1"])
+    assert runs.failures(db) == []
+    assert (runs.last_run(db)["state"], runs.last_run(db)["figures"]) == ("partial", {"steps": 7})
     assert kept == replace(answer, id=1, conversation=kept.conversation)
-    assert ledger.last_answer(db) == following
-    assert ledger.conversation(db, kept.conversation) == [kept, following]
-    assert [n for n, *_ in ledger.answers(db, 5)] == [2, 1]
+    assert answers.last_answer(db) == following
+    assert answers.conversation(db, kept.conversation) == [kept, following]
+    assert [n for n, *_ in answers.newest_answers(db, 5)] == [2, 1]
     assert graph.counts(db)["documents"] == 0
 
 
 def test_an_index_of_a_newer_localrag_is_refused(tmp_path):
-    """A migration this version does not know is a sentence, not a traceback; nothing is touched."""
+    """A schema this version does not know is a sentence, not a traceback; nothing is touched."""
     db = open_index(tmp_path, create=True)
-    db.table("_sqlite_migrations").insert({"migration_set": "localrag", "name": "m999_future", "applied_at": "now"})
+    db.execute("PRAGMA user_version = 999")
     db.close()
 
-    with pytest.raises(IndexMismatch, match="m999_future"):
+    with pytest.raises(IndexMismatch, match=r"newer localrag \(schema 999\)"):
         open_index(tmp_path)
 
 
@@ -235,46 +239,25 @@ def test_a_failed_transaction_leaves_nothing(db):
     """When a document's chunks cannot be stored, neither is the document."""
     twice = Chunk("same", "d", 0, 0, 1, "x", 1)
     with pytest.raises(sqlite3.IntegrityError):
-        corpus.add_document(db, Document("d", "d.txt", "d", "x", "h"), [twice, twice])
+        documents.save_document(db, Document("d", "d.txt", "d", "x", "h"), [twice, twice])
 
-    assert corpus.document_hashes(db) == {}
+    assert documents.document_hashes(db) == {}
 
 
 def test_every_change_of_vectors_changes_their_state(db):
     """Adding, replacing and removing vectors each give the kind another state, and leave that of other kinds alone."""
     one = np.eye(1, 4, dtype=np.float32)
-    states = [vectors.state_of(db, "chunk")]
-    vectors.save(db, "report", "m", ["r"], {"r": "h"}, one)
-    other = vectors.state_of(db, "report")
+    states = [vectors.vectors_state(db, "chunk")]
+    vectors.save_vectors(db, "report", "m", ["r"], {"r": "h"}, one)
+    other = vectors.vectors_state(db, "report")
     for content in ("h1", "h2"):
-        vectors.save(db, "chunk", "m", ["c"], {"c": content}, one)
-        states.append(vectors.state_of(db, "chunk"))
+        vectors.save_vectors(db, "chunk", "m", ["c"], {"c": content}, one)
+        states.append(vectors.vectors_state(db, "chunk"))
     db.execute("DELETE FROM embeddings WHERE kind = 'chunk'")
-    states.append(vectors.state_of(db, "chunk"))
+    states.append(vectors.vectors_state(db, "chunk"))
 
     assert len(set(states)) == 4
-    assert vectors.state_of(db, "report") == other
-
-
-def test_an_index_of_an_older_version_is_brought_up_to_date_by_a_reader(tmp_path):
-    """Opened for questions, an index without today's tables gets them; its vectors of several kinds are found."""
-    db = open_index(tmp_path / "index", create=True)
-    for kind in ("chunk", "entity", "report"):
-        for key in ("a", "b"):
-            vectors.save(db, kind, "m", [key], {key: "h"}, np.eye(1, 4, dtype=np.float32))
-    for sql in (
-        "DROP INDEX aliases_in_any_case", "DROP TABLE chunk_terms", "DROP TRIGGER embedding_added", "DROP TRIGGER embedding_removed",
-        "DROP TABLE vector_states",
-        "ALTER TABLE answers DROP COLUMN conversation", "DELETE FROM _sqlite_migrations WHERE name = 'm004_questions'",
-    ):  # fmt: skip
-        db.execute(sql)
-    db.conn.commit()
-    db.close()
-
-    again = open_index(tmp_path / "index")
-
-    assert len(vectors.nearest(again, tmp_path, "chunk", np.eye(1, 4, dtype=np.float32)[0], 5)) == 2
-    assert vectors.state_of(again, "report")
+    assert vectors.vectors_state(db, "report") == other
 
 
 def test_names_are_found_in_any_case(db):
@@ -286,9 +269,9 @@ def test_names_are_found_in_any_case(db):
         Mention("e2", "a.txt-0", "Lars Holm", 16, 25),
         Mention("e2", "a.txt-0", "Holm", 21, 25),
     )
-    graph.replace_graph(db, Graph(people, (), mentions), [], "state")
+    replace_graph(db, Graph(people, (), mentions), [], "state")
 
-    assert graph.entities_named(db, ["INGRID holm", "nobody", "holm"]) == {"ingrid holm": ("e1",), "holm": ("e2",)}
+    assert graph.entity_ids_by_name(db, ["INGRID holm", "nobody", "holm"]) == {"ingrid holm": ("e1",), "holm": ("e2",)}
     assert graph.aliases_of(db, ["e2"]) == {"e2": ["Holm", "Lars Holm"]}
 
 
@@ -307,19 +290,19 @@ def test_a_transaction_that_begins_by_reading_waits_for_others(tmp_path):
     one, written = open_index(folder, create=True), []
 
     def write():
-        ledger.save_settings(open_index(folder), other=1)
+        runs.save_settings(open_index(folder), other=1)
         written.append(True)
 
     with one.atomic():
-        assert "other" not in ledger.settings(one)
+        assert "other" not in runs.load_settings(one)
         thread = threading.Thread(target=write)
         thread.start()
         time.sleep(0.3)
         assert not written
-        ledger.save_settings(one, one=1)
+        runs.save_settings(one, one=1)
     thread.join()
 
-    assert {"one", "other"} <= ledger.settings(one).keys()
+    assert {"one", "other"} <= runs.load_settings(one).keys()
 
 
 @pytest.fixture
@@ -334,7 +317,7 @@ def reported(db):
         Community("one", 1, 0, "both", ("ann",)),
         Community("other", 1, 1, "both", ("bert",)),
     ]
-    graph.replace_graph(db, Graph(entities, mentions=mentions), communities, "made")
+    replace_graph(db, Graph(entities, mentions=mentions), communities, "made")
     for key in ("both", "one"):
         quotes = (Quote("a.txt-0", 0, 13, "Ann met Bert."),)
         graph.save_reports(db, [Report(key, "h", key, "so it is", None, "", (Finding("s", "e", quotes),))])
@@ -346,29 +329,29 @@ def test_documents_that_reports_quote_are_counted_and_those_in_none_are_named(re
     """A document that went is not counted any more; one without an entity of a report is in none."""
     add(reported, "b.txt", "Nobody came. ")
 
-    assert graph.coverage(reported) == {"quoted": 1, "in_no_report": ["b.txt"]}
+    assert graph.report_coverage(reported) == {"quoted": 1, "in_no_report": ["b.txt"]}
 
-    corpus.remove_document(reported, "a.txt")
+    documents.remove_document(reported, "a.txt")
     generations.publish(reported, without_report=[])
-    assert graph.coverage(reported) == {"quoted": 0, "in_no_report": ["b.txt"]}
+    assert graph.report_coverage(reported) == {"quoted": 0, "in_no_report": ["b.txt"]}
 
 
 def test_coverage_is_the_share_of_passages_today(reported):
     """A passage counts once however often it names them; with every new passage the share is another."""
-    assert extent.coverage_of(reported, ["both", "one", "none"]) == {"both": 0.75, "one": 0.5}
+    assert graph.coverage_of(reported, ["both", "one", "none"]) == {"both": 0.75, "one": 0.5}
     add(reported, "b.txt", *(f"Number {n}. " for n in range(36)))
 
-    assert extent.coverage_of(reported, ["both", "one"]) == {"both": 3 / 40, "one": 2 / 40}
+    assert graph.coverage_of(reported, ["both", "one"]) == {"both": 3 / 40, "one": 2 / 40}
 
 
 def test_reports_come_one_by_one_and_stand_for_parts_without(reported):
     """Chosen reports come in the order asked for; a part without one has that above it, once."""
     assert [r.title for r in graph.reports_of(reported, ["one", "none", "both"])] == ["one", "both"]
-    assert graph.reported(reported) == [("both", 0, None), ("one", 1, "both")]
-    assert graph.reported_at(reported, 1) == ["one", "both"]
+    assert graph.communities_with_report(reported) == [("both", 0, None), ("one", 1, "both")]
+    assert graph.report_communities_at_level(reported, 1) == ["one", "both"]
     assert [r.title for r in graph.reports_at(reported, 1)] == ["one", "both"]
-    assert graph.communities_with(reported, ["ann"]) == {"both": 1, "one": 1}
-    assert graph.members(reported, ["both", "other"]) == {"both": ["ann", "bert"], "other": ["bert"]}
+    assert graph.community_overlap(reported, ["ann"]) == {"both": 1, "one": 1}
+    assert graph.entities_of_communities(reported, ["both", "other"]) == {"both": ["ann", "bert"], "other": ["bert"]}
 
 
 @pytest.mark.parametrize(
@@ -384,25 +367,25 @@ def test_what_an_older_index_kept_for_a_rating_is_none(reported, why, rating):
 
 def test_vectors_of_some_subjects_are_read_alone(db):
     """Those asked for that have a vector, sorted by id."""
-    vectors.save(db, "report", "e", ["b", "a", "c"], dict.fromkeys("abc", "h"), np.eye(3, dtype=np.float32))
-    ids, matrix = vectors.load(db, "report", ["c", "a", "d"])
+    vectors.save_vectors(db, "report", "e", ["b", "a", "c"], dict.fromkeys("abc", "h"), np.eye(3, dtype=np.float32))
+    ids, matrix = vectors.load_vectors(db, "report", ["c", "a", "d"])
 
     assert ids == ["a", "c"]
     assert matrix.tolist() == [[0, 1, 0], [0, 0, 1]]
-    assert vectors.load(db, "report", [])[0] == []
+    assert vectors.load_vectors(db, "report", [])[0] == []
 
 
 def test_without_any_report_every_document_is_in_none(reported):
     """Also one whose entities are known: so an index is between its first publication and its reports."""
     reported["reports"].delete_where()
 
-    assert graph.coverage(reported) == {"quoted": 0, "in_no_report": ["a.txt"]}
+    assert graph.report_coverage(reported) == {"quoted": 0, "in_no_report": ["a.txt"]}
 
 
 def test_a_transaction_takes_the_writers_place_in_the_database_alone(tmp_path):
     """Nobody else writes to it meanwhile; what is attached, as temporary tables are, is left alone until something is written there."""
     open_index(tmp_path / "index", create=True).close()
-    db = Patient(connect(tmp_path / "index" / "index.db"))
+    db = ImmediateDatabase(connect(tmp_path / "index" / "index.db"))
     db.attach("other", tmp_path / "other.db")
     main, other = (sqlite3.connect(path, timeout=0) for path in (tmp_path / "index" / "index.db", tmp_path / "other.db"))
 
@@ -411,8 +394,18 @@ def test_a_transaction_takes_the_writers_place_in_the_database_alone(tmp_path):
             main.execute("BEGIN IMMEDIATE")
         other.execute("BEGIN IMMEDIATE")
         other.rollback()
-        ledger.save_settings(db, kept=1)
+        runs.save_settings(db, kept=1)
     main.execute("BEGIN IMMEDIATE")
     main.rollback()
 
-    assert ledger.settings(db)["kept"] == 1
+    assert runs.load_settings(db)["kept"] == 1
+
+
+def test_extractions_are_stored_under_the_keys_of_earlier_versions():
+    """So that their rows are read like those of today."""
+    claim = ExtractedClaim("Ruth Sand", "", "bribery", "TRUE", "1953-02-01", "", "She took money.", 0, 9)
+    made = Extraction("c", (), (), (claim,), "phrases", 3)
+    stored = chunks_store._extraction_to_json(made)
+
+    assert (stored["by"], stored["noise"], stored["claims"][0]["since"]) == ("phrases", 3, "1953-02-01")
+    assert chunks_store.extraction_of("c", json.dumps(stored)) == made

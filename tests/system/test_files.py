@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from localrag.system.files import new_file, remove_dead_parts, replace_file
+from localrag.system.files import atomic_file, remove_stale_temp_files, write_atomically
 
 WRITER = """
 import sys, time
 from pathlib import Path
-from localrag.system.files import new_file
-with new_file(Path(sys.argv[1])) as part:
+from localrag.system.files import atomic_file
+with atomic_file(Path(sys.argv[1])) as part:
     part.write_text("half")
     print("writing", flush=True)
     time.sleep(60)
@@ -31,13 +31,13 @@ def test_what_a_killed_process_left_goes_with_the_next_writing(tmp_path):
     process = writer(tmp_path / "model.gguf")
     (part,) = tmp_path.iterdir()
 
-    replace_file(tmp_path / "other.json", b"{}")
+    write_atomically(tmp_path / "other.json", b"{}")
     assert part.exists()
     assert part.stat().st_mode & 0o777 == 0o600
 
     process.send_signal(signal.SIGKILL)
     process.wait()
-    replace_file(tmp_path / "other.json", b"{}")
+    write_atomically(tmp_path / "other.json", b"{}")
     assert [p.name for p in tmp_path.iterdir()] == ["other.json"]
 
 
@@ -51,7 +51,7 @@ def test_a_writer_whose_number_is_not_known_here_is_left_alone(tmp_path):
     for path in (abandoned, strange):
         path.touch()
 
-    remove_dead_parts(tmp_path)
+    remove_stale_temp_files(tmp_path)
     process.kill()
     process.wait()
 
@@ -63,7 +63,7 @@ def test_a_writing_that_fails_leaves_the_old_file(tmp_path):
     target = tmp_path / "a.json"
     target.write_text("old")
 
-    with pytest.raises(RuntimeError), new_file(target) as part:
+    with pytest.raises(RuntimeError), atomic_file(target) as part:
         part.write_text("new")
         raise RuntimeError
 

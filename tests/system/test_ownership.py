@@ -6,7 +6,7 @@ import pwd
 
 import pytest
 
-from localrag.system.ownership import untrusted_reason
+from localrag.system.trust import untrusted_reason
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="files have neither owners nor modes there")
 needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only the superuser gives files away")

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from localrag.index.graph.describe import describe
+from localrag.indexing.graph.descriptions import describe_graph
 from localrag.records import Chunk, Entity, Evidence, Graph, Mention, Relationship
 from localrag.text.quotes import entity_quotes, relationship_quotes
 
@@ -28,7 +28,7 @@ def test_equal_sentences_come_in_the_order_of_paths_and_places(ids):
     assert [q.text for q in entity_quotes(graph, chunks)[holm.id]] == wanted
     assert [q.text for q in relationship_quotes(graph, chunks)["r"]] == wanted
     described, _ = asyncio.run(
-        describe(graph, entity_quotes(graph, chunks).get, relationship_quotes(graph, chunks).get, None, "extractive")
+        describe_graph(graph, entity_quotes(graph, chunks).get, relationship_quotes(graph, chunks).get, None, "extractive")
     )
     assert described.entities[0].description == " ".join(wanted[:2])
     assert described.relationships[0].description == wanted[0]

@@ -1,1 +1,1 @@
-"""One module a group of commands: parse, one call, render."""
+"""One module per group of commands: each command parses options, makes one call, and prints the result."""

@@ -7,72 +7,66 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localrag.cli.options import (
-    AllowHostOption,
-    AtOnceOption,
     CollectionOption,
-    DeterministicOption,
-    EngineOption,
+    FilterOption,
     IndexOption,
     JsonOption,
     ModelOption,
     ModeOption,
-    NoLogOption,
+    NoHistoryOption,
     ProgressOption,
-    RemeasureOption,
     RerankerOption,
+    ResponseTypeOption,
+    RetuneOption,
+    SettingValues,
     StrictOption,
     StyleOption,
-    WhereOption,
+    document_filter,
     engine_options,
-    selection,
+    setting_option,
+    with_engine,
 )
-from localrag.cli.views.terminal import standard_input, status, write_json
+from localrag.cli.views.terminal import status_line, stdin_text, write_json
 
 if TYPE_CHECKING:
-    from localrag.library import Asking, Index
+    from localrag.index import AskOptions, Index
     from localrag.records import Answer
 
 
+@with_engine
 def ask_command(
     question: Annotated[
         str | None, typer.Argument(metavar="[QUESTION]", help="Your question. Without one, or as -, it is read from standard input.")
     ] = None,
     mode: ModeOption = "auto",
-    where: WhereOption = None,
+    where: FilterOption = None,
     collection: CollectionOption = None,
     level: Annotated[int | None, typer.Option("--level", help="Community level for global questions. 0 is the top.")] = None,
     dynamic: Annotated[bool, typer.Option("--dynamic", help="Select reports for a global question from the top level down.")] = False,
     go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
     style: StyleOption = "",
     strict: StrictOption = False,
-    response_type: Annotated[
-        str, typer.Option("--response-type", help="For example 'single sentence', 'list of 3 points', 'multiple paragraphs'.")
-    ] = "",
-    max_calls: Annotated[
-        int | None,
-        typer.Option("--max-calls", min=0, help="Maximum model calls. Then the best answer so far. Default: 50 calls and 100,000 tokens."),
-    ] = None,
-    max_seconds: Annotated[float | None, typer.Option("--max-seconds", min=0, help="Maximum seconds. Then the best answer so far.")] = None,
+    response_type: ResponseTypeOption = "",
+    max_calls: Annotated[int | None, setting_option("max_calls")] = None,
+    max_seconds: Annotated[float | None, setting_option("max_seconds")] = None,
     context_only: Annotated[bool, typer.Option("--context-only", help="Print the context instead of an answer.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed that shuffles the reports of a global question.")] = 0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before answers that may take over a minute.")] = False,
-    no_log: NoLogOption = False,
+    no_history: NoHistoryOption = False,
     index: IndexOption = None,
     model: ModelOption = None,
     reranker: RerankerOption = None,
-    allow_host: AllowHostOption = None,
-    at_once: AtOnceOption = 0,
-    engine: EngineOption = "",
-    remeasure: RemeasureOption = False,
-    deterministic: DeterministicOption = False,
+    *,
+    engine: SettingValues,
+    retune: RetuneOption = False,
     progress: ProgressOption = "auto",  # noqa: ARG001 — its callback tells the status line
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question; every citation is a verbatim passage of a file."""
-    from localrag.library import Index
+    from localrag.index import Index
 
-    text = _asked(question)
-    how: Asking = {
+    text = _read_question(question)
+    how: AskOptions = {
         "mode": mode,
         "level": level,
         "dynamic": dynamic,
@@ -83,72 +77,71 @@ def ask_command(
         "max_seconds": max_seconds,
         "response_type": response_type,
         "context_only": context_only,
-        "selection": selection(where, collection),
+        "selection": document_filter(where, collection),
     }
-    chosen = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once)
-    with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as opened:
-        opened.prepare()
+    chosen = engine_options(engine, retune=retune)
+    with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
+        opened.load_models()
         if go_on:
             how["conversation"] = last_conversation(opened)
         ask_and_print(text, opened, how, as_json=as_json, asks=not yes)
 
 
-def _asked(given: str | None) -> str:
-    """The question as it was given, else what comes on standard input. Raises UsageError where that is a terminal, empty, or no text."""
+def _read_question(given: str | None) -> str:
+    """The question of the argument, else of standard input. Raises UsageError if that is a terminal or empty."""
     from localrag.errors import UsageError
-    from localrag.query.question import LONGEST_QUESTION
+    from localrag.query.question import MAX_QUESTION_CHARS
 
     remedy = 'Ask something: localrag ask "What are the main themes?"'
     if given not in (None, "-"):
         return str(given)
     if given is None and sys.stdin.isatty():
         raise UsageError("There is no question.", f"{remedy}; question after question: localrag chat")
-    text = standard_input().read(LONGEST_QUESTION + 1).strip()
+    text = stdin_text().read(MAX_QUESTION_CHARS + 1).strip()
     if not text:
-        raise UsageError("Nothing came on standard input, so there is no question.", remedy)
+        raise UsageError("Standard input is empty, so there is no question.", remedy)
     return text
 
 
 def last_conversation(index: "Index") -> int:
-    """The number of the conversation that the last answer belongs to. Raises LocalragError."""
+    """The number of the last answer's conversation. Raises LocalragError if there is none."""
     from localrag.errors import LocalragError
 
     last = index.last_answer()
     if last is None or not last.conversation:
-        raise LocalragError("There is no conversation to go on with.", 'Begin one: localrag ask "…"')
+        raise LocalragError("There is no conversation to continue.", 'Start one: localrag ask "…"')
     return last.conversation
 
 
 def ask_and_print(
     question: str,
     index: "Index",
-    how: "Asking",
+    how: "AskOptions",
     *,
     as_json: bool = False,
     asks: bool = True,
     history: "Sequence[Answer]" = (),
     kept: "Callable[[Answer], None] | None" = None,
 ) -> None:
-    """Ask and render: JSON alone on stdout, or text that comes sentence by sentence, then its citations.
+    """Answer a question and print it: one JSON object, or sentences as they are written, then the citations.
 
-    `asks`: whether a person at a terminal is asked before an answer that takes long. `history` and `kept` are those of a chat:
-    the latter is given the answer, also what there is of one that was stopped. Ctrl-C ends it: what was kept is said, and typer.Exit(130)
-    raised.
+    `asks`: ask for confirmation on a terminal before a long answer. `history` and `kept` belong to a chat: `kept` is called with the
+    stored answer, also of a stopped question. On Ctrl-C it prints what was stored and raises typer.Exit(130).
     """
-    from localrag.cli.views.answers import Stream, answer_json, print_answer
-    from localrag.cli.views.console import say
-    from localrag.query.question import Watch
+    from localrag.cli.views.answers import AnswerStream, answer_json, print_answer
+    from localrag.cli.views.console import print_note
+    from localrag.query.question import AnswerCallbacks
 
-    stream, calls = Stream(live=not as_json), index.calls
-    agree = _go_on if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
+    stream, calls = AnswerStream(live=not as_json), index.calls
+    agree = _confirm_cost if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
-        watch = Watch(text=stream.write, status=status.show, agree=agree, kept=kept)
+        watch = AnswerCallbacks(on_text=stream.write, on_status=status_line.show, confirm_cost=agree, on_stored=kept)
         result = index.ask(question, watch=watch, history=history, **how)
     except KeyboardInterrupt:
-        say(_kept(bool(stream.heard), index.calls - calls) if index.logs else "\nStopped. Nothing of it is kept.")
+        print_note(_interrupted_answer(bool(stream.heard), index.calls - calls) if index.logs else "\nStopped. Nothing was stored.")
         raise typer.Exit(130) from None
     finally:
-        status.clear()
+        status_line.clear()
     if as_json:
         write_json(answer_json(result, index.root))
     else:
@@ -156,42 +149,41 @@ def ask_and_print(
         print_answer(result, index.root, stream, opens)
 
 
-def _go_on() -> bool:
-    from localrag.cli.views.console import confirmed
+def _confirm_cost() -> bool:
+    from localrag.cli.views.console import confirm
 
-    return confirmed("Go on?", default=True)
+    return confirm("Go on?", default=True)
 
 
-def _kept(heard: bool, calls: int) -> str:
-    """What a question that was stopped leaves behind."""
-    answer = "What was written is kept: localrag logs -n 1." if heard else "No sentence was written yet."
-    finished = f" {calls} finished calls of the model are kept: the same question does not make them again." if calls else ""
+def _interrupted_answer(heard: bool, calls: int) -> str:
+    """The message after a stopped question: whether part of the answer is stored, and the number of stored model calls."""
+    answer = "The part that was written is stored: localrag logs -n 1." if heard else "No sentence had been written yet."
+    finished = f" {calls} finished model calls are stored: the same question reuses them." if calls else ""
     return f"\nStopped. {answer}{finished}"
 
 
+@with_engine
 def questions_command(
     about: Annotated[str, typer.Option("--about", metavar="ENTITY", help="Suggest questions about this entity.")] = "",
     n: Annotated[int, typer.Option("-n", min=1, max=50, help="Number of questions.")] = 5,
-    where: WhereOption = None,
+    where: FilterOption = None,
     collection: CollectionOption = None,
     index: IndexOption = None,
     model: ModelOption = None,
-    allow_host: AllowHostOption = None,
-    at_once: AtOnceOption = 0,
-    engine: EngineOption = "",
-    deterministic: DeterministicOption = False,
+    *,
+    engine: SettingValues,
     as_json: JsonOption = False,
 ) -> None:
     """Suggest questions to ask."""
-    from localrag.cli.views.console import out
-    from localrag.library import Index
-    from localrag.where import EVERYTHING
+    from localrag.cli.views.console import stdout_console
+    from localrag.filters import NO_FILTER
+    from localrag.index import Index
 
-    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=as_json)
-    documents = selection(where, collection) or EVERYTHING
+    chosen = engine_options(engine, quiet=as_json)
+    documents = document_filter(where, collection) or NO_FILTER
     with Index.open(index, model=model, engine=chosen) as opened:
-        found = opened.suggest(n, about=about, selection=documents)
+        questions = opened.suggest(n, about=about, selection=documents)
     if as_json:
-        write_json(found)
+        write_json(questions)
     else:
-        out.print("\n".join(found))
+        stdout_console.print("\n".join(questions))

@@ -1,41 +1,227 @@
-"""`localrag chat`: question after question in one conversation."""
+"""`localrag chat`, with its slash commands, and `localrag sessions`."""
 
+import re
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from localrag.cli.commands.ask import ask_and_print, last_conversation
-from localrag.cli.commands.slash import Talk, as_command, carry_out, completions, resumed
+from localrag.cli.commands.inspect import print_citation
 from localrag.cli.options import (
-    AllowHostOption,
-    AtOnceOption,
     CollectionOption,
-    DeterministicOption,
-    EngineOption,
+    FilterOption,
     IndexOption,
+    JsonOption,
     ModelOption,
     ModeOption,
-    NoLogOption,
+    NoHistoryOption,
     RerankerOption,
+    SettingValues,
     StrictOption,
     StyleOption,
-    WhereOption,
+    document_filter,
     engine_options,
-    selection,
+    with_engine,
 )
+from localrag.cli.views.terminal import write_json, write_out
+from localrag.settings import QUERY_MODES
 
 if TYPE_CHECKING:
-    from localrag.cli.views.editor import Read
+    from localrag.cli.views.terminal import ReadLine
+    from localrag.index import AskOptions, Index
     from localrag.records import Answer
 
-REMEMBERED = 200  # questions that the arrow keys bring back
+
+_COMMAND = re.compile(r"/([A-Za-z]*)(?:\s+(.*))?$", re.DOTALL)  # does not match /etc/hosts, which may begin a question
+MAX_LISTED = 20  # conversations of /sessions
+MAX_COMPLETIONS = 20  # completed names of entities
 
 
+@dataclass(frozen=True, slots=True)
+class ChatSession:
+    """A running conversation: the index, query options, and the answers so far (oldest first), also if they are not stored."""
+
+    index: "Index"
+    how: "AskOptions"
+    answers: "tuple[Answer, ...]" = ()
+
+    def after(self, *new: "Answer") -> "ChatSession":
+        """The conversation with further answers, and with the number that the index gave it."""
+        number = next((a.conversation for a in reversed(new) if a.conversation), None) or self.how.get("conversation")
+        return replace(self, answers=(*self.answers, *new), how={**self.how, "conversation": number})
+
+
+def parse_command(line: str) -> tuple[str, str] | None:
+    """Name and argument of a slash command, or None if the line is a question."""
+    match = _COMMAND.match(line)
+    return (match[1].lower(), (match[2] or "").strip()) if match else None
+
+
+def run_command(name: str, argument: str, talk: ChatSession) -> ChatSession | None:
+    """Run a slash command; return the conversation after it, or None to end. Raises UsageError and LocalragError."""
+    from localrag.errors import UsageError
+
+    name = "quit" if name in ("exit", "bye") else name
+    if name not in COMMANDS:
+        near = _near(name, list(COMMANDS), "/")
+        raise UsageError(
+            f"There is no command /{name}.", f"{near}All: /help. To ask a question that begins with a slash, put a space before it."
+        )
+    return COMMANDS[name].run(argument, talk)
+
+
+def _near(name: str, choices: list[str], before: str = "") -> str:
+    from rapidfuzz.process import extractOne
+
+    match = extractOne(name, choices, score_cutoff=60)
+    return f"Did you mean {before}{match[0]}? " if match else ""
+
+
+def _help(_argument: str, talk: ChatSession) -> ChatSession:
+    from localrag.cli.views.console import stdout_console
+
+    width = max(len(c.usage) for c in COMMANDS.values())
+    for command in COMMANDS.values():
+        stdout_console.print(f"{command.usage:<{width}}  {command.help}")
+    stdout_console.print(f"\nmodes: {', '.join(QUERY_MODES)}")
+    stdout_console.print("Tab completes commands, modes and names of entities.\nUp, Down and Ctrl-R recall questions.")
+    stdout_console.print(
+        "Alt-Enter starts a new line; pasted text is one question.\nCtrl-C stops an answer or discards a line. Ctrl-D ends."
+    )
+    return talk
+
+
+def _mode(argument: str, talk: ChatSession) -> ChatSession:
+    from localrag.cli.views.console import print_note
+    from localrag.errors import UsageError
+
+    if argument and argument not in QUERY_MODES:
+        raise UsageError(f"There is no mode {argument!r}.", f"{_near(argument, list(QUERY_MODES))}Modes: {', '.join(QUERY_MODES)}")
+    mode = argument or talk.how["mode"]
+    print_note(f"mode: {mode}" if argument else f"mode: {mode}; there are {', '.join(QUERY_MODES)}")
+    return replace(talk, how={**talk.how, "mode": mode})
+
+
+def _source(argument: str, talk: ChatSession) -> ChatSession:
+    from localrag.errors import UsageError
+
+    if argument and not argument.isdecimal():
+        raise UsageError(f"/source takes the number of a citation, not {argument!r}.", "For example: /source 1")
+    last = talk.answers[-1] if talk.answers else talk.index.last_answer()
+    print_citation(talk.index, last, int(argument or 1), "/source")
+    return talk
+
+
+def _entity(argument: str, talk: ChatSession) -> ChatSession:
+    from localrag.cli.views.contents import entity_json, print_entity
+    from localrag.errors import UsageError
+
+    if not argument:
+        raise UsageError("Name an entity.", "For example: /entity Ingrid Holm")
+    for one in talk.index.describe(argument):
+        print_entity(entity_json(one, talk.index.root))
+    return talk
+
+
+def _sessions(_argument: str, talk: ChatSession) -> ChatSession:
+    from localrag.cli.views.answers import print_conversations
+
+    print_conversations(talk.index.conversations(MAX_LISTED), talk.how.get("conversation"))
+    return talk
+
+
+def _resume(argument: str, talk: ChatSession) -> ChatSession:
+    from localrag.errors import UsageError
+
+    if not argument.isdecimal():
+        raise UsageError("Name a conversation by its number.", "List them: /sessions")
+    return resume_session(int(argument), talk)
+
+
+def resume_session(number: int, talk: ChatSession) -> ChatSession:
+    """Continue a stored conversation. Raises UsageError for an unknown number."""
+    from localrag.cli.views.console import print_note
+
+    answers = tuple(answer for _, answer in conversation_of(talk.index, number))
+    many = f"{len(answers)} answer{'s' * (len(answers) != 1)}"
+    print_note(f"Conversation {number} goes on: “{answers[0].question}”, {many}.")
+    return replace(talk, answers=answers, how={**talk.how, "conversation": number})
+
+
+def _save(argument: str, talk: ChatSession) -> ChatSession:
+    from localrag.cli.views.answers import conversation_markdown
+    from localrag.cli.views.console import confirm, print_note
+    from localrag.errors import LocalragError, UsageError
+    from localrag.system.files import write_atomically
+
+    if not argument:
+        raise UsageError("Name a file.", "For example: /save ferry.md")
+    if not talk.answers:
+        raise UsageError("There is nothing to save: no question was answered yet.", "Continue an earlier conversation: /sessions")
+    path = Path(argument).expanduser()
+    try:
+        if path.exists() and (path.is_dir() or not confirm(f"{path} exists. Replace it?")):
+            raise UsageError(f"{path} exists and was not changed.", "Name another file: /save FILE")
+        write_atomically(path, conversation_markdown(talk.answers, talk.index.root).encode("utf-8", "replace"))
+    except OSError as error:
+        raise LocalragError(f"{path} cannot be written: {error.strerror}.", "Name another file: /save FILE") from error
+    print_note(f"{len(talk.answers)} answer{'s' * (len(talk.answers) != 1)} in {path}")
+    return talk
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """A slash command: its usage and help, and the function that runs it (see `run_command`)."""
+
+    usage: str
+    help: str
+    run: Callable[[str, ChatSession], ChatSession | None]
+
+
+COMMANDS = {
+    "help": SlashCommand("/help", "this list", _help),
+    "mode": SlashCommand("/mode [NAME]", "show or choose the query mode", _mode),
+    "source": SlashCommand("/source [N]", "the passage behind a citation", _source),
+    "entity": SlashCommand("/entity NAME", "show what the documents say about an entity", _entity),
+    "sessions": SlashCommand("/sessions", "past conversations", _sessions),
+    "resume": SlashCommand("/resume N", "continue one of them", _resume),
+    "save": SlashCommand("/save FILE", "write this conversation as Markdown", _save),
+    "quit": SlashCommand("/quit", "end; so does Ctrl-D", lambda _argument, _talk: None),
+}
+
+
+def completions(before: str, index: "Index") -> list[tuple[int, str]]:
+    """Completions of the text before the cursor, as (number of replaced characters, replacement)."""
+    if before.startswith("/") and not any(c.isspace() for c in before):
+        return [(len(before), f"/{name}") for name in COMMANDS if f"/{name}".startswith(before.lower())]
+    name, argument = parse_command(before) or ("", "")
+    if name == "mode":
+        return [(len(argument), mode) for mode in QUERY_MODES if mode.startswith(argument)]
+    if name == "resume":
+        return [(len(argument), str(row["id"])) for row in index.conversations(MAX_LISTED) if str(row["id"]).startswith(argument)]
+    if name and name != "entity":
+        return []
+    starts = [match.start() for match in re.finditer(r"\S+", argument if name else before)][-3:]
+    text = argument if name else before
+    for begun in (text[start:] for start in starts):  # the longest first, for names of several words: "Lars H"
+        names = index.complete_entity_names(begun, MAX_COMPLETIONS) if len(begun) > 1 and begun == begun.strip() else []
+        if fit := [n for n in names if n.lower().startswith(begun.lower()) and n.isprintable()]:
+            return [(len(begun), n) for n in fit]
+    return []
+
+
+MAX_HISTORY_LINES = 200  # questions recalled by the arrow keys
+
+
+@with_engine
 def chat_command(
     mode: ModeOption = "auto",
-    where: WhereOption = None,
+    where: FilterOption = None,
     collection: CollectionOption = None,
     style: StyleOption = "",
     strict: StrictOption = False,
@@ -43,70 +229,68 @@ def chat_command(
     resume: Annotated[
         int | None, typer.Option("--resume", metavar="N", help="Continue a conversation of `localrag sessions list`.")
     ] = None,
-    no_log: NoLogOption = False,
+    no_history: NoHistoryOption = False,
     index: IndexOption = None,
     model: ModelOption = None,
     reranker: RerankerOption = None,
-    allow_host: AllowHostOption = None,
-    at_once: AtOnceOption = 0,
-    engine: EngineOption = "",
-    deterministic: DeterministicOption = False,
+    *,
+    engine: SettingValues,
 ) -> None:
     """Ask questions in a conversation. `/help` lists commands, Ctrl-C stops an answer, Ctrl-D ends."""
-    from localrag.cli.views.console import say
-    from localrag.cli.views.editor import line_reader
+    from localrag.cli.views.console import print_note
+    from localrag.cli.views.terminal import line_reader
     from localrag.errors import UsageError
-    from localrag.library import Index
+    from localrag.index import Index
 
     if go_on and resume is not None:
         raise UsageError("Either --continue or --resume, not both.", "The last conversation: -c. Another: --resume N")
-    chosen = engine_options(engine, deterministic=deterministic, hosts=allow_host, at_once=at_once)
-    documents = selection(where, collection)
-    with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_log) as opened:
-        opened.prepare()
-        talk = Talk(opened, {"mode": mode, "style": style, "strict": strict, "selection": documents})
+    chosen = engine_options(engine)
+    documents = document_filter(where, collection)
+    with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
+        opened.load_models()
+        talk = ChatSession(opened, {"mode": mode, "style": style, "strict": strict, "selection": documents})
         if go_on or resume is not None:
-            talk = resumed(last_conversation(opened) if resume is None else resume, talk)
-        say("Ask; /help lists commands, Ctrl-C stops an answer, Ctrl-D ends." + " Nothing is kept." * no_log)
-        past = [a.question for *_, a in reversed(opened.answers(REMEMBERED))]
-        _converse(talk, line_reader(past, lambda before: completions(before, opened)))
+            talk = resume_session(last_conversation(opened) if resume is None else resume, talk)
+        print_note("Ask a question. /help lists commands, Ctrl-C stops an answer, Ctrl-D ends." + " Nothing is kept." * no_history)
+        past = [a.question for *_, a in reversed(opened.answers(MAX_HISTORY_LINES))]
+        _chat_loop(talk, line_reader(past, lambda before: completions(before, opened)))
 
 
-def _converse(talk: Talk, read: "Read") -> None:
-    """Answer line after line until the end."""
-    now: Talk | None = talk
-    while now is not None and (line := _line(read, now.how["mode"])) is not None:
-        now = _turn(line, now)
+def _chat_loop(talk: ChatSession, read: "ReadLine") -> None:
+    """Handle lines until the end of the conversation."""
+    now: ChatSession | None = talk
+    while now is not None and (line := _read_line(read, now.how["mode"])) is not None:
+        now = _handle_line(line, now)
 
 
-def _turn(line: str, talk: Talk) -> Talk | None:
-    """Carry out a command or answer a question; what cannot be done is answered with why, and changes nothing. None at the end."""
-    from localrag.cli.views.console import say
+def _handle_line(line: str, talk: ChatSession) -> ChatSession | None:
+    """Run a command or answer a question, and return the conversation, or None to end. An error is printed and changes nothing."""
+    from localrag.cli.views.console import print_note
     from localrag.errors import LocalragError
 
     try:
-        command = as_command(line)
-        return carry_out(*command, talk) if command else _ask(line.strip(), talk)
+        command = parse_command(line)
+        return run_command(*command, talk) if command else _ask(line.strip(), talk)
     except LocalragError as error:
-        say(f"{error} {error.hint}".strip())
-    except (KeyboardInterrupt, typer.Abort):  # of a command, or at a question whether to go on
+        print_note(f"{error} {error.hint}".strip())
+    except (KeyboardInterrupt, typer.Abort):  # from a command, or from a confirmation
         if not sys.stdin.isatty():
             raise
-        say("\nStopped.")
+        print_note("\nStopped.")
     return talk
 
 
-def _ask(text: str, talk: Talk) -> Talk:
-    """Answer a question. Ctrl-C stops this answer only; what there is of it belongs to the conversation."""
-    made: list[Answer] = []
+def _ask(text: str, talk: ChatSession) -> ChatSession:
+    """Answer a question. Ctrl-C stops only this answer; its finished part belongs to the conversation."""
+    answers: list[Answer] = []
     with suppress(typer.Exit):
-        ask_and_print(text, talk.index, talk.how, history=talk.answers, kept=made.append)
-    return talk.after(*made)
+        ask_and_print(text, talk.index, talk.how, history=talk.answers, kept=answers.append)
+    return talk.after(*answers)
 
 
-def _line(read: "Read", mode: str) -> str | None:
-    """What the person types, without blank lines; None at the end of it. On a terminal, Ctrl-C takes a line back."""
-    from localrag.cli.views.console import say
+def _read_line(read: "ReadLine", mode: str) -> str | None:
+    """Read the next line that is not blank; None at the end of input. On a terminal, Ctrl-C discards the line."""
+    from localrag.cli.views.console import print_note
 
     while True:
         try:
@@ -119,7 +303,129 @@ def _line(read: "Read", mode: str) -> str | None:
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
-            say("/quit or Ctrl-D ends.")
+            print_note("/quit or Ctrl-D ends.")
             continue
         if line.strip():
             return line.rstrip()
+
+
+NO_LIMIT = 1 << 30  # of conversations
+NumberArgument = Annotated[int, typer.Argument(metavar="N", help="Number shown by `localrag sessions list`.")]
+
+sessions_app = typer.Typer(no_args_is_help=True, help="List, search, show and delete conversations. Continue one: localrag chat --resume N")
+
+
+@sessions_app.command("list")
+def list_sessions_command(
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of conversations, newest first.")] = 20,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List conversations: number, first question, how many answers, when."""
+    from localrag.cli.views.answers import print_conversations
+    from localrag.index import Index
+
+    rows = Index.open(index).conversations(n)
+    if as_json:
+        write_json(rows)
+    else:
+        print_conversations(rows)
+
+
+@sessions_app.command("search")
+def search_command(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Words that all occur in a question or its answer.")],
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find conversations by words in their questions and answers."""
+    from localrag.cli.views.answers import print_hits
+    from localrag.errors import UsageError
+    from localrag.index import Index
+
+    if not text.strip():
+        raise UsageError("There is nothing to search for.", 'Name some words: localrag sessions search "ferry"')
+    hits = Index.open(index).search_conversations(text)
+    if as_json:
+        write_json(hits)
+    else:
+        print_hits(hits, text)
+
+
+@sessions_app.command("show")
+def show_session_command(
+    number: NumberArgument,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a conversation: questions, answers, citations."""
+    from localrag.cli.views.answers import conversation_markdown, print_conversation
+    from localrag.cli.views.contents import log_json
+    from localrag.index import Index
+
+    opened = Index.open(index)
+    answers = conversation_of(opened, number)
+    if as_json:
+        write_json([log_json(answer.id, at, answer, opened.root) for at, answer in answers])
+    elif markdown:
+        write_out(conversation_markdown([answer for _, answer in answers], opened.root))
+    else:
+        print_conversation(answers, opened.root)
+
+
+def conversation_of(index: "Index", number: int) -> "list[tuple[str, Answer]]":
+    """The answers of a conversation with their times, oldest first. Raises UsageError for an unknown number."""
+    from localrag.errors import UsageError
+
+    answers = index.conversation(number)
+    if not answers:
+        raise UsageError(f"There is no conversation {number}.", "List them: localrag sessions list")
+    return answers
+
+
+@sessions_app.command("rm")
+def remove_sessions_command(
+    numbers: Annotated[list[int] | None, typer.Argument(metavar="N…", help="Numbers shown by `localrag sessions list`.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Delete every conversation.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    index: IndexOption = None,
+) -> None:
+    """Delete conversations and every copy of their text in the index."""
+    from localrag.cli.views.console import confirm, print_note
+    from localrag.errors import UsageError
+    from localrag.project import find_index
+    from localrag.store import answers, erasure
+    from localrag.store.opening import open_index, writer_lock
+
+    if numbers and everything:
+        raise UsageError("Either numbers or --all, not both.", "List them: localrag sessions list")
+    folder = find_index(index)
+    with writer_lock(folder):
+        db = open_index(folder)
+        try:
+            deleted = _selected_sessions(
+                [row["id"] for row in answers.conversations(db, NO_LIMIT)],
+                numbers or (),
+                is_pending=erasure.is_conversation_erasure_pending(db),
+                all_=everything,
+            )
+            if everything and not yes and not confirm(f"Delete all {len(deleted)} conversations?"):
+                raise UsageError(
+                    f"All {len(deleted)} conversations would be deleted; nothing was.", "To delete them: localrag sessions rm --all --yes"
+                )
+            erasure.erase_conversations(db, folder, deleted)
+        finally:
+            db.close()
+    print_note(f"{len(deleted)} conversation{'s are' if len(deleted) != 1 else ' is'} deleted; no copy of the text is left in the index.")
+
+
+def _selected_sessions(existing: Sequence[int], numbers: Sequence[int], *, is_pending: bool, all_: bool) -> list[int]:
+    """The conversations to delete: the named ones, or all; may be empty if an earlier deletion is pending. Raises UsageError."""
+    from localrag.errors import UsageError
+
+    if not numbers and not all_ and not is_pending:
+        raise UsageError("Name the conversations to delete: numbers, or --all.", "List them: localrag sessions list")
+    if unknown := [n for n in numbers if n not in existing]:
+        raise UsageError(f"There is no conversation {unknown[0]}.", "List them: localrag sessions list")
+    return list(existing if all_ else dict.fromkeys(numbers))

@@ -1,88 +1,71 @@
-"""`localrag index` and `localrag reembed`."""
+"""`localrag index` (also `--watch`), `reembed`, `rm` and `gc`."""
 
+import os
 import shlex
 import signal
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from localrag.cli.completion import embedders
 from localrag.cli.options import (
-    AllowHostOption,
-    AtOnceOption,
-    ChunkTokensOption,
-    ClaimsOption,
-    DeterministicOption,
+    AddToCollectionOption,
     EmbedderOption,
-    EngineOption,
-    ExtractorOption,
-    FollowOption,
-    GleaningsOption,
     IndexOption,
-    IntoOption,
     JsonOption,
-    LanguageOption,
-    MetadataColumnsOption,
     ModelOption,
-    OcrLanguagesOption,
-    OcrOption,
-    PrependOption,
     ProgressOption,
     PruneOption,
     QuietOption,
-    RemeasureOption,
-    TextColumnOption,
+    RetuneOption,
+    SettingValues,
     WorkersOption,
     engine_options,
+    with_engine,
+    with_settings,
 )
-from localrag.cli.settings.apply import refuse_changes
-from localrag.cli.views.terminal import in_line, listener, write_event, write_json
-from localrag.where import collection_names
+from localrag.cli.settings import INDEX_BOUND_SETTINGS, MODEL_SETTINGS, SETTINGS, refuse_changes, split_list
+from localrag.cli.views.terminal import escape_line, json_events, write_event, write_json, write_line
+from localrag.errors import IndexBusy, LocalragError, disk_error_hint, error_location
+from localrag.filters import parse_collection_names
+from localrag.loaders.discover import exists_visibly, is_index_folder
+from localrag.settings import INDEX_FOLDER
+from localrag.system.resources import require_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from localrag.cli.views.progress import IndexProgress
-    from localrag.index.crew.hire import Hire
-    from localrag.index.pipeline import Outcome
-    from localrag.index.plan import Plan
-    from localrag.library import Index
+    from localrag.index import Index
+    from localrag.indexing.pipeline import IndexPlan, IndexResult
+    from localrag.indexing.workers.pool import PoolFactory
 
 
+@with_engine
+@with_settings("settings", *(name for name in INDEX_BOUND_SETTINGS if name not in MODEL_SETTINGS))
 def index_command(
     context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders: documents, mail, tables, code, any text.")],
     index: IndexOption = None,
     model: ModelOption = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Redo everything the model did, after a change of model or window.")] = False,
-    recluster: Annotated[bool, typer.Option("--recluster", help="Find all communities anew, not from those there are.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Repeat the model's work, after a change of model or window.")] = False,
+    recluster: Annotated[bool, typer.Option("--recluster", help="Compute all communities from scratch instead of updating them.")] = False,
     embedder: EmbedderOption = None,
-    extractor: ExtractorOption = None,
-    types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Entity types. Default: person,organization,place,event.")] = "",
-    gleanings: GleaningsOption = None,
-    chunk_tokens: ChunkTokensOption = None,
-    claims: ClaimsOption = None,
-    language: LanguageOption = None,
-    text_column: TextColumnOption = None,
-    metadata_columns: MetadataColumnsOption = None,
-    prepend_metadata: PrependOption = None,
-    ocr: OcrOption = None,
-    ocr_languages: OcrLanguagesOption = None,
-    allow_host: AllowHostOption = None,
-    at_once: AtOnceOption = 0,
+    *,
+    settings: SettingValues,
+    engine: SettingValues,
+    retune: RetuneOption = False,
     workers: WorkersOption = 0,
     ray: Annotated[str, typer.Option("--ray", metavar="HOST:PORT", help="Index with the machines of this Ray cluster.")] = "",
-    mixed: Annotated[bool, typer.Option("--mixed", help="With --ray: also those that compute differently from the others.")] = False,
-    engine: EngineOption = "",
-    remeasure: RemeasureOption = False,
-    deterministic: DeterministicOption = False,
-    follow_links: FollowOption = None,
-    collection: IntoOption = None,
+    allow_mixed_hardware: Annotated[
+        bool, typer.Option("--allow-mixed-hardware", help="With --ray: also those that compute differently from the others.")
+    ] = False,
+    collection: AddToCollectionOption = None,
     prune: PruneOption = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare the contents of all files, also of those that look as before.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the contents of all files, also of those that look unchanged.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,
     quiet: QuietOption = False,
@@ -90,24 +73,23 @@ def index_command(
     as_json: JsonOption = False,
 ) -> None:
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
-    from localrag.library import Index
+    from localrag.index import Index
 
-    options = engine_options(engine, remeasure=remeasure, deterministic=deterministic, hosts=allow_host, at_once=at_once, quiet=quiet)
+    options = engine_options(engine, retune=retune, quiet=quiet)
     begun = Index.open(index, model=model, engine=options, missing_ok=True)
     _check(paths, begun)
-    changes = _changes(extractor, types, gleanings, claims, language) | _scans(ocr, ocr_languages)
-    changes |= _reading(chunk_tokens, text_column, metadata_columns, prepend_metadata, follow_links)
-    collections = collection_names(collection or "")
+    changes = _changed_settings(settings)
+    collections = parse_collection_names(collection or "")
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
         return print_plan(begun.plan(paths, **changes), as_json=as_json)
     _name_better_model(paths, index, unasked=begun.exists or quiet or progress == "json" or model is not None)
-    shown = Shown(quiet=quiet, progress=progress, as_json=as_json)
-    who = _on_ray(ray, mixed=mixed) if ray else workers
+    shown = OutputOptions(quiet=quiet, progress=progress, as_json=as_json)
+    who = _ray_pool(ray, mixed=allow_mixed_hardware) if ray else workers
 
-    def run(first: bool = True) -> "Outcome":  # who watches has looked at what there was at the beginning
-        opened = Index.open(index, model=model, engine=options if first else replace(options, remeasure=False), missing_ok=True)
-        with opened.writing(embedder=embedder, rebuild=rebuild and first, recluster=recluster and first, **changes):
+    def run(first: bool = True) -> "IndexResult":  # with --watch, options such as --rebuild apply only to the first run
+        opened = Index.open(index, model=model, engine=options if first else replace(options, retune=False), missing_ok=True)
+        with opened.write_session(embedder=embedder, rebuild=rebuild and first, recluster=recluster and first, **changes):
             once = {"prune": prune and first, "verify": verify and first}
             return run_index(paths, opened, shown, may_ask=not watch, collections=collections, workers=who, **once)
 
@@ -115,107 +97,98 @@ def index_command(
 
 
 def _check(paths: list[Path], begun: "Index") -> None:
-    """Refuse paths that are not there; one that documents were read from may be gone. Raises UsageError."""
-    from localrag.index.documents.load import check_paths, is_there
+    """Raise UsageError for a missing path, unless documents of the index came from it."""
+    from localrag.loaders.discover import check_paths, exists_visibly
 
-    known = [] if all(map(is_there, paths)) or not begun.exists else begun.paths()
-    check_paths(paths, [begun.root / path for path in known])
+    stored_paths = [] if all(map(exists_visibly, paths)) or not begun.exists else begun.paths()
+    check_paths(paths, [begun.root / path for path in stored_paths])
 
 
-def _on_ray(address: str, *, mixed: bool) -> "Hire":
-    """The machines of a cluster; what can be refused unasked is refused before an index is made. Raises UsageError."""
-    from localrag.index.crew.cluster import check_token, split_address
-    from localrag.index.crew.on_ray import on_ray
+def _ray_pool(address: str, *, mixed: bool) -> "PoolFactory":
+    """The worker pool of a Ray cluster. Raises UsageError, if possible before an index is created."""
+    from localrag.indexing.workers.ray_cluster import check_token, split_address
+    from localrag.indexing.workers.ray_pool import ray_pool
 
     split_address(address)
     check_token()
-    return on_ray(address, mixed=mixed)
+    return ray_pool(address, mixed=mixed)
 
 
-def _run(paths: list[Path], run: "Callable[[bool], Outcome]", *, watch: bool) -> None:
+def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool) -> None:
     if watch:
-        from localrag.cli.commands.watch import watch_files, when_free
-
-        when_free(lambda: run(True))
+        run_when_unlocked(lambda: run(True))
         watch_files(paths, lambda: run(False))
     if not run(True).complete:
         raise typer.Exit(5)
 
 
 def _name_better_model(paths: list[Path], index: Path | None, *, unasked: bool) -> None:
-    """Where a new index begins with the bundled model: the one that suits this machine best, and how to get it."""
+    """Print a better chat model for this machine if a new index would use the bundled one."""
     if unasked:
         return
-    from localrag.catalog.advice import better_model
-    from localrag.cli.views.console import say
+    from localrag.catalog.listing import better_model_hint
+    from localrag.cli.views.console import print_note
 
     chosen = ["--index", str(index)] if index else []
-    if advice := better_model(shlex.join(["localrag", "index", *map(str, paths), *chosen])):
-        say(f"{advice[0]}\n  → {advice[1]}")
+    if advice := better_model_hint(shlex.join(["localrag", "index", *map(str, paths), *chosen])):
+        print_note(f"{advice[0]}\n  → {advice[1]}")
 
 
-def print_plan(found: "Plan", *, as_json: bool = False) -> None:
-    """Files, chunks, calls, tokens, time and disk of a run, on stdout."""
+def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
+    """Print the planned files, chunks, calls, tokens, time and disk space of a run."""
     from dataclasses import asdict
 
-    from localrag.cli.views.console import duration, out
-    from localrag.index.plan import SECONDS_A_PAGE
+    from localrag.cli.views.console import format_duration, stdout_console
+    from localrag.indexing.pipeline import OCR_SECONDS_PER_PAGE
+    from localrag.records import to_row
 
     if as_json:
-        write_json(asdict(found))
+        write_json(asdict(plan) | {"skipped": [to_row(one, {"is_failure": "failed"}) for one in plan.skipped]})
         return
-    out.print(f"files     {found.files}: {found.to_read} to read, {found.unchanged} unchanged, {len(found.skipped)} cannot be read")
-    if found.scans:
-        out.print(f"scans     {found.scans} pages to be read by Tesseract, some {duration(found.scans * SECONDS_A_PAGE)}")
-    for one in found.skipped[:5]:
-        out.print(f"          {in_line(one.path)}: {one.reason}")
-    out.print(f"chunks    {found.chunks} new")
-    out.print(f"calls     about {found.calls} of {found.model}, {found.tokens} tokens to compute")
-    if not found.calls:
-        out.print("time      seconds: no model is asked")
-    elif found.seconds is None:
-        out.print("time      not known yet: no run with this model on this machine so far (localrag doctor measures its speed)")
+    stdout_console.print(f"files     {plan.files}: {plan.to_read} to read, {plan.unchanged} unchanged, {len(plan.skipped)} cannot be read")
+    if plan.scans:
+        stdout_console.print(
+            f"scans     {plan.scans} pages to be read by Tesseract, some {format_duration(plan.scans * OCR_SECONDS_PER_PAGE)}"
+        )
+    for one in plan.skipped[:5]:
+        stdout_console.print(f"          {escape_line(one.path)}: {one.reason}")
+    stdout_console.print(f"chunks    {plan.chunks} new")
+    stdout_console.print(f"calls     about {plan.calls} of {plan.model}, {plan.tokens} tokens to compute")
+    if not plan.calls:
+        stdout_console.print("time      seconds: no model is used")
+    elif plan.seconds is None:
+        stdout_console.print("time      not known yet: no run with this model on this machine so far (localrag doctor measures its speed)")
     else:
-        out.print(f"time      {duration(found.seconds[0])} to {duration(found.seconds[1])}, by this machine's last runs")
-    out.print(f"disk      about {max(1, round(found.disk / 1e6))} MB")
+        stdout_console.print(
+            f"time      {format_duration(plan.seconds[0])} to {format_duration(plan.seconds[1])}, estimated from this machine's last runs"
+        )
+    stdout_console.print(f"disk      about {max(1, round(plan.disk / 1e6))} MB")
 
 
-def _changes(extractor: str | None, types: str, gleanings: int | None, claims: bool | None, language: str | None) -> dict[str, Any]:
-    """The settings that were given on the command line; they are kept in the index. Raises UsageError."""
+def _changed_settings(settings: SettingValues) -> dict[str, Any]:
+    """The IndexSettings fields that the options change; an empty list or name resets to the default. Raises UsageError."""
     from localrag.errors import UsageError
+    from localrag.loaders.ocr import checked_languages
 
-    kinds = tuple(dict.fromkeys(t.strip() for t in types.split(",") if t.strip()))
-    if any('"' in kind or "\\" in kind or "\n" in kind for kind in kinds):
-        raise UsageError(f"{types!r} is no list of entity types.", "Write them like this: --types person,place,ship")
-    given = {"extractor": extractor, "entity_types": kinds or None, "max_gleanings": gleanings, "claims": claims, "language": language}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _reading(
-    chunk_tokens: int | None,
-    text_column: str | None,
-    metadata_columns: str | None,
-    prepend_metadata: bool | None,
-    follow_links: bool | None,
-) -> dict[str, Any]:
-    """How files are read and cut into chunks, where the command line says so; an empty name takes a column back."""
-    columns = None if metadata_columns is None else tuple(c.strip() for c in metadata_columns.split(",") if c.strip())
-    given = {"text_column": text_column, "metadata_columns": columns, "prepend_metadata": prepend_metadata, "follow_links": follow_links}
-    sizes = {"chunk_tokens": chunk_tokens, "chunk_overlap": chunk_tokens * 100 // 680} if chunk_tokens else {}
-    return sizes | {name: value for name, value in given.items() if value is not None}
-
-
-def _scans(ocr: bool | None, languages: str | None) -> dict[str, Any]:
-    """How scans are read, where the command line says so; an empty list is the default again. Raises UsageError."""
-    from localrag.index.documents.load.tesseract import checked_languages
-
-    given = {"ocr": ocr, "ocr_languages": None if languages is None else checked_languages(languages)}
-    return {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {}
+    for name, value in settings.items():
+        setting, given = SETTINGS[name], value
+        if value is not None and setting.type is tuple:
+            given = checked_languages(value) if name == "ocr_languages" else tuple(dict.fromkeys(split_list(value)))
+        if given is None or (name == "types" and not given):
+            continue
+        try:
+            changes[setting.index_key] = setting.check(given) if setting.check else given
+        except ValueError as error:
+            raise UsageError(f"--{name} {value!r}: {error}.", "Write them like this: --types person,place,ship") from error
+    if size := changes.get("chunk_tokens"):
+        changes["chunk_overlap"] = size * 100 // 680
+    return changes
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What a run shows while it goes on and at its end."""
+class OutputOptions:
+    """Output options of a run."""
 
     quiet: bool = False
     progress: str = "auto"
@@ -225,98 +198,265 @@ class Shown:
 def run_index(
     paths: list[Path],
     index: "Index",
-    shown: Shown,
+    shown: OutputOptions,
     *,
     prune: bool = False,
     may_ask: bool = False,
     verify: bool = False,
     collections: tuple[str, ...] = (),
-    workers: "int | Hire" = 0,
-) -> "Outcome":
-    """Add to an index that is held for writing, with progress on stderr; an interrupt says what is saved and ends in 130.
+    workers: "int | PoolFactory" = 0,
+) -> "IndexResult":
+    """Run indexing on an index open for writing, with progress on stderr; on an interrupt, print what is saved and exit with 130.
 
-    `prune` and `may_ask` (at a terminal) are about the documents of files that are gone; `verify`: see `Deletion`.
+    `prune` deletes the documents of missing files, `may_ask` asks before that on a terminal; `verify`: see `DeletionPolicy`.
     """
-    from localrag.cli.views.console import confirmed
-    from localrag.cli.views.outcome import outcome_json, say_outcome
-    from localrag.cli.views.progress import IndexProgress
-    from localrag.index.documents.update import Deletion
+    from localrag.cli.views.console import confirm
+    from localrag.cli.views.progress import IndexProgress, print_result, result_to_json
+    from localrag.indexing.documents import DeletionPolicy
 
-    for number in (signal.SIGINT, signal.SIGTERM):  # at once: asyncio's own handler waits for an await, and whole stages have none
+    for number in (signal.SIGINT, signal.SIGTERM):  # asyncio's own handler waits for an await, which some stages lack
         signal.signal(number, _as_interrupt)
     with IndexProgress(quiet=shown.quiet, shown=shown.progress) as progress:
 
         def asked(gone: int, of: int) -> bool:
             with progress.paused():
-                return may_ask and confirmed(f"The files of {gone} of {of} documents are gone. Forget these documents?")
+                return may_ask and confirm(f"The files of {gone} of {of} documents are gone. Remove these documents from the index?")
 
         try:
-            deletion = Deletion(prune, asked, verify)
+            deletion = DeletionPolicy(prune, asked, verify)
             outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion, workers=workers)
         except KeyboardInterrupt:
             progress.close()
-            _say_stopped(index, progress)
+            _print_interrupted(index, progress)
             raise typer.Exit(130) from None
-    if listener.on:
-        write_event("end", **outcome_json(outcome, index, progress.seconds))
+    if json_events.is_active:
+        write_event("end", **result_to_json(outcome, index, progress.seconds))
     elif not (shown.quiet or shown.as_json):
-        say_outcome(outcome, index, progress.seconds)
+        print_result(outcome, index, progress.seconds)
     if shown.as_json:
-        write_json(outcome_json(outcome, index, progress.seconds))
+        write_json(result_to_json(outcome, index, progress.seconds))
     return outcome
 
 
-def _say_stopped(index: "Index", progress: "IndexProgress") -> None:
+def _print_interrupted(index: "Index", progress: "IndexProgress") -> None:
     counts = index.counts()
     done, total = progress.extraction
-    if listener.on:
+    if json_events.is_active:
         saved = {"documents": counts["documents"], "chunks": counts["chunks"], "extracted": done}
         write_event("end", state="interrupted", seconds=round(progress.seconds, 1), counts=saved, exit_code=130)
         return
     sys.stderr.write(
         f"\nStopped. Saved: {counts['documents']} documents, {counts['chunks']} chunks"
         + (f", {done} of {total} extracted" if total else "")
-        + ". The same command goes on from here.\n"
+        + ". The same command resumes from here.\n"
     )
 
 
 def _as_interrupt(_signal: int, _frame: Any) -> None:
-    """Say at once that it was heard: a batch of embeddings that is being computed takes seconds to end."""
-    from localrag.cli.views.console import say
+    """Turn SIGINT and SIGTERM into KeyboardInterrupt with an immediate message: a running batch of embeddings takes seconds to end.
 
-    say("Stopping; what is done is saved …")
+    A thread prints it: this one may have been interrupted while it was writing to the same stream.
+    """
+    from localrag.cli.views.console import print_note
+
+    threading.Thread(target=print_note, args=("Stopping; finished work is saved …",), daemon=True).start()
     raise KeyboardInterrupt
 
 
 def reembed_command(
-    embedder: Annotated[
-        str | None,
-        typer.Option(
-            "--embedder",
-            metavar="NAME|PATH",
-            help="Embedding model: a name in models.toml, or a GGUF file. Default: the index's own.",
-            autocompletion=embedders,
-        ),
-    ] = None,
+    embedder: EmbedderOption = None,
     index: IndexOption = None,
     quiet: QuietOption = False,
     progress: ProgressOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Compute all embeddings again, with the same or another embedding model."""
-    from localrag.cli.views.console import say
+    from localrag.cli.views.console import print_note
     from localrag.cli.views.progress import IndexProgress
-    from localrag.library import Index
+    from localrag.index import Index
 
-    with Index.open(index) as opened, opened.writing(embedder=embedder, rebuild=True):
+    with Index.open(index) as opened, opened.write_session(embedder=embedder, rebuild=True):
         with IndexProgress(quiet=quiet, shown=progress) as bars:
             opened.reembed(on_progress=bars)
         counts, used = opened.counts(), opened.models()["embedder"]
         embedded = {name: counts[name] for name in ("chunks", "entities", "reports")}
-        found = {"embedder": used, "embedded": embedded, "seconds": round(bars.seconds, 1)}
-        if listener.on:
-            write_event("end", state="complete", **found)
+        summary = {"embedder": used, "embedded": embedded, "seconds": round(bars.seconds, 1)}
+        if json_events.is_active:
+            write_event("end", state="complete", **summary)
         elif not as_json:
-            say(f"Embedded with {used['name']}.")
+            print_note(f"Embedded with {used['name']}.")
         if as_json:
-            write_json(found)
+            write_json(summary)
+
+
+DEBOUNCE_MS = 1600  # milliseconds without a change before an update
+POLL_MS = 1000  # milliseconds between checks for pending work
+RETRY_AFTER_S = 60.0  # seconds until a failed run is repeated without a change
+
+
+def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
+    """Run again whenever a file below the paths changes, until interrupted. Between runs other processes may write to the index.
+
+    An error is printed once; the run is repeated at the next change or after RETRY_AFTER_S. Raises typer.Exit.
+    """
+    from localrag.cli.views.console import print_note
+
+    print_note("Watching for changes; Ctrl-C ends.")
+    due, last_error = 0.0, ""  # run at once, for changes before the watch began
+    try:
+        while True:
+            for changed in _file_changes(paths):
+                if not changed and time.monotonic() < due:
+                    continue
+                due, error = _run_once(run)
+                if error and error != last_error:
+                    print_note(error)
+                last_error = error
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def run_when_unlocked(run: Callable[[], object]) -> None:
+    """Run as soon as no other process writes to the index; a note says that it waits. Raises LocalragError without watchfiles."""
+    from localrag.cli.views.console import print_note
+
+    require_extra("watch", "watchfiles")
+    was_busy = False
+    while True:
+        try:
+            run()
+        except IndexBusy as error:
+            if not was_busy:
+                print_note(f"{error} localrag waits for it.")
+            was_busy = True
+            time.sleep(POLL_MS / 1000)
+        else:
+            return
+
+
+def _run_once(run: Callable[[], object]) -> tuple[float, str]:
+    """Run once; return the time of the next attempt without a change, and the error. Raises typer.Exit and KeyboardInterrupt."""
+    try:
+        run()
+    except typer.Exit:
+        raise
+    except IndexBusy:  # another process writes: retry in a second
+        return time.monotonic(), ""
+    except LocalragError as error:
+        return time.monotonic() + RETRY_AFTER_S, f"{error} {error.hint} Still watching."
+    except Exception as error:  # noqa: BLE001 — any failure is printed, and watching continues
+        disk_error = disk_error_hint(error)
+        message = f"{disk_error} {disk_error.hint}" if disk_error else f"Something unexpected happened: {error_location(error)}."
+        return time.monotonic() + RETRY_AFTER_S, f"{message} Still watching."
+    return float("inf"), ""
+
+
+def _file_changes(paths: Sequence[Path]) -> Iterator[bool]:
+    """Yield endlessly whether something changed since the last item; removing, restoring or replacing a path is a change."""
+    from watchfiles import watch
+
+    from localrag.cli.views.console import print_note
+
+    seen, again, last_problem = _identities(paths), False, ""
+    while True:
+        tops = [Path(os.path.realpath(p)) for p in paths if exists_visibly(p)]
+        try:
+            # Without watchfiles' filter: while excluded files change all the time, it would yield nothing.
+            for changes in (
+                watch(*tops, watch_filter=None, debounce=DEBOUNCE_MS, rust_timeout=POLL_MS, yield_on_timeout=True) if tops else [()]
+            ):
+                if _identities(paths) != seen:
+                    break
+                yield again or any(_is_relevant(tops, Path(path)) for _, path in changes)
+                again = False
+        except FileNotFoundError:  # removed in this moment
+            pass
+        except OSError as error:  # more folders than the system can watch
+            problem = f"The files cannot be watched: {error.strerror or error}. They are checked every minute."
+            if problem != last_problem:
+                print_note(problem)
+            last_problem, again = problem, True
+            time.sleep(RETRY_AFTER_S)
+        time.sleep(POLL_MS / 1000)
+        seen, before = _identities(paths), seen
+        again = again or seen != before  # compared after the watch began, so that no change is missed
+
+
+def _identities(paths: Sequence[Path]) -> list[tuple[int, int] | None]:
+    """Identities of the files and folders that the paths lead to now."""
+    return [(state.st_dev, state.st_ino) if exists_visibly(p) and (state := p.stat()) else None for p in paths]
+
+
+def _is_relevant(tops: Sequence[Path], path: Path) -> bool:
+    """Whether a changed file may be a document. Files of an index are not: they change with every run."""
+    top = next((t for t in tops if path.is_relative_to(t)), Path("/"))
+    folders = [f for f in path.parents if f.is_relative_to(top)]
+    return INDEX_FOLDER not in path.relative_to(top).parts and not any(map(is_index_folder, folders))
+
+
+@with_engine
+def remove_documents_command(
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH…", help="Files or folders listed by `localrag files`.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Remove every document, and all reports, answers and conversations.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    index: IndexOption = None,
+    *,
+    engine: SettingValues,
+    quiet: QuietOption = False,
+    progress: ProgressOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Remove documents from the index, with all answers about them. The files are not touched."""
+    from localrag.cli.views.console import confirm, print_note
+    from localrag.cli.views.progress import IndexProgress
+    from localrag.errors import UsageError
+    from localrag.index import Index
+
+    if bool(paths) == everything:
+        raise UsageError("Name what to remove: paths, or --all.", "List them: localrag files")
+    chosen = engine_options(engine, quiet=quiet)
+    with Index.open(index, engine=chosen) as opened, opened.write_session():
+        removed = opened.paths() if everything else opened.documents_at(paths or [])
+        if everything and not yes and not confirm(f"Remove all {len(removed)} documents, and all data, answers and conversations?"):
+            raise UsageError(f"All {len(removed)} documents would be removed; nothing was.", "To remove them: localrag rm --all --yes")
+        with IndexProgress(quiet=quiet, shown=progress) as bars:
+            removed = opened.remove_all(on_progress=bars) if everything else opened.remove(paths or [], on_progress=bars)
+        summary = {"removed": removed, "documents": len(opened.paths()), "seconds": round(bars.seconds, 1)}
+        if json_events.is_active:
+            write_event("end", state="complete", **summary)
+        if as_json:
+            write_json(summary)
+        if as_json or json_events.is_active:
+            return
+        print_note(
+            f"{len(removed)} documents were removed from the index; no copy of their text is left in it. The files were not touched."
+        )
+        print_note("To keep them out when the folder is indexed again, list them in its .localragignore.")
+
+
+def gc_command(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be deleted.")] = False,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete what is no longer needed: unused model answers, old copies, caches. Documents and conversations are kept."""
+    from localrag.cli.views.console import print_note
+    from localrag.cli.views.contents import format_collected
+    from localrag.index import Index
+
+    with Index.open(index) as opened:
+        freed = opened.collect_garbage(only_say=dry_run)
+        size = opened.status()["bytes"]
+    if as_json:
+        rows = [{"kind": one.kind, "n": one.n, "bytes": one.bytes} for one in freed]
+        write_json({"freed": rows, "bytes": sum(one.bytes for one in freed), "dry_run": dry_run, "index_bytes": size})
+        return
+    for one in freed:
+        write_line(format_collected(one))
+    total = f"{sum(one.bytes for one in freed) / 1e6:.1f} MB"
+    if not freed:
+        print_note(f"There is nothing to delete; the size of the index is {size / 1e6:.1f} MB.")
+    elif dry_run:
+        print_note(f"{total} would be freed; nothing was deleted. To do it: localrag gc")
+    else:
+        print_note(f"{total} freed; the size of the index is {size / 1e6:.1f} MB.")

@@ -1,18 +1,26 @@
-"""`localrag prompts`: what the model is asked with, and the user's own wording in its place."""
+"""`localrag prompts` (list, show, edit, trust and reset prompts) and `localrag tune`."""
 
+import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.options import IndexOption, JsonOption
+from localrag.cli.options import IndexOption, JsonOption, QuietOption, SettingValues, engine_options, with_engine
 from localrag.cli.views.terminal import write_json, write_line, write_out
 
-prompts_app = typer.Typer(no_args_is_help=True, help="Show the prompts, and write your own in their place.")
+if TYPE_CHECKING:
+    from localrag.indexing.extraction.prompt_tuning import TuningSample
+    from localrag.project import Project
+    from localrag.settings import Domain
+
+
+prompts_app = typer.Typer(no_args_is_help=True, help="Show the prompts and replace them with your own.")
 
 
 def _names(incomplete: str) -> list[str]:
-    """The names that begin like that, for the shell's completion."""
+    """Names of prompts that begin with a text, for shell completion."""
     from localrag.llm.prompts import prompt_names
 
     return [name for name in prompt_names() if name.startswith(incomplete)]
@@ -23,16 +31,16 @@ UserOption = Annotated[bool, typer.Option("--user", help="For all your indexes, 
 
 
 @prompts_app.command("list")
-def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
+def list_prompts_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the prompts, those you replaced, and files that are not trusted."""
     from localrag.errors import UsageError
-    from localrag.llm.prompts import check_prompt, is_trusted, prompt_names
+    from localrag.llm.prompts import is_trusted, load_override, prompt_names
 
     folders, rows = _folders(index), []
     for name in prompt_names():
         file, problem = _own(name, folders), ""
         try:
-            _ = file and check_prompt(name, file)
+            _ = file and load_override(name, file)
         except UsageError as error:
             problem = f"{error} {error.hint}"
         trusted = file is None or is_trusted(file)
@@ -48,8 +56,8 @@ def list_command(index: IndexOption = None, as_json: JsonOption = False) -> None
 
 
 @prompts_app.command("show")
-def show_command(name: NameArgument, index: IndexOption = None) -> None:
-    """Print a prompt as it is used: your own, if you trust it, or the shipped one."""
+def show_prompt_command(name: NameArgument, index: IndexOption = None) -> None:
+    """Print the prompt that is used: your own, if you trust it, or the bundled one."""
     from localrag.llm.prompts import is_trusted, shipped_prompt
 
     files = [file for folder in _folders(index) if (file := _own(_known(name), [folder])) and is_trusted(file)]
@@ -58,15 +66,15 @@ def show_command(name: NameArgument, index: IndexOption = None) -> None:
 
 @prompts_app.command("diff")
 def diff_command(name: NameArgument, index: IndexOption = None) -> None:
-    """Show what your own prompt changes of the shipped one."""
+    """Show the difference between your own prompt and the bundled one."""
     from difflib import unified_diff
 
-    from localrag.cli.views.console import say
+    from localrag.cli.views.console import print_note
     from localrag.llm.prompts import shipped_prompt
 
     file = _own(_known(name), _folders(index))
     if file is None:
-        say(f"{name} is as shipped.")
+        print_note(f"{name} is as shipped.")
         return
     shipped, own = (text.splitlines(keepends=True) for text in (shipped_prompt(name), file.read_text(encoding="utf-8")))
     write_out("".join(unified_diff(shipped, own, f"shipped/{name}.md", str(file))))
@@ -79,15 +87,15 @@ def edit_command(name: NameArgument, user: UserOption = False, index: IndexOptio
     import shlex
     import subprocess
 
-    from localrag.cli.views.console import say
+    from localrag.cli.views.console import print_note
     from localrag.errors import UsageError
     from localrag.llm.prompts import shipped_prompt, trust_prompt
-    from localrag.system.files import private_folder, replace_file
+    from localrag.system.files import ensure_private_folder, write_atomically
 
     file = _folders(index)[user] / f"{_known(name)}.md"
     if not file.exists():
-        private_folder(file.parent)
-        replace_file(file, shipped_prompt(name).encode())
+        ensure_private_folder(file.parent)
+        write_atomically(file, shipped_prompt(name).encode())
         trust_prompt(file)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
@@ -98,10 +106,10 @@ def edit_command(name: NameArgument, user: UserOption = False, index: IndexOptio
         raise UsageError(f"The editor {editor} could not be run: {error}", f"Edit the file as you like: {file}") from error
     if file.read_text(encoding="utf-8", errors="replace") == shipped_prompt(name):
         file.unlink()
-        say(f"{name} is as shipped.")
+        print_note(f"{name} is as shipped.")
         return
     trust_prompt(file)
-    say(f"{name} is your own now: {file}\nWhat it is for is made anew by the next: localrag index PATH")
+    print_note(f"{name} is your own now: {file}\nThe next run repeats the stages that use it: localrag index PATH")
 
 
 @prompts_app.command("trust")
@@ -112,7 +120,7 @@ def trust_command(
     index: IndexOption = None,
 ) -> None:
     """Trust prompts that came with a folder or were written without `edit`, until they change."""
-    from localrag.cli.views.console import say
+    from localrag.cli.views.console import print_note
     from localrag.errors import UsageError
     from localrag.llm.prompts import prompt_name, trust_prompt, untrusted_prompts
 
@@ -122,14 +130,14 @@ def trust_command(
         raise UsageError("There is no untrusted prompt here.", "See which are used: localrag prompts list")
     for file in files:
         trust_prompt(file)
-        say(f"{prompt_name(file)} is used from now on: {file}")
-    say("The next run redoes the stages they are for: localrag index PATH")
+        print_note(f"{prompt_name(file)} is used from now on: {file}")
+    print_note("The next run repeats the stages that use them: localrag index PATH")
 
 
 @prompts_app.command("reset")
 def reset_command(name: NameArgument, user: UserOption = False, index: IndexOption = None) -> None:
-    """Use the shipped prompt again. Your own is kept beside it, as NAME.md.old."""
-    from localrag.cli.views.console import say
+    """Use the bundled prompt again. Your own is kept beside it, as NAME.md.old."""
+    from localrag.cli.views.console import print_note
     from localrag.errors import UsageError
 
     file = _folders(index)[user] / f"{_known(name)}.md"
@@ -137,16 +145,16 @@ def reset_command(name: NameArgument, user: UserOption = False, index: IndexOpti
         raise UsageError(f"{file} does not exist: {name} is not your own there.", "Which are: localrag prompts list")
     old = file.with_name(f"{file.name}.old")
     file.replace(old)
-    say(f"{name} is as shipped again. Yours is kept: {old}")
+    print_note(f"{name} is the bundled prompt again. Yours is kept: {old}")
 
 
 def _folders(index: Path | None) -> list[Path]:
-    """The folders of the project's own prompts and of the user's. Raises NoIndex where one was named and there is none."""
+    """Folders of the project's and of the user's prompts. Raises NoIndex if a named index does not exist."""
     from localrag.errors import NoIndex
-    from localrag.opening import find_index, prompt_folders, root_of
+    from localrag.project import documents_root, find_index, prompt_folders
 
     try:
-        return prompt_folders(root_of(find_index(index)))
+        return prompt_folders(documents_root(find_index(index)))
     except NoIndex:
         if index is not None:
             raise
@@ -159,8 +167,98 @@ def _own(name: str, folders: list[Path]) -> Path | None:
 
 def _known(name: str) -> str:
     from localrag.errors import UsageError
-    from localrag.llm.prompts import meant, prompt_names
+    from localrag.llm.prompts import prompt_names, suggestion
 
     if name not in prompt_names():
-        raise UsageError(f"There is no prompt {name!r}.", meant(name))
+        raise UsageError(f"There is no prompt {name!r}.", suggestion(name))
     return name
+
+
+@with_engine
+def tune_command(
+    index: IndexOption = None,
+    passages: Annotated[int, typer.Option("--passages", min=1, help="Number of chunks to read.")] = 8,
+    selection: Annotated[str, typer.Option("--selection", help="auto: typical chunks. random. top: the first ones.")] = "auto",
+    types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Use these entity types instead of discovering them.")] = "",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the last tuning.")] = False,
+    *,
+    engine: SettingValues,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe these documents in domain.toml (subject, types, examples) and show what that changes."""
+    import asyncio
+
+    from localrag.errors import UsageError
+    from localrag.llm.prompts import DOMAIN_FILE, undo_domain, write_domain
+    from localrag.project import find_index, open_for_writing
+    from localrag.records import to_row
+
+    if undo:
+        folder = find_index(index)
+        if not undo_domain(folder):
+            raise UsageError(f"{folder} has no {DOMAIN_FILE}: there is nothing to undo.", "Make one: localrag tune")
+        if as_json:
+            write_json({"undone": True, "file": str(folder / DOMAIN_FILE)})
+        sys.stderr.write("Undone. Extract again: localrag index PATH\n")
+        return
+    if selection not in ("auto", "random", "top"):
+        raise UsageError(f"There is no selection {selection!r}.", "Choose auto, random or top.")
+    chosen = tuple(t.strip() for t in types.split(",") if t.strip())
+    options = engine_options(engine, quiet=quiet)
+    with open_for_writing(find_index(index), engine=options) as project:
+        domain, compared = asyncio.run(_tune_domain(project, passages, selection, chosen, seed))
+        write_domain(project.folder, domain)
+        path = project.folder / DOMAIN_FILE
+    if as_json:
+        write_json(
+            {
+                "domain": to_row(domain, {"description": "about", "rating_criteria": "rating"}),
+                "compared": [asdict(one) for one in compared],
+                "file": str(path),
+            }
+        )
+        return
+    _show(domain, compared)
+    write_out(f"\nWritten to {path}: edit it if you like, then extract again with `localrag index PATH`.\n")
+    write_out("Undo: localrag tune --undo\n")
+
+
+async def _tune_domain(
+    project: "Project", passages: int, selection: str, types: tuple[str, ...], seed: int
+) -> "tuple[Domain, list[TuningSample]]":
+    from dataclasses import replace
+
+    from localrag.errors import UsageError
+    from localrag.indexing.extraction.names import DocumentCasing
+    from localrag.indexing.extraction.prompt_tuning import MAX_COMPARED_PASSAGES, compare_extractions, sample_chunks, tune_domain
+    from localrag.project import resolve_answer_style
+    from localrag.store import chunks as chunks_store
+    from localrag.store import documents, vectors
+
+    chunks = chunks_store.all_chunks(project.db)
+    chunk_ids, matrix = vectors.load_vectors(project.db, "chunk")
+    if not chunk_ids:
+        raise UsageError("The index contains no text yet.", "Fill it: localrag index PATH")
+    by_id = {c.id: c for c in chunks}
+    sampled = sample_chunks([by_id[i] for i in chunk_ids], matrix, selection, passages + MAX_COMPARED_PASSAGES, seed)
+    cases = [DocumentCasing(documents.document_by_id(project.db, c.document_id)) for c in sampled]
+    style = await resolve_answer_style(project)
+    held = min(MAX_COMPARED_PASSAGES, len(sampled) - 1)  # chunks that no example comes from
+    domain = await tune_domain(sampled[held:], cases[held:], project.model, project.settings, style)
+    if types:
+        examples = tuple(e for e in domain.examples if {t for _, t in e.entities} <= set(types))
+        domain = replace(domain, entity_types=types, examples=examples)
+    after = project.settings.with_domain(domain)
+    return domain, await compare_extractions(
+        sampled[:held] or sampled, cases[:held] or cases, project.model, project.settings, after, style
+    )
+
+
+def _show(domain: "Domain", compared: "list[TuningSample]") -> None:
+    from localrag.cli.views.tables import print_domain, print_tuning_sample
+
+    print_domain(domain)
+    for one in compared:
+        print_tuning_sample(one)

@@ -1,1 +1,1 @@
-"""What the commands print."""
+"""Output of the commands."""

@@ -1,4 +1,4 @@
-"""Parts of an index as JSON-ready values, and how they are printed."""
+"""Printing of passages, entities, communities, reports, past answers and the status of an index."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,62 +7,61 @@ from typing import Any
 from rich.table import Table
 from rich.tree import Tree
 
-from localrag.cli.views.answers import answer_json, shown_path
-from localrag.cli.views.bars import facts_line
-from localrag.cli.views.console import out, styled
-from localrag.cli.views.terminal import in_line
-from localrag.cli.views.usage import engine_line
+from localrag.cli.views.answers import answer_json, display_path
+from localrag.cli.views.console import stdout_console, styled
+from localrag.cli.views.progress import format_engine_metrics, format_progress
+from localrag.cli.views.terminal import escape_line
 from localrag.errors import LocalragError
-from localrag.index.progress import aged
+from localrag.indexing.progress import extrapolate
 from localrag.records import Answer
-from localrag.store.growth import Freed
-from localrag.text.plain import squeeze
+from localrag.store.retention import CollectedItems
+from localrag.text.sentences import collapse_whitespace
 
-MOST = 15  # relationships and places shown of an entity
+MAX_ROWS = 15  # relationships, claims and mentions of an entity
 
 
-def print_passages(found: Sequence[dict[str, Any]]) -> None:
-    """Each passage with its place and its best sentence."""
-    for n, row in enumerate(found, 1):
+def print_passages(rows: Sequence[dict[str, Any]]) -> None:
+    """Print passages with location, score and best sentence."""
+    for n, row in enumerate(rows, 1):
         place = (f":{row['start']}-{row['end']}  {row['score']:.2f}", "dim")
-        out.print(styled((f"{n:>3}  {in_line(row['path'])}", "bold"), place))
-        out.print(f"     {row['snippet'][:300]}")
-    if not found:
-        out.print("Nothing was found.")
+        stdout_console.print(styled((f"{n:>3}  {escape_line(row['path'])}", "bold"), place))
+        stdout_console.print(f"     {row['snippet'][:300]}")
+    if not rows:
+        stdout_console.print("Nothing was found.")
 
 
-def entity_json(found: dict[str, Any], root: Path) -> dict[str, Any]:
-    """An entity as `--json` prints it, from what `Index.describe` gives."""
+def entity_json(entity: dict[str, Any], root: Path) -> dict[str, Any]:
+    """An entity of `Index.describe` as `--json` prints it."""
     related = [
         {"with": r["entity"]["name"], "weight": r["weight"], "how": r["descriptions"], "description": r["description"]}
-        for r in found["relationships"]
+        for r in entity["relationships"]
     ]
-    places = [{"path": shown_path(m["path"], root), "start": m["start"], "end": m["end"]} for m in found["mentions"]]
-    named = {k: found[k] for k in ("name", "type", "names", "description")}
-    return named | {"relationships": related, "claims": found["claims"], "mentions": places}
+    places = [{"path": display_path(m["path"], root), "start": m["start"], "end": m["end"]} for m in entity["mentions"]]
+    named = {k: entity[k] for k in ("name", "type", "names", "description")}
+    return named | {"relationships": related, "claims": entity["claims"], "mentions": places}
 
 
-def print_entity(found: dict[str, Any]) -> None:
-    """An entity as a person reads it."""
-    out.print(styled((found["name"], "bold"), f" · {found['type']} · {len(found['mentions'])} mentions"))
-    if len(found["names"]) > 1:
-        out.print(f"also: {', '.join(n for n in found['names'] if n != found['name'])}")
-    out.print(found["description"] + "\n")
+def print_entity(entity: dict[str, Any]) -> None:
+    """Print an entity of `entity_json`."""
+    stdout_console.print(styled((entity["name"], "bold"), f" · {entity['type']} · {len(entity['mentions'])} mentions"))
+    if len(entity["names"]) > 1:
+        stdout_console.print(f"also: {', '.join(n for n in entity['names'] if n != entity['name'])}")
+    stdout_console.print(entity["description"] + "\n")
     table = Table("with", "weight", "", box=None, pad_edge=False, header_style="dim")
-    for r in found["relationships"][:MOST]:
+    for r in entity["relationships"][:MAX_ROWS]:
         table.add_row(r["with"], f"{r['weight']:.1f}", (r["how"] or [r["description"]])[0][:120])
-    out.print(table)
-    for c in found["claims"][:MOST]:
-        out.print(f"{c['status']}: {c['description']}")
-    for m in found["mentions"][:MOST]:
-        out.print(f"{in_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
+    stdout_console.print(table)
+    for c in entity["claims"][:MAX_ROWS]:
+        stdout_console.print(f"{c['status']}: {c['description']}")
+    for m in entity["mentions"][:MAX_ROWS]:
+        stdout_console.print(f"{escape_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
 
 
-def tree_json(found: Sequence[dict[str, Any]], deepest: int | None) -> list[dict[str, Any]]:
-    """The communities of `Index.tree` below each other: number, report title, coverage, size. Raises LocalragError where there is none."""
+def tree_json(communities: Sequence[dict[str, Any]], deepest: int | None) -> list[dict[str, Any]]:
+    """The communities of `Index.tree` as nested nodes, down to a level. Raises LocalragError if there are none."""
     nodes: dict[str, dict[str, Any]] = {}
     roots: list[dict[str, Any]] = []
-    for c in found:
+    for c in communities:
         if deepest is None or c["level"] <= deepest:
             nodes[c["id"]] = {"id": c["number"], **{k: c[k] for k in ("title", "coverage", "entities")}, "parts": []}
             (nodes[c["parent"]]["parts"] if c["parent"] in nodes else roots).append(nodes[c["id"]])
@@ -72,11 +71,11 @@ def tree_json(found: Sequence[dict[str, Any]], deepest: int | None) -> list[dict
 
 
 def print_tree(roots: Sequence[dict[str, Any]]) -> None:
-    """The communities as a tree; one that a level merely carries down is not shown again."""
+    """Print communities as a tree, without those that a level repeats unchanged."""
     tree = Tree("communities", hide_root=True)
 
     def add(parent: Tree, node: dict[str, Any]) -> None:
-        covers = "" if node["coverage"] is None else f", {_percent(node['coverage'])} of the passages"
+        covers = "" if node["coverage"] is None else f", {_share_text(node['coverage'])} of the passages"
         branch = parent.add(
             styled((node["id"], "dim"), f" {node['title'] or '(no report)'} ", (f"{node['entities']} entities{covers}", "dim"))
         )
@@ -88,133 +87,128 @@ def print_tree(roots: Sequence[dict[str, Any]]) -> None:
 
     for root in roots:
         add(tree, root)
-    out.print(tree)
+    stdout_console.print(tree)
 
 
-def report_json(number: str, found: dict[str, Any], root: Path) -> dict[str, Any]:
-    """The report of a community as `--json` prints it, from what `Index.report` gives."""
-    quotes = {(q["path"], q["start"], q["end"]): q["text"] for f in found["findings"] for q in f["quotes"]}
+def report_json(number: str, report: dict[str, Any], root: Path) -> dict[str, Any]:
+    """A report of `Index.report` as `--json` prints it."""
+    quotes = {(q["path"], q["start"], q["end"]): q["text"] for f in report["findings"] for q in f["quotes"]}
     return {
         "id": number,
-        **{k: found[k] for k in ("title", "coverage", "rating", "rating_explanation", "markdown")},
-        "entities": [e["name"] for e in found["entities"]],
-        "quotes": [{"path": shown_path(path, root), "start": a, "end": b, "quote": text} for (path, a, b), text in quotes.items()],
+        **{k: report[k] for k in ("title", "coverage", "rating", "rating_explanation", "markdown")},
+        "entities": [e["name"] for e in report["entities"]],
+        "quotes": [{"path": display_path(path, root), "start": a, "end": b, "quote": text} for (path, a, b), text in quotes.items()],
     }
 
 
-def print_report(found: dict[str, Any]) -> None:
-    """A report, whom it is about and where it comes from."""
-    out.print(found["markdown"])
-    out.print(f"\nabout: {', '.join(found['entities'])}", style="dim")
-    out.print(f"covers {_percent(found['coverage'])} of the passages", style="dim")
-    if found["rating"] is not None:
-        out.print(f"rated {found['rating']:.0f} of 10 by the model: {found['rating_explanation']}", style="dim")
-    for q in found["quotes"]:
-        out.print(f"{in_line(q['path'])}:{q['start']}-{q['end']}  “{squeeze(q['quote'])[:100]}”", style="dim")
+def print_report(report: dict[str, Any]) -> None:
+    """Print a report with its entities and quotes."""
+    stdout_console.print(report["markdown"])
+    stdout_console.print(f"\nabout: {', '.join(report['entities'])}", style="dim")
+    stdout_console.print(f"covers {_share_text(report['coverage'])} of the passages", style="dim")
+    if report["rating"] is not None:
+        stdout_console.print(f"rated {report['rating']:.0f} of 10 by the model: {report['rating_explanation']}", style="dim")
+    for q in report["quotes"]:
+        stdout_console.print(f"{escape_line(q['path'])}:{q['start']}-{q['end']}  “{collapse_whitespace(q['quote'])[:100]}”", style="dim")
 
 
-def _percent(share: float) -> str:
-    """A share as a person reads it: `12 %`, and `< 1 %` for what would be none."""
+def _share_text(share: float) -> str:
+    """A share in percent: `12 %`, or `< 1 %` instead of a rounded zero."""
     return f"{100 * share:.0f} %" if share >= 0.01 or not share else "< 1 %"
 
 
 def log_json(number: int, at: str, answer: Answer, root: Path) -> dict[str, Any]:
-    """A past answer, as `ask --json` printed it."""
+    """A past answer as `ask --json` prints it, with number and time."""
     return {"id": number, "at": at} | answer_json(answer, root)
 
 
-def print_log(found: Sequence[tuple[int, str, Answer]]) -> None:
-    """Past answers, newest first."""
-    for number, at, a in found:
-        asked = f" → {a.asked}" if a.asked and a.asked != a.question else ""
+def print_log(answers: Sequence[tuple[int, str, Answer]]) -> None:
+    """Print past answers, newest first."""
+    for number, at, a in answers:
+        asked = f" → {a.standalone_question}" if a.standalone_question and a.standalone_question != a.question else ""
         when = (f" {at} · {a.mode} · conversation {a.conversation}", "dim")
-        out.print(styled((f"{number}  {a.question}", "bold"), asked, when))
-        out.print(a.answer + "\n")
-    if not found:
-        out.print("No question was asked of this index yet.")
+        stdout_console.print(styled((f"{number}  {a.question}", "bold"), asked, when))
+        stdout_console.print(a.answer + "\n")
+    if not answers:
+        stdout_console.print("No question has been asked of this index yet.")
 
 
-def _by_arithmetic(found: dict[str, Any]) -> str:
-    """Which machines answered, where they compute differently."""
-    return "".join(f"; {n} by arithmetic {kind}" for kind, n in found["arithmetic"].items())
+def _numerics_text(status: dict[str, Any]) -> str:
+    """Numbers of answers by numerics class, if machines of several classes computed them."""
+    return "".join(f"; {n} by arithmetic {kind}" for kind, n in status["arithmetic"].items())
 
 
-def print_status(found: dict[str, Any]) -> None:
-    """The status as a table, then what needs attention."""
+def print_status(status: dict[str, Any]) -> None:
+    """Print the status as a table, then skipped and failed items."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for key in ("documents", "chunks", "entities", "relationships", "communities", "reports", "failures"):
-        levels = " (" + ", ".join(f"level {n}: {c}" for n, c in found["communities_per_level"].items()) + ")"
-        table.add_row(key, str(found[key]) + (levels if key == "communities" and found[key] else ""))
-    if found["collections"]:
-        table.add_row("collections", ", ".join(f"{in_line(name)} ({n})" for name, n in found["collections"].items()))
-    table.add_row("claims", str(found["claims"]))
-    table.add_row("merged", f"{found['merged']} names (localrag merges list)")
-    table.add_row("noise", f"{found['noise']} capitalised words that are no names")
-    spent = found["spent"]
+        levels = " (" + ", ".join(f"level {n}: {c}" for n, c in status["communities_per_level"].items()) + ")"
+        table.add_row(key, str(status[key]) + (levels if key == "communities" and status[key] else ""))
+    if status["collections"]:
+        table.add_row("collections", ", ".join(f"{escape_line(name)} ({n})" for name, n in status["collections"].items()))
+    table.add_row("claims", str(status["claims"]))
+    table.add_row("merged", f"{status['merged']} names (localrag merges list)")
+    table.add_row("noise", f"{status['noise']} capitalised words that are not names")
+    spent = status["spent"]
     table.add_row(
-        "spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written" + _by_arithmetic(found)
+        "spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written" + _numerics_text(status)
     )
-    for row in _made_with(found["models"], found["prompts"]):
+    for row in _made_with(status["models"], status["prompts"]):
         table.add_row(*row)
-    table.add_row("index", f"{found['index']} ({found['bytes'] / 1e6:.1f} MB)")
-    table.add_row("kept for now", _kept_line(found["kept"]))
-    if run := found["run"]:
-        table.add_row("last run", _run_line(run) + _log_part(run))
-        if line := engine_line(run["figures"]):
+    table.add_row("index", f"{status['index']} ({status['bytes'] / 1e6:.1f} MB)")
+    table.add_row("kept for now", _retained_line(status["kept"]))
+    if run := status["run"]:
+        table.add_row("last run", _run_line(run))
+        if line := format_engine_metrics(run["figures"]):
             table.add_row("its engine", line)
-    out.print(table)
+    stdout_console.print(table)
     if run and run["figures"].get("tasks"):
-        out.print(_tasks_table(run["figures"]["tasks"]))
-    if missing := found["coverage"]["in_no_report"]:
-        named = ", ".join(map(in_line, missing[:5])) + " …" * (len(missing) > 5)
-        out.print(f"in no report: {len(missing)} of {found['documents']} documents: {named}")
-    for row in found["skipped"]:
-        out.print(f"{'failed' if row['failed'] else 'left out'}: {in_line(row['path'])}: {row['reason']}")
-    for row in found["failed"]:
-        out.print(f"failed: {row['stage']} {in_line(row['subject'])}: {row['reason']}")
+        stdout_console.print(_tasks_table(run["figures"]["tasks"]))
+    if missing := status["coverage"]["in_no_report"]:
+        named = ", ".join(map(escape_line, missing[:5])) + " …" * (len(missing) > 5)
+        stdout_console.print(f"in no report: {len(missing)} of {status['documents']} documents: {named}")
+    for row in status["skipped"]:
+        stdout_console.print(f"{'failed' if row['failed'] else 'left out'}: {escape_line(row['path'])}: {row['reason']}")
+    for row in status["failed"]:
+        stdout_console.print(f"failed: {row['stage']} {escape_line(row['subject'])}: {row['reason']}")
 
 
 def _made_with(models: dict[str, dict[str, str]], prompts: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
-    """Rows for the models, the user's own prompts in use, and prompts not used because nobody trusted them."""
+    """Rows for the models, the user's prompts in use, and untrusted prompts."""
     for kind, model in models.items():
         yield kind.replace("_", " "), f"{model['name']} ({model['fingerprint']})"
     if prompts["own"]:
-        yield "own prompts", ", ".join(map(in_line, prompts["own"]))
+        yield "own prompts", ", ".join(map(escape_line, prompts["own"]))
     if prompts["untrusted"]:
-        yield "not used", f"{', '.join(map(in_line, prompts['untrusted']))} (if you trust them: localrag prompts trust)"
+        yield "not used", f"{', '.join(map(escape_line, prompts['untrusted']))} (if you trust them: localrag prompts trust)"
 
 
-def freed_line(one: Freed) -> str:
-    """What was collected of a kind."""
+def format_collected(one: CollectedItems) -> str:
+    """A line on the collected items of a kind: number, kind, size."""
     return f"{one.n:>8} {one.kind:<20} {one.bytes / 1e6:>10.1f} MB"
 
 
-def _kept_line(kept: dict[str, Any]) -> str:
-    """What waits to be collected, and how long."""
-    days, most = kept["kept_days"], kept["kept_bytes"] / 1e6
-    said = []
+def _retained_line(kept: dict[str, Any]) -> str:
+    """Unused data and backups that are retained, and for how long."""
+    days, max_mb = kept["kept_days"], kept["kept_bytes"] / 1e6
+    parts = []
     if n := kept["unused_answers"]:
-        said.append(f"{n} unused answers, {kept['unused_answer_bytes'] / 1e6:.1f} MB (at most {days} days, {most:.0f} MB)")
+        parts.append(f"{n} unused answers, {kept['unused_answer_bytes'] / 1e6:.1f} MB (at most {days} days, {max_mb:.0f} MB)")
     if n := kept["backups"]:
-        said.append(f"{n} cop{'ies' if n > 1 else 'y'} of the database, {kept['backup_bytes'] / 1e6:.1f} MB (the last one, {days} days)")
-    return "; ".join(said) + "; now: localrag gc" if said else "nothing that is not needed"
-
-
-def _log_part(run: dict[str, Any]) -> str:
-    written = run["figures"].get("log_bytes")
-    return f", {written / 1e6:.1f} MB written" if written else ""
+        parts.append(f"{n} cop{'ies' if n > 1 else 'y'} of the database, {kept['backup_bytes'] / 1e6:.1f} MB (the last one, {days} days)")
+    return "; ".join(parts) + "; now: localrag gc" if parts else "nothing to delete"
 
 
 def _run_line(run: dict[str, Any]) -> str:
-    """How the last run stands."""
+    """State and progress of the last run."""
     if run["state"] == "complete" or not run["stage"]:
         return str(run["state"])
     if run["alive"] is None:
         return f"{run['state']} at {run['stage']} {run['done']}/{run['total']}"
     if not run["alive"]:
-        return f"its process is gone, at {run['stage']} {run['done']}/{run['total']}; go on with: localrag index PATH"
-    facts = run["progress"] and aged(run["progress"], run["silent"] or 0.0)
-    return f"running: {facts_line(facts) if facts else 'it has just begun'} (follow it: localrag status -w)"
+        return f"its process is gone, at {run['stage']} {run['done']}/{run['total']}; resume with: localrag index PATH"
+    facts = run["progress"] and extrapolate(run["progress"], run["silent"] or 0.0)
+    return f"running: {format_progress(facts) if facts else 'it has just begun'} (follow it: localrag status -w)"
 
 
 def _tasks_table(tasks: dict[str, Any]) -> Table:

@@ -1,4 +1,4 @@
-"""The output boundary: what of a text may reach a terminal, plain and JSON lines on stdout, and the status line on stderr."""
+"""Terminal output and input without rich: escaping of control characters, JSON lines, the status line, the line editor."""
 
 import io
 import json
@@ -6,117 +6,122 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-# Everything a terminal may take for an order: C0 but for tab and line break, DEL, C1, marks that turn the direction of what follows.
-# Halves of characters, which stand for bytes of file names that are no UTF-8, cannot be written at all.
-_ORDERS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-_IN_TEXT, _IN_LINE = re.compile(f"[{_ORDERS}]"), re.compile(rf"[\t\n{_ORDERS}]")
-_IN_JSON = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 
-def visible(text: str) -> str:
-    """The text with a sign for each character that a terminal would obey: `␛` for ESC."""
-    return _IN_TEXT.sub(_sign, text)
+# Characters that control a terminal: C0 except tab and line break, DEL, C1, and marks that change the text direction.
+# Surrogates, which stand for bytes of file names that are not UTF-8, cannot be encoded.
+_CONTROL_CHARS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_TEXT_CONTROLS, _LINE_CONTROLS = re.compile(f"[{_CONTROL_CHARS}]"), re.compile(rf"[\t\n{_CONTROL_CHARS}]")
+_JSON_CONTROLS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def in_line(text: str) -> str:
-    """As `visible`, for what has to stay on one line, such as a file's name."""
-    return _IN_LINE.sub(_sign, text)
+def escape_controls(text: str) -> str:
+    """Replace control characters in a text by visible signs: `␛` for ESC."""
+    return _TEXT_CONTROLS.sub(_sign, text)
 
 
-def _sign(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def escape_line(text: str) -> str:
+    """Replace control characters, tabs and line breaks, so that a text such as a file name stays on one line."""
+    return _LINE_CONTROLS.sub(_sign, text)
+
+
+def _sign(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"
 
 
 def write_out(text: str) -> None:
-    """Text on stdout, as it is; on a terminal nothing in it is obeyed."""
-    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+    """Write a text to stdout, with control characters escaped if it is a terminal."""
+    sys.stdout.write(escape_controls(text) if sys.stdout.isatty() else text)
 
 
 def write_line(text: str) -> None:
-    """As `write_out`, a line."""
-    sys.stdout.write((in_line(text) if sys.stdout.isatty() else text) + "\n")
+    """Write a line to stdout, with control characters escaped if it is a terminal."""
+    sys.stdout.write((escape_line(text) if sys.stdout.isatty() else text) + "\n")
 
 
 def write_json(value: Any) -> None:
-    """A JSON value on a line of stdout."""
+    """Write a JSON value as one line to stdout."""
     sys.stdout.write(as_json_line(value))
 
 
 def as_json_line(value: Any) -> str:
-    """A JSON value as a line; what a terminal would obey is escaped, as JSON itself does with some of it."""
+    """A JSON value as one line, with every control character escaped."""
     text = json.dumps(value, ensure_ascii=False)
-    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+    return _JSON_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
-class Listener:
-    """Whether a program reads stderr (`--progress json`): then all that is said there is an event on a line, docs/reference/json.md."""
+class JsonEvents:
+    """Whether a program reads stderr (`--progress json`): then every message is a JSON line (docs/reference/json.md)."""
 
-    on = False
+    is_active = False
 
 
-listener = Listener()  # there is one stderr
+json_events = JsonEvents()  # there is one stderr
 
 
 def write_event(event: str, **values: Any) -> None:
-    """An event on a line of stderr."""
+    """Write an event as one line of JSON to stderr."""
     sys.stderr.write(as_json_line({"event": event} | values))
     sys.stderr.flush()
 
 
-def standard_input() -> TextIO:
-    """Stdin; bytes in it that are no text of its encoding are halves of characters, as in arguments, and end nothing by themselves."""
-    if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.errors == "strict":  # before anything is read
+def stdin_text() -> TextIO:
+    """Stdin; invalid bytes become surrogates, as in arguments, instead of raising an error."""
+    if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.errors == "strict":  # must precede the first read
         sys.stdin.reconfigure(errors="surrogateescape")
     return sys.stdin
 
 
-class Status:
-    """A line on stderr that says what is being done, and is gone when there is something to show; only on a terminal, or to a program."""
+class StatusLine:
+    """A temporary line on stderr with the current activity: on a terminal, or as events for a program."""
 
     def __init__(self) -> None:
         self._shown = False
         self.silent = False
 
     def show(self, text: str) -> None:
-        """Put a text in the line's place."""
-        if listener.on:
+        """Show a text instead of the present one."""
+        if json_events.is_active:
             write_event("status", text=text)
         elif not self.silent and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             self._shown = True
-            sys.stderr.write(f"\r\x1b[K{in_line(text)[: shutil.get_terminal_size().columns - 1]}")
+            sys.stderr.write(f"\r\x1b[K{escape_line(text)[: shutil.get_terminal_size().columns - 1]}")
             sys.stderr.flush()
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._shown:
             self._shown = False
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
-status = Status()  # there is one stderr
+status_line = StatusLine()  # there is one stderr
 
 
 @contextmanager
-def ends_quietly() -> Iterator[None]:
-    """Where a command runs: a reader that has gone (`| head`) ends it with 0, Ctrl-C with 130 and a word."""
+def quiet_exit() -> Iterator[None]:
+    """Run a command; a closed pipe (`| head`) ends it with exit code 0, Ctrl-C with 130 and a message."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        for stream in (sys.stdout, sys.stderr):  # what is left in them would fail again when the interpreter ends
+        for stream in (sys.stdout, sys.stderr):  # flushing the rest would fail again at exit
             _drop(stream)
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
-        status.clear()
-        if listener.on:
+        status_line.clear()
+        if json_events.is_active:
             write_event("end", state="interrupted")
         else:
             sys.stderr.write("\nStopped.\n")
@@ -129,3 +134,85 @@ def _drop(stream: Any) -> None:
     except BrokenPipeError:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+Complete = Callable[[str], Sequence[tuple[int, str]]]  # text before the cursor → (number of replaced characters, replacement)
+ReadLine = Callable[[str], str]  # prompt → typed line; raises EOFError at the end of input, KeyboardInterrupt at Ctrl-C
+
+
+def line_reader(history: Iterable[str], complete: Complete) -> ReadLine:
+    """The reader of lines for this terminal or pipe. `history` (oldest first) can be recalled; nothing is written to a file."""
+    if not sys.stdin.isatty():
+        return _read_piped
+    term = os.environ.get("TERM", "" if os.name == "posix" else "windows")
+    stream = next((s for s in (sys.stdout, sys.stderr) if s.isatty()), None)
+    if term in ("dumb", "unknown", "") or stream is None:
+        return _read_plain
+    return _prompt_session(history, complete, stream).prompt
+
+
+def _read_piped(_prompt: str) -> str:
+    line = stdin_text().readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _read_plain(prompt: str) -> str:
+    """Read a line on a terminal without line editing."""
+    out = sys.stdout if sys.stdout.isatty() else sys.stderr
+    out.write(prompt)
+    out.flush()
+    return _read_piped(prompt)
+
+
+def _prompt_session(history: Iterable[str], complete: Complete, stream: TextIO) -> "PromptSession[str]":
+    """The line editor. It has no menus and sends no queries to the terminal, since not every terminal answers."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.history import InMemoryHistory
+    from prompt_toolkit.output import create_output
+    from prompt_toolkit.output.vt100 import Vt100_Output
+    from prompt_toolkit.shortcuts import CompleteStyle
+
+    class Words(Completer):
+        def get_completions(self, document: Document, _event: CompleteEvent) -> Iterable[Completion]:
+            return (Completion(text, -replaced) for replaced, text in complete(document.text_before_cursor))
+
+    output = create_output(stream)
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return PromptSession(
+        history=InMemoryHistory(list(history)),
+        completer=Words(),
+        complete_while_typing=False,
+        complete_style=CompleteStyle.READLINE_LIKE,
+        reserve_space_for_menu=0,
+        prompt_continuation="  ",
+        enable_suspend=True,
+        key_bindings=_key_bindings(),
+        output=output,
+    )
+
+
+def _key_bindings() -> "KeyBindings":
+    """Key bindings: Alt-Enter inserts a line break; Ctrl-C discards the typed text, or raises KeyboardInterrupt if there is none."""
+    from prompt_toolkit.filters import is_searching
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def _new_line(event: "KeyPressEvent") -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("c-c", filter=~is_searching)
+    @keys.add("<sigint>", filter=~is_searching)
+    def _discard(event: "KeyPressEvent") -> None:
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt(), style="class:aborting")
+
+    return keys

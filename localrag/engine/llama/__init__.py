@@ -1,1 +1,1 @@
-"""The only imports of llama_cpp: chat models, embedding models, GGUF files."""
+"""llama.cpp: chat models, embedding models, GGUF files. Only this package imports llama_cpp."""

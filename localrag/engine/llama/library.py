@@ -1,33 +1,41 @@
-"""llama.cpp itself: what this build can do, its own log, loading a file's weights and reading its metadata."""
+"""llama.cpp library: build features, log, devices, model loading and metadata.
+
+Devices are listed by ggml's device interface, the same for CUDA, Metal, ROCm, Vulkan and SYCL.
+"""
 
 import ctypes
+import platform
 import re
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
+from llama_cpp._ggml import libggml
 
+from localrag.engine.settings import EngineSettings
 from localrag.errors import ModelError
 
-GPU = bool(llama_cpp.llama_supports_gpu_offload())
-BUILD = str(llama_cpp.__version__)
+HAS_GPU_OFFLOAD = bool(llama_cpp.llama_supports_gpu_offload())
+LLAMA_CPP_VERSION = str(llama_cpp.__version__)
 
 _log_lines: list[str] = []
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
-def _keep_log(_level: int, text: bytes, _data: object) -> None:
-    """llama.cpp's own words, kept for error messages instead of printed."""
+def _record_log(_level: int, text: bytes, _data: object) -> None:
+    """Keep llama.cpp's log lines for error messages instead of printing them."""
     _log_lines.append(text.decode(errors="replace"))
     del _log_lines[:-40]
 
 
-llama_cpp.llama_log_set(_keep_log, None)
+llama_cpp.llama_log_set(_record_log, None)
 llama_cpp.llama_backend_init()
 
 
-def meta(model: Any, key: str) -> str:
-    """A value of a loaded model's metadata as text, empty where it is missing."""
+def metadata_value(model: Any, key: str) -> str:
+    """A value of a loaded model's metadata as text, empty if missing."""
     size = 1 << 16
     buffer = ctypes.create_string_buffer(size)
     n = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, size)
@@ -35,27 +43,113 @@ def meta(model: Any, key: str) -> str:
 
 
 def cpu_features() -> frozenset[str]:
-    """What this build of llama.cpp uses of the CPU, in its own names: AVX2, AVX512_BF16 …"""
+    """CPU features that this build of llama.cpp uses, in its own names: AVX2, AVX512_BF16 …"""
     return frozenset(re.findall(r"(\w+) = 1\b", llama_cpp.llama_print_system_info().decode(errors="replace")))
 
 
-def load(path: Path, params: Any) -> Any:
+def load_model(path: Path, params: Any) -> Any:
     """The model of a GGUF file. Raises ModelError."""
     clear_log()
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
     if not model:
-        raise ModelError(f"{path} cannot be loaded, it may be damaged: {last_log()}", "Copy the file again, or give another with --model.")
+        raise ModelError(
+            f"{path} cannot be loaded, it may be damaged: {last_log_line()}", "Copy the file again, or give another with --model."
+        )
     return model
 
 
 def clear_log() -> None:
-    """Forget what llama.cpp has said so far."""
+    """Discard the log lines kept so far."""
     _log_lines.clear()
 
 
-def last_log() -> str:
-    """The last thing llama.cpp complained about, in a line; it sees tokens and files, not texts, and a line is cut at 300 characters."""
-    for word in ("error", "failed"):  # the reason is an error; that something failed is only its consequence
+def last_log_line() -> str:
+    """llama.cpp's last complaint, as one line of at most 300 characters; it names tokens and files, never the content of texts."""
+    for word in ("error", "failed"):  # lines with "error" name the cause, those with "failed" a consequence
         if lines := [" ".join(line.split()) for line in _log_lines if word in line.lower()]:
             return lines[-1][:300]
     return "no reason given"
+
+
+DEVICE_KINDS = ("cpu", "gpu", "igpu", "accel", "meta")  # ggml_backend_dev_type
+_EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"  # llama.cpp's LLM_FFN_EXPS_REGEX
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A ggml device. `kind`: cpu, gpu, igpu (shares main memory), accel or meta; memory in bytes."""
+
+    name: str
+    description: str
+    kind: str
+    free: int
+    total: int
+
+
+class _Properties(ctypes.Structure):
+    """ggml_backend_dev_props; the trailing capabilities are not interpreted."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("description", ctypes.c_char_p),
+        ("free", ctypes.c_size_t),
+        ("total", ctypes.c_size_t),
+        ("kind", ctypes.c_int),
+        ("id", ctypes.c_char_p),
+        ("capabilities", ctypes.c_byte * 64),
+    )
+
+
+class _Override(ctypes.Structure):
+    """llama_model_tensor_buft_override: tensors whose names match the pattern go into buffers of this type."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buffer_type", ctypes.c_void_p))
+
+
+def devices() -> tuple[Device, ...]:
+    """All devices of this build of llama.cpp, with their free memory at this moment."""
+    libggml.ggml_backend_dev_count.restype = ctypes.c_size_t
+    libggml.ggml_backend_dev_get.restype = ctypes.c_void_p
+    listed = []
+    for n in range(libggml.ggml_backend_dev_count()):
+        p = _Properties()
+        libggml.ggml_backend_dev_get_props(ctypes.c_void_p(libggml.ggml_backend_dev_get(ctypes.c_size_t(n))), ctypes.byref(p))
+        listed.append(
+            Device((p.name or b"").decode(), (p.description or b"").decode(errors="replace"), DEVICE_KINDS[p.kind], p.free, p.total)
+        )
+    return tuple(listed)
+
+
+def offload_devices() -> tuple[Device, ...]:
+    """The devices that layers are offloaded to: GPUs, or integrated ones if there are no others, as in llama.cpp."""
+    available = devices() if llama_cpp.llama_supports_gpu_offload() else ()
+    return tuple(d for d in available if d.kind == "gpu") or tuple(d for d in available if d.kind == "igpu")
+
+
+@cache
+def gpu_driver_version() -> str:
+    """The version of the GPU's driver, if known."""
+    for path in ("/proc/driver/nvidia/version", "/sys/module/amdgpu/version", "/sys/module/i915/version"):
+        try:
+            return Path(path).read_text().splitlines()[0]
+        except (OSError, IndexError):
+            continue
+    return platform.release()  # for drivers that are part of the kernel
+
+
+def model_params(settings: EngineSettings) -> tuple[Any, object]:
+    """llama_model_params for these settings, and an object that must live as long as the model."""
+    params = llama_cpp.llama_model_default_params()
+    params.use_extra_bufts = settings.extra_buffers
+    params.n_gpu_layers = settings.gpu_layers if llama_cpp.llama_supports_gpu_offload() else 0
+    keep_alive: object = None
+    if not params.n_gpu_layers and offload_devices():  # else llama.cpp still runs single multiplications there
+        keep_alive = none = (ctypes.c_void_p * 1)(None)
+        params.devices = ctypes.cast(none, ctypes.c_void_p)
+    if settings.cpu_experts and params.n_gpu_layers:
+        libggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
+        layers = "|".join(map(str, range(settings.cpu_experts)))
+        pattern = rf"blk\.({layers}){_EXPERTS}".encode()
+        keep_alive = overrides = (_Override * 2)(_Override(pattern, libggml.ggml_backend_cpu_buffer_type()), _Override(None, None))
+        params.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
+    return params, keep_alive

@@ -1,1 +1,1 @@
-"""A model behind OpenAI-compatible servers instead of one in this process."""
+"""Models behind OpenAI-compatible servers."""

@@ -49,10 +49,12 @@ function Navigation({ at }) {
 function Progress() {
   const run = status.value?.run;
   if (run?.state !== "running") return null;
-  const left = run.left === null || run.left === undefined ? "" : t("shell.left", { time: lasting(run.left) });
+  const secondsLeft = run.seconds_left ?? run.left;
+  const fraction = run.fraction ?? run.share;
+  const left = secondsLeft === null || secondsLeft === undefined ? "" : t("shell.left", { time: lasting(secondsLeft) });
   return html`<a class="run" href="#/status">
     <span>${stageName(run.stage)} ${run.total > 0 ? `${number(run.done)} / ${number(run.total)}` : ""} ${left}</span>
-    ${run.total > 0 && html`<progress max=${typeof run.share === "number" ? 1 : run.total} value=${run.share ?? run.done} aria-label=${stageName(run.stage)}></progress>`}
+    ${run.total > 0 && html`<progress max=${typeof fraction === "number" ? 1 : run.total} value=${fraction ?? run.done} aria-label=${stageName(run.stage)}></progress>`}
   </a>`;
 }
 

@@ -7,9 +7,9 @@ import pytest
 from llguidance.llamacpp import lltokenizer_from_vocab
 
 from localrag.engine.llama import library
-from localrag.engine.llama.vocabulary import Vocabulary
-from localrag.engine.sampler import Constraint, Grammar
-from localrag.errors import EngineFailed, ModelError
+from localrag.engine.llama.chat_template import Vocabulary
+from localrag.engine.sampler import Grammar, GrammarMatcher
+from localrag.errors import EngineError, ModelError
 
 
 @pytest.fixture(scope="module")
@@ -17,11 +17,11 @@ def tokenizers(chat_file):
     """llguidance's view of the bundled model's vocabulary, made by its own function and by ours."""
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
-    model = library.load(chat_file.path, params)
+    model = library.load_model(chat_file.path, params)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # llguidance calls a renamed function
         made = lltokenizer_from_vocab(llama_cpp.llama_model_get_vocab(model), eos_token=[2])
-    yield made, Vocabulary(llama_cpp.llama_model_get_vocab(model)).for_grammars([2])
+    yield made, Vocabulary(llama_cpp.llama_model_get_vocab(model)).grammar_tokenizer([2])
     llama_cpp.llama_model_free(model)
 
 
@@ -48,8 +48,8 @@ def test_the_vocabulary_for_grammars_is_that_of_llguidance(tokenizers):
 )
 def test_a_grammar_that_cannot_be_followed_is_not_quoted(tokenizers, lark, why):
     """Grammars are made of names and sentences of a document; the error says what is wrong with one, not what it holds."""
-    with pytest.raises(EngineFailed, match=why) as error:
-        Constraint(tokenizers[1], Grammar("key", lambda _: lark))
+    with pytest.raises(EngineError, match=why) as error:
+        GrammarMatcher(tokenizers[1], Grammar("key", lambda _: lark))
 
     assert "Zebulon" not in str(error.value)
 
@@ -59,11 +59,11 @@ def test_the_reason_is_that_of_this_loading(tmp_path, chat_file):
     (tmp_path / "first.gguf").write_bytes(b"GGUF" + bytes(50))
     params = llama_cpp.llama_model_default_params()
     with pytest.raises(ModelError):
-        library.load(tmp_path / "first.gguf", params)
+        library.load_model(tmp_path / "first.gguf", params)
     with pytest.raises(ModelError) as error:
-        library.load(tmp_path / "second.gguf", params)
+        library.load_model(tmp_path / "second.gguf", params)
     assert "first.gguf" not in str(error.value)
 
     library._log_lines.append("error: " + "x\n" * 1000)
-    assert len(library.last_log()) == 300
-    assert "\n" not in library.last_log()
+    assert len(library.last_log_line()) == 300
+    assert "\n" not in library.last_log_line()

@@ -16,15 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from localrag.engine.remote.remote import Remote, identified
+from localrag.engine.remote.remote_engine import RemoteEngine
+from localrag.engine.remote.servers import with_server_info
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall
-from localrag.llm.grammar import choice, entity_lines
-from localrag.models import find_chat_model
+from localrag.llm.grammar import choice_of, entity_lines
+from localrag.model_files import find_chat_model
 from tests.conftest import run_process
 
 pytest.importorskip("xllamacpp")
+pytestmark = pytest.mark.ci
 SCRIPT = Path(__file__).parents[2] / "llama_server.py"
 SLOTS, WINDOW = 2, 4096
 DOCUMENTS = {
@@ -92,7 +94,7 @@ def shared(chat_file):
 
 
 def remote(server):
-    return Remote(identified(find_chat_model(f"{server.url}#smol"), EngineOptions()), EngineOptions())
+    return RemoteEngine(with_server_info(find_chat_model(f"{server.url}#smol"), EngineOptions()), EngineOptions())
 
 
 def request(grammar=None, max_tokens=60, content="Ingrid Holm bought the ferry Skua in Vardby. What is the Skua?", **options):
@@ -103,7 +105,7 @@ def calls(folder):
     """Committed calls of an index, requests that its runs' servers answered, and chunks that failed."""
     db = sqlite3.connect(folder / ".localrag" / "index.db")
     committed = db.execute("SELECT count(*) FROM llm_calls").fetchone()[0]
-    figures = [json.loads(row[0] or "{}") for row in db.execute("SELECT figures FROM runs")]
+    figures = [json.loads(row[0] or "{}") for row in db.execute("SELECT engine_metrics FROM runs")]
     failures = db.execute("SELECT subject, reason FROM failures").fetchall()
     db.close()
     return committed, sum(t["requests"] for f in figures for t in f.get("tasks", {}).values()), failures
@@ -119,11 +121,11 @@ def folder_of(path):
 def test_llama_cpp_tells_and_answers(shared):
     """Its window, slots and size are known; a yes or no, names and plain text come back in their forms; streams are what is kept."""
     engine, shown = remote(shared), []
-    assert (engine.window, engine.at_once, engine.parameters) == (WINDOW, SLOTS, 134515008)
+    assert (engine.window, engine.parallel_requests, engine.parameters) == (WINDOW, SLOTS, 134515008)
 
     async def ask():
         kinds = entity_lines(["Skua", "Vardby"], ["thing", "place"])
-        asked = [request(choice(["yes", "no"]), 4), request(kinds, 100), request(on_text=shown.append)]
+        asked = [request(choice_of(["yes", "no"]), 4), request(kinds, 100), request(on_text=shown.append)]
         return await asyncio.gather(*(engine.generate(one) for one in asked))
 
     verdict, typed, plain = asyncio.run(ask())

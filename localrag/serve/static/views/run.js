@@ -40,20 +40,23 @@ export function Run({ removing = false }) {
 
 function Bar({ run, removing }) {
   const name = removing ? t("run.removing") : stageName(run.stage);
-  const left = run.left === null || run.left === undefined ? "" : t("shell.left", { time: lasting(run.left) });
+  const secondsLeft = run.seconds_left ?? run.left;
+  const fraction = run.fraction ?? run.share;
+  const left = secondsLeft === null || secondsLeft === undefined ? "" : t("shell.left", { time: lasting(secondsLeft) });
   const known = run.total > 0 && !removing;
-  const whole = known && typeof run.share === "number"; // of the run, not of the stage
-  const percent = whole ? `${Math.min(99, Math.floor(100 * run.share))} %` : "";
+  const whole = known && typeof fraction === "number"; // of the run, not of the stage
+  const percent = whole ? `${Math.min(99, Math.floor(100 * fraction))} %` : "";
   return html`<div class="bar">
     <p><strong>${name}</strong> <span class="soft">${[percent, known && `${number(run.done)} / ${number(run.total)}`, left].filter(Boolean).join(" · ")}</span></p>
-    <progress aria-label=${name} max=${known && !whole ? run.total : 1} value=${whole ? run.share : known ? run.done : null}></progress>
+    <progress aria-label=${name} max=${known && !whole ? run.total : 1} value=${whole ? fraction : known ? run.done : null}></progress>
     ${run.workers?.length > 0 && html`<${Workers} rows=${run.workers} />`}
   </div>`;
 }
 
 /** What each of several workers does: its speed, what it has done, when it was last heard of. */
 function Workers({ rows }) {
-  const speed = (row) => (row.written_tokens_per_s ? t("run.tokens", { n: number(Math.round(row.written_tokens_per_s)) })
+  const written = (row) => row.decode_tokens_per_s ?? row.written_tokens_per_s;
+  const speed = (row) => (written(row) ? t("run.tokens", { n: number(Math.round(written(row))) })
     : row.chunks_per_s ? t("run.chunks_speed", { n: number(row.chunks_per_s) }) : "–");
   const states = ["working", "waiting"];
   return html`<div class="table-scroll" tabindex="0" role="region" aria-label=${t("run.workers")}><table class="workers">
@@ -64,7 +67,7 @@ function Workers({ rows }) {
       <td>${states.includes(row.state) ? t(`run.worker.${row.state}`) : row.state}</td>
       <td>${speed(row)}</td>
       <td>${number(row.chunks)}</td>
-      <td>${row.class || "–"}</td>
+      <td>${row.numerics || row.class || "–"}</td>
       <td>${when(new Date(row.seen_at * 1000).toISOString())}</td>
     </tr>`)}</tbody>
   </table></div>`;

@@ -20,7 +20,7 @@ export default {
   "graph.unnamed": "without a name",
   "graph.more": { one: "{n} more", other: "{n} more" },
   "graph.neighbours": "Related to",
-  "graph.alone": "It is related to nothing.",
+  "graph.alone": "It has no relationships.",
   "graph.about": "What the documents say",
   "graph.clear": "Clear",
   "graph.cleared": "Nothing is selected.",
@@ -33,6 +33,6 @@ export default {
   "graph.path.to": "Path from here to",
   "graph.path.found": { one: "Path of {n} relationship", other: "Path of {n} relationships" },
   "graph.empty.documents": "There is no graph yet, because no documents are indexed. Add documents, then run:",
-  "graph.empty.graph": "The documents are indexed, but no entities were found in them so far. If indexing was stopped, finish it:",
-  "graph.empty.places": "The graph was made by an earlier version and has no picture yet. This makes one, and redoes nothing else:",
+  "graph.empty.graph": "The documents are indexed, but no entities have been found in them so far. If indexing was stopped, finish it:",
+  "graph.empty.places": "The graph was built by an earlier version and has no layout yet. This command computes one and nothing else:",
 };

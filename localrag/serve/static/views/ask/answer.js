@@ -42,12 +42,14 @@ function Status({ now }) {
 /** What the reader should know before the answer. */
 function Lead({ answer, question, segments }) {
   if (!answer) return null;
-  const said = segments[0]?.text?.includes(answer.short); // the text begins with it already
-  const asked = answer.asked && answer.asked !== question;
+  const short = answer.short_answer ?? answer.short;
+  const standalone = answer.standalone_question ?? answer.asked;
+  const said = segments[0]?.text?.includes(short); // the text begins with it already
+  const asked = standalone && standalone !== question;
   return html`
-    ${asked && html`<p class="soft">${t("ask.understood", { question: answer.asked })}</p>`}
-    ${answer.answerable === false && html`<p class="notice">${t("ask.unanswerable")}</p>`}
-    ${answer.short && !said && html`<p class="short" dir="auto">${answer.short}</p>`}`;
+    ${asked && html`<p class="soft">${t("ask.understood", { question: standalone })}</p>`}
+    ${(answer.is_answerable ?? answer.answerable) === false && html`<p class="notice">${t("ask.unanswerable")}</p>`}
+    ${short && !said && html`<p class="short" dir="auto">${short}</p>`}`;
 }
 
 const STATED = new Set(["related", "contradicted"]); // of sources that prove nothing
@@ -87,13 +89,14 @@ function Foot({ turn, now, again }) {
 
 function factsOf(answer) {
   const tokens = answer.prompt_tokens + answer.output_tokens;
+  const unsupported = answer.unsupported_sentences ?? answer.unsupported;
   const level = answer.level === null || answer.level === undefined ? "" : `, ${t("ask.level.of", { n: answer.level })}`;
   return [
     answer.mode && ["mode", `${modeName(answer.mode)}${level}`, answer.reason || null],
     typeof answer.confidence === "number" && ["confidence", t("ask.confidence", { share: percent(Math.min(answer.confidence, 0.99)) }), t("ask.confidence.why")],
     answer.related > 0 && ["related", t("ask.related", { n: answer.related }), t("ask.related.why")],
     answer.contradicted > 0 && ["contradicted", t("ask.contradicted", { n: answer.contradicted }), t("ask.contradicted.why")],
-    answer.unsupported > 0 && ["unsupported", t("ask.unsupported", { n: answer.unsupported }), t("ask.unsupported.why")],
+    unsupported > 0 && ["unsupported", t("ask.unsupported", { n: unsupported }), t("ask.unsupported.why")],
     ["seconds", lasting(answer.seconds ?? 0), null],
     answer.calls > 0 && ["cost", t("ask.cost", { n: answer.calls, tokens: number(tokens) }), null],
   ].filter(Boolean);

@@ -1,0 +1,298 @@
+"""A benchmark run as a table, and as Markdown, CSV, JSON, JSON lines, HTML or a SQLite file."""
+
+import csv
+import html
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localrag.bench.runs import answer_bias, failure_kinds, recommend_model, reliability_warning, toml_lines
+from localrag.errors import UsageError
+from localrag.system.files import ensure_private_file, write_atomically
+
+TableRow = dict[str, Any]
+MISSING = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTable:
+    """Lines of (label, a cell for each model), in groups with a heading each. `heads` are the models' names."""
+
+    heads: tuple[str, ...]
+    groups: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
+
+
+def _format_number(value: float | None, places: int = 0, unit: str = "") -> str:
+    return MISSING if value is None else f"{value:,.{places}f}".replace(",", " ") + unit
+
+
+def _size(value: float | None) -> str:
+    return MISSING if value is None else f"{value / 1e9:.2f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+
+
+def _format_percent(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.0%}"
+
+
+def _score(figures: TableRow, name: str) -> str:
+    value = figures.get(name)
+    return MISSING if value is None else f"{value:.2f}{_lost(figures)}"
+
+
+def _lost(figures: TableRow) -> str:
+    """The suffix of every figure that depends on paragraphs without an answer."""
+    lost = figures["failed_paragraphs"]
+    return f" (failed {lost} of {figures['paragraphs']})" if lost else ""
+
+
+def _speed(figures: TableRow, name: str) -> str:
+    value, spread = figures[name], figures[f"{name}_sd"]
+    return _format_number(value) + (f" ± {spread:.0f}" if value is not None and spread is not None else "")
+
+
+def _yes(figures: TableRow) -> str:
+    share = _format_percent(figures["yes_share"])
+    bias = answer_bias(figures)
+    return f"{share} ({bias})" if bias else share
+
+
+def _right(figures: TableRow) -> str:
+    lost = figures["yes_no_failed"]
+    return f"{figures['yes_no_right']} of {figures['yes_no_asked']}" + (f" (failed {lost})" if lost else "")
+
+
+def _calibration(figures: TableRow) -> str:
+    return "not measured" if figures["calibration_error"] is None else f"{figures['calibration_error']:.2f}"
+
+
+def _energy(name: str) -> Callable[[TableRow], str]:
+    return lambda found: "not readable" if found[name] is None else f"{found[name] / 3600:.2f} Wh"
+
+
+def _parameters(figures: TableRow) -> str:
+    n = figures["parameters"]
+    return MISSING if n is None else f"{n / 1e9:.1f} G" if n >= 1e9 else f"{n / 1e6:.0f} M"
+
+
+def _format_answered(figures: TableRow) -> str:
+    if figures["questions"] is None:
+        return MISSING
+    lost = figures["questions_failed"]
+    return f"{figures['answered']} of {figures['questions']}" + (f" (failed {lost})" if lost else "")
+
+
+def _index(figures: TableRow) -> str:
+    if figures["index_s"] is None:
+        return MISSING
+    lost = figures["index_failures"]
+    pace = f" ({figures['chunks_per_hour']} chunks/h, reports and all)"
+    return _format_number(figures["index_s"], 0, " s") + pace + (f" ({lost} parts failed)" if lost else "")
+
+
+GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[TableRow], str]], ...]], ...] = (
+    (
+        "What it costs",
+        (
+            ("file", lambda f: _size(f["file_bytes"])),
+            ("quantisation", lambda f: f["quantisation"] or MISSING),
+            ("computed in", lambda f: f["weights"] or MISSING),
+            ("parameters", _parameters),
+            ("peak memory", lambda f: _size(f["peak_bytes"])),
+            ("… while indexing", lambda f: _size(f["index_peak_bytes"])),
+            ("load time", lambda f: _format_number(f["load_s"], 1, " s")),
+        ),
+    ),
+    (
+        "How fast it is",
+        (
+            ("prefill, tokens/s", lambda f: _speed(f, "prefill_tps")),
+            ("decode, tokens/s", lambda f: _speed(f, "decode_tps")),
+            ("JSON answers, tokens/s", lambda f: _speed(f, "json_tps")),
+            ("answers at once", lambda f: _format_number(f["slots"])),
+            ("English paragraphs/h", lambda f: _format_number(f["paragraphs_per_hour"]) + _lost(f)),
+            ("tokens forced by grammar", lambda f: _format_percent(f["forced_share"])),
+            ("energy of the paragraphs", _energy("joules")),
+        ),
+    ),
+    (
+        "How well it extracts",
+        (
+            ("calls", lambda f: f"failed {f['failed_calls']} of {f['calls']}" if f["failed_calls"] else f"{f['calls']}, none failed"),
+            ("style", lambda f: f["style"]),
+            ("names F1", lambda f: _score(f, "names_f1")),
+            ("names with types F1", lambda f: _score(f, "typed_f1")),
+            ("… English", lambda f: _score(f, "typed_f1_en")),
+            ("… Chinese", lambda f: _score(f, "typed_f1_zh")),
+            ("relations F1", lambda f: _score(f, "relation_f1")),
+            ("names in the text", lambda f: _format_percent(f["in_text_share"])),
+            ("repeated names", lambda f: f"{f['duplicates']} of {f['listed']}"),
+            ("words of the prompt in", lambda f: f"{f['leaked']} of {f['written']} names and descriptions"),
+        ),
+    ),
+    (
+        "How well it judges",
+        (("yes/no right", _right), ("says yes (half is right)", _yes), ("calibration error", _calibration)),
+    ),
+    (
+        "Standard index and ten questions",
+        (
+            ("time", _index),
+            ("calls", lambda f: _format_number(f["index_calls"])),
+            ("tokens read", lambda f: _format_number(f["index_prompt_tokens"])),
+            ("tokens written", lambda f: _format_number(f["index_output_tokens"])),
+            ("energy", lambda f: MISSING if f["index_s"] is None else _energy("index_joules")(f)),
+            ("questions right", _format_answered),
+            ("seconds a question", lambda f: _format_number(f["question_s"], 1)),
+            ("sentences with verified quotes", lambda f: _format_percent(f["quote_verified"])),
+            ("… with words of the prompt", lambda f: _format_number(f["answer_leaked"])),
+        ),
+    ),
+)
+
+
+def table(models: Sequence[TableRow]) -> ModelTable:
+    """The table of the measured models; `warnings` lists the others."""
+    good = [m for m in models if not m["error"]]
+    groups = (
+        (title, tuple((label, *(cell(m["figures"]) for m in good)) for label, cell in lines))
+        for title, lines in GROUPS
+        if title != GROUPS[-1][0] or any(m["figures"]["index_s"] is not None for m in good)
+    )
+    return ModelTable(tuple(m["name"] for m in good), tuple(groups))
+
+
+def warnings(models: Sequence[TableRow]) -> list[str]:
+    """A line for each model that was not measured, or whose scores are unreliable."""
+    lines = [f"{m['name']}: not measured: {m['error']}" for m in models if m["error"]]
+    bad = [(m, reason) for m in models if not m["error"] and (reason := reliability_warning(m["figures"]))]
+    return lines + [f"{m['name']}: not reliable: {reason} ({failure_kinds(m)})" for m, reason in bad]
+
+
+def run_summary(run: TableRow) -> str:
+    """The machine and the time in a line."""
+    m = run["machine"]
+    memory = f", {m['memory'] / 2**30:.0f} GiB" if m["memory"] else ""
+    return f"localrag {run['localrag']} · {run['started']} · {m['cpu']}, {m['cores']} cores{memory} · {m['system']}"
+
+
+OUTPUT_FORMATS = ("md", "csv", "json", "jsonl", "sqlite", "html")
+OutputRow = dict[str, Any]
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}"
+    "table{border-collapse:collapse}td,th{padding:.15em .9em .15em 0;text-align:right}td:first-child,th:first-child{text-align:left}"
+    "tr.group th{padding-top:1em;border-bottom:1px solid #bbb}pre{background:#f4f4f4;padding:.8em;overflow-x:auto}.bad{color:#a00}"
+    "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}pre{background:#222}.bad{color:#f77}}"
+)
+
+
+def check_format(form: str, out: Path | None) -> None:
+    """Raises UsageError for an unknown format, and for SQLite without a file."""
+    if form and form not in OUTPUT_FORMATS:
+        raise UsageError(f"There is no output format {form!r}.", f"Formats: {', '.join(OUTPUT_FORMATS)}")
+    if form == "sqlite" and out is None:
+        raise UsageError("SQLite output is not text.", "Give a file for it: --out bench.db")
+
+
+def as_text(run: OutputRow, form: str) -> str:
+    """The run in a text format."""
+    writers: dict[str, Callable[[OutputRow], str]] = {"md": _markdown, "csv": _csv, "json": _json, "jsonl": _lines, "html": _html}
+    return writers[form](run)
+
+
+def write_sqlite(run: OutputRow, path: Path) -> None:
+    """Add the run to a SQLite file: tables runs, models (a column for each figure), paragraphs, yes_no, questions and speeds."""
+    from sqlite_utils import Database
+
+    db = Database(ensure_private_file(path))
+    key = run["started"]
+    options = {k: v for k, v in run["options"].items() if v not in ("", None)}
+    db["runs"].upsert({"run": key, "localrag": run["localrag"], **run["machine"], **options}, pk="run", alter=True)  # type: ignore[union-attr]
+    for row in flat_rows(run):
+        db["models"].upsert({"run": key, **row}, pk=("run", "name"), alter=True)  # type: ignore[union-attr]
+    for kind in ("paragraphs", "yes_no", "questions", "speeds"):
+        found = [
+            {"run": key, "model": m["name"], "n": n} | {k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in one.items()}
+            for m in run["models"]
+            for n, one in enumerate(m.get(kind, ()))
+        ]
+        if found:
+            db[kind].upsert_all(found, pk=("run", "model", "n"), alter=True)  # type: ignore[union-attr]
+    db.close()
+
+
+def write_text_file(text: str, path: Path) -> None:
+    """Write a text file. Raises UsageError if that is not possible."""
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.", "Give another file: --out FILE") from error
+
+
+def flat_rows(run: OutputRow) -> list[OutputRow]:
+    """A flat row for each model: name, path, error, figures."""
+    heads = ("name", "given", "fingerprint", "error")
+    return [{h: m.get(h, "") for h in heads} | m.get("figures", {}) for m in run["models"]]
+
+
+def _json(run: OutputRow) -> str:
+    return json.dumps(run, ensure_ascii=False, indent=1) + "\n"
+
+
+def _lines(run: OutputRow) -> str:
+    shared = {"started": run["started"], "localrag": run["localrag"], "cpu": run["machine"]["cpu"], "cores": run["machine"]["cores"]}
+    return "".join(json.dumps(shared | row, ensure_ascii=False) + "\n" for row in flat_rows(run))
+
+
+def _csv(run: OutputRow) -> str:
+    rows = flat_rows(run)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def recommendation(models: Sequence[OutputRow]) -> str:
+    """The lines for models.toml, or the reason why there are none."""
+    recommended = recommend_model(models)
+    return toml_lines(*recommended) if recommended else "# localrag bench: no model here can be relied on"
+
+
+def _markdown(run: OutputRow) -> str:
+    made = table(run["models"])
+    lines = [run_summary(run), ""]
+    if made.heads:
+        lines += ["| | " + " | ".join(map(_cell, made.heads)) + " |", "|---" * (1 + len(made.heads)) + "|"]
+        for title, group in made.groups:
+            lines.append(f"| **{title}** " + "| " * len(made.heads) + "|")
+            lines += ["| " + " | ".join(map(_cell, line)) + " |" for line in group]
+    notes = [f"- {_cell(note)}" for note in warnings(run["models"])]
+    return "\n".join([*lines, "", *notes, *[""] * bool(notes), "```toml", recommendation(run["models"]), "```"]) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _html(run: OutputRow) -> str:
+    made, e = table(run["models"]), html.escape
+    bad = "".join(f'<p class="bad">{e(note)}</p>' for note in warnings(run["models"]))
+    body = f"<h1>localrag bench</h1><p>{e(run_summary(run))}</p>{_html_table(made)}{bad}<pre>{e(recommendation(run['models']))}</pre>"
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>localrag bench</title><style>{_STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def _html_table(made: ModelTable) -> str:
+    if not made.heads:
+        return ""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in made.heads)
+    lines = [f"<tr><th></th>{head}</tr>"]
+    for title, group in made.groups:
+        lines.append(f'<tr class="group"><th colspan="{1 + len(made.heads)}">{html.escape(title)}</th></tr>')
+        lines += ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in group]
+    return f"<table>{''.join(lines)}</table>"

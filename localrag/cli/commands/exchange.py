@@ -1,0 +1,226 @@
+"""`localrag export`, `import`, `pack` and `unpack`."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localrag.cli.options import IndexOption, JsonOption, QuietOption, choice_option, engine_options
+from localrag.cli.views.terminal import escape_line, write_json
+
+if TYPE_CHECKING:
+    from localrag.exchange.export import ExportResult
+    from localrag.exchange.foreign import ForeignIndex
+    from localrag.exchange.import_index import ImportResult
+    from localrag.exchange.pack import UnpackResult
+
+
+EXPORT_FORMATS = ("parquet", "graphml", "gexf", "csv", "obsidian", "jsonl", "html")
+STDOUT = Path("-")
+
+
+def export_command(
+    format: Annotated[
+        str,
+        typer.Argument(
+            help="parquet: Microsoft GraphRAG's tables. graphml, gexf: for Gephi and similar programs. csv: for Neo4j. "
+            "obsidian: a vault of notes. jsonl: everything, one file for each table. html: a page for any browser.",
+            **choice_option("format", EXPORT_FORMATS),
+        ),
+    ],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, gexf, html; - for stdout) or folder to write.")],
+    level: Annotated[int | None, typer.Option("--level", min=0, help="Deepest level of communities to write. Default: all.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing file; write into a folder that has other files, which are kept.")
+    ] = False,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the graph, reports and passages as files for other programs."""
+    from localrag.cli.views.terminal import write_json
+    from localrag.index import Index
+
+    with Index.open(index) as opened:
+        if path == STDOUT:
+            _to_stdout(lambda file: opened.export(format, file, level=level), format)
+            return
+        result = opened.export(format, path, level=level, force=force)
+    if as_json:
+        write_json({name: getattr(result, name) for name in result.__slots__} | {"path": str(result.path)})
+    else:
+        _print_export(result)
+
+
+def _to_stdout(write: "Callable[[Path], ExportResult]", format: str) -> None:
+    """Export a single-file format to a temporary file and copy it to stdout. Raises UsageError for a format with a folder."""
+    import shutil
+    import sys
+    from tempfile import TemporaryDirectory
+
+    from localrag.errors import UsageError
+    from localrag.exchange.export import FILE_FORMATS
+
+    if format not in FILE_FORMATS:
+        raise UsageError(f"{format} is a folder of files and cannot go to stdout.", f"Name a folder, or choose {', '.join(FILE_FORMATS)}.")
+    with TemporaryDirectory() as folder:
+        result = write(Path(folder) / f"graph.{format}")
+        with result.path.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+
+
+def _print_export(result: "ExportResult") -> None:
+    """Print what was written, which files of an earlier export were kept or removed, and how to open the export."""
+    from localrag.cli.views.console import print_note
+
+    counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in result.counts.items() if n)
+    files = "" if len(result.files) == 1 else f" in {len(result.files)} files"
+    print_note(f"{result.path}: {counts}{files} ({result.size / 1e6:.1f} MB).")
+    if result.removed:
+        print_note(f"{len(result.removed)} files of an earlier export that are no longer needed were removed.")
+    if result.kept:
+        first = ", ".join(result.kept[:3]) + " …" * (len(result.kept) > 3)
+        print_note(f"{len(result.kept)} notes were not changed (you edited them above the line, or their subject is gone): {first}")
+    print_note(_USAGE_HINTS[result.format])
+
+
+_USAGE_HINTS = {
+    "parquet": "Read it with Microsoft GraphRAG, graphrag-visualizer or pandas.",
+    "graphml": "Open it with Gephi, Cytoscape or yEd, or read it with networkx.",
+    "gexf": "Open it with Gephi: File → Open.",
+    "csv": "How to load it into Neo4j: README.md in that folder.",
+    "obsidian": "Open that folder as a vault in Obsidian. Text below the line of a note is kept when you export again.",
+    "jsonl": "Description of the fields: localrag help export-tables",
+    "html": "Open it in a browser; it needs no network and no server.",
+}
+
+import_app = typer.Typer(no_args_is_help=True, help="Import the index of another program, so that nothing has to be extracted again.")
+MAX_SHOWN = 20  # of the items left out
+
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that the other program wrote.")]
+
+
+@import_app.command("graphrag")
+def graphrag_command(folder: FolderArgument, index: IndexOption = None, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Import the output folder of Microsoft GraphRAG, versions 1 to 3."""
+    from localrag.exchange.foreign import read_graphrag
+
+    _import(read_graphrag, folder, index, as_json=as_json, quiet=quiet)
+
+
+@import_app.command("lightrag")
+def lightrag_command(folder: FolderArgument, index: IndexOption = None, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Import the working folder of LightRAG with its default stores."""
+    from localrag.exchange.foreign import read_lightrag
+
+    _import(read_lightrag, folder, index, as_json=as_json, quiet=quiet)
+
+
+@import_app.command("nano")
+def nano_command(folder: FolderArgument, index: IndexOption = None, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Import the working folder of nano-graphrag with its default stores."""
+    from localrag.exchange.foreign import read_nano_graphrag
+
+    _import(read_nano_graphrag, folder, index, as_json=as_json, quiet=quiet)
+
+
+def _import(read: "Callable[[Path], ForeignIndex]", folder: Path, index: Path | None, *, as_json: bool, quiet: bool) -> None:
+    from localrag.cli.views.progress import IndexProgress
+    from localrag.exchange.import_index import import_index
+    from localrag.project import open_for_writing
+
+    foreign = read(folder)  # raises errors before an index folder is created
+    with open_for_writing(index, engine=engine_options({}, quiet=quiet)) as project, IndexProgress(quiet=quiet) as progress:
+        done = import_index(foreign, folder, project, progress)
+    if as_json:
+        left_out = [{"what": what, "reason": why} for what, why in done.skipped.items()]
+        write_json(
+            {"program": done.program, "known": done.is_duplicate, "found": done.found, "kept": done.n_imported, "left_out": left_out}
+        )
+    else:
+        _print_import(done)
+
+
+def _print_import(done: "ImportResult") -> None:
+    from localrag.cli.views.console import print_note
+
+    if done.is_duplicate:
+        print_note("This was imported before; nothing has changed.")
+        return
+    for what, n in done.n_imported.items():
+        print_note(f"{what:<14}{n:>7} of {done.found[what]}")
+    for what, why in list(done.skipped.items())[:MAX_SHOWN]:
+        print_note(f"left out  {escape_line(what)}: {why}")
+    if len(done.skipped) > MAX_SHOWN:
+        print_note(f"          and {len(done.skipped) - MAX_SHOWN} more (all of them: --json)")
+
+
+def pack_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, for example town.localrag.")],
+    documents: Annotated[bool, typer.Option("--documents", help="Also pack the files that were indexed.")] = False,
+    models: Annotated[bool, typer.Option("--models", help="Also pack the models that the index needs.")] = False,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the index to one file for another machine, with checksums."""
+    from localrag.cli.views.console import print_note
+    from localrag.exchange.pack import pack_index
+
+    packed = pack_index(file, index, documents=documents, models=models)
+    if as_json:
+        left_out = [{"path": path, "reason": reason} for path, reason in packed.skipped_files]
+        write_json({"path": str(packed.path), "size": packed.size, "manifest": packed.manifest, "left_out": left_out})
+        return
+    members = packed.manifest["members"]
+    print_note(f"{packed.path}: {packed.size / 1e6:,.1f} MB, {len(members)} files, {packed.manifest['documents']} documents.")
+    _print_listed("left out", packed.skipped_files)
+    print_note(f"On the other machine: localrag unpack {file.name} DIR")
+
+
+def unpack_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file made by `localrag pack`.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the index: DIR/.localrag. Created if missing.")] = Path(),
+    check: Annotated[bool, typer.Option("--check", help="Only verify the file.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify a packed index and unpack it into a folder. Nothing is overwritten."""
+    from localrag.exchange.pack import unpack_index, verify_pack
+
+    result = verify_pack(file) if check else unpack_index(file, folder)
+    if as_json:
+        write_json(asdict(result) | {"folder": str(result.folder) if result.folder else None})
+    else:
+        _print_pack(result, file)
+    if any(m.remedy for m in result.models):
+        raise typer.Exit(5)
+
+
+def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
+    """Print at most MAX_SHOWN names, each with its reason or value."""
+    from localrag.cli.views.console import print_note
+
+    for name, detail in listed[:20]:
+        print_note(f"{what}  {escape_line(name)}: {escape_line(detail)}")
+    if len(listed) > 20:
+        print_note(f"{' ' * len(what)}  and {len(listed) - 20} more (all of them: --json)")
+
+
+def _print_pack(result: "UnpackResult", file: Path) -> None:
+    from localrag.cli.views.console import print_note
+
+    origin = f"packed by localrag {escape_line(result.localrag)}"
+    summary = f"{result.members} files, {result.size / 1e6:,.1f} MB, {result.documents} documents, {origin}"
+    if result.folder is None:
+        print_note(f"{file} is whole: {summary}.")
+        _print_listed("left out when unpacked", result.left_out)
+        return
+    print_note(f"{result.folder}: {summary}.")
+    _print_listed("left out", result.left_out)
+    _print_listed("dropped", result.dropped)
+    for model in result.models:
+        kind = "chat model" if model.kind == "chat_model" else "embedder"
+        print_note(f"{kind}  {escape_line(model.name)}: {model.path or f'missing here. {model.remedy}'}")
+    if not result.files:
+        print_note("The documents themselves were not packed. Questions do not need them; see docs: how-to/move.")
+    print_note(f'Ask it: localrag ask "…" --index {result.folder.parent}')

@@ -1,0 +1,481 @@
+"""Commands that show or check what an index contains, and edit its collections and merges; none asks a chat model.
+
+`status`, `files`, `search`, `entity`, `tree`, `report`, `logs`, `source`, `collections`, `merges`, `check`, `layout`.
+"""
+
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localrag.cli.options import (
+    CollectionOption,
+    FilterOption,
+    IndexOption,
+    JsonOption,
+    QuietOption,
+    RerankerOption,
+    SettingValues,
+    choice_option,
+    complete_communities,
+    document_filter,
+    engine_options,
+    entities,
+    with_engine,
+)
+from localrag.cli.views.terminal import escape_line, write_json, write_line
+
+if TYPE_CHECKING:
+    from localrag.engine.settings import EngineOptions
+    from localrag.index import Index
+    from localrag.records import Answer, CheckLine
+    from localrag.store.check import CheckResult
+
+
+def status_command(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the run under way, until it ends.")] = False,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the index holds, what failed, and what it cost."""
+    from localrag.cli.views.contents import print_status
+    from localrag.cli.views.progress import watch_run
+    from localrag.index import Index
+
+    opened = Index.open(index)
+    if watch:
+        raise typer.Exit(watch_run(opened.folder, as_json=as_json))
+    status = opened.status()
+    if as_json:
+        write_json(status)
+    else:
+        print_status(status)
+
+
+def files_command(
+    skipped: Annotated[bool, typer.Option("--skipped", help="Only files, or pages of them, that were skipped or failed.")] = False,
+    collection: CollectionOption = None,
+    index: IndexOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """List all files: indexed, skipped or failed, and why."""
+    from localrag.filters import parse_collection_names
+    from localrag.index import Index
+
+    opened = Index.open(index)
+    wanted = None if collection is None else set(opened.paths(parse_collection_names(collection)))
+    for row in opened.files():
+        if (skipped and not row["reason"]) or (wanted is not None and row["path"] not in wanted):
+            continue
+        if as_json:
+            write_json(row)
+        else:
+            write_line(f"{row['state']:<8} {row['path']}{': ' * bool(row['reason'])}{row['reason']}")
+
+
+def search_command(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words or a question.")],
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Number of passages.")] = 10,
+    where: FilterOption = None,
+    collection: CollectionOption = None,
+    reranker: RerankerOption = None,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find passages by words, meaning and graph, without a chat model."""
+    from localrag.cli.views.answers import display_path
+    from localrag.cli.views.console import print_note
+    from localrag.cli.views.contents import print_passages
+    from localrag.filters import NO_FILTER
+    from localrag.index import Index
+    from localrag.records import to_row
+    from localrag.store.filtered import NoMatchingDocuments
+
+    with Index.open(index, reranker=reranker) as opened:
+        try:
+            passages = opened.search(query, k, selection=document_filter(where, collection) or NO_FILTER)
+        except NoMatchingDocuments as nothing:
+            print_note(f"{nothing} {nothing.hint}")
+            passages = []
+        root = opened.root
+    keys = ("start", "end", "score", "snippet", "text")
+    rows = [to_row(passage, {"best_sentence": "snippet"}) for passage in passages]
+    found = [{"path": display_path(row["path"], root)} | {key: row[key] for key in keys} for row in rows]
+    if as_json:
+        write_json(found)
+    else:
+        print_passages(found)
+
+
+def entity_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Any name of the entity.", autocompletion=entities)],
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an entity: names, description, relationships, mentions."""
+    from localrag.cli.views.contents import entity_json, print_entity
+    from localrag.index import Index
+
+    opened = Index.open(index)
+    found = [entity_json(one, opened.root) for one in opened.describe(name)]
+    for one in found:
+        if not as_json:
+            print_entity(one)
+    if as_json:
+        write_json(found)
+
+
+def tree_command(
+    level: Annotated[int | None, typer.Option("--level", min=0, help="Deepest level to show.")] = None,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the communities by level, with report titles and coverage."""
+    from localrag.cli.views.contents import print_tree, tree_json
+    from localrag.index import Index
+
+    roots = tree_json(Index.open(index).tree(), level)
+    if as_json:
+        write_json(roots)
+    else:
+        print_tree(roots)
+
+
+def report_command(
+    number: Annotated[
+        str, typer.Argument(metavar="ID", help="A community from `localrag tree`, for example 1.4.", autocompletion=complete_communities)
+    ],
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the report of a community with its sources."""
+    from localrag.cli.views.contents import print_report, report_json
+    from localrag.index import Index
+
+    opened = Index.open(index)
+    report = report_json(number, opened.report(number), opened.root)
+    if as_json:
+        write_json(report)
+    else:
+        print_report(report)
+
+
+def logs_command(
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of answers, newest first.")] = 3,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show past questions and answers."""
+    from localrag.cli.views.contents import log_json, print_log
+    from localrag.index import Index
+
+    opened = Index.open(index)
+    answers = opened.answers(n)
+    if as_json:
+        write_json([log_json(*one, opened.root) for one in answers])
+    else:
+        print_log(answers)
+
+
+def source_command(
+    n: Annotated[int, typer.Argument(metavar="N", help="Number of a citation in the last answer.")],
+    opens: Annotated[bool, typer.Option("--open", help="Open the file in its default program.")] = False,
+    index: IndexOption = None,
+) -> None:
+    """Print the passage behind citation N of the last answer."""
+    from localrag.cli.views.console import print_note
+    from localrag.index import Index
+
+    opened = Index.open(index)
+    path = print_citation(opened, opened.last_answer(), n)
+    if opens and typer.launch(str(opened.root / path)) != 0:
+        print_note(f"{opened.root / path} could not be opened.")
+
+
+def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "localrag source") -> str:
+    """Print the passage of a citation and return its path. `opens` is the command for error hints. Raises LocalragError."""
+    from localrag.cli.views.answers import print_source
+    from localrag.errors import LocalragError
+
+    if last is None:
+        raise LocalragError("No question has been asked of this index yet.", 'Ask one: localrag ask "…"')
+    citation = next((c for c in last.citations if c.n == n), None)
+    if citation is None:
+        raise LocalragError(
+            f"The last answer has no citation {n}.", f"It has {len(last.citations)}{f': {opens} 1' if last.citations else '.'}"
+        )
+    print_source(citation, index.passage(citation), index.root, last.state_of(n))
+    return citation.path
+
+
+collections_app = typer.Typer(no_args_is_help=True, help="Show, rename and remove collections: named sets of documents.")
+CollectionNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A collection shown by `localrag collections list`.")]
+
+
+@collections_app.command("list")
+def list_collections_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
+    """List the collections with the number of their documents."""
+    from localrag.cli.views.console import print_note
+    from localrag.index import Index
+
+    sizes = Index.open(index).collections()
+    if as_json:
+        write_json({"collections": [{"name": name, "documents": n} for name, n in sizes.items()]})
+        return
+    for name, n in sizes.items():
+        write_line(f"{n:>6}  {escape_line(name)}")
+    if not sizes:
+        print_note("There is no collection. Create one: localrag index PATH --collection NAME")
+
+
+@collections_app.command("show")
+def show_collection_command(name: CollectionNameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
+    """List the documents of a collection."""
+    from localrag.index import Index
+
+    paths = Index.open(index).paths([name])
+    if as_json:
+        write_json({"name": name, "paths": paths})
+        return
+    for path in paths:
+        write_line(path)
+
+
+@collections_app.command("rename")
+def rename_collection_command(
+    name: CollectionNameArgument, new: Annotated[str, typer.Argument(metavar="NEW", help="The new name. If it exists, the "
+    "documents are added to it.")],
+    index: IndexOption = None,
+) -> None:  # fmt: skip
+    """Rename a collection, or add its documents to another."""
+    from localrag.cli.views.console import print_note
+    from localrag.errors import UsageError
+    from localrag.filters import parse_collection_names
+    from localrag.project import find_index
+    from localrag.store.collections import collections, rename
+    from localrag.store.opening import open_index, writer_lock
+
+    if len(names := parse_collection_names(new)) != 1:
+        raise UsageError(f"{new!r} is not a single name.", "Give one: localrag collections rename NAME NEW")
+    folder = find_index(index)
+    with writer_lock(folder), closing(open_index(folder)) as db:
+        rename(db, name, names[0])
+        print_note(f"{names[0]} has {collections(db)[names[0]]} documents.")
+
+
+@collections_app.command("rm")
+def rm_collection_command(name: CollectionNameArgument, index: IndexOption = None) -> None:
+    """Remove a collection. Its documents stay in the index."""
+    from localrag.cli.views.console import print_note
+    from localrag.project import find_index
+    from localrag.store.collections import remove
+    from localrag.store.opening import open_index, writer_lock
+
+    folder = find_index(index)
+    with writer_lock(folder), closing(open_index(folder)) as db:
+        remove(db, name)
+        print_note(f"The collection {name} is removed; its documents are still in the index.")
+
+
+merges_app = typer.Typer(no_args_is_help=True, help="Show, undo and add merges of names. Decisions are kept in aliases.txt.")
+
+
+@merges_app.command("list")
+def list_merges_command(
+    index: IndexOption = None,
+    similar: Annotated[bool, typer.Option("--similar", help="Names with similar spelling that were kept apart.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List merged names with reason and score."""
+    from localrag.cli.views.tables import print_merges
+    from localrag.index import Index
+
+    merges = Index.open(index).name_merges(done=not similar)
+    if as_json:
+        rows = [{"id": n, "name": m.name, "into": m.entity_name, "reason": m.reason, "score": m.score} for n, m in merges]
+        write_json({"merges": rows})
+    else:
+        print_merges(merges)
+
+
+@merges_app.command("undo")
+@with_engine
+def undo_merge_command(
+    number: Annotated[int, typer.Argument(metavar="N", help="Number shown by `localrag merges list`.")],
+    index: IndexOption = None,
+    *,
+    engine: SettingValues,
+    quiet: QuietOption = False,
+) -> None:
+    """Undo a merge, now and in every later update."""
+    from localrag.errors import UsageError
+    from localrag.index import Index
+
+    merges = dict(Index.open(index).name_merges())
+    if number not in merges:
+        raise UsageError(f"There is no merge {number}.", "See them: localrag merges list")
+    merge = merges[number]
+    _decide(
+        index,
+        f"{merge.name} {'=' if merge.name == merge.entity_name else '!='} {merge.entity_name}",
+        engine_options(engine, quiet=quiet),
+        quiet=quiet,
+    )
+
+
+@merges_app.command("add")
+@with_engine
+def add_merge_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name in the documents.", autocompletion=entities)],
+    into: Annotated[str, typer.Argument(metavar="INTO", help="The entity that it names.", autocompletion=entities)],
+    index: IndexOption = None,
+    *,
+    engine: SettingValues,
+    quiet: QuietOption = False,
+) -> None:
+    """Merge a name into an entity, now and in every later update."""
+    from localrag.errors import UsageError
+    from localrag.indexing.graph.entity_resolution import name_key
+    from localrag.project import find_index
+    from localrag.store import graph
+    from localrag.store.opening import open_index
+
+    with closing(open_index(find_index(index))) as db:
+        known = {name_key(alias) for alias in graph.aliases(db)}
+    for one in (name, into):
+        if name_key(one) not in known:
+            raise UsageError(f"No entity is called {one!r}.", 'Look for it: localrag status, or localrag ask "…"')
+    _decide(
+        index,
+        f"{name} = {into}",
+        engine_options(engine, quiet=quiet),
+        quiet=quiet,
+    )
+
+
+def _decide(index: IndexOption, line: str, options: "EngineOptions", *, quiet: bool) -> None:
+    """Save a merge decision and rebuild the graph."""
+    import asyncio
+
+    from localrag.cli.views.console import print_note
+    from localrag.cli.views.progress import IndexProgress
+    from localrag.indexing.graph.entity_resolution import add_alias
+    from localrag.indexing.pipeline import rebuild_graph
+    from localrag.project import open_for_writing
+
+    with open_for_writing(index, engine=options) as project, IndexProgress(quiet=quiet) as progress:
+        add_alias(project.folder, line)
+        asyncio.run(rebuild_graph(project, progress))
+    if not quiet:
+        print_note(f"{line}: kept in {project.folder / 'aliases.txt'}")
+
+
+INDEX_COMMAND = "localrag index PATH"  # command that repairs by indexing
+LOST_HINT = "Restore a backup of the index, or move it elsewhere and index again."
+
+
+def check_command(
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what needs no model. Keeps a copy of the database.")] = False,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify the index: database, passages, graph, reports, vectors."""
+    from localrag.cli.views.console import print_note
+    from localrag.project import find_index
+    from localrag.store.check import check_index, problems, repair_index
+    from localrag.store.opening import open_index, writer_lock
+
+    folder = find_index(index)
+    with writer_lock(folder) if repair else nullcontext(), closing(open_index(folder, create=repair, allow_torn=True)) as db:
+        parts = check_index(db, folder)
+        copy = repair_index(db, folder) if repair else None
+        after = check_index(db, folder) if copy else parts
+    left = list(problems(after))
+    lines = _lines(parts, after if copy else None)
+    following = _what_next(after, copy, bool(left))
+    print_check_result(lines, as_json=as_json, repaired=bool(copy), copy=str(copy or ""), next=following)
+    if not as_json:
+        print_note(f"{following}\nThe database as it was: {copy}" if copy else following)
+    if left:
+        raise typer.Exit(1)
+
+
+def _lines(parts: "list[CheckResult]", after: "list[CheckResult] | None") -> "list[CheckLine]":
+    """Check lines: one per intact part, and one per problem; `after` is the result of the check after a repair."""
+    from localrag.records import CheckLine
+
+    lines, left = [], {w.text: w.is_pending for part in after or () for w in part.problems}
+    for part in parts:
+        if not part.problems:
+            lines.append(CheckLine(part.name, "ok", part.summary))
+        for wrong in part.problems:
+            if wrong.is_pending or left.get(wrong.text):
+                lines.append(CheckLine(part.name, "warn", wrong.text, INDEX_COMMAND))
+            elif after is None:
+                lines.append(CheckLine(part.name, "fail", wrong.text, "localrag check --repair"))
+            elif wrong.text in left:
+                lines.append(CheckLine(part.name, "fail", wrong.text, LOST_HINT))
+            else:
+                lines.append(CheckLine(part.name, "warn", f"mended: {wrong.text}"))
+    return lines
+
+
+def _what_next(parts: "list[CheckResult]", copy: Path | None, left: bool) -> str:
+    """The next step for the user, in a sentence."""
+    if left and not copy:
+        return "Repair it: localrag check --repair"
+    if left:
+        return f"The rest cannot be repaired. {LOST_HINT}"
+    if any(w.is_pending for part in parts for w in part.problems):
+        return f"The next run creates what is missing: {INDEX_COMMAND}, with the paths you indexed."
+    return "The index is sound."
+
+
+def print_check_result(lines: "list[CheckLine]", *, as_json: bool, **rest: object) -> None:
+    """Print the result of a check as lines, or as one JSON object that includes `rest`."""
+    from dataclasses import asdict
+
+    from localrag.cli.views.tables import print_check_lines
+
+    if as_json:
+        ok = all(line.state != "fail" for line in lines)
+        write_json({"ok": ok, "checks": [asdict(line) for line in lines]} | rest)
+    else:
+        print_check_lines(lines)
+
+
+LAYOUT_METHODS = ("hierarchical", "umap")
+
+
+def layout_command(
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method", help="hierarchical: nested circles. umap: by structural vectors.", **choice_option("method", LAYOUT_METHODS)
+        ),
+    ] = "umap",
+    dimensions: Annotated[int, typer.Option("--dimensions", min=2, max=1024, help="Dimensions of the structural vectors.")] = 64,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same layout.")] = 0,
+    index: IndexOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Compute structural vectors of the entities and a layout of the graph. Later updates keep the method."""
+    from localrag.cli.views.console import print_note
+    from localrag.cli.views.progress import IndexProgress
+    from localrag.errors import UsageError
+    from localrag.indexing.pipeline import relayout
+    from localrag.project import find_index, open_for_writing
+    from localrag.store import layout
+
+    folder = find_index(index)
+    with open_for_writing(folder, engine=engine_options({}, quiet=quiet)) as project, IndexProgress(quiet=quiet) as progress:
+        picture = {"method": method, "dimensions": dimensions, "seed": seed}
+        changed = relayout(project, progress, picture)
+        ids, vectors = layout.structural_embeddings(project.db)
+    if not ids:
+        raise UsageError("This index has no graph yet.", "Make one: localrag index PATH")
+    if not quiet:
+        what = f"{len(ids)} entities: vectors of {vectors.shape[1]} dimensions, places by {method}."
+        print_note(what if changed else f"{what} It was so already.")
+        print_note("See it: localrag serve")

@@ -1,0 +1,242 @@
+"""`localrag config`, `init`, `help`, `demo` and `doctor`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localrag.cli.commands.index import OutputOptions, run_index
+from localrag.cli.commands.inspect import print_check_result
+from localrag.cli.options import EngineOption, IndexOption, JsonOption, ModelOption, engine_options, pages_of_help
+from localrag.cli.views.terminal import write_json, write_line, write_out
+
+if TYPE_CHECKING:
+    from localrag.cli.settings import EffectiveSetting
+
+
+config_app = typer.Typer(invoke_without_command=True, help="Show and change settings: models, modes, how documents are read.")
+
+
+def _names(incomplete: str) -> list[str]:
+    """Names of settings that begin with a text, for shell completion."""
+    from localrag.cli.settings import SETTING_NAMES
+
+    return [name for name in SETTING_NAMES if name.startswith(incomplete)]
+
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A setting of `localrag config`.", autocompletion=_names)]
+UserOption = Annotated[bool, typer.Option("--user", help="Use your own settings file, for all folders.")]
+
+
+@config_app.callback()
+def config_command(context: typer.Context, index: IndexOption = None, as_json: JsonOption = False) -> None:
+    """Show every setting with its value and the source of the value."""
+    if context.invoked_subcommand:
+        return
+    from dataclasses import asdict
+
+    from localrag.cli.settings import print_settings, user_file
+    from localrag.settings import project_file
+
+    rows = [asdict(row) for row in _setting_rows(index)]
+    if as_json:
+        project = project_file(Path.cwd())
+        files = {"project": str(project) if project else None, "user": str(user_file())}
+        write_json({"settings": rows, "files": files})
+    else:
+        print_settings(rows)
+
+
+@config_app.command("get")
+def get_command(name: NameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
+    """Print the value of a setting, as its option takes it."""
+    from localrag.cli.settings import as_option_text, suggestion
+    from localrag.errors import UsageError
+
+    found = next((row for row in _setting_rows(index) if row.name == name), None)
+    if found is None:
+        raise UsageError(f"There is no setting {name!r}.", suggestion(name))
+    if as_json:
+        write_json(found.value)
+    else:
+        write_line(as_option_text(found.value))
+
+
+@config_app.command("set")
+def set_command(
+    name: NameArgument,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value; several values as A,B.")],
+    user: UserOption = False,
+) -> None:
+    """Set a value in the nearest localrag.toml, or in your own file. Comments are kept."""
+    from localrag.cli.settings import set_value, settings_file_to_write, to_toml
+    from localrag.cli.views.console import print_note
+
+    path = settings_file_to_write(user=user)
+    print_note(f"{name} = {to_toml(set_value(path, name, value))} in {path}")
+
+
+@config_app.command("unset")
+def unset_command(name: NameArgument, user: UserOption = False) -> None:
+    """Remove a value from the nearest localrag.toml, or from your own file."""
+    from localrag.cli.settings import settings_file_to_write, unset_value
+    from localrag.cli.views.console import print_note
+
+    path = settings_file_to_write(user=user)
+    unset_value(path, name)
+    print_note(f"{name} is no longer set in {path}")
+
+
+@config_app.command("trust")
+def trust_command() -> None:
+    """Trust the nearest localrag.toml with the servers, files and outside folders that it names now."""
+    from localrag.cli.settings import to_toml, trust
+    from localrag.cli.views.console import print_note
+    from localrag.errors import UsageError
+    from localrag.settings import PROJECT_FILE, project_file
+
+    path = project_file(Path.cwd())
+    if path is None:
+        raise UsageError(f"There is no {PROJECT_FILE} here or in a folder above.", "Write one: localrag init")
+    values = trust(path)
+    listed = ", ".join(f"{name} = {to_toml(value)}" for name, value in values.items())
+    print_note(f"{path} is trusted as it is now{f': {listed}' if listed else ''}")
+
+
+@config_app.command("path")
+def path_command(user: UserOption = False) -> None:
+    """Print which file `config set` writes to."""
+    from localrag.cli.settings import settings_file_to_write
+
+    write_line(str(settings_file_to_write(user=user)))
+
+
+@config_app.command("schema")
+def schema_command() -> None:
+    """Print a JSON schema of localrag.toml, for editors."""
+    from localrag.cli.settings import settings_model
+
+    write_out(json.dumps(settings_model().model_json_schema(), indent=2) + "\n")
+
+
+def init_command() -> None:
+    """Write a localrag.toml here that lists every setting, commented out, with an explanation."""
+    from localrag.cli.settings import write_template
+    from localrag.cli.views.console import print_note
+
+    print_note(f"{write_template()}: every setting with its present value. Change what you need; localrag config shows the values in use.")
+
+
+def _setting_rows(index: Path | None) -> "list[EffectiveSetting]":
+    """All settings in effect, with a note if the index cannot be read."""
+    from localrag.cli.settings import bound_models_or_error, effective_settings, is_trusted, read_set_values
+    from localrag.cli.views.console import print_note
+    from localrag.settings import project_file
+
+    set_values, project = read_set_values(), project_file(Path.cwd())
+    if project and not is_trusted(project, set_values):
+        print_note(f"You have not trusted {project}, so commands end with an error. To trust it: localrag config trust")
+    chosen = set_values["index"].value if "index" in set_values else ""
+    bound, problem = bound_models_or_error(index or (Path(chosen) if chosen else None))
+    if problem:
+        print_note(problem)
+    return effective_settings(set_values, bound)
+
+
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="[TOPIC]", help="A page, for example models or pipeline.", autocompletion=pages_of_help)
+]
+
+
+def help_command(topic: TopicArgument = "") -> None:
+    """Read the documentation: a list of topics, or one page."""
+    from localrag.cli.views.console import stdout_console
+    from localrag.errors import UsageError
+
+    pages = topics()
+    if topic and topic not in pages:
+        from rapidfuzz.process import extract
+
+        near = [name for name, *_ in extract(topic, list(pages), limit=2, score_cutoff=50)]
+        raise UsageError(f"There is no page {topic!r}.", f"Near: {', '.join(near)}" if near else "All pages: localrag help")
+    if topic:
+        from rich.markdown import Markdown
+
+        text = pages[topic].read_text(encoding="utf-8")
+        stdout_console.print(Markdown(text) if stdout_console.is_terminal else text)
+        return
+    width = max(map(len, pages))
+    for name, path in pages.items():
+        stdout_console.print(f"{name:<{width}}  {title_of(path)}")
+    stdout_console.print("\nRead one: localrag help TOPIC\nOptions of a command: localrag COMMAND --help")
+
+
+def topics() -> dict[str, Path]:
+    """Pages of the documentation by topic: the tutorial first, then by folder."""
+    from localrag.system.files import shipped_data_path
+
+    docs = shipped_data_path("docs")
+    order = ("tutorial", "how-to", "explanation", "reference", "benchmarks", "benchmarks_history")
+    pages = [p for p in docs.rglob("*.md") if p.parent != docs or p.stem in order]
+    ranked = sorted(pages, key=lambda p: (order.index(p.relative_to(docs).parts[0].removesuffix(".md")), p.name))
+    return {p.stem: p for p in ranked}
+
+
+def title_of(path: Path) -> str:
+    """The heading of a page."""
+    with path.open(encoding="utf-8") as f:
+        return f.readline().removeprefix("#").strip()
+
+
+def demo_command(
+    index: Annotated[Path, typer.Option("--index", "-i", metavar="DIR", help="Folder for the demo's index.")] = Path("localrag-demo"),
+) -> None:
+    """Index the demo documents (a harbour town in 1974) and ask two questions."""
+    from localrag.cli.commands.ask import ask_and_print
+    from localrag.cli.views.console import print_note
+    from localrag.demo import CORPUS, QUESTIONS
+    from localrag.index import Index
+
+    print_note(f"Indexing the demo documents in {CORPUS} (about a minute; the first time this machine is measured as well)")
+    options = engine_options({})
+    opened = Index.open(index, engine=options, missing_ok=True)
+    with opened.write_session():
+        run_index([CORPUS], opened, OutputOptions())
+    for mode, question in QUESTIONS:
+        print_note(f'\n$ localrag ask "{question}" --mode {mode}\n')
+        with opened:
+            ask_and_print(question, opened, {"mode": mode})
+    print_note(f'\nAsk more: localrag ask "…" --index {index}')
+
+
+def doctor_command(
+    speed: Annotated[bool, typer.Option("--speed/--no-speed", help="Measure the speed of the chat model and the embedder.")] = True,
+    model: ModelOption = None,
+    index: IndexOption = None,
+    engine: EngineOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Check this machine: libraries, CPU, memory, disk, models, speed, and that nothing uses the network."""
+    from localrag.doctor import DoctorTarget, run_checks
+    from localrag.errors import LocalragError, NoIndex
+    from localrag.project import bound_model_names, find_index
+    from localrag.records import CheckLine
+
+    folder, damaged = None, []
+    names: tuple[str | None, str | None] = (None, None)
+    try:
+        folder = find_index(index)
+        names = bound_model_names(folder)
+    except NoIndex:
+        if index is not None:
+            raise
+    except LocalragError as error:
+        damaged = [CheckLine("database", "fail", str(error), error.hint)]
+    lines = damaged + run_checks(
+        DoctorTarget(folder, model or names[0], names[1]), engine_options({"engine": engine}, quiet=as_json), speed=speed
+    )
+    print_check_result(lines, as_json=as_json)
+    if any(line.state == "fail" for line in lines):
+        sys.exit(1)

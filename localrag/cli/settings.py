@@ -1,0 +1,777 @@
+"""Settings of the command line: their table, environment variables and settings files, trust, and defaults of options.
+
+SETTINGS is the single source of options, environment variables, settings files, `localrag config` and the documentation. A setting takes
+its value from the command line, the environment, the nearest localrag.toml, the user's config.toml, the index, or its
+default, in this order.
+
+A localrag.toml may come from another person: its risky settings take effect only after the user trusts it (`check_project`).
+"""
+
+import json
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from localrag.cli.views.terminal import escape_controls, json_events, write_event, write_line
+from localrag.errors import LocalragError, UsageError
+from localrag.settings import ENV_PREFIX, PROJECT_FILE, QUERY_MODES, IndexSettings, project_file
+from localrag.system.files import config_dir, ensure_private_folder, write_atomically
+from localrag.system.trust import is_trust_known, remember_trust, untrusted_reason
+
+if TYPE_CHECKING:
+    import tomlkit
+    import typer
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
+
+
+COMMA_LIST = "A,B,…"
+ANSWER_STYLES = ("extractive", "abstractive")
+EXTRACTOR_NAMES = ("model", "phrases")
+_INDEX = IndexSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Definition of a setting. Its type is that of `default`, or `kind` if the default is None.
+
+    `example` is the value that `localrag init` writes if the default is empty. `index_key` is the key under which an index stores the
+    value. `safe` is the only value that an untrusted localrag.toml may set. `command` is the only command with this setting.
+    """
+
+    help: str
+    default: Any = ""
+    example: Any = None
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    min: int | None = None
+    max: int | None = None
+    kind: type | None = None
+    index_key: str = ""
+    safe: Any = None
+    command: str = ""
+    check: Callable[[Any], Any] | None = None
+
+    @property
+    def type(self) -> type:
+        """The type of the value: str, bool, int, float, or tuple (of texts)."""
+        return self.kind or type(self.default)
+
+
+def _check_types(types: tuple[str, ...]) -> tuple[str, ...]:
+    if any('"' in kind or "\\" in kind or "\n" in kind for kind in types):
+        raise ValueError("a type of entities has no quotation marks, backslashes or line breaks")
+    return types
+
+
+def _check_engine(values: str) -> str:
+    from localrag.engine.settings import EngineOptions
+    from localrag.errors import UsageError
+
+    try:
+        EngineOptions.of(values)
+    except UsageError as error:
+        raise ValueError(f"{error} {error.hint}") from error
+    return values
+
+
+_MODES_HELP = (
+    "mix: details, by a walk over the graph. local: about entities. global: about everything. drift: broad, then deep. "
+    "basic: nearest passages. ts, ss: the paper's baselines. auto: chosen by the question."
+)
+_SERVE = "serve"
+SETTINGS = {
+    "index": Setting("The index folder. Default: the nearest .localrag in this folder or above.", example=".localrag", metavar="DIR"),
+    "model": Setting(
+        "Chat model: a name in models.toml, a GGUF file, or http://HOST:PORT/v1#NAME.",
+        example="models/chat.gguf",
+        metavar="NAME|PATH",
+        index_key="chat_model",
+    ),
+    "embedder": Setting(
+        "Embedding model: a name in models.toml, or a GGUF file. Default: the index's own, else the bundled one.",
+        example="models/embedder.gguf",
+        metavar="NAME|PATH",
+        index_key="embedder",
+    ),
+    "reranker": Setting(
+        "Re-rank passages with this cross-encoder (GGUF). Default: none.", example="models/reranker.gguf", metavar="NAME|PATH"
+    ),
+    "mode": Setting(_MODES_HELP, "auto", choices=QUERY_MODES),
+    "style": Setting(
+        "extractive: quote sentences. abstractive: let the model write. Default: by model size.",
+        example="extractive",
+        choices=ANSWER_STYLES,
+    ),
+    "strict": Setting("Leave out sentences that no passage supports.", default=False),
+    "response_type": Setting(
+        "The form of answers, for example 'single sentence', 'list of 3 points', 'multiple paragraphs'.", example="multiple paragraphs"
+    ),
+    "max_calls": Setting(
+        "Maximum model calls of an answer. Then the best answer so far. Default: 50 calls and 100,000 tokens.",
+        None,
+        kind=int,
+        example=50,
+        min=0,
+    ),
+    "no_history": Setting("Write neither questions nor answers to the index or any other file.", default=False, safe=True),
+    "max_seconds": Setting(
+        "Maximum seconds of an answer. Then the best answer so far. Default: no limit.", None, kind=float, example=120, min=0
+    ),
+    "extractor": Setting(
+        "How names are found. phrases: names and noun phrases, without a model.",
+        _INDEX.extractor,
+        choices=EXTRACTOR_NAMES,
+        index_key="extractor",
+    ),
+    "types": Setting("Entity types to extract.", _INDEX.entity_types, metavar=COMMA_LIST, index_key="entity_types", check=_check_types),
+    "gleanings": Setting("How often to ask the model for names it missed.", _INDEX.max_gleanings, min=0, index_key="max_gleanings"),
+    "claims": Setting("Also extract claims: who did what, and when.", _INDEX.claims, index_key="claims"),
+    "language": Setting("Language of reports and answers. Default: the documents' own.", example="English", index_key="language"),
+    "chunk_tokens": Setting("Maximum tokens of a chunk.", _INDEX.chunk_tokens, min=100, max=4000, index_key="chunk_tokens"),
+    "text_column": Setting(
+        "Column of CSV, Excel and JSON rows that contains the text.", example="text", metavar="NAME", index_key="text_column"
+    ),
+    "metadata_columns": Setting(
+        "Columns to put before the text of a row.", (), example=["date", "author"], metavar=COMMA_LIST, index_key="metadata_columns"
+    ),
+    "prepend_metadata": Setting(
+        "Add the document's title, date and author to each chunk.", _INDEX.prepend_metadata, index_key="prepend_metadata"
+    ),
+    "ocr": Setting("Read scans and pictures with Tesseract if it is installed.", _INDEX.ocr, index_key="ocr"),
+    "ocr_languages": Setting(
+        "Languages of the scans, as Tesseract's codes: eng,deu. Default: the index's, or eng.",
+        (),
+        example=["eng", "deu"],
+        metavar=COMMA_LIST,
+        index_key="ocr_languages",
+    ),
+    "follow_links": Setting(
+        "Follow symbolic links to places outside the folders.", _INDEX.follow_links, index_key="follow_links", safe=False
+    ),
+    "engine": Setting(
+        "Override engine settings, for example slots=4,n_ctx=8192,kv_cache_type=f16.",
+        example="slots=4,n_ctx=8192",
+        metavar="NAME=VALUE,…",
+        check=_check_engine,
+    ),
+    "parallel": Setting("Parallel requests to each model server. 0: what it reports, or 8.", 0, metavar="N", min=0),
+    "workers": Setting("Number of parallel index processes. 0: one, with helpers on free cores.", 0, metavar="N", min=0, max=256),
+    "deterministic": Setting("Make answers independent of parallel requests, even if that is slower. Always so on the CPU.", default=False),
+    "allow_host": Setting("Allow sending document text to a model server on this host.", (), example=["gpu.example"], metavar="HOST"),
+    "host": Setting("Address to listen on. Any but loopback needs an API key file.", "127.0.0.1", command=_SERVE),
+    "port": Setting("Port to listen on. 0: any free port.", 8765, min=0, max=65535, command=_SERVE),
+    "no_open": Setting("Do not open the page in a browser.", default=False, command=_SERVE),
+    "read_only": Setting(
+        "Do not allow adding, removing or indexing documents through the server.", default=False, safe=True, command=_SERVE
+    ),
+    "inbox": Setting("Folder for files that are dropped on the page. Default: inbox.", example="inbox", metavar="DIR", command=_SERVE),
+    "api_key_file": Setting(
+        "File with the API key. Default: a new key in the index folder.", example="serve.key", metavar="FILE", command=_SERVE
+    ),
+    "trust_host": Setting("Another host name of the server.", (), example=["rag.example"], metavar="NAME", command=_SERVE),
+    "cors": Setting("Web origin that may use the server.", (), example=["https://notes.example"], metavar="ORIGIN", command=_SERVE),
+    "api_sources": Setting("List the sources behind each answer.", default=True, command=_SERVE),
+}
+SETTING_NAMES = tuple(SETTINGS)
+RENAMED_SETTINGS = {"at_once": "parallel", "no_log": "no_history"}  # old name → new; the old one is read for one version more
+# Settings that open this machine or send text to others. A folder with a localrag.toml may come from another person.
+USER_FILE_ONLY = ("allow_host", "host", "api_key_file", "trust_host", "cors")
+PATH_SETTINGS = ("index", "inbox", "api_key_file")  # relative to the folder of the settings file
+MODEL_SETTINGS = ("model", "embedder", "reranker")  # likewise, if that file exists
+INDEX_BOUND_SETTINGS = {name: setting.index_key for name, setting in SETTINGS.items() if setting.index_key}
+_TYPES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", tuple: "a list of texts"}
+
+
+def setting_help(name: str) -> str:
+    """The help text of a setting."""
+    setting = SETTINGS[name]
+    return f"{setting.command}: {setting.help[0].lower()}{setting.help[1:]}" if setting.command else setting.help
+
+
+def setting_default(name: str) -> Any:
+    """The default of a setting."""
+    return SETTINGS[name].default
+
+
+def setting_example(name: str) -> Any:
+    """The example of a setting, or its default if it has none."""
+    setting = SETTINGS[name]
+    return setting.default if setting.example is None else setting.example
+
+
+def allowed_values(name: str) -> str:
+    """The allowed values of a setting, in words."""
+    setting = SETTINGS[name]
+    if setting.choices:
+        return f"{', '.join(setting.choices[:-1])} or {setting.choices[-1]}"
+    if setting.max is not None:
+        return f"{_TYPES[setting.type]} from {setting.min} to {setting.max}"
+    return _TYPES[setting.type] + (f" of at least {setting.min}" if setting.min is not None else "")
+
+
+def split_list(value: Any) -> Any:
+    """Convert a list or a text `A,B` to a tuple; other values are returned unchanged."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value) if isinstance(value, list) else value
+
+
+@cache
+def settings_model() -> "type[BaseModel]":
+    """SETTINGS as a pydantic model that checks values. It takes a while to load, so it is built only if something is set."""
+    from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
+
+    fields: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        kind: Any = setting.type
+        if setting.choices:
+            kind = Literal[("",) * (setting.default == "") + setting.choices]
+        elif kind is tuple:
+            kind = Annotated[tuple[str, ...], BeforeValidator(split_list)]
+        elif setting.default is None:
+            kind = kind | None
+        if setting.check:
+            kind = Annotated[kind, AfterValidator(setting.check)]
+        examples = None if setting.example is None else [setting.example]
+        fields[name] = (kind, Field(setting.default, description=setting_help(name), ge=setting.min, le=setting.max, examples=examples))
+    model: type[BaseModel] = create_model("Settings", __config__=ConfigDict(extra="forbid"), **fields)
+    return model
+
+
+Locate = Callable[[str], str]
+
+
+def of_texts(raw: Mapping[str, str], where: Locate) -> dict[str, Any]:
+    """Check settings given as texts, from environment variables or the command line. Raises UsageError."""
+    return _validate(raw, where, strict=False)
+
+
+def parse_file(raw: Mapping[str, Any], where: Locate) -> dict[str, Any]:
+    """Check settings given in TOML's types; a quoted number is not a number. Raises UsageError."""
+    return _validate(raw, where, strict=True)
+
+
+def _validate(raw: Mapping[str, Any], where: Locate, *, strict: bool) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    try:
+        values = settings_model().model_validate(raw, strict=strict)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise UsageError(f"{where(name)}: {_error_message(name, first, raw)}", f"{name} is {allowed_values(name)}.") from error
+    return {name: getattr(values, name) for name in raw}
+
+
+def _error_message(name: str, error: "ErrorDetails", raw: Mapping[str, Any]) -> str:
+    if error["type"] == "value_error":  # raised by `Setting.check`
+        return error["msg"].removeprefix("Value error, ")
+    return f"{name} cannot be {raw[name]!r}."
+
+
+USER_FILE = "config.toml"
+OTHER_ENV_VARIABLES = ("HOME", "API_KEY", "API_KEY_FILE", "CA_FILE", "DEBUG")  # variables that are not settings, like LOCALRAG_TEST_…
+
+
+@dataclass(frozen=True, slots=True)
+class SetValue:
+    """A value that was set. `origin` is environment, project or user; `location` is the variable, or the file and line."""
+
+    value: Any
+    origin: str
+    location: str
+
+
+def user_file() -> Path:
+    """Path of the user's settings file, which may not exist."""
+    return config_dir() / USER_FILE
+
+
+def read_set_values() -> dict[str, SetValue]:
+    """Read all settings from the environment, the nearest localrag.toml and the user's file, in this order of precedence.
+
+    Raises UsageError, with the location, for unknown settings and invalid values.
+    """
+    project, user = project_file(Path.cwd()), user_file()
+    set_values = read_settings_file(user, "user") if user.is_file() else {}
+    if project is not None:
+        set_values |= read_settings_file(project, "project")
+    return set_values | _read_environment()
+
+
+def _read_environment() -> dict[str, SetValue]:
+    """Read settings from environment variables; empty ones count as unset. Raises UsageError."""
+    texts = {v.removeprefix(ENV_PREFIX): value for v, value in os.environ.items() if v.startswith(ENV_PREFIX) and value}
+    raw = {name.lower(): value for name, value in texts.items() if name.upper() not in OTHER_ENV_VARIABLES and not name.startswith("TEST_")}
+    raw = _with_new_names(raw, variable)
+    for name in raw:
+        if name not in SETTING_NAMES:
+            raise UsageError(f"{variable(name)}: there is no setting {name!r}.", f"{suggestion(name)} Or: unset {variable(name)}")
+    if not raw:
+        return {}
+    return {name: SetValue(value, "environment", variable(name)) for name, value in of_texts(raw, variable).items()}
+
+
+def _with_new_names(raw: Mapping[str, Any], locate: Locate) -> dict[str, Any]:
+    """The values by the names that settings have now, with a note for each old name; a value under the new name has precedence."""
+    for old in sorted(raw.keys() & RENAMED_SETTINGS.keys()):
+        note = f"{locate(old)}: {old} is called {RENAMED_SETTINGS[old]} now."
+        if json_events.is_active:
+            write_event("message", text=note)
+        else:
+            sys.stderr.write(f"{escape_controls(note)}\n")
+    return {RENAMED_SETTINGS.get(name, name): value for name, value in raw.items() if RENAMED_SETTINGS.get(name) not in raw}
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENV_PREFIX + name.upper()
+
+
+def read_settings_file(path: Path, origin: str) -> dict[str, SetValue]:
+    """Read the settings of a file. Raises UsageError, with the line, if it is unreadable or has invalid values."""
+    text = read_text(path)
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.", f"Correct that line in {path}") from error
+    if not raw:
+        return {}
+    old_names = {new: old for old, new in RENAMED_SETTINGS.items() if old in raw and new not in raw}
+
+    def where(name: str) -> str:
+        return f"{path}{line_of(text, old_names.get(name, name))}"
+
+    raw = _with_new_names(raw, where)
+    for name in raw:
+        if name not in SETTING_NAMES:
+            raise UsageError(f"{where(name)}: there is no setting {name!r}.", suggestion(name))
+        if name in USER_FILE_ONLY and origin == "project":
+            raise UsageError(
+                f"{where(name)}: {name} opens this machine to others, and a folder's settings may come from somebody else.",
+                f"Remove that line, and set it in your own file: localrag config set {name} VALUE --user",
+            )
+    return {name: SetValue(_absolute_path(name, value, path.parent), origin, where(name)) for name, value in parse_file(raw, where).items()}
+
+
+def _absolute_path(name: str, value: Any, folder: Path) -> Any:
+    """Resolve a path in a settings file relative to the file's folder; other values are returned unchanged."""
+    if name not in (*PATH_SETTINGS, *MODEL_SETTINGS) or not value:
+        return value
+    path = folder / Path(value).expanduser()
+    return str(path) if name in PATH_SETTINGS or path.exists() else value
+
+
+def read_text(path: Path) -> str:
+    """The text of a settings file. Raises UsageError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", f"Correct it, or move it elsewhere: mv {path} {path}.old") from error
+
+
+def line_of(text: str, name: str) -> str:
+    """The line of a key in a TOML text, as `, line 3`; empty if the key is not found."""
+    pattern = re.compile(rf"\s*(?:\[+\s*)?[\"']?{re.escape(name)}[\"']?\s*[=.\]]")
+    number = next((n for n, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 0)
+    return f", line {number}" if number else ""
+
+
+def suggestion(name: str) -> str:
+    """A hint with the settings most similar to an unknown name."""
+    if name in RENAMED_SETTINGS:
+        return f"It is called {RENAMED_SETTINGS[name]} now."
+    near = get_close_matches(name.replace("-", "_"), SETTING_NAMES, n=2)
+    return f"Did you mean {' or '.join(map(repr, near))}?" if near else "List them: localrag config"
+
+
+def check_project(path: Path, set_values: Mapping[str, SetValue]) -> None:
+    """Raise UsageError for an untrusted localrag.toml that others may change, or that has a risky setting.
+
+    Risky settings name a server or a file for native code, lead out of the folder, or undo a precaution of the user.
+    """
+    if is_trusted(path, set_values):
+        return
+    hint = "See what it sets: localrag config. If you trust it: localrag config trust"
+    if (why := untrusted_reason(path)) and not _is_file_known(path):
+        raise UsageError(f"The settings in {path} are not used: the file {why}.", hint)
+    first = next(
+        name for name, value in risky_settings(path, set_values).items() if not is_trust_known("setting", *_fact(path, name, value))
+    )
+    setting = set_values[first]
+    raise UsageError(f"{setting.location}: {first} = {setting.value} takes effect only if you trust that file.", hint)
+
+
+def is_trusted(path: Path, set_values: Mapping[str, SetValue]) -> bool:
+    """Whether the present settings of a localrag.toml may take effect."""
+    if untrusted_reason(path) or _is_file_known(path):
+        return _is_file_known(path)
+    return all(is_trust_known("setting", *_fact(path, *item)) for item in risky_settings(path, set_values).items())
+
+
+def trust(path: Path) -> dict[str, Any]:
+    """Trust the present content of a localrag.toml; return its risky settings. Raises UsageError."""
+    values = risky_settings(path, read_settings_file(path, "project"))
+    for item in values.items():
+        remember_trust("setting", *_fact(path, *item))
+    remember_trust("settings-file", str(path.absolute()), _digest(path))
+    return values
+
+
+def risky_settings(path: Path, set_values: Mapping[str, SetValue]) -> dict[str, Any]:
+    """The settings of a localrag.toml that need the user's trust, with their values."""
+    folder = path.absolute().parent
+    return {name: s.value for name, s in sorted(set_values.items()) if s.origin == "project" and _is_risky(name, s.value, folder)}
+
+
+def _is_risky(name: str, value: Any, folder: Path) -> bool:
+    if name in MODEL_SETTINGS:
+        return "/" in value or value.endswith(".gguf")  # a server or a file; a plain name is looked up in the user's list
+    if name in PATH_SETTINGS:  # harmless inside the folder of the file
+        return bool(value) and not (folder / value).resolve().is_relative_to(folder.resolve())
+    return SETTINGS[name].safe not in (None, value)
+
+
+def _is_file_known(path: Path) -> bool:
+    return is_trust_known("settings-file", str(path.absolute()), _digest(path))
+
+
+def _digest(path: Path) -> str:
+    return sha256(read_text(path).encode()).hexdigest()
+
+
+def _fact(path: Path, name: str, value: Any) -> tuple[str, str, str]:
+    return str(path.absolute()), name, json.dumps(value)
+
+
+_SETTINGS_FILE_HEADER = """# Settings of localrag in this folder and below. `localrag config` shows the values in use and their sources.
+# Order of precedence: options of a command, LOCALRAG_NAME in the environment, this file, the user's own file, the values in the index.
+# Every setting is listed with its default or an example. To change one, remove the #.
+"""
+
+
+def settings_file_to_write(*, user: bool) -> Path:
+    """The settings file to write: the user's, or the nearest localrag.toml, or a new one in the working folder."""
+    return user_file() if user else project_file(Path.cwd()) or Path.cwd() / PROJECT_FILE
+
+
+def set_value(path: Path, name: str, text: str) -> Any:
+    """Set a value in a file, replacing the old one or the commented line, and return it. Comments are kept. Raises UsageError."""
+    import tomlkit
+
+    if name not in SETTING_NAMES:
+        raise UsageError(f"There is no setting {name!r}.", suggestion(name))
+    if name in USER_FILE_ONLY and path != user_file():
+        raise UsageError(
+            f"{name} opens this machine to others, so it is set in your own file, not in a folder that others may copy.",
+            f"localrag config set {name} {text} --user",
+        )
+    value = _relative_path(name, of_texts({name: text}, str)[name], path)
+    before = read_text(path) if path.exists() else ""
+    document = _parsed(path, before)
+    keeps_trust = path != user_file() and _is_in_force(path)
+    item = list(value) if isinstance(value, tuple) else value
+    commented = re.compile(rf"^#{name} = .*$", re.MULTILINE)
+    if name not in document and commented.search(before):
+        line = tomlkit.dumps({name: item}).strip()
+        _save(path, commented.sub(lambda _: line, before, count=1))
+    else:
+        document[name] = item
+        _save(path, tomlkit.dumps(document))
+    if keeps_trust:  # a file that was untrusted stays untrusted
+        trust(path)
+    return value
+
+
+def _is_in_force(path: Path) -> bool:
+    """Whether a localrag.toml is trusted or does not exist; False for an invalid one."""
+    try:
+        return not path.exists() or is_trusted(path, read_settings_file(path, "project"))
+    except UsageError:
+        return False
+
+
+def unset_value(path: Path, name: str) -> None:
+    """Remove a value from a file, also an unknown one. Raises UsageError if the file does not contain it."""
+    import tomlkit
+
+    document = _parsed(path, read_text(path)) if path.exists() else tomlkit.document()
+    if name not in document:
+        raise UsageError(f"{path} does not set {name}.", "See all settings: localrag config")
+    del document[name]
+    _save(path, tomlkit.dumps(document))
+
+
+def write_template() -> Path:
+    """Write a localrag.toml with every setting commented out. Raises UsageError if the file exists."""
+    import tomlkit
+
+    path = Path.cwd() / PROJECT_FILE
+    if path.exists():
+        raise UsageError(f"{path} exists already.", "Show it: localrag config. Change it: localrag config set NAME VALUE")
+    lines = [
+        f"# {setting_help(name)}\n#{tomlkit.dumps({name: setting_example(name)})}" for name in SETTING_NAMES if name not in USER_FILE_ONLY
+    ]
+    user_only = f"# Allowed only in your own file, with `localrag config set NAME VALUE --user`: {', '.join(USER_FILE_ONLY)}.\n"
+    _save(path, "\n".join([_SETTINGS_FILE_HEADER, *lines, user_only]))
+    return path
+
+
+def _relative_path(name: str, value: Any, path: Path) -> Any:
+    """A path given relative to the working folder, for a settings file in `path`: absolute if that is in another folder."""
+    if name not in (*PATH_SETTINGS, *MODEL_SETTINGS) or not value:
+        return value
+    file = Path(value).expanduser()
+    if file.is_absolute() or (name in MODEL_SETTINGS and not file.exists()):
+        return value
+    return str(file.resolve()) if Path.cwd() != path.parent else value
+
+
+def _parsed(path: Path, text: str) -> "tomlkit.TOMLDocument":
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.", f"Correct that line in {path}") from error
+
+
+def _save(path: Path, text: str) -> None:
+    """Write a settings file atomically and keep its mode. A new user file is private, a new project file has default permissions."""
+    path = path.resolve()
+    if not path.exists():
+        ensure_private_folder(path.parent)
+        path.touch(mode=0o600 if path == user_file().resolve() else 0o666)
+    mode = path.stat().st_mode
+    write_atomically(path, text.encode())
+    path.chmod(mode)
+
+
+def to_toml(value: Any) -> str:
+    """A value in TOML syntax."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(to_toml, value))}]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def as_option_text(value: Any) -> str:
+    """A value in the syntax of its option; a list as `A,B`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+
+
+def print_settings(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print settings, one per line: name, value, origin, and a different value of the index."""
+    names, values = max(len(r["name"]) for r in rows), max(len(to_toml(r["value"])) for r in rows)
+    for row in rows:
+        differs = f" (the index was made with {to_toml(row['index'])})" if row["index"] is not None else ""
+        place = row["where"] or row["origin"]
+        write_line(f"{row['name']:<{names}}  {to_toml(row['value']):<{min(values, 40)}}  {place}{differs}")
+
+
+COMMANDS_WITHOUT_SETTINGS = ("config", "init", "help")  # must work with invalid settings
+# (command, option) pairs where the option has the name of a setting but another meaning.
+EXCLUDED_OPTIONS = {
+    ("demo", "index"),  # uses its own index
+    ("tune", "types"),  # entity types of this tuning, instead of detected ones
+    ("models pull", "allow_host"),  # hosts for downloads, not for document text
+    ("worker", "allow_host"),  # hosts whose programs may run here
+    ("eval retrieval", "mode"),  # the compared modes
+    ("eval qa", "mode"),
+}
+
+
+def option_name(parameter: Any) -> str:
+    """The long name of an option with underscores; empty for an argument."""
+    if parameter.param_type_name != "option":
+        return ""
+    name: str = next((o for o in parameter.opts if o.startswith("--")), parameter.opts[0])
+    return name.lstrip("-").replace("-", "_")
+
+
+def apply_settings(context: "typer.Context", words: Sequence[str]) -> None:
+    """Use the settings as defaults of a command's options. Raises UsageError for invalid or untrusted settings.
+
+    Options on the command line take precedence. For help, and for COMMANDS_WITHOUT_SETTINGS, no settings are read. `words` is the
+    command line, beginning with the command's name.
+    """
+    options = words[: words.index("--")] if "--" in words else words
+    if words[:1] and words[0] not in COMMANDS_WITHOUT_SETTINGS and not {"-h", "--help"} & {*options}:
+        set_values = read_set_values()
+        _check_project(set_values)
+        context.default_map = default_map(context.command, set_values)
+
+
+def _check_project(set_values: "Mapping[str, SetValue]") -> None:
+    """Raise UsageError if the nearest localrag.toml needs the user's trust and does not have it."""
+    from pathlib import Path
+
+    from localrag.settings import project_file
+    from localrag.system.trust import untrusted_reason
+
+    project = project_file(Path.cwd())
+    if project and (untrusted_reason(project) or any(one.origin == "project" for one in set_values.values())):
+        check_project(project, set_values)
+
+
+def default_map(group: Any, set_values: "Mapping[str, SetValue]", path: str = "") -> dict[str, Any]:
+    """Click's `default_map` of a group: the values that were set, by command and parameter."""
+    table: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        words = f"{path} {name}".strip()
+        names = {p: option_name(p) for p in command.params}
+        values = {
+            p.name: _as_option_value(p, set_values[n].value)
+            for p, n in names.items()
+            if _is_set(n, set_values) and (words, n) not in EXCLUDED_OPTIONS
+        }
+        table[name] = values | (default_map(command, set_values, words) if hasattr(command, "commands") else {})
+    return table
+
+
+def _is_set(name: str, set_values: "Mapping[str, SetValue]") -> bool:
+    """Whether a setting has a value. An empty path or model overrides lower levels, so that the option's default applies."""
+    return name in set_values and (
+        set_values[name].value != "" or (setting_default(name) == "" and name not in (*PATH_SETTINGS, *MODEL_SETTINGS))
+    )
+
+
+def _as_option_value(parameter: Any, value: Any) -> Any:
+    """A value in the form that click expects: a list for a repeatable option, else a text with commas."""
+    if parameter.multiple:
+        return list(value) if isinstance(value, tuple) else [value]
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def refuse_changes(context: "typer.Context", index: "Path | None", *, rebuild: bool) -> None:
+    """Raise IndexMismatch if settings (not the command line) differ from those the index was built with."""
+    set_before = {option_name(p) for p in context.command.params if _comes_from_settings(context, p.name)} & INDEX_BOUND_SETTINGS.keys()
+    if not set_before or rebuild:
+        return
+    from localrag.project import bound_models
+
+    bound, set_values = bound_models(index), read_set_values()
+    for name in sorted(set_before, key=list(INDEX_BOUND_SETTINGS).index) if bound else ():
+        if (has := conflicting_value(name, set_values[name].value, bound)) is not None:
+            raise _mismatch(name, set_values[name], has)
+
+
+def _comes_from_settings(context: "typer.Context", name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "DEFAULT_MAP"
+
+
+def value_in_index(name: str, bound: Mapping[str, Any]) -> Any:
+    """The value of a setting that an index was built with, from its `bound_models`; None if unknown."""
+    from localrag.settings import IndexSettings
+
+    if name in ("model", "embedder"):
+        return bound.get(INDEX_BOUND_SETTINGS[name], {}).get("name")
+    return getattr(IndexSettings.from_json(bound.get("settings", {})), INDEX_BOUND_SETTINGS[name])
+
+
+def conflicting_value(name: str, value: Any, bound: Mapping[str, Any]) -> Any:
+    """The value the index was built with if it differs from `value`, else None."""
+    from localrag.model_files import find_chat_model, find_embedder
+
+    has = value_in_index(name, bound)
+    if name not in ("model", "embedder"):
+        return None if value == has else has
+    bound_model = bound.get(INDEX_BOUND_SETTINGS[name])
+    if bound_model is None:
+        return None
+    file = find_chat_model(value) if name == "model" else find_embedder(value)
+    # A server is asked for its model only when the index is opened.
+    same = file.to_json["path"] == bound_model["path"] if file.url else file.fingerprint == bound_model["fingerprint"]
+    return None if same else has
+
+
+def _mismatch(name: str, setting: "SetValue", has: Any) -> Exception:
+    from localrag.errors import IndexMismatch
+
+    flag = name.replace("_", "-")
+    if name == "model":
+        change = "localrag index PATH --rebuild"
+    elif name == "embedder":
+        change = "localrag reembed"
+    elif isinstance(setting.value, bool):
+        change = f"localrag index PATH --{'' if setting.value else 'no-'}{flag}, or all with --rebuild"
+    else:
+        text = ",".join(setting.value) if isinstance(setting.value, tuple) else setting.value
+        change = f"localrag index PATH --{flag} {text or repr('')}, or all with --rebuild"
+    out = (
+        f"unset {setting.location}"
+        if setting.origin == "environment"
+        else f"localrag config unset {name}{' --user' * (setting.origin == 'user')}"
+    )
+    return IndexMismatch(
+        f"The index was made with {name} = {to_toml(has)}, but {setting.location} says {to_toml(setting.value)}.",
+        f"To change the index: {change}. To keep it as it is: {out}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSetting:
+    """A setting in effect. `origin` is environment, project, user, index or default; `where` is the variable, or the file and line.
+
+    `index` is the value of the index if it differs: indexing ends with an error until one of the two is changed.
+    """
+
+    name: str
+    value: Any
+    origin: str
+    where: str
+    index: Any
+    about: str
+
+
+def effective_settings(set_values: Mapping[str, SetValue], bound: Mapping[str, Any]) -> list[EffectiveSetting]:
+    """All settings with their values and origins, from the values that were set and the `bound_models` of the index."""
+    return [_effective_setting(name, set_values.get(name), bound) for name in SETTING_NAMES]
+
+
+def _effective_setting(name: str, given: SetValue | None, bound: Mapping[str, Any]) -> EffectiveSetting:
+    has = value_in_index(name, bound) if bound and name in INDEX_BOUND_SETTINGS else None
+    if given is None:
+        value, origin = (setting_default(name), "default") if has is None else (has, "index")
+        return EffectiveSetting(name, value, origin, "", None, setting_help(name))
+    return EffectiveSetting(
+        name,
+        given.value,
+        given.origin,
+        given.location,
+        has if has is not None and _differs(name, given, bound) else None,
+        setting_help(name),
+    )
+
+
+def _differs(name: str, given: SetValue, bound: Mapping[str, Any]) -> bool:
+    try:
+        return conflicting_value(name, given.value, bound) is not None
+    except LocalragError:  # a missing model counts as different
+        return True
+
+
+def bound_models_or_error(index: Path | None) -> tuple[dict[str, Any], str]:
+    """The `bound_models` of an index and an empty text, or an empty dict and the error."""
+    from localrag.project import bound_models
+
+    try:
+        return bound_models(index), ""
+    except LocalragError as error:
+        return {}, str(error)

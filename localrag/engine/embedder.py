@@ -1,0 +1,439 @@
+"""Embedders (GGUF, BERT on CPU, sentence-transformers) and rerankers.
+
+Texts longer than the model's window are split and their vectors averaged; nothing is truncated. A text's vector is bit for bit the same
+whatever else is in the batch and however many cores compute it, so that an index that is updated equals one built at once. BERT batches
+therefore have a fixed number of rows, and each runs on a single thread: threads that share a batch would wait for each other at every step.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.engine.weights import LoraAdapter, gguf_tensors, is_bert, max_tokens, pooling, read_json, window_tokenizer
+from localrag.errors import EngineError, ModelError
+from localrag.model_files import ModelFile
+from localrag.system.resources import run_in_short_lived_thread, worker_cores
+
+if TYPE_CHECKING:
+    from localrag.engine.llama.pooled import PooledModel
+
+MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 20_000, 500  # some 30 MB of vectors
+
+
+class EmbeddingModel(Protocol):
+    """A model that turns texts into vectors: `LazyEmbedder`, `GgufEmbedder`, `BertEmbedder` or `SentenceTransformersEmbedder`."""
+
+    file: ModelFile
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d) float32, each row L2-normalised; no text is truncated."""
+
+
+def open_embedder(file: ModelFile, *, quick: bool = False) -> EmbeddingModel:
+    """The embedder of a sentence-transformers folder or a GGUF file; the model is loaded on first use.
+
+    `quick` is for questions: it uses llama.cpp where possible, which loads at once but takes twice as long for many texts. Its vectors
+    equal those of the other embedder up to rounding; all vectors of an index must come from the same embedder.
+    """
+    if file.path.is_file():
+        return CachingEmbedder(GgufEmbedder(file))
+    return CachingEmbedder(LlamaCppEmbedder(file) if quick else LazyEmbedder(file))
+
+
+def open_reranker(file: ModelFile) -> Callable[[str, Sequence[str]], NDArray[np.float32]]:
+    """The scoring function of a GGUF reranker; the model is loaded on first use."""
+    return Reranker(file).scores
+
+
+class CachingEmbedder:
+    """An embedder with a cache of the last MAX_CACHED_TEXTS short texts: the questions of a conversation compare the same sentences."""
+
+    def __init__(self, embedder: EmbeddingModel) -> None:
+        self.file = embedder.file
+        self._embed = embedder.embed
+        self._known: dict[str, NDArray[np.float32]] = {}
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `EmbeddingModel.embed`. A text's vector does not depend on the batch, so a cached one equals a new one."""
+        new = [t for t in dict.fromkeys(texts) if t not in self._known]
+        vectors = self._embed(new) if new or not texts else np.empty((0, 0), np.float32)
+        computed = dict(zip(new, vectors, strict=True))
+        if texts:
+            vectors = np.array([self._known[t] if t in self._known else computed[t] for t in texts], np.float32)
+        self._known.update((t, v) for t, v in computed.items() if len(t) <= MAX_CACHED_TEXT_CHARS)
+        for text in list(self._known)[: max(0, len(self._known) - MAX_CACHED_TEXTS)]:
+            del self._known[text]
+        return vectors
+
+
+class LazyEmbedder:
+    """Embeds texts with the model of a sentence-transformers folder, loaded on first use.
+
+    A text's vector is bit for bit the same in any batch.
+    """
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `EmbeddingModel.embed`. Raises ModelError if the model cannot be loaded."""
+        return self._made.embed(texts)
+
+    @cached_property
+    def _made(self) -> EmbeddingModel:
+        return bert_embedder(self.file) or SentenceTransformersEmbedder(self.file)
+
+
+class LlamaCppEmbedder(LazyEmbedder):
+    """Embeds texts with the model of a sentence-transformers folder through llama.cpp, or as `LazyEmbedder` if that is not possible."""
+
+    @cached_property
+    def _made(self) -> EmbeddingModel:
+        from localrag.engine.llama.weights import convert_to_gguf
+
+        copy = convert_to_gguf(self.file)
+        return GgufEmbedder(copy, window_tokenizer(self.file.path)) if copy else super()._made
+
+
+def embed_windows(
+    texts: Sequence[str],
+    windows: Callable[[str], list[list[int]]],
+    compute: Callable[[list[list[int]]], NDArray[np.float32]],
+) -> NDArray[np.float32]:
+    """(n, d) float32, each row L2-normalised: the mean of the vectors of a text's windows, weighted by their token counts."""
+    parts = [(n, tokens) for n, text in enumerate(texts) for tokens in windows(text)]
+    vectors = compute([tokens for _, tokens in parts])
+    weights = np.array([len(tokens) for _, tokens in parts], np.float32) / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
+    summed = np.zeros((len(texts), vectors.shape[1]), np.float32)
+    np.add.at(summed, [n for n, _ in parts], vectors * weights[:, None])
+    return np.asarray(summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+class GgufEmbedder:
+    """Embeds texts with the GGUF embedding model in `file`, loaded on first use.
+
+    `windows` splits a text into token lists that fit the model's window; by default with the file's own vocabulary.
+    """
+
+    def __init__(self, file: ModelFile, windows: Callable[[str], list[list[int]]] | None = None) -> None:
+        self.file = file
+        self._windows = windows or self._own_windows
+
+    @cached_property
+    def _pooled(self) -> "PooledModel":
+        from localrag.engine.autotune.load import open_pooled
+
+        return open_pooled(self.file)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token count.
+
+        Raises ModelError if the model cannot be loaded, EngineError if it cannot compute.
+        """
+        return run_in_short_lived_thread(lambda: embed_windows(texts, self._windows, self._pooled.compute))
+
+    def _own_windows(self, text: str) -> list[list[int]]:
+        """The tokens of the text, or those of its halves where they do not fit the window."""
+        from localrag.engine.llama.chat_template import tokenize
+
+        tokens = tokenize(self._pooled.vocab, text, special=False, start=True)
+        if len(tokens) <= self._pooled.window:
+            return [tokens]
+        middle = text.rfind(" ", 1, len(text) // 2 + 1)
+        middle = middle if middle > 0 else max(1, len(text) // 2)
+        return self._own_windows(text[:middle]) + self._own_windows(text[middle:])
+
+
+BATCH_TOKENS = 512  # enough rows for full speed, and one question takes 50 ms
+PADDED_LENGTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** (n - 1)))  # 16, 24, 32, 48 …
+
+
+class SentenceTransformersEmbedder:
+    """Embeds texts with the model in `file.path`, loaded on first use (seconds, 400 MB).
+
+    Batches have one of a few fixed shapes, filled up with empty texts, so that a text's vector is bit for bit the same in any batch.
+    """
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+        self._model: Any = None
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token count.
+
+        Raises ModelError if the model cannot be loaded.
+        """
+        return run_in_short_lived_thread(lambda: self._embed(texts))
+
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        import torch
+
+        torch.set_num_threads(worker_cores())
+        parts: list[str] = []
+        owners: list[int] = []
+        weights: list[int] = []
+        for n, text in enumerate(texts):
+            for part, tokens in self._windows(text):
+                parts.append(part)
+                owners.append(n)
+                weights.append(tokens)
+        vectors = self._encode(parts, weights)
+        summed = np.zeros((len(texts), vectors.shape[1]), np.float32)
+        np.add.at(summed, owners, vectors * np.asarray(weights, np.float32)[:, None])
+        norms = np.linalg.norm(summed, axis=1, keepdims=True)
+        return np.asarray(summed / np.maximum(norms, 1e-12), np.float32)
+
+    def _encode(self, parts: list[str], lengths: list[int]) -> NDArray[np.float32]:
+        """(n, d) float32 of texts that fit the window, with their token counts: texts of similar length are batched together."""
+        model, groups = self._load(), defaultdict[int, list[int]](list)
+        special = model.tokenizer.num_special_tokens_to_add()
+        for n, length in enumerate(lengths):
+            width = next((w for w in PADDED_LENGTHS if length + special <= w), model.max_seq_length)
+            groups[min(width, model.max_seq_length)].append(n)
+        vectors = np.zeros((len(parts), model.get_embedding_dimension()), np.float32)
+        for width, members in groups.items():
+            size = max(1, BATCH_TOKENS // width)
+            vectors[members] = model.encode(
+                [parts[n] for n in members] + [""] * (-len(members) % size),
+                batch_size=size,
+                normalize_embeddings=True,
+                show_progress_bar=False,
+                processing_kwargs={"text": {"padding": "max_length", "max_length": width}},
+            )[: len(members)]
+        return vectors
+
+    def _windows(self, text: str) -> list[tuple[str, int]]:
+        """Parts of the text that fit the model's window, each with its token count."""
+        model = self._load()
+        room = model.max_seq_length - model.tokenizer.num_special_tokens_to_add()
+        spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)[
+            "offset_mapping"
+        ]
+        if len(spans) <= room:
+            return [(text, max(1, len(spans)))]
+        cuts = range(0, len(spans), room)
+        return [(text[spans[i][0] : spans[min(i + room, len(spans)) - 1][1]], min(room, len(spans) - i)) for i in cuts]
+
+    def _load(self) -> Any:
+        if self._model is None:
+            import torch
+            from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
+
+            logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+            logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+            device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
+            try:
+                self._model = SentenceTransformer(str(self.file.path), device=device, local_files_only=True)
+            except (OSError, ValueError, RuntimeError, KeyError) as error:
+                raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", "Reinstall its package.") from error
+            features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+            # bfloat16 is twice as fast where the CPU computes it; cosine to float32's vectors over 0.9998 (measured).
+            if device == "cpu" and (features.get("avx512_bf16") or features.get("amx_bf16")):
+                self._model.to(torch.bfloat16)
+        return self._model
+
+
+BATCH_ROWS = 512  # tokens: enough for full speed, and one question takes 70 ms
+BATCH_ROW_MULTIPLE = 128  # rows of a batch that computes hidden states are padded to a multiple of this
+TEXT_ROW_MULTIPLE = 16  # a text's rows are padded to a multiple of this: the first text of a new length costs milliseconds more
+
+
+@dataclass
+class Batch:
+    """Texts (index, rows) that are computed together, longest first."""
+
+    free_rows: int
+    texts: list[tuple[int, int]] = field(default_factory=list)
+
+
+class BertModel:
+    """A BERT model computed by torch on the CPU, from a folder for which `is_bert` holds, merged with an adapter."""
+
+    def __init__(self, folder: Path, adapter: LoraAdapter | None = None) -> None:
+        """Load the model. Raises OSError, KeyError, SafetensorError."""
+        import torch
+
+        features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        native = features.get("avx512_bf16") or features.get("amx_bf16")
+        # bfloat16 is twice as fast where the CPU computes it, slower elsewhere; cosine to float32's vectors over 0.9999 (measured).
+        self._dtype = torch.bfloat16 if native else torch.float32
+        config = read_json(folder / "config.json")
+        self.window, self._mean = max_tokens(folder, of_states=adapter is not None), pooling(folder) == "MEAN"
+        self._rows = max(BATCH_ROWS, _round_up(self.window, TEXT_ROW_MULTIPLE))
+        self._multiple = BATCH_ROW_MULTIPLE if adapter else self._rows
+        self._heads, self._eps = int(config["num_attention_heads"]), float(config["layer_norm_eps"])
+        loaded = {name: torch.from_numpy(np.array(weights, np.float32)) for name, weights in gguf_tensors(folder, adapter)}
+        self._of: dict[str, Any] = {}
+        self._prepare_weights(loaded, int(config["num_hidden_layers"]))
+
+    def _prepare_weights(self, loaded: dict[str, Any], layers: int) -> None:
+        """Convert the weights: query, key and value of an attention become one matrix, with the attention scale applied to the query."""
+        import torch
+
+        for n in range(layers):
+            for kind in ("weight", "bias"):
+                q, k, v = (loaded.pop(f"blk.{n}.attn_{part}.{kind}") for part in "qkv")
+                loaded[f"blk.{n}.qkv.{kind}"] = torch.cat([q * (len(q) / self._heads) ** -0.5, k, v])
+        loaded["position_embd.weight"] = loaded["position_embd.weight"] + loaded.pop("token_types.weight")[0]
+        self._of, self._layers = {name: weights.to(self._dtype) for name, weights in loaded.items()}, layers
+        self.width = int(self._of["token_embd.weight"].shape[1])
+
+    def embed(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """(n, width) float32, each row L2-normalised, of texts given as tokens, none longer than the window. Raises EngineError."""
+        pooled = [s.mean(axis=0) if self._mean else s[0] for s in self.hidden_states(texts)]
+        vectors = np.array(pooled, np.float32).reshape(len(texts), self.width)
+        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12), np.float32)
+
+    def hidden_states(self, texts: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
+        """For each text, given as tokens, (tokens, width) float32; equal texts are computed once. Raises EngineError."""
+        import torch
+
+        if any(not 0 < len(tokens) <= self.window for tokens in texts):
+            raise EngineError(f"A text is longer than the {self.window} tokens that the model reads, or is empty.")
+        distinct = list(dict.fromkeys(map(tuple, texts)))
+        states: dict[tuple[int, ...], NDArray[np.float32]] = {}
+
+        def compute(batch: Batch) -> None:
+            torch.set_num_threads(1)  # for this thread only
+            with torch.inference_mode():
+                states.update(self._compute([(distinct[n], rows) for n, rows in batch.texts]))
+
+        with ThreadPoolExecutor(worker_cores()) as threads:
+            list(threads.map(compute, self._batches(distinct)))
+        return [states[tuple(tokens)] for tokens in texts]
+
+    def _batches(self, texts: Sequence[Sequence[int]]) -> list[Batch]:
+        """Assign texts to batches, longest first, each to the first batch with room, so that short texts fill the gaps."""
+        batches: list[Batch] = []
+        first = 0  # batches before this index are full
+        for n in sorted(range(len(texts)), key=lambda n: -len(texts[n])):
+            rows = _round_up(len(texts[n]), TEXT_ROW_MULTIPLE)
+            batch = next((b for b in batches[first:] if b.free_rows >= rows), None)
+            if batch is None:
+                batches.append(batch := Batch(self._rows))
+            batch.texts.append((n, rows))
+            batch.free_rows -= rows
+            while first < len(batches) and batches[first].free_rows < TEXT_ROW_MULTIPLE:
+                first += 1
+        return batches
+
+    def _compute(self, texts: list[tuple[tuple[int, ...], int]]) -> Iterator[tuple[tuple[int, ...], NDArray[np.float32]]]:
+        """The texts of a batch with their hidden states; each text comes with its number of rows."""
+        import torch
+        from torch.nn.functional import gelu
+
+        starts = np.cumsum([0, *(rows for _, rows in texts)]).tolist()
+        tokens, positions = torch.zeros((2, _round_up(starts[-1], self._multiple)), dtype=torch.int64)
+        for start, (text, _) in zip(starts, texts, strict=False):
+            tokens[start : start + len(text)] = torch.tensor(text)
+            positions[start : start + len(text)] = torch.arange(len(text))
+        x = self._norm("token_embd_norm", self._of["token_embd.weight"][tokens] + self._of["position_embd.weight"][positions])
+        groups = self._groups(texts)
+        for n in range(self._layers):
+            x = self._norm(f"blk.{n}.attn_output_norm", x + self._linear(f"blk.{n}.attn_output", self._attention(n, x, groups)))
+            inner = gelu(self._linear(f"blk.{n}.ffn_up", x))
+            x = self._norm(f"blk.{n}.layer_output_norm", x + self._linear(f"blk.{n}.ffn_down", inner))
+        states = x.float().numpy()
+        return ((text, states[start : start + len(text)].copy()) for start, (text, _) in zip(starts, texts, strict=False))
+
+    def _groups(self, texts: list[tuple[tuple[int, ...], int]]) -> list[tuple[int, int, int, Any]]:
+        """Texts of a batch with equal numbers of rows: first row, number of texts, rows per text, mask of the padding rows or None."""
+        import torch
+
+        groups, row = [], 0
+        for rows, group in groupby(texts, key=lambda text: text[1]):
+            lengths = torch.tensor([len(text) for text, _ in group])
+            hidden = torch.arange(rows)[None, :] >= lengths[:, None]
+            mask = torch.zeros(hidden.shape, dtype=self._dtype).masked_fill_(hidden, -torch.inf)[:, None, None, :]
+            groups.append((row, len(lengths), rows, mask if bool(hidden.any()) else None))
+            row += rows * len(lengths)
+        return groups
+
+    def _attention(self, n: int, x: Any, groups: list[tuple[int, int, int, Any]]) -> Any:
+        """Self-attention of layer `n`, within each text."""
+        rows = self._linear(f"blk.{n}.qkv", x)
+        output = rows.new_zeros(x.shape)
+        for row, count, length, mask in groups:
+            part = rows[row : row + count * length].view(count, length, 3, self._heads, -1)
+            q, k, v = part.permute(2, 0, 3, 1, 4).contiguous()
+            scores = q @ k.transpose(-1, -2)
+            if mask is not None:
+                scores += mask
+            output[row : row + count * length] = (scores.softmax(-1) @ v).transpose(1, 2).reshape(count * length, -1)
+        return output
+
+    def _linear(self, name: str, x: Any) -> Any:
+        from torch.nn.functional import linear
+
+        return linear(x, self._of[f"{name}.weight"], self._of[f"{name}.bias"])
+
+    def _norm(self, name: str, x: Any) -> Any:
+        from torch.nn.functional import layer_norm
+
+        return layer_norm(x, (self.width,), self._of[f"{name}.weight"], self._of[f"{name}.bias"], self._eps)
+
+
+def _round_up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+class BertEmbedder:
+    """Embeds texts with a loaded `BertModel`."""
+
+    def __init__(self, file: ModelFile, bert: BertModel) -> None:
+        self.file, self._bert = file, bert
+
+    @cached_property
+    def _windows(self) -> Callable[[str], list[list[int]]]:
+        return window_tokenizer(self.file.path)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d) float32, each row L2-normalised; equal windows are computed once."""
+        return embed_windows(texts, self._windows, self._bert.embed)
+
+
+def bert_embedder(file: ModelFile) -> BertEmbedder | None:
+    """The embedder of a folder; None if the model is no plain BERT, its folder is incomplete, or a GPU can compute it instead."""
+    import torch
+    from safetensors import SafetensorError
+
+    if torch.cuda.is_available():  # ROCm calls itself cuda, too
+        return None
+    try:
+        return BertEmbedder(file, BertModel(file.path)) if is_bert(file.path) else None
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        return None
+
+
+class Reranker:
+    """Scores how well passages answer a question with the GGUF reranker in `file`, loaded on first use.
+
+    Rerankers are cross-encoders such as bge-reranker, or Qwen3-Reranker, computed through llama.cpp's RANK pooling.
+    """
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+
+    @cached_property
+    def _pooled(self) -> "PooledModel":
+        from localrag.engine.autotune.load import open_pooled
+
+        return open_pooled(self.file, "scores")
+
+    def scores(self, question: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        """(n,) float32, higher is better. A passage that does not fit the window beside the question is truncated at its end.
+
+        Raises ModelError if the model cannot be loaded, EngineError if it cannot compute.
+        """
+        from localrag.engine.llama.pooled import rerank_input
+
+        return run_in_short_lived_thread(lambda: self._pooled.compute([rerank_input(self._pooled, question, p) for p in passages])[:, 0])

@@ -1,0 +1,652 @@
+"""Whether a source sentence entails or contradicts a claim.
+
+Entailment: every word of the claim has a counterpart in the source with the same role in the same clause; Chinese words are aligned by
+their characters, too. Contradiction: a different number, date or name, an antonym, a negation, another quantifier, or swapped roles.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from localrag.entailment.chinese import CLAUSE_PUNCTUATION, FUNCTION
+from localrag.entailment.lexicon import (
+    Clause,
+    ParsedSentence,
+    ParsedWord,
+    are_antonyms,
+    are_converses,
+    are_synonyms,
+    chinese_entries,
+    synonyms_of,
+)
+
+
+@lru_cache(maxsize=20_000)
+def _ways(word: str) -> tuple[str, ...]:
+    """A word and what may stand for it in a source, longest first."""
+    return tuple(sorted({word, *synonyms_of(word, "zh")}, key=len, reverse=True))
+
+
+def counterparts(word: ParsedWord, source: ParsedSentence, starts: dict[int, tuple[int, int]]) -> tuple[dict[int, int], set[int]]:
+    """The words of the source that answer to a word of a claim (with how closely), and those that say the opposite."""
+    alike = _written(word, source, starts)
+    opposite = set()
+    for j, other in enumerate(source.words):
+        if j in alike or other.kind != "word":
+            continue
+        if are_antonyms(word.keys, other.keys, "zh"):
+            opposite.add(j)
+        elif word.kind == "word" and (word.keys & other.keys or _contains(word, other)):
+            alike[j] = 2
+    return alike or ({} if opposite else _resembling(word, source, starts)), opposite
+
+
+def _written(word: ParsedWord, source: ParsedSentence, starts: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """Where the word stands in the source, or one that means the same."""
+    alike: dict[int, int] = {}
+    for way in _ways(word.text) if word.kind == "word" else (word.text,):
+        for m in re.finditer(re.escape(way), source.text):
+            for j, (a, b) in starts.items():
+                if a < m.end() and m.start() < b and not (len(way) == 1 and b - a > 1 and way != word.text):
+                    alike[j] = max(alike.get(j, 0), 3 if way == word.text else 2)
+            if m.span() in source.particles and not alike:
+                alike[_nearest(m.start(), starts)] = 2
+    return alike
+
+
+def _resembling(word: ParsedWord, source: ParsedSentence, starts: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """Words that share characters with a word that stands nowhere in the source."""
+    found = {j: 2 for j, other in enumerate(source.words) if _composed(word.text, other.text)}
+    found = found or {j: 2 for j, other in enumerate(source.words) if _kindred(word, other)} or _spread(word, source, starts)
+    return found or (_pieces(word, source, starts) if len(word.text) > 1 and word.kind == "word" else {})
+
+
+def _nearest(at: int, starts: dict[int, tuple[int, int]]) -> int:
+    """The word nearest to a place where a particle stands that says the same: 仍 for 继续."""
+    return min(starts, key=lambda j: abs(starts[j][0] - at), default=0)
+
+
+def _composed(a: str, b: str) -> bool:
+    """Two words of two characters that share one, the others meaning the same: 喝酒 and 饮酒."""
+    if len(a) != 2 or len(b) != 2:
+        return False
+    return any(a[i] == b[i] and a[1 - i] != b[1 - i] and b[1 - i] in synonyms_of(a[1 - i], "zh") for i in (0, 1))
+
+
+def _kindred(word: ParsedWord, other: ParsedWord) -> bool:
+    """Verbs and the like that share a character (焚烧, 烧掉); nouns of which one is the other with something before or behind it."""
+    if "word" not in (word.kind, other.kind) or "number" in (word.kind, other.kind) or word.when or other.when:
+        return False
+    short, long = sorted((word.text, other.text), key=len)
+    if word.role == other.role == "noun":
+        return len(short) < len(long) and len(long) < 5 and (long.startswith(short) or long.endswith(short)) and short not in _VAGUE
+    if word.text in chinese_entries() and not word.text.startswith(other.text):
+        return False  # what means the same is in the tables
+    shared = set(word.text) & set(other.text) - set(_VAGUE) - LINKS - FUNCTION
+    apart = (frozenset(set(word.text) - shared), frozenset(set(other.text) - shared))
+    return bool(shared) and len(long) < 4 and not are_antonyms(*apart, "zh")
+
+
+def _spread(word: ParsedWord, source: ParsedSentence, starts: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """A word whose characters stand in this order close together in the source: 降血压 in 降低血压."""
+    if len(word.text) < 2 or word.kind == "number" or word.when:
+        return {}
+    start, end = _close_together(word.text, source.text)
+    if start == end or any(c in source.text[start:end] for c in CLAUSE_PUNCTUATION):
+        return {}
+    return {j: 2 for j, (a, b) in starts.items() if a < end and start < b}
+
+
+def _close_together(word: str, text: str) -> tuple[int, int]:
+    """The first range of the text that has the characters of a word in order, at most two others between them; (0, 0) if there is none."""
+    begun = -1  # bit set of where the rest of the word may begin. A regular expression would try the same places again and again.
+    for c in reversed(word):
+        begun = int("".join("01"[t == c] for t in reversed(text)) or "0", 2) & (begun >> 1 | begun >> 2 | begun >> 3)
+    if not begun:
+        return 0, 0
+    start = (begun & -begun).bit_length() - 1
+    ends = {start + 1}
+    for c in word[1:]:
+        ends = {n + 1 for end in ends for n in range(end, min(end + 3, len(text))) if text[n] == c}
+    return start, min(ends)
+
+
+def _contains(word: ParsedWord, other: ParsedWord) -> bool:
+    """A verb of two characters and one of them alone: 购买 and 买."""
+    short, long = sorted((word.text, other.text), key=len)
+    return len(short) == 1 and len(long) == 2 and short in long and short not in FUNCTION and short not in _VAGUE
+
+
+_VAGUE = frozenset("大小多少高低长短上下前后新老南北东西男女省市县年月日人有无心力气水火山")
+
+
+LINKS = frozenset("的了着过在于和与已要还就也之再又才都会能将被把从到向对所以为很更")
+
+
+def _pieces(word: ParsedWord, source: ParsedSentence, starts: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """A long word that stands in the source in pieces: of two characters or more, or single words of it, particles aside."""
+    single = {source.text[a:b] for a, b in starts.values() if b - a == 1}
+    found: dict[int, int] = {}
+    at = 0
+    text = word.text
+    while at < len(text):
+        for end in range(len(text), at, -1):
+            piece = text[at:end]
+            if (len(piece) > 1 and piece in source.text and end - at < len(text)) or piece in single:
+                place = source.text.find(piece)
+                found |= {j: 2 for j, (a, b) in starts.items() if a < place + len(piece) and place < b}
+                at = end
+                break
+            if piece in LINKS:
+                at = end
+                break
+        else:
+            return {}
+    return found
+
+
+# Prepositions that exclude each other.
+_EXCLUDE = (
+    ({"from", "out of", "off"}, {"to", "into", "towards", "toward", "onto"}),
+    ({"for"}, {"against"}),
+    ({"with"}, {"without"}),
+    ({"before", "until"}, {"after", "since"}),
+    ({"above", "over"}, {"below", "under", "beneath", "underneath"}),
+    ({"inside", "in"}, {"outside", "into"}),
+)
+_PARTICLES = (("for", "against"), ("with", "without"), ("up", "down"), ("on", "off"), ("in", "out"))
+SAME, ALIKE, OPPOSITE = 3, 2, -1
+# Verbs that leave the saying to their object: "imposed a fine" fined, "received a fine" was fined.
+_GIVING = frozenset(
+    "impose make give take hold carry_out issue do have levy launch conduct raise put provide perform show begin start".split()
+)
+# What they do to something it also does by itself: the council raised the rents, the rents rose.
+_TURNS = frozenset(
+    "raise rise increase decrease drop open close begin start end stop change double halve burn sink break move turn grow".split()
+)
+_TAKING = frozenset("receive get undergo suffer pay obtain see".split())
+
+
+@dataclass(frozen=True)
+class WordAlignment:
+    """What of the source each word of the claim answers to: number of the claim's word → those of the source, with how closely."""
+
+    alike: dict[int, dict[int, int]]
+    opposite: dict[int, set[int]]
+    converse: dict[int, set[int]] = field(default_factory=dict)
+
+    def of(self, numbers: Iterable[int]) -> set[int]:
+        """The source's counterparts of some words of the claim."""
+        return {s for n in numbers for s in self.alike.get(n, ())}
+
+    def verbs(self, number: int | None) -> set[int]:
+        """The source's words that can be the verb of a clause whose verb is this word."""
+        return set() if number is None else {*self.alike.get(number, ()), *self.opposite.get(number, ()), *self.converse.get(number, ())}
+
+
+def unsupported_reason(claim: ParsedSentence, source: ParsedSentence) -> str:
+    """Why the source does not support the claim, in one word; empty where it does."""
+    match = matched(claim, source)
+    if not any(i in match.alike and not word.soft for i, word in enumerate(claim.words)):
+        return "nothing said"
+    return (
+        _missing(claim, source, match)
+        or _quantifiers(claim, source)
+        or _amounts(claim, source, match)
+        or _apart(claim, source, match)
+        or next((why for clause in range(len(claim.clauses)) if (why := _clause(claim, clause, source, match))), "")
+    )
+
+
+def matched(claim: ParsedSentence, source: ParsedSentence) -> WordAlignment:
+    """The words of the source that correspond to the words of the claim."""
+    if claim.chinese:
+        return _match_chinese(claim, source)
+    match = WordAlignment({}, {})
+    for i, word in enumerate(claim.words):
+        for j, other in enumerate(source.words):
+            how = _compare(word, other)
+            if how > 0:
+                match.alike.setdefault(i, {})[j] = how
+            elif how < 0:
+                match.opposite.setdefault(i, set()).add(j)
+            if how <= 0 and {word.kind, other.kind} == {"word"} and are_converses(word.keys, other.keys, "en"):
+                match.converse.setdefault(i, set()).add(j)
+    _light(claim, source, match)
+    _narrow(claim, source, match)
+    return match
+
+
+def _match_chinese(claim: ParsedSentence, source: ParsedSentence) -> WordAlignment:
+    alike: dict[int, dict[int, int]] = {}
+    opposite: dict[int, set[int]] = {}
+    turned: dict[int, set[int]] = {}
+    for i, word in enumerate(claim.words):
+        if word.kind == "number":
+            alike[i] = {j: SAME for j, other in enumerate(source.words) if _compare(word, other)}
+            continue
+        alike[i], opposite[i] = counterparts(word, source, source.spans)
+        turned[i] = {j for j, other in enumerate(source.words) if j not in alike[i] and are_converses(word.keys, other.keys, "zh")}
+        opposite[i] -= turned[i]
+    return WordAlignment(
+        {i: m for i, m in alike.items() if m},
+        {i: m for i, m in opposite.items() if m},
+        {i: m for i, m in turned.items() if m},
+    )
+
+
+def _compare(word: ParsedWord, other: ParsedWord) -> int:
+    if "number" in (word.kind, other.kind):
+        return SAME if word.kind == other.kind and not word.keys.isdisjoint(other.keys) and _same_unit(word.unit, other.unit) else 0
+    if word.text == other.text:
+        return SAME
+    if "name" in (word.kind, other.kind):
+        return ALIKE if word.kind == other.kind == "name" and are_synonyms(frozenset({word.text}), frozenset({other.text}), "en") else 0
+    if are_antonyms(word.keys, other.keys, "en") and not _plain(word.keys) & _plain(other.keys):
+        return OPPOSITE
+    return SAME if word.keys & other.keys else ALIKE if are_synonyms(word.keys, other.keys, "en") else 0
+
+
+def _same_unit(a: str, b: str) -> bool:
+    return not a or not b or a == b or {a, b} <= {"th", "day"}
+
+
+def _plain(keys: frozenset[str]) -> set[str]:
+    return {k for k in keys if not k.startswith("~")}
+
+
+def _light(claim: ParsedSentence, source: ParsedSentence, match: WordAlignment) -> None:
+    """A verb that only carries its object ("imposed a fine") answers to what the object answers to."""
+    verbs = {c.verb for c in source.clauses}
+    for clause in claim.clauses:
+        verb = clause.verb
+        if verb is None or match.alike.get(verb) or not claim.words[verb].keys & (_GIVING | _TAKING):
+            continue
+        carried = {s for o in clause.objects for s in match.alike.get(o, ()) if s in verbs}
+        if carried and claim.words[verb].keys & _TAKING:
+            match.converse[verb] = carried
+        elif carried:
+            match.alike[verb] = dict.fromkeys(carried, ALIKE)
+
+
+def _narrow(claim: ParsedSentence, source: ParsedSentence, match: WordAlignment) -> None:
+    """Of several counterparts, those that stand together as the claim's words do: "chemical energy" is not the energy of "light energy"."""
+    for i in range(len(claim.words) - 1):
+        mine, other = match.alike.get(i), match.alike.get(i + 1)
+        if not mine or not other or claim.words[i + 1].at != claim.words[i].at + 1:
+            continue
+        near = [(s, t) for s in mine for t in other if abs(source.words[s].at - source.words[t].at) == 1]
+        if near:
+            match.alike[i] = {s: mine[s] for s, _ in near}
+            match.alike[i + 1] = {t: other[t] for _, t in near}
+
+
+def _missing(claim: ParsedSentence, source: ParsedSentence, match: WordAlignment) -> str:
+    """The first word of the claim without a counterpart."""
+    for i, word in enumerate(claim.words):
+        if word.soft and claim.chinese and i in match.opposite and i not in match.alike:
+            return f"turned:{word.text}"
+        if i in match.alike or word.soft or i in match.converse:
+            continue
+        if i in match.opposite and _turned(claim, source, i, match):
+            continue
+        return f"{word.kind}:{word.text}"
+    return ""
+
+
+def _turned(claim: ParsedSentence, source: ParsedSentence, i: int, match: WordAlignment) -> bool:
+    """Whether an opposite says the same because one of the two is denied: "not open" and "closed"."""
+    mine = claim.clauses[claim.words[i].clause].negated
+    return any(source.clauses[source.words[j].clause].negated != mine for j in match.opposite[i])
+
+
+_NEEDED = ("all", "none", "only", "most", "few", "least", "half")
+
+
+def _quantifiers(claim: ParsedSentence, source: ParsedSentence) -> str:
+    """The first quantifier of the claim that the source lacks: all, most, few, only and none must occur there; many is not few."""
+    for kind in _NEEDED:
+        if kind in claim.quantifiers and kind not in source.quantifiers and not (kind == "none" and any(c.negated for c in source.clauses)):
+            return f"quantifier:{kind}"
+    if "some" in claim.quantifiers - source.quantifiers and source.quantifiers & {"all", "most", "none"}:
+        return "quantifier:some"
+    if "many" in claim.quantifiers - source.quantifiers and "few" in source.quantifiers:
+        return "quantifier:many"
+    return ""
+
+
+def _amounts(claim: ParsedSentence, source: ParsedSentence, match: WordAlignment) -> str:
+    """A number counts the same thing on both sides: what follows it in the claim stands near it in the source."""
+    for i, word in enumerate(claim.words):
+        if word.kind != "number" or i + 1 >= len(claim.words):
+            continue
+        counted = claim.words[i + 1]
+        if counted.at != word.at + 1 or counted.kind != "word" or i + 1 not in match.alike:
+            continue
+        near = any(abs(source.words[s].at - source.words[t].at) <= 5 for s in match.alike[i] for t in match.alike[i + 1])
+        if not near:
+            return f"counted:{word.text}"
+    for i, word in enumerate(claim.words):
+        if word.part and i in match.alike and not any(source.words[s].part for s in match.alike[i]):
+            return f"part:{word.text}"
+    return ""
+
+
+def _apart(claim: ParsedSentence, source: ParsedSentence, match: WordAlignment) -> str:
+    """Words that stand side by side in the claim stand near each other in the source: first and last name, adjective and noun."""
+    for i in range(len(claim.words) - 1):
+        a, b = claim.words[i], claim.words[i + 1]
+        if claim.chinese and not a.owner:
+            continue
+        if (not claim.chinese and b.at != a.at + 1) or a.soft or b.soft or "number" in (a.kind, b.kind) or "verb" in (a.role, b.role):
+            continue
+        if i not in match.alike or i + 1 not in match.alike or a.before != b.before or a.clause != b.clause or a.kind != b.kind:
+            continue
+        most = 2 if a.kind == b.kind == "name" and not a.owner else 6
+        if a.owner and any(source.clauses[source.words[t].clause].leans for t in match.alike[i + 1]):
+            continue
+        if not any(abs(source.words[s].at - source.words[t].at) <= most for s in match.alike[i] for t in match.alike[i + 1]):
+            return f"apart:{a.text} {b.text}"
+    return ""
+
+
+def members_of(claim: ParsedSentence, n: int) -> list[int]:
+    """The words of clause `n`."""
+    return [i for i, w in enumerate(claim.words) if w.clause == n]
+
+
+def _clause(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> str:
+    clause = claim.clauses[n]
+    members = members_of(claim, n)
+    if not members:
+        return ""
+    whys = []
+    for m in counterpart_clauses(claim, n, source, match):
+        why = _against(claim, clause, members, source, m, match)
+        if not why:
+            return ""
+        whys.append(why)
+    return whys[0] if whys else ""
+
+
+def counterpart_clauses(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> list[int]:
+    """The source's clauses that clause `n` of the claim may restate, likeliest first."""
+    verbs = match.verbs(claim.clauses[n].verb)
+    counterparts = match.of(members_of(claim, n))
+    scores = []
+    for m, other in enumerate(source.clauses):
+        shared = sum(source.words[s].clause == m for s in counterparts)
+        scores.append((other.verb in verbs, shared, -m))
+    exact = [s for s in scores if s[0]]
+    ranked = sorted(exact or scores, reverse=True)
+    return [-s[2] for s in ranked][: 3 if exact else 2]
+
+
+def _against(claim: ParsedSentence, clause: Clause, members: Sequence[int], source: ParsedSentence, m: int, match: WordAlignment) -> str:
+    """Why a clause of the claim does not restate clause `m` of the source; empty where it does."""
+    other = source.clauses[m]
+    how = verb_match(match, clause.verb, other.verb)
+    if (clause.negated != other.negated) != (how == "opposite" or _opposed(claim, clause, members, match)):
+        return "negation"
+    if why := _modes(clause.modes, other.modes):
+        return why
+    if how:
+        for a, b in _PARTICLES:
+            for x, y in ((a, b), (b, a)):
+                if x in clause.particles and y in other.particles and x not in other.particles:
+                    return f"particle:{x}"
+    return _roles(claim, clause, source, other, match, how) or _elsewhere(claim, clause, members, source, m, match)
+
+
+def _modes(mine: frozenset[str], other: frozenset[str]) -> str:
+    """What is said to be possible or a duty is not said to be so; "would" stands for what was promised, planned or proposed."""
+    for mode in ("possible", "duty"):
+        if (mode in mine) != (mode in other) and not (mode in mine and other):
+            return f"mode:{mode}"
+    if ("unreal" in mine and not other) or ("unreal" in other and not mine):
+        return "mode:unreal"
+    return ""
+
+
+def _opposed(claim: ParsedSentence, clause: Clause, members: Sequence[int], match: WordAlignment) -> bool:
+    """Whether a word of the clause other than its verb has an antonym in the source."""
+    return any(match.opposite.get(i) and i not in match.alike and not claim.words[i].soft for i in members if i != clause.verb)
+
+
+def verb_match(match: WordAlignment, verb: int | None, other: int | None) -> str:
+    """How two verbs correspond: "same", "converse" (buy and sell) or "opposite"; empty if in none of these ways."""
+    if verb is None or other is None:
+        return ""
+    if other in match.alike.get(verb, ()):
+        return "same"
+    if other in match.converse.get(verb, ()):
+        return "converse"
+    return "opposite" if other in match.opposite.get(verb, ()) else ""
+
+
+def _roles(claim: ParsedSentence, clause: Clause, source: ParsedSentence, other: Clause, match: WordAlignment, how: str) -> str:
+    """Whether who does it and to whom are the same."""
+    if not how or clause.verb is None or other.verb is None or (how != "converse" and claim.words[clause.verb].keys & {"be", "是"}):
+        return ""  # "the lake is the largest" says the same either way round
+    objects = heads_of(claim, clause.objects)
+    doer, done = match.of(heads_of(claim, clause.subject)), match.of(objects)
+    if how == "converse":
+        return "role:converse" if doer & other.subject else ""
+    if not doer & other.subject and doer:
+        if other.subject and not _pronoun(source, other.subject):
+            return "role:subject"
+        if doer & other.objects and (objects or other.subject):
+            return "role:swapped"
+    turns = claim.words[clause.verb].keys & _TURNS and not other.objects
+    if done & other.subject and not done & other.objects and not turns:
+        return "role:object"
+    return _objects(claim, clause, source, other, done) if done and not done & other.objects else ""
+
+
+def _objects(claim: ParsedSentence, clause: Clause, source: ParsedSentence, other: Clause, done: set[int]) -> str:
+    """Whether what the claim has as objects, `done` in the source, can be those of the source's clause, though not read as such."""
+    assert clause.verb is not None and other.verb is not None
+    if source.chinese and not other.leans and not clause.passive and not other.passive:
+        verb, mine = source.words[other.verb].at, claim.words[clause.verb].at
+        if all(source.words[j].at < verb for j in done) and all(claim.words[i].at > mine for i in heads_of(claim, clause.objects)):
+            return "role:before the verb"
+    if not source.chinese and not other.passive and not other.leans and all(source.words[j].at < source.words[other.verb].at for j in done):
+        return "role:before the verb"  # "the committee under Farrant fined" nobody named Farrant
+    if not other.objects or _pronoun(source, other.objects):
+        return ""
+    number = source.clauses.index(other)
+    inside = {j for j in done if number in (source.words[j].clause, source.clauses[source.words[j].clause].within)}
+    if not inside:
+        return "role:other object"
+    behind = all(source.words[j].before in ("into", "from", "against", "without", "by") for j in inside)
+    return "role:object behind a preposition" if behind else ""
+
+
+def heads_of(reading: ParsedSentence, numbers: frozenset[int]) -> list[int]:
+    """The nouns and names among some words: no numbers, no pronouns."""
+    return [n for n in numbers if reading.words[n].kind in ("name", "word") and not reading.words[n].soft]
+
+
+def _pronoun(reading: ParsedSentence, numbers: frozenset[int]) -> bool:
+    return all(reading.words[n].soft for n in numbers)
+
+
+def _elsewhere(claim: ParsedSentence, clause: Clause, members: Sequence[int], source: ParsedSentence, m: int, match: WordAlignment) -> str:
+    """Whether the words of the claim's clause stand in the source's clause, in one within it, or are its subject."""
+    other = source.clauses[m]
+    inside = {m} | {n for n, c in enumerate(source.clauses) if c.within == m} | ({other.within} if other.within is not None else set())
+    home = {j for j, w in enumerate(source.words) if w.clause in inside} | other.subject | other.objects
+    if source.chinese and not any(source.words[j].kind == "name" for j in other.subject):
+        home |= source.clauses[0].subject | _topic(source, m)
+    for i in members:
+        word = claim.words[i]
+        if word.soft or i not in match.alike or i == clause.verb:
+            continue
+        mine = set(match.alike[i])
+        if word.before == "according_to":
+            continue
+        if other.leans and i in clause.objects:
+            continue
+        if not mine & home and (
+            source.chinese
+            or _rivals(source, other, mine)
+            or word.kind in ("name", "number")
+            or i in clause.subject | clause.objects
+            or word.when
+        ):
+            return f"elsewhere:{word.text}"
+        if word.before and all(_excluded(word.before, source.words[j].before) for j in mine):
+            return f"preposition:{word.text}"
+    return ""
+
+
+def _rivals(source: ParsedSentence, clause: Clause, numbers: set[int]) -> bool:
+    """Whether words stand in clauses that say the opposite of this one: "fell in the first group but rose in the second"."""
+    verbs = [source.clauses[source.words[n].clause].verb for n in numbers]
+    language = "zh" if source.chinese else "en"
+    return clause.verb is not None and any(
+        verb is not None and are_antonyms(source.words[clause.verb].keys, source.words[verb].keys, language) for verb in verbs
+    )
+
+
+def _topic(source: ParsedSentence, m: int) -> set[int]:
+    """What stands before the verb of an earlier clause with a subject: it goes on being what is talked about."""
+    earlier = next((c for c in reversed(source.clauses[:m]) if c.subject and c.verb is not None), None)
+    if earlier is None or earlier.verb is None:
+        return set()
+    clause, at = source.words[earlier.verb].clause, source.words[earlier.verb].at
+    return {j for j, w in enumerate(source.words) if w.clause == clause and w.at < at}
+
+
+def _excluded(a: str, b: str) -> bool:
+    return any((a in x and b in y) or (a in y and b in x) for x, y in _EXCLUDE)
+
+
+SAME_MATTER = 0.5  # least share of the claim's words in the source, at which both are taken to be about the same thing
+# Quantifiers by how much they cover: two that are more than one step apart contradict each other.
+_SCALE = {"none": -2, "few": 0, "some": 1, "many": 2, "most": 3, "all": 5}
+
+
+def contradiction(
+    claim: ParsedSentence, source: ParsedSentence, known: Callable[[ParsedWord], bool] = lambda _: False, *, names: bool = True
+) -> str:
+    """How the source contradicts the claim, in a word or two; empty where it does not, or is about something else.
+
+    `known` tells whether a number or date occurs elsewhere in the passage. `names`: whether a capital marks a name in the claim's language;
+    in German it marks any noun.
+    """
+    match = matched(claim, source)
+    telling = [i for i, word in enumerate(claim.words) if not word.soft]
+    lacking = [i for i in telling if not (i in match.alike or match.opposite.get(i) or match.converse.get(i))]
+    if not telling or len(lacking) > (1 - SAME_MATTER) * len(telling):
+        return ""
+    return (
+        _other_number(claim, source, match, lacking, known)
+        or (_other_name(claim, source, match, lacking) if names else "")
+        or _other_quantifier(claim, source, match)
+        or next((why for n in range(len(claim.clauses)) if (why := _clauses(claim, n, source, match))), "")
+    )
+
+
+def _other_number(
+    claim: ParsedSentence, source: ParsedSentence, match: WordAlignment, lacking: Sequence[int], known: Callable[[ParsedWord], bool]
+) -> str:
+    """A number or date of the claim, in place of which the source has another."""
+    said = match.of(range(len(claim.words)))
+    alone = all(claim.words[i].figure for i in lacking)  # the source has everything else of the claim
+    for i in lacking:
+        word = claim.words[i]
+        if not (word.figure or word.unit) or (known(word) and not alone):
+            continue
+        others = [j for j, other in enumerate(source.words) if j not in said and other.kind == word.kind and (other.figure or other.unit)]
+        if any(_same_thing(claim, i, source, j, match) or (alone and _has_same_unit(word, source.words[j])) for j in others):
+            return f"{'number' if word.kind == 'number' else 'date'}:{word.text}"
+    return ""
+
+
+def _other_name(claim: ParsedSentence, source: ParsedSentence, match: WordAlignment, lacking: Sequence[int]) -> str:
+    """A name of the claim in place of which the source has another; only names may be missing from the source."""
+    if not lacking or any(claim.words[i].kind != "name" for i in lacking):
+        return ""
+    said = match.of(range(len(claim.words)))
+    others = [word for j, word in enumerate(source.words) if j not in said and word.kind == "name"]
+    for word in (claim.words[i] for i in lacking):
+        alike = [other for other in source.words if not other.keys.isdisjoint(word.keys)]
+        if not alike and any(_same_place(word, other) for other in others):
+            return f"name:{word.text}"
+    return ""
+
+
+def _same_place(a: ParsedWord, b: ParsedWord) -> bool:
+    """Whether two words stand behind the same preposition, or are both a subject or both an object."""
+    return a.before == b.before if a.before and b.before else a.role == b.role in ("subject", "object")
+
+
+def _has_same_unit(a: ParsedWord, b: ParsedWord) -> bool:
+    return a.unit == b.unit or not a.unit or not b.unit
+
+
+def _same_thing(claim: ParsedSentence, i: int, source: ParsedSentence, j: int, match: WordAlignment) -> bool:
+    """Whether two numbers count the same thing, or two years date it: the same word follows them, or the same preposition precedes them."""
+    a, b = claim.words[i], source.words[j]
+    after, following = _next(claim, i), _next(source, j)
+    if after is not None and following is not None and following in match.alike.get(after, ()):
+        return _has_same_unit(a, b)
+    return bool(a.before) and a.before == b.before and _year(a) and _year(b)
+
+
+def _next(reading: ParsedSentence, i: int) -> int | None:
+    """The index of the word right behind word `i`, if there is one."""
+    n = i + 1
+    return n if n < len(reading.words) and reading.words[n].at - reading.words[i].at <= 2 else None
+
+
+def _year(word: ParsedWord) -> bool:
+    return word.when or (len(word.text) == 4 and word.text.isdigit() and not word.unit)
+
+
+def _other_quantifier(claim: ParsedSentence, source: ParsedSentence, match: WordAlignment) -> str:
+    """A quantifier of the claim that the source's quantifier of the same noun excludes: few and most, all and some."""
+    if any(c.negated for c in (*claim.clauses, *source.clauses)):
+        return ""
+    for i, kind in claim.quantified:
+        same = [other for j, other in source.quantified if j in match.alike.get(i, ())]
+        if kind in _SCALE and same and all(other in _SCALE and abs(_SCALE[kind] - _SCALE[other]) > 1 for other in same):
+            return f"quantifier:{kind}"
+    return ""
+
+
+def _clauses(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> str:
+    """How all clauses of the source that clause `n` of the claim may restate contradict it: "negation" or "roles", empty if they do not."""
+    restated = counterpart_clauses(claim, n, source, match)
+    if restated and all(_denies(claim, n, source, m, match) for m in restated):
+        return "negation"
+    return "roles" if restated and all(_swaps(claim, n, source, m, match) for m in restated) else ""
+
+
+def _denies(claim: ParsedSentence, n: int, source: ParsedSentence, m: int, match: WordAlignment) -> bool:
+    """Whether clause `m` of the source is the opposite of clause `n` of the claim: just one is negated, or a word has an antonym there."""
+    clause, other = claim.clauses[n], source.clauses[m]
+    rest = [i for i in members_of(claim, n) if i != clause.verb and not claim.words[i].soft]
+    home = {j for j, word in enumerate(source.words) if word.clause == m} | other.subject | other.objects
+    turned = [i for i in rest if i not in match.alike and match.opposite.get(i, set()) & home]
+    how = verb_match(match, clause.verb, other.verb)
+    told = sum(bool(home & set(match.alike.get(i, ()))) for i in rest)
+    if not (how or turned) or 2 * (told + len(turned)) < len(rest):
+        return False
+    return (clause.negated != other.negated) != (how == "opposite" or bool(turned))
+
+
+def _swaps(claim: ParsedSentence, n: int, source: ParsedSentence, m: int, match: WordAlignment) -> bool:
+    """Whether clause `m` of the source has subject and object of clause `n` swapped, or another name as subject."""
+    clause, other = claim.clauses[n], source.clauses[m]
+    how = verb_match(match, clause.verb, other.verb)
+    if how not in ("same", "converse") or clause.verb is None or claim.words[clause.verb].keys & {"be", "是"}:
+        return False
+    subject, objects = (other.objects, other.subject) if how == "converse" else (other.subject, other.objects)
+    doer, done = match.of(heads_of(claim, clause.subject)), match.of(heads_of(claim, clause.objects))
+    if not doer or doer & subject:
+        return False
+    named = how == "same" and all(any(source.words[j].kind == "name" for j in of) for of in (doer, subject))
+    return named or bool(doer & objects and done & subject and not done & objects)

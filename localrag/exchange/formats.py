@@ -1,0 +1,429 @@
+"""Writers of Parquet, JSONL, GraphML, GEXF, and Neo4j CSV and Cypher.
+
+Parquet: the tables of Microsoft GraphRAG 3, for programs that read its output. `graphrag_tables.toml` has their names and columns. GraphRAG
+names the ends of a relationship by title, so titles are made unique. Rows are written in groups of limited size.
+
+JSONL: everything in the index, one file a table, under localrag's own names.
+
+GraphML and GEXF: the graph for Gephi, Cytoscape, yEd and igraph, written by networkx. Characters that XML 1.0 forbids are replaced, and all
+nodes have the same attributes, except positions.
+
+Neo4j: CSV files with the headers of `neo4j-admin database import`, and the same as Cypher statements. Every text is quoted, so that one
+that begins with `=` or `-` stays a text. Lists are separated by U+001F, which no text has.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from colorsys import hls_to_rgb
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from sqlite_utils import Database
+
+from localrag.serializers import community_number
+from localrag.store import export_rows
+from localrag.text.sentences import replace_control_characters
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+GROUP_ROWS = 10_000
+GROUP_CHARS = 32 << 20  # of all texts of a group: documents may be large
+NO_OBJECT = "NONE"  # of a claim without object or date
+ParquetRow = dict[str, Any]
+CommunityRows = dict[str, ParquetRow]
+
+
+def parquet_schema() -> Mapping[str, Mapping[str, tuple[str, str]]]:
+    """Table → column → its type and the localrag value in it."""
+    text = files("localrag.exchange").joinpath("graphrag_tables.toml").read_text(encoding="utf-8")
+    return {name: {c: (kind, local_name) for c, (kind, local_name) in columns.items()} for name, columns in tomllib.loads(text).items()}
+
+
+def write_parquet(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
+    """Write the tables to a folder, communities down to `level`; returns the numbers of rows."""
+    places, titles = _community_rows(db, level), export_rows.unique_entity_titles(db)
+    documents, chunks, entities, relationships, communities, reports, claims = parquet_schema().items()
+    tables: list[tuple[tuple[str, Any], Iterable[ParquetRow]]] = [
+        (documents, _number_rows(map(_document, export_rows.documents(db)))),
+        (chunks, _number_rows(export_rows.chunks(db))),
+        (
+            entities,
+            _number_rows(row | {"title": titles[row["id"]], "frequency": len(row["chunk_ids"])} for row in export_rows.entities(db)),
+        ),
+        (
+            relationships,
+            _number_rows(
+                row | {"source": titles[row["source_id"]], "target": titles[row["target_id"]]} for row in export_rows.relationships(db)
+            ),
+        ),
+        (communities, (row | places[row["id"]] for row in export_rows.communities(db, level))),
+        (reports, _parquet_reports(db, level, places)),
+        (claims, _number_rows(_claim(row, titles) for row in export_rows.claims(db))),
+    ]
+    counts = {name: _write_parquet_table(folder / f"{name}.parquet", columns, rows) for (name, columns), rows in tables}
+    if not counts[claims[0]]:  # GraphRAG leaves the table out, too, if no claims were extracted
+        (folder / f"{claims[0]}.parquet").unlink()
+        del counts[claims[0]]
+    return counts
+
+
+def _number_rows(rows: Iterable[ParquetRow]) -> Iterator[ParquetRow]:
+    return (row | {"n": n} for n, row in enumerate(rows))
+
+
+def _document(row: ParquetRow) -> ParquetRow:
+    return row | {"metadata": json.dumps(dict(row["metadata"]), ensure_ascii=False) if row["metadata"] else None}
+
+
+def _claim(row: ParquetRow, titles: Mapping[str, str]) -> ParquetRow:
+    ends = {"subject": titles[row["subject_id"]], "object": titles.get(row["object_id"] or "", NO_OBJECT)}
+    return row | ends | {"kind": "claim", "since": row["since"] or NO_OBJECT, "until": row["until"] or NO_OBJECT}
+
+
+def _community_rows(db: Database, level: int | None) -> CommunityRows:
+    """Community id → its number, parent, children, title, size and date, for its own row and its report's."""
+    period = str(export_rows.newest_document_time(db) or "")[:10]
+    rows_by_id: CommunityRows = {}
+    for n, (key, parent, size) in enumerate(export_rows.community_sizes(db, level)):
+        above = rows_by_id.get(parent or "")
+        rows_by_id[key] = {"n": n, "parent": above["n"] if above else -1, "children": [], "title": f"Community {n}", "size": size}
+        rows_by_id[key]["period"] = period
+        if above:
+            above["children"].append(n)
+    return rows_by_id
+
+
+def _parquet_reports(db: Database, level: int | None, places: CommunityRows) -> Iterator[ParquetRow]:
+    for place, report in export_rows.reports(db, level):
+        findings = [{"explanation": f.explanation, "summary": f.summary} for f in report.findings]
+        report_row: ParquetRow = {"title": report.title, "summary": report.summary, "findings": findings}
+        report_row |= {"rating": report.rating, "rating_explanation": report.rating_explanation}
+        yield (
+            places[place["id"]] | place | report_row | {"markdown": report.markdown, "as_json": json.dumps(report_row, ensure_ascii=False)}
+        )
+
+
+def _write_parquet_table(path: Path, columns: Mapping[str, tuple[str, str]], rows: Iterable[ParquetRow]) -> int:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    schema = pa.schema([(name, _type(kind)) for name, (kind, _) in columns.items()])
+    written = 0
+    with ParquetWriter(path, schema, compression="zstd") as out:
+        for group in _row_groups(rows):
+            data = {name: [row[local_name] for row in group] for name, (_, local_name) in columns.items()}
+            out.write_batch(pa.RecordBatch.from_pydict(data, schema=schema))
+            written += len(group)
+    return written
+
+
+def _type(kind: str) -> "pa.DataType":
+    import pyarrow as pa
+
+    plain = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
+    lists = {f"list<{name}>": pa.list_(of) for name, of in plain.items()}
+    finding = pa.struct([("explanation", pa.string()), ("summary", pa.string())])
+    return (plain | lists | {"findings": pa.list_(finding)})[kind]
+
+
+def _row_groups(rows: Iterable[ParquetRow]) -> Iterator[list[ParquetRow]]:
+    group: list[ParquetRow] = []
+    characters = 0
+    for row in rows:
+        group.append(row)
+        characters += len(row.get("text") or "")
+        if len(group) >= GROUP_ROWS or characters >= GROUP_CHARS:
+            yield group
+            group, characters = [], 0
+    if group:
+        yield group
+
+
+JsonlRow = dict[str, Any]
+
+
+def write_jsonl(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
+    """Write one file a table to a folder, communities and reports down to `level`; returns the numbers of rows."""
+    tables: dict[str, Iterable[JsonlRow]] = {
+        "documents": (
+            row | {"metadata": dict(row["metadata"]), "parts": list(map(_part_row, row["parts"]))} for row in export_rows.documents(db)
+        ),
+        "chunks": export_rows.chunks(db),
+        "entities": export_rows.entities(db),
+        "mentions": export_rows.mentions(db),
+        "relationships": export_rows.relationships(db),
+        "evidence": export_rows.evidence(db),
+        "claims": export_rows.claims(db),
+        "communities": (_community(row) for row in export_rows.communities(db, level)),
+        "reports": _jsonl_reports(db, level),
+    }
+    return {name: _write_jsonl_file(folder / f"{name}.jsonl", rows) for name, rows in tables.items()}
+
+
+def _part_row(part: list[Any]) -> JsonlRow:
+    return dict(zip(("label", "start", "end"), part, strict=True))
+
+
+def _community(row: JsonlRow) -> JsonlRow:
+    return row | {"number": f"{row['level']}.{row.pop('ordinal')}"}
+
+
+def _jsonl_reports(db: Database, level: int | None) -> Iterator[JsonlRow]:
+    for place, report in export_rows.reports(db, level):
+        findings = [asdict(finding) for finding in report.findings]
+        report_row = {name: getattr(report, name) for name in ("title", "summary", "rating", "rating_explanation", "markdown")}
+        yield {"community_id": place["id"], "number": community_number(place), **report_row, "findings": findings}
+
+
+def _write_jsonl_file(path: Path, rows: Iterable[JsonlRow]) -> int:
+    n = 0
+    with path.open("w", encoding="utf-8", newline="\n") as out:
+        for n, row in enumerate(rows, 1):  # noqa: B007
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return n
+
+
+COMMUNITY_COLORS = 12  # as on the page: the hue of a level 0 community follows from its number
+
+
+def write_graphml(db: Database, path: Path, level: int | None = None) -> dict[str, int]:
+    """Write GraphML, with position, size and colour as the attributes x, y, size, r, g, b, which Gephi recognises."""
+    import networkx as nx
+
+    graph = to_networkx(db, level)
+    for _, node in graph.nodes(data=True):
+        place = node.pop("viz")
+        node |= {"size": place["size"], **{c: place["color"][c] for c in "rgb"}, **place.get("position", {})}
+        node.pop("z", None)
+    nx.write_graphml(graph, path, edge_id_from_attribute="id", named_key_ids=True)
+    return _graph_counts(graph)
+
+
+def write_gexf(db: Database, path: Path, level: int | None = None) -> dict[str, int]:
+    """Write GEXF 1.3, with positions, sizes and colours of its viz module."""
+    from networkx.readwrite.gexf import GEXFWriter
+
+    graph = to_networkx(db, level)
+    writer = GEXFWriter(version="1.3")
+    writer.add_graph(graph)
+    for name in ("xmlns:xsi", "xsi:schemaLocation"):  # networkx misspells the namespace of the first
+        del writer.xml.attrib[name]
+    del writer.graph_element.attrib["name"]  # the format has no such attribute
+    with path.open("wb") as out:
+        writer.write(out)
+    return _graph_counts(graph)
+
+
+def to_networkx(db: Database, level: int | None = None) -> Any:
+    """The entities and relationships as a networkx Graph with entity ids as nodes.
+
+    Nodes: label, type, description, degree, mentions, `community_0` and so on down to `level` (the number, as in `localrag tree`), viz.
+    Edges: id, weight, strength, description.
+    """
+    import networkx as nx
+
+    graph, roots = nx.Graph(), export_rows.root_communities(db)
+    levels = export_rows.community_levels(db, level)
+    for row in export_rows.entities(db):
+        node: dict[str, Any] = {name: replace_control_characters(row[name]) for name in ("type", "description")}
+        node |= {"label": replace_control_characters(row["name"]), "degree": row["degree"], "mentions": row["mentions"]}
+        if row["vector"]:
+            node["structural_vector"] = " ".join(f"{n:.6g}" for n in row["vector"])
+        graph.add_node(row["id"], **node, **{f"community_{n}": "" for n in levels}, viz=_viz(row, roots.get(row["id"], 0)))
+    for row in export_rows.community_members(db, level):
+        graph.nodes[row["entity_id"]][f"community_{row['level']}"] = row["number"]
+    for row in export_rows.relationships(db):
+        edge = {"id": row["id"], "weight": float(row["weight"]), "strength": float(row["strength"])}
+        graph.add_edge(row["source_id"], row["target_id"], **edge, description=replace_control_characters(row["description"]))
+    return graph
+
+
+def _viz(row: dict[str, Any], root: int) -> dict[str, Any]:
+    red, green, blue = (round(255 * c) for c in hls_to_rgb((root % COMMUNITY_COLORS) * 137.5 % 360 / 360, 0.42, 0.6))
+    viz: dict[str, Any] = {"color": {"r": red, "g": green, "b": blue, "a": 1.0}, "size": float(row["r"] or 1.0)}
+    if row["x"] is not None:
+        viz["position"] = {"x": float(row["x"]), "y": float(row["y"]), "z": 0.0}
+    return viz
+
+
+def _graph_counts(graph: Any) -> dict[str, int]:
+    return {"entities": graph.number_of_nodes(), "relationships": graph.number_of_edges()}
+
+
+CYPHER_BATCH_ROWS = 500  # rows of a Cypher statement
+ARRAY_DELIMITER = "\x1f"
+Neo4jRow = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """A file of nodes: label, columns besides `id` with types, rows."""
+
+    label: str
+    columns: Mapping[str, str]
+    rows: Iterable[Neo4jRow]
+
+
+@dataclass(frozen=True, slots=True)
+class RelationshipFile:
+    """A file of relationships: type, labels of both ends, columns with types, rows with `a` and `b`."""
+
+    kind: str
+    a: str
+    b: str
+    columns: Mapping[str, str]
+    rows: Iterable[Neo4jRow]
+
+
+def write_neo4j(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
+    """Write the CSV files, `graph.cypher` and a README with the commands to a folder; returns the numbers of rows."""
+    counts: dict[str, int] = {}
+    nodes, links = _nodes(db, level), _link_files(db, level)
+    with (folder / "graph.cypher").open("w", encoding="utf-8", newline="\n") as out:
+        for one in nodes.values():
+            name = f"localrag_{one.label.lower()}"
+            out.write(f"CREATE CONSTRAINT {name} IF NOT EXISTS FOR (n:{one.label}) REQUIRE n.id IS UNIQUE;\n")
+        for name, one in nodes.items():
+            merge = f"MERGE (n:{one.label} {{id: row.id}}) SET n += row"
+            columns = {"id": "string", **one.columns}
+            header = [f"id:ID({one.label})", *(f"{c}:{kind}" for c, kind in one.columns.items()), ":LABEL"]
+            counts[name] = _write_csv_and_cypher(folder / f"{name}.csv", header, one.label, columns, one.rows, out, merge)
+        for name, link in links.items():
+            ends = f"MATCH (a:{link.a} {{id: row.a}}) MATCH (b:{link.b} {{id: row.b}})"
+            own = ", ".join(f"{c}: row.{c}" for c in link.columns)
+            columns = {"a": "string", "b": "string", **link.columns}
+            header = [f":START_ID({link.a})", f":END_ID({link.b})", *(f"{c}:{kind}" for c, kind in link.columns.items()), ":TYPE"]
+            merge = f"{ends} MERGE (a)-[r:{link.kind}]->(b)" + (f" SET r += {{{own}}}" if own else "")
+            counts[name] = _write_csv_and_cypher(folder / f"{name}.csv", header, link.kind, columns, link.rows, out, merge)
+    readme = _readme([name for name in nodes if counts[name]], [name for name in links if counts[name]])
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    return counts
+
+
+def _nodes(db: Database, level: int | None) -> dict[str, NodeFile]:
+    document = {"path": "string", "title": "string", "added_at": "string", "metadata": "string"}
+    chunk = {"ordinal": "long", "start": "long", "end": "long", "tokens": "long", "part": "string", "text": "string"}
+    entity = {"name": "string", "type": "string", "description": "string", "degree": "long", "mentions": "long", "names": "string[]"}
+    entity |= {"x": "double", "y": "double"}
+    community = {"number": "string", "level": "long", "size": "long", "title": "string", "summary": "string", "rating": "double"}
+    claim = dict.fromkeys(("type", "status", "since", "until", "description", "quote"), "string")
+    documents = (row | {"metadata": json.dumps(dict(row["metadata"]), ensure_ascii=False)} for row in export_rows.documents(db))
+    return {
+        "documents": NodeFile("Document", document, documents),
+        "chunks": NodeFile("Chunk", chunk, export_rows.chunks(db)),
+        "entities": NodeFile("Entity", entity, export_rows.entities(db)),
+        "communities": NodeFile("Community", community | {"report": "string"}, _communities(db, level)),
+        "claims": NodeFile("Claim", claim, export_rows.claims(db)),
+    }
+
+
+def _communities(db: Database, level: int | None) -> Iterator[Neo4jRow]:
+    written = export_rows.reports(db, level)
+    place, report = next(written, ({}, None))
+    for row in export_rows.communities(db, level):
+        report_values: Neo4jRow = dict.fromkeys(("title", "summary", "rating", "report"))
+        if report and place["id"] == row["id"]:  # both come in the same order
+            report_values = {"title": report.title, "summary": report.summary, "rating": report.rating, "report": report.markdown}
+            place, report = next(written, ({}, None))
+        yield row | report_values | {"number": community_number(row), "size": len(row["entity_ids"])}
+
+
+def _link_files(db: Database, level: int | None) -> dict[str, RelationshipFile]:
+    def ends(rows: Iterable[Neo4jRow], a: str, b: str, **more: str) -> Iterator[Neo4jRow]:
+        return (row | {"a": row[a], "b": row[b]} | more for row in rows if row[b] is not None)
+
+    def about() -> Iterator[Neo4jRow]:
+        yield from ends(export_rows.claims(db), "id", "subject_id", role="subject")
+        yield from ends(export_rows.claims(db), "id", "object_id", role="object")
+
+    related = {"id": "string", "weight": "double", "strength": "double", "description": "string"}
+    above = export_rows.communities(db, level)
+    return {
+        "part_of": RelationshipFile("PART_OF", "Chunk", "Document", {}, ends(export_rows.chunks(db), "id", "document_id")),
+        "mentions": RelationshipFile(
+            "MENTIONS", "Chunk", "Entity", {"mentions": "long"}, ends(export_rows.mention_pairs(db), "chunk_id", "entity_id")
+        ),
+        "related": RelationshipFile("RELATED", "Entity", "Entity", related, ends(export_rows.relationships(db), "source_id", "target_id")),
+        "in_community": RelationshipFile(
+            "IN_COMMUNITY", "Entity", "Community", {}, ends(export_rows.community_members(db, level), "entity_id", "community_id")
+        ),
+        "within": RelationshipFile("WITHIN", "Community", "Community", {}, ends(above, "id", "parent_id")),
+        "about": RelationshipFile("ABOUT", "Claim", "Entity", {"role": "string"}, about()),
+        "stated_in": RelationshipFile("STATED_IN", "Claim", "Chunk", {}, ends(export_rows.claims(db), "id", "chunk_id")),
+    }
+
+
+def _write_csv_and_cypher(
+    path: Path, header: list[str], last: str, columns: Mapping[str, str], rows: Iterable[Neo4jRow], cypher: TextIO, merge: str
+) -> int:
+    """Write one CSV file, and its rows as Cypher statements; `last` is the label or type that ends each row."""
+    batch: list[str] = []
+    n = 0
+    with path.open("w", encoding="utf-8", newline="") as out:
+        out.write(",".join(header) + "\n")
+        for n, row in enumerate(rows, 1):  # noqa: B007
+            values = {c: replace_control_characters(v) if isinstance(v := row[c], str) else v for c in columns}
+            out.write(",".join(map(_cell, [*values.values(), last])) + "\n")
+            batch.append("{" + ", ".join(f"{c}: {_literal(v)}" for c, v in values.items() if v is not None) + "}")
+            if len(batch) == CYPHER_BATCH_ROWS:
+                _write_statement(batch, cypher, merge)
+    _write_statement(batch, cypher, merge)
+    return n
+
+
+def _write_statement(batch: list[str], out: TextIO, merge: str) -> None:
+    if batch:
+        out.write("UNWIND [\n" + ",\n".join(batch) + f"\n] AS row\n{merge};\n")
+        batch.clear()
+
+
+def _cell(value: Any) -> str:
+    """A value in a CSV file: texts in quotes, numbers without, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, int | float):
+        return repr(value)
+    text = ARRAY_DELIMITER.join(map(replace_control_characters, value)) if isinstance(value, list) else str(value)
+    return '"' + text.replace('"', '""') + '"'
+
+
+_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"})
+
+
+def _literal(value: Any) -> str:
+    """A value in Cypher. `\\u` is split, since Cypher reads `\\u0041` as a character even after a backslash."""
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(_literal(replace_control_characters(one)) for one in value) + "]"
+    return "'" + str(value).translate(_ESCAPED).replace("\\\\u", "\\\\' + 'u") + "'"
+
+
+def _readme(nodes: list[str], links: list[str]) -> str:
+    files = [f"  --nodes={name}.csv" for name in nodes] + [f"  --relationships={name}.csv" for name in links]
+    options = ["  --id-type=string", "  --multiline-fields=true", "  --array-delimiter=U+001F"]
+    command = " \\\n".join(["neo4j-admin database import full", *files, *options, "  neo4j"])
+    return f"""# This graph in Neo4j
+
+Written by `localrag export csv`. To fill a new, empty database (fast; Neo4j 5 and later, with the database stopped), run in this folder:
+
+```sh
+{command}
+```
+
+To fill a running database, even one with other data (repeating it changes only what differs):
+
+```sh
+cypher-shell --file graph.cypher
+```
+
+Both give nodes Document, Chunk, Entity, Community and Claim, and relationships PART_OF, MENTIONS, RELATED, IN_COMMUNITY, WITHIN, ABOUT and
+STATED_IN. RELATED has no direction of its own: match it as `(a)-[:RELATED]-(b)`.
+
+The files are for databases. A spreadsheet program would compute cells whose text begins with `=`: import them there as text.
+"""

@@ -1,0 +1,596 @@
+"""`Index`, the library's main class: create, open, add, ask, search, remove, export, and read the contents of an index.
+
+    from localrag import Index
+
+    with Index.create("notes") as index:
+        index.add("notes")
+        print(index.ask("Who approved the budget?").answer)
+
+An `Index` belongs to the thread that opened it. Several processes may ask one index while another adds to it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, replace
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from localrag.engine.settings import EngineOptions
+from localrag.errors import LocalragError, UsageError
+from localrag.filters import NO_FILTER, DocumentFilter, parse_collection_names
+from localrag.project import (
+    OpenIndex,
+    Project,
+    documents_root,
+    effective_settings,
+    filter_project,
+    find_index,
+    index_folder_or_default,
+    open_for_query,
+    open_for_writing,
+    open_read_only,
+    prompts_in_use,
+    tagger_for,
+)
+from localrag.records import Answer, Chunk, Citation, Community, Document, Entity, Mention, NameMerge, Relationship, Report
+from localrag.settings import INDEX_FOLDER, IndexSettings
+from localrag.store import answers as answers_store
+from localrag.store import browse, chunks, graph, runs
+from localrag.store import documents as documents_store
+from localrag.store.collections import collections, paths_of
+from localrag.store.location import DATABASE_FILE
+
+if TYPE_CHECKING:
+    from localrag.exchange.export import ExportResult
+    from localrag.indexing.documents import DeletionPolicy
+    from localrag.indexing.pipeline import IndexPlan, IndexResult
+    from localrag.indexing.progress import RunProgress
+    from localrag.indexing.workers.pool import PoolFactory
+    from localrag.query.question import AnswerCallbacks
+    from localrag.store.retention import CollectedItems
+
+    OnProgress = Callable[[RunProgress], None]
+
+
+IndexRow = dict[str, Any]  # a row of an index as JSON-ready values
+
+
+class IndexReader:
+    """The reading methods of `Index`: each reads the current state and needs no model. Raises NoIndex if there is no index."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextmanager
+    def _look(self) -> Iterator[OpenIndex]:
+        """Open the current state for one read only: while it is open, other processes cannot complete an erasure."""
+        with open_read_only(self.folder) as opened:
+            yield opened
+
+    @property
+    def root(self) -> Path:
+        """The folder that document paths are relative to."""
+        return documents_root(self.folder)
+
+    # Documents
+
+    def paths(self, of: Sequence[str] | None = None) -> list[str]:
+        """The sorted paths of all documents, or of those in the collections `of`. Raises UsageError for an unknown collection."""
+        with self._look() as index:
+            return sorted(documents_store.document_hashes(index.db)) if of is None else paths_of(index.db, of)
+
+    def documents(self) -> list[Document]:
+        """The documents with their texts, by path."""
+        with self._look() as index:
+            return [
+                document
+                for path in sorted(documents_store.document_hashes(index.db))
+                if (document := documents_store.find_document(index.db, path))
+            ]
+
+    def files(self) -> list[dict[str, str]]:
+        """Every file, by path: its `state` (indexed, skipped, failed), and the `reason` if it was not read completely."""
+        with self._look() as index:
+            return list(browse.file_list(index.db))
+
+    def collections(self) -> dict[str, int]:
+        """Collection name → number of documents."""
+        with self._look() as index:
+            return collections(index.db)
+
+    # The graph
+
+    def entities(self, named: Iterable[str] | None = None) -> list[Entity]:
+        """The entities, highest degree first; with `named`, those with one of these names, ignoring case."""
+        with self._look() as index:
+            ids = None if named is None else {i for entity_ids in graph.entity_ids_by_name(index.db, named).values() for i in entity_ids}
+            return sorted(graph.entities(index.db, None if ids is None else sorted(ids)), key=lambda e: (-e.degree, e.name))
+
+    def relationships(self, of: Entity | None = None) -> list[Relationship]:
+        """The relationships, of one entity or all."""
+        with self._look() as index:
+            return graph.relationships(index.db, None if of is None else [of.id])
+
+    def mentions(self, of: Entity) -> list[Mention]:
+        """The mentions of an entity."""
+        with self._look() as index:
+            return graph.mentions(index.db, [of.id])
+
+    def describe(self, name: str) -> list[IndexRow]:
+        """The entities with a name, with relationships, claims and mentions. Raises LocalragError that suggests similar names."""
+        from localrag import serializers
+
+        with self._look() as index:
+            return serializers.serialize_entities_named(name, index.db)
+
+    def complete_entity_names(self, like: str, n: int = 20) -> list[str]:
+        """At most `n` entity names: first those that begin with `like`, then those that contain it."""
+        with self._look() as index:
+            return [row["name"] for row in browse.search_entity_names(index.db, like, n)]
+
+    def name_merges(self, *, done: bool = True) -> list[tuple[int, NameMerge]]:
+        """The applied name merges, or the rejected candidates of similar spelling, each with its number."""
+        with self._look() as index:
+            return graph.name_merges(index.db, done=done)
+
+    def communities(self, level: int | None = None) -> list[Community]:
+        """The communities, of one level (0 is the coarsest) or all."""
+        with self._look() as index:
+            return graph.communities(index.db, level)
+
+    def tree(self) -> list[IndexRow]:
+        """The communities, the coarsest first: number (`1.4`), parent, number of entities, title and coverage of the report."""
+        from localrag import serializers
+
+        with self._look() as index:
+            return serializers.serialize_communities(index.db)
+
+    def reports(self, level: int | None = None) -> list[Report]:
+        """The reports of the communities of one level, or all."""
+        with self._look() as index:
+            return graph.reports(index.db, level)
+
+    def report(self, number: str) -> IndexRow:
+        """The report of a community by its number (`1.4`), with the positions of its quotes. Raises LocalragError."""
+        from localrag import serializers
+
+        with self._look() as index:
+            return serializers.serialize_report(number, index.db)
+
+    # Answers
+
+    def answers(self, n: int) -> list[tuple[int, str, Answer]]:
+        """The newest `n` answers, newest first: number, time, answer."""
+        with self._look() as index:
+            return answers_store.newest_answers(index.db, n)
+
+    def last_answer(self) -> Answer | None:
+        """The newest answer; None without answers."""
+        return next((answer for *_, answer in self.answers(1)), None)
+
+    def conversations(self, n: int = 20) -> list[IndexRow]:
+        """The newest `n` conversations: `id`, first question (`title`), number of `answers`, time of the last answer (`at`)."""
+        with self._look() as index:
+            return answers_store.conversations(index.db, n)
+
+    def search_conversations(self, text: str) -> list[IndexRow]:
+        """The answers that contain all words of a text in question or answer, newest first; `id` is their conversation."""
+        with self._look() as index:
+            return answers_store.search_conversations(index.db, text)
+
+    def conversation(self, number: int) -> list[tuple[str, Answer]]:
+        """The answers of a conversation with their times, oldest first; empty for an unknown conversation."""
+        with self._look() as index:
+            return answers_store.conversation_with_times(index.db, number)
+
+    def passage(self, citation: Citation) -> Chunk | None:
+        """The chunk of a citation; None if the index no longer contains it."""
+        with self._look() as index:
+            return next(iter(chunks.chunks_by_id(index.db, [citation.chunk_id])), None)
+
+    # The index itself
+
+    def counts(self) -> dict[str, int]:
+        """The numbers of documents, chunks, entities, relationships, communities, reports, claims, failures and merged names."""
+        with self._look() as index:
+            return graph.counts(index.db) | {"merged": graph.count_merged_names(index.db)}
+
+    def models(self) -> dict[str, dict[str, str]]:
+        """The index's `chat_model` and `embedder`: name, fingerprint and path."""
+        with self._look() as index:
+            settings = runs.load_settings(index.db)
+        return {kind: settings[kind] for kind in ("chat_model", "embedder") if kind in settings}
+
+    def status(self) -> IndexRow:
+        """The status of the index: the values of `localrag status --json`."""
+        with self._look() as index:
+            return browse.index_status(index.db, self.folder) | {"prompts": prompts_in_use(index.root)}
+
+    def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "ExportResult":
+        """Write the graph, reports and chunks for other programs; `format` is one of `localrag.exchange.export.FORMATS`.
+
+        `path` is a file for "graphml", "gexf" and "html", else a folder. Raises UsageError if the target exists, before anything is
+        written; LocalragError without a graph.
+        """
+        from localrag.exchange.export import export_index
+
+        with self._look() as index:
+            return export_index(index, format, Path(path), level=level, force=force)
+
+
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+class IndexOptions(TypedDict, total=False):
+    """Options of indexing.
+
+    `collections`: names under which the documents can be selected. `on_progress`: called with every progress event. `deletion`: whether
+    documents whose files are gone are removed. `workers`: number of processes, 0 for this process with helpers, or a pool factory such as
+    `ray_pool`.
+    """
+
+    collections: Sequence[str]
+    on_progress: "OnProgress | None"
+    deletion: "DeletionPolicy | None"
+    workers: "int | PoolFactory"
+
+
+class AskOptions(TypedDict, total=False):
+    """Options of a question: the fields of `localrag.query.question.QueryOptions`."""
+
+    mode: str
+    level: int | None
+    dynamic: bool
+    seed: int
+    style: str
+    strict: bool
+    max_calls: int | None
+    max_seconds: float | None
+    response_type: str
+    context_only: bool
+    conversation: int | None
+    temperature: float
+    selection: DocumentFilter | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A found chunk: characters `start` to `end` of the document at `path`, in its `part` (such as a page).
+
+    `score`: 1 for the best hit. `best_sentence`: the sentence of `text` nearest to the query.
+    """
+
+    path: str
+    part: str
+    start: int
+    end: int
+    text: str
+    best_sentence: str
+    score: float
+
+
+class Index(IndexReader):
+    """An index of documents. Create one with `Index.create` or `Index.open`; close it, or use it in a `with` statement."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        model: str | None = None,
+        reranker: str | None = None,
+        engine: EngineOptions | None = None,
+        logs: bool = True,
+    ) -> None:
+        super().__init__(folder)
+        self.logs = logs
+        self._model, self._reranker, self._engine = model, reranker, engine
+        self._open = ExitStack()
+        self._asked: Project | None = None
+        self._searched: Project | None = None
+        self._written: Project | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PathLike[str] | None = None,
+        *,
+        model: str | None = None,
+        reranker: str | None = None,
+        engine: EngineOptions | None = None,
+        logs: bool = True,
+        missing_ok: bool = False,
+    ) -> "Index":
+        """Open the index in a folder (the folder itself or its `.localrag`); for None the nearest one in or above the working folder.
+
+        `model`: another chat model than the index's, as a name of `localrag models list`, a GGUF file, or a server's address. `reranker`: a
+        cross-encoder that reranks chunks. Models are loaded when first needed. Without `logs` no question or answer is stored. With
+        `missing_ok` the first `add` creates a missing index, in this folder or in the working folder's `.localrag`. Raises NoIndex.
+        """
+        folder = (index_folder_or_default if missing_ok else find_index)(None if path is None else Path(path))
+        return cls(folder, model=model, reranker=reranker, engine=engine, logs=logs)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | PathLike[str],
+        *,
+        model: str | None = None,
+        embedder: str | None = None,
+        engine: EngineOptions | None = None,
+        **settings: Any,
+    ) -> "Index":
+        """Create an empty index in `path/.localrag`; document paths are relative to `path`.
+
+        `model` and `embedder` bind the index to models, by default those of this machine. `settings` are fields of
+        `localrag.settings.IndexSettings`, for example `extractor="phrases"`, which builds the graph without a chat model. Raises UsageError
+        if an index exists or a setting is unknown, ModelError.
+        """
+        folder = Path(path) / INDEX_FOLDER
+        if (folder / DATABASE_FILE).exists():
+            raise UsageError(f"There is an index in {folder} already.", f"Open it: Index.open({str(path)!r})")
+        with cls(folder, model=model, engine=engine).write_session(embedder=embedder, **settings):
+            pass
+        return cls(folder.resolve(), engine=engine)
+
+    def close(self) -> None:
+        """Free the models and close the connections."""
+        self._open.close()
+        self._asked = self._searched = None
+
+    def __enter__(self) -> "Index":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder contains an index."""
+        return (self.folder / DATABASE_FILE).exists()
+
+    # Changes
+
+    @contextmanager
+    def write_session(
+        self, *, embedder: str | None = None, rebuild: bool = False, recluster: bool = False, **settings: Any
+    ) -> Iterator["Index"]:
+        """Keep the index open for several changes, with no other process writing in between.
+
+        `settings` are fields of `localrag.settings.IndexSettings`; they are stored, and the next `add` redoes what depends on them. With
+        `rebuild` another `model` or `embedder` may replace the index's; with `recluster` the next `add` detects all communities again.
+        Raises UsageError for an unknown setting, IndexMismatch for another model without `rebuild`, IndexBusy while another process writes,
+        ModelError.
+        """
+        with self._write_project(model=self._model, embedder=embedder, rebuild=rebuild, recluster=recluster, **_known(settings)):
+            yield self
+
+    def add(self, paths: Paths, **options: Unpack[IndexOptions]) -> "IndexResult":
+        """Index files and folders, or update the index; unchanged files are not processed again.
+
+        After an interruption the next call continues. Options are the fields of `IndexOptions`. Raises UsageError if there is nothing to
+        index, IndexBusy, ModelError.
+        """
+        with self._write_project(model=self._model):  # opened outside the event loop, where an interrupt would have to wait
+            return asyncio.run(self.aadd(paths, **options))
+
+    async def aadd(self, paths: Paths, **options: Unpack[IndexOptions]) -> "IndexResult":
+        """Like `add`, within a running event loop."""
+        from localrag.indexing.documents import DEFAULT_DELETION
+        from localrag.indexing.pipeline import build_index
+        from localrag.indexing.workers.pool import choose_pool
+
+        on_progress, deletion = options.get("on_progress") or _ignored, options.get("deletion") or DEFAULT_DELETION
+        names, workers = parse_collection_names(",".join(options.get("collections", ()))), choose_pool(options.get("workers", 0))
+        with self._write_project(model=self._model) as project:
+            return await build_index(_listed(paths), project, on_progress, deletion=deletion, collections=names, hire=workers)
+
+    def plan(self, paths: Paths, **settings: Any) -> "IndexPlan":
+        """What `add` would do with these paths and settings, and its cost; nothing is changed.
+
+        Raises UsageError, ModelError.
+        """
+        from localrag.indexing.pipeline import plan_index
+
+        root, chosen, file, db = effective_settings(self.folder, self._model, _known(settings), self._engine)
+        try:
+            tagged = chosen.style != "abstractive" and tagger_for(file, self._engine or EngineOptions()) is not None
+            return plan_index(_listed(paths), root, chosen, file, db, tagged=tagged)
+        finally:
+            if db:
+                db.close()
+
+    def documents_at(self, paths: Paths) -> list[str]:
+        """The stored paths of the documents at or below the given paths, which `remove` would remove.
+
+        Raises UsageError for a path without documents, IndexBusy.
+        """
+        from localrag.indexing.pipeline import documents_below
+
+        with self._write_project() as project:  # a stopped run may have staged documents that readers do not see
+            return documents_below(_listed(paths), project)
+
+    def remove(self, paths: Paths, *, on_progress: "OnProgress | None" = None) -> list[str]:
+        """Remove the documents at or below the given paths and everything derived from them; returns their stored paths. Files stay.
+
+        Raises UsageError for a path without documents, IndexBusy.
+        """
+        from localrag.indexing.pipeline import documents_below
+
+        return self._erase(lambda project: documents_below(_listed(paths), project), on_progress)
+
+    def remove_all(self, *, on_progress: "OnProgress | None" = None) -> list[str]:
+        """Remove every document, all reports, answers and conversations; returns the documents' paths. Files stay. Raises IndexBusy."""
+        return self._erase(lambda _: self.paths(), on_progress)
+
+    def _erase(self, chosen: Callable[[Project], list[str]], on_progress: "OnProgress | None") -> list[str]:
+        from localrag.indexing.pipeline import erase_documents
+
+        with self._write_project() as project:
+            removed = chosen(project)
+            asyncio.run(erase_documents(removed, project, on_progress or _ignored))
+            return removed
+
+    def reembed(self, embedder: str | None = None, *, on_progress: "OnProgress | None" = None) -> None:
+        """Compute all vectors again, with another embedding model if given. Raises IndexBusy, ModelError."""
+        from localrag.indexing.pipeline import reembed
+
+        with self._write_project(embedder=embedder, rebuild=True) as project:
+            asyncio.run(reembed(project, on_progress or _ignored))
+
+    def collect_garbage(self, *, only_say: bool = False) -> "list[CollectedItems]":
+        """Delete everything no longer needed, or only report it; returns the freed items by kind. `add` keeps garbage within its limits."""
+        from localrag.indexing.garbage import collect_everything
+
+        with self._write_project() as project:
+            return asyncio.run(collect_everything(project, only_say=only_say))
+
+    # Questions
+
+    def load_models(self) -> None:
+        """Open the models that questions need, to report missing ones early. Raises NoIndex, IndexMismatch, ModelError."""
+        self._query_project()
+
+    def ask(
+        self,
+        question: str,
+        *,
+        on_text: Callable[[str], None] | None = None,
+        watch: "AnswerCallbacks | None" = None,
+        history: Sequence[Answer] = (),
+        **options: Unpack[AskOptions],
+    ) -> Answer:
+        """Answer a question with verbatim citations; the answer is stored in the index.
+
+        `on_text`: called with the answer sentence by sentence, each checked. `watch`: further callbacks, which can also decline an
+        expensive answer. `history`: the conversation so far, oldest first, if the index does not store it. Options are the fields of
+        `QueryOptions`: `mode` ("auto", "mix", "local", "global", "drift", "basic"), `max_seconds`, `conversation` and so on. Raises
+        UsageError, NoIndex for an empty index, ModelError.
+        """
+        self.load_models()  # outside the event loop, where an interrupt would have to wait
+        return asyncio.run(self.aask(question, on_text=on_text, watch=watch, history=history, **options))
+
+    async def aask(
+        self,
+        question: str,
+        *,
+        on_text: Callable[[str], None] | None = None,
+        watch: "AnswerCallbacks | None" = None,
+        history: Sequence[Answer] = (),
+        **options: Unpack[AskOptions],
+    ) -> Answer:
+        """Like `ask`, within a running event loop. When cancelled it stops the model and keeps the part checked so far."""
+        from localrag.query.answer import answer_question
+        from localrag.query.question import NO_CALLBACKS, QueryOptions
+
+        callbacks = watch or NO_CALLBACKS
+        return await answer_question(
+            question, self._query_project(), QueryOptions(**options), replace(callbacks, on_text=on_text or callbacks.on_text), history
+        )
+
+    async def astream(self, question: str, **options: Unpack[AskOptions]) -> AsyncIterator[str | Answer]:
+        """Yield the checked answer text as it comes, and finally the complete `Answer`. Closing the iterator stops the model."""
+        texts: asyncio.Queue[str] = asyncio.Queue()
+        task = asyncio.create_task(self.aask(question, on_text=texts.put_nowait, **options))
+        task.add_done_callback(lambda _: texts.put_nowait(""))
+        try:
+            while text := await texts.get():
+                yield text
+            yield await task
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+    def suggest(self, n: int = 5, *, about: str = "", selection: DocumentFilter = NO_FILTER) -> list[str]:
+        """At most `n` questions that the index can answer: about an entity, continuing the last conversation, or to begin with.
+
+        Raises LocalragError for an unknown entity, NoMatchingDocuments, NoIndex, ModelError.
+        """
+        from localrag.query.conversation import suggest_questions
+        from localrag.query.retriever import named_entities
+        from localrag.store import answers
+
+        with filter_project(self._query_project(), selection) as project:
+            if about and not named_entities(about, project):
+                raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")
+            last = None if about else answers.last_answer(project.db)
+            history = answers.conversation(project.db, last.conversation) if last and last.conversation else []
+            return asyncio.run(suggest_questions(project, history, about=about, n=n))
+
+    def search(self, query: str, k: int = 10, *, selection: DocumentFilter = NO_FILTER) -> list[SearchHit]:
+        """The `k` chunks most relevant to a query, best first, found by words, vectors and the graph, without a chat model.
+
+        `selection`: the documents to search. Raises UsageError for an empty query, NoMatchingDocuments, NoIndex for an empty index.
+        """
+        from localrag import serializers
+        from localrag.query.answer import check_question
+        from localrag.query.retriever import retrieve
+
+        if not query.strip():
+            raise UsageError("The query is empty.", 'Search for something: localrag search "the ferry"')
+        check_question(query)
+        with filter_project(self._search_project(), selection) as project:
+            vector = project.embedder.embed([query])[0]
+            rows = serializers.serialize_passages(query, vector, retrieve(query, vector, project, k), project)
+        return [SearchHit(r["path"], r["part"], r["start"], r["end"], r["text"], r["snippet"], r["score"]) for r in rows]
+
+    @property
+    def calls(self) -> int:
+        """The number of LLM calls for questions to this `Index` since it was opened."""
+        return self._asked.model.calls if self._asked else 0
+
+    # Open projects
+
+    @contextmanager
+    def _write_project(self, *, embedder: str | None = None, **options: Any) -> Iterator[Project]:
+        """The index open for writing, with settings; within `write_session`, the one it opened."""
+        self.close()
+        if self._written is not None:
+            if embedder or options.keys() - {"model", "rebuild", "recluster"}:
+                raise UsageError("Settings and the embedder are chosen when writing begins.", "Give them to `writing`.")
+            yield self._written
+            return
+        opened = open_for_writing(self.folder, embedder=embedder, engine=self._engine, **options)
+        with opened as project:
+            self._written = project
+            try:
+                yield project
+            finally:
+                self._written = None
+
+    def _query_project(self) -> Project:
+        """The index with all its models."""
+        if self._asked is None:
+            project = open_for_query(self.folder, model=self._model, reranker=self._reranker, engine=self._engine, logs=self.logs)
+            self._asked = self._open.enter_context(project)
+        return self._asked
+
+    def _search_project(self) -> Project:
+        """The index with its embedder but without a chat model."""
+        if self._asked is None and self._searched is None:
+            opened = open_for_query(self.folder, reranker=self._reranker, asks=False, logs=self.logs)
+            self._searched = self._open.enter_context(opened)
+        project = self._asked or self._searched
+        assert project is not None
+        return project
+
+
+def _listed(paths: Paths) -> list[Path]:
+    return [Path(paths)] if isinstance(paths, str | PathLike) else [Path(p) for p in paths]
+
+
+def _known(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings, unchanged. Raises UsageError for an unknown one."""
+    if unknown := settings.keys() - {field.name for field in fields(IndexSettings)}:
+        raise UsageError(f"There is no setting {sorted(unknown)[0]!r}.", "Settings are the fields of localrag.settings.IndexSettings.")
+    return settings
+
+
+def _ignored(_progress: "RunProgress") -> None:
+    """The default progress callback: does nothing."""
+
+
+__all__ = ["AskOptions", "Index", "IndexOptions", "SearchHit"]

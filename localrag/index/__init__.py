@@ -1,1 +1,0 @@
-"""The stages of indexing: plain functions that take and return records; `pipeline` runs them in order."""

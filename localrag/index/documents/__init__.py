@@ -1,1 +1,0 @@
-"""Files → documents → chunks: reading, updating, erasing."""

@@ -1,1 +1,0 @@
-"""One module a file format; each turns a file into its content."""

@@ -1,1 +1,0 @@
-"""Communities → reports (paper, section 3.1.5)."""

@@ -1,0 +1,1 @@
+"""Extraction of entities, relationships and claims from chunks (paper, section 3.1.2)."""

@@ -1,0 +1,466 @@
+"""Incremental merging: documents that changed → updated names, entities, mentions, relationships and weights.
+
+One document and all of them are handled alike: a new index is an update of nothing. The contribution of each document
+(`document_contribution`) is taken out and put in again; entities and relationships are sums of contributions. Lookup tables say which names
+depend on which, so that an edit touches only the affected ones.
+
+Also finds names that are similar in spelling or meaning, which a large model or the user decides on, and the sentences behind entities and
+relationships.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, groupby
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz import fuzz, process
+from sqlite_utils import Database
+
+from localrag.indexing.graph.communities import ATTACHMENT_WEIGHT, CommunityArrays, GraphArrays, community_arrays, graph_arrays
+from localrag.indexing.graph.contributions import (
+    ROWS_PER_BATCH,
+    DocumentContribution,
+    NameVotes,
+    NodeTable,
+    PairWeights,
+    batched,
+    count_name_votes,
+    document_contribution,
+    document_name_targets,
+    elect_name,
+    entity_id,
+    majority,
+)
+from localrag.indexing.graph.corpus_names import CorpusNames, Homonyms, blocking_key
+from localrag.indexing.graph.entity_resolution import (
+    MAX_BLOCK_SIZE,
+    MAX_SIMILAR_PAIRS,
+    MIN_SIMILARITY,
+    MergeDecisions,
+    NameTarget,
+    name_key,
+    numbers_in_key,
+    resolve_chain,
+    targets_by_decision,
+)
+from localrag.indexing.tasks import SingleTask, TaskContext, WorkerPool, embed_texts
+from localrag.llm.grammar import choice_of
+from localrag.llm.model import CALL_ERRORS, CURRENT_SUBJECT, bounded_map
+from localrag.llm.prompts import load_prompt
+from localrag.records import (
+    Chunk,
+    Claim,
+    Entity,
+    Evidence,
+    Extraction,
+    Failure,
+    Graph,
+    Mention,
+    Quote,
+    Relationship,
+    content_id,
+    same_entity_subject,
+)
+from localrag.store import chunks as chunks_store
+from localrag.store import staging, vectors
+from localrag.store.staging import IN_JSON_LIST, GraphStaging, StagedRow
+from localrag.text.quotes import sentence_quotes
+from localrag.text.sentences import collapse_whitespace
+
+DOCUMENTS_PER_TRANSACTION = 50  # documents, or batches of names, whose changes are committed together
+T = TypeVar("T")
+ReadExtractions = Callable[[str], tuple[Mapping[str, Chunk], Sequence[Extraction]]]  # the chunks and extractions of a document
+
+
+@dataclass
+class GraphUpdate:
+    """One update of the graph.
+
+    `entities` are the keys of changed entities, `keys` the names whose entity may have changed, `blocks` the blocks of names whose similar
+    spellings may have changed.
+    """
+
+    staged: GraphStaging
+    read: ReadExtractions
+    decisions: MergeDecisions
+    entities: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    blocks: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.corpus = CorpusNames(self.staged)
+        self.nodes = NodeTable(self.staged)
+        self.sums = PairWeights(self.staged, self.nodes)
+        self._decided = targets_by_decision(self.decisions)
+        self.homonyms = Homonyms(self.staged, self.nodes, {a for a, b in self.decisions.merged_pairs if a == b})
+
+    def apply(self, changed: Collection[str], removed: Collection[str], decided: Collection[str] = ()) -> None:
+        """Update the graph for new, changed and removed documents, and for names with a new decision."""
+        keys = set[str]()
+        self._in_transactions(lambda document: keys.update(self._remove_names(document)), removed)
+        self._in_transactions(lambda document: keys.update(self._store_names(document)), changed)
+        blocks, elsewhere = self.corpus.update(keys)
+        self.blocks |= blocks
+        self.keys |= keys | elsewhere | set(decided)
+        self.entities |= {key for key in decided if self.nodes.find(key) is not None}
+        self._in_transactions(lambda document: self._store_contribution(document, DocumentContribution(), {}), removed)
+        listed = json.dumps(sorted(elsewhere | set(decided)))
+        concerned = {d for (d,) in self.staged.select("document_names", f"t.name_key {IN_JSON_LIST}", [listed], "t.document_id")}
+        again = [d for d in concerned.difference(changed) if self._assign_entities(d)]
+        self._in_transactions(self._assign_entities, changed)
+        self._in_transactions(self._recompute_contribution, (*changed, *again))
+        self.nodes.flush()
+        for document in self.homonyms.redecide(self.entities):
+            self._assign_entities(document)
+            self._recompute_contribution(document)
+        self._in_transactions(self._store_entities, batched(sorted(self.entities), ROWS_PER_BATCH))
+        self.blocks |= {blocking_key(self.corpus.names[key]) for key in self.entities if key in self.corpus.names}
+        self._in_transactions(self._store_merges, batched(sorted(self.keys), ROWS_PER_BATCH))
+        self.sums.update_relationships()
+
+    def _in_transactions(self, work: Callable[[T], object], subjects: Iterable[T]) -> None:
+        """Call `work` for each subject, committing several at a time: a commit takes as long for many changes as for one."""
+        for batch in batched(subjects, DOCUMENTS_PER_TRANSACTION):
+            with self.staged.transaction():
+                for subject in batch:
+                    work(subject)
+
+    def _remove_names(self, document: str) -> set[str]:
+        rows = list(self.staged.select("document_names", "t.document_id = ?", [document], "t.name_key, t.entity_key"))
+        self.staged.delete("document_names", [(document, key) for key, _ in rows])
+        self.entities |= {entity for _, entity in rows}
+        return {key for key, _ in rows}
+
+    def _store_names(self, document: str) -> set[str]:
+        """Store a document's votes on its names; returns the keys whose votes changed."""
+        chunks, extractions = self.read(document)
+        votes, defined = count_name_votes(extractions, chunks)
+        targets = document_name_targets(document, votes, defined)
+        old = {row[1]: row for row in self.staged.select("document_names", "t.document_id = ?", [document])}
+        new = []
+        for key, v in votes.items():
+            votes_json = [json.dumps(x, ensure_ascii=False) for x in (_sorted(v.texts), _sorted(v.types), sorted(v.descriptions))]
+            form = (majority(v.texts), majority(v.types), v.texts.total())
+            new.append(
+                (document, key, *votes_json, *form, *targets.get(key, (None, None, None)), *(old[key][11:] if key in old else ("", "")))
+            )
+        changed = {key for _, key in self.staged.replace("document_names", old.values(), new)}
+        self.entities |= {row[12] for row in old.values()}
+        return changed
+
+    def _assign_entities(self, document: str) -> bool:
+        """Assign each name of a document to an entity; returns whether any assignment changed."""
+        rows = {row[1]: row for row in self.staged.select("document_names", "t.document_id = ?", [document])}
+
+        def target(key: str) -> NameTarget | None:
+            if key not in rows:
+                return None
+            own = rows[key][8:11]
+            return self._decided.get(key) or (own if own[0] is not None else self.corpus.names.target(key))
+
+        new = []
+        for key, row in rows.items():
+            base = resolve_chain(key, target, self.decisions)
+            entity = self.homonyms.entity_key(base, person=row[6] == "person")
+            if row[11:] != (base, entity):
+                new.append((*row[:11], base, entity))
+                self.keys.add(key)
+                self.entities |= {row[12], entity} - {""}
+        self.staged.upsert("document_names", new)
+        return bool(new)
+
+    def _recompute_contribution(self, document: str) -> None:
+        """Replace a document's contribution to the graph by its present one."""
+        chunks, extractions = self.read(document)
+        names = list(self.staged.select("document_names", "t.document_id = ?", [document], "t.name_key, t.entity_key, t.canonical_key"))
+        for _, entity, base in names:
+            self.nodes.get_or_create(entity, base)
+        self._store_contribution(document, document_contribution(extractions, chunks, {key: entity for key, entity, _ in names}), chunks)
+        self.entities |= {entity for _, entity, _ in names}
+
+    def _store_contribution(self, document: str, contribution: DocumentContribution, chunks: Mapping[str, Chunk]) -> None:
+        staged = self.staged
+        before = [c for (c,) in staged.select("graph_inputs", "t.document_id = ?", [document], "t.chunk_id")]
+        listed = json.dumps(sorted({*before, *chunks}))
+        inside = "t.chunk_id IN (SELECT value FROM json_each(?))"
+        staged.replace("mentions", staged.select("mentions", inside, [listed]), contribution.mentions)
+        claims = [tuple(getattr(c, n) for n in c.__slots__) for c in contribution.claims]
+        staged.replace("claims", staged.select("claims", inside, [listed]), claims)
+        self.sums.apply_document(document, contribution, staged.select("relationship_spans", inside, [listed]))
+
+    def _store_entities(self, keys: Sequence[str]) -> None:
+        """Update entities: name and type by vote, descriptions, other names."""
+        staged = self.staged
+        before, now, existing, written = list[StagedRow](), list[StagedRow](), list[StagedRow](), list[StagedRow]()
+        columns = "t.name_key, t.form_counts, t.type_counts, t.descriptions, t.entity_key"
+        for key in keys:
+            ident = entity_id(key)
+            before += (row for row in [staged.get("entities", ident)] if row)
+            existing += staged.select("entity_aliases", "t.entity_id = ?", [ident])
+            rows = staged.select("document_names", "t.canonical_key = ?", [self.nodes.canonical_key(key)], columns)
+            uses = [row for row in rows if row[4] == key]
+            if uses:
+                now.append(_entity(key, uses, before[-1] if before and before[-1][0] == ident else None))
+                written += ((alias, ident) for (alias,) in staged.select("mentions", "t.entity_id = ?", [ident], "DISTINCT t.name"))
+            else:
+                self.nodes.delete(key)
+        staged.replace("entities", before, now)
+        staged.replace("entity_aliases", existing, written)
+
+    def _store_merges(self, keys: Sequence[str]) -> None:
+        """Store the names that were merged into each entity, and the reasons."""
+        old, new = list[StagedRow](), list[StagedRow]()
+        for key in keys:
+            old += self.staged.select("name_merges", "t.name_key = ? AND t.is_applied = 1", [key])
+            new += ((key, entity, 1, *reason) for entity, reason in self._merge_reasons(key).items())
+        self.staged.replace("name_merges", old, new)
+
+    def _merge_reasons(self, key: str) -> dict[str, tuple[str, float]]:
+        where = "t.name_key = ? AND t.name_key <> t.entity_key"
+        columns = "t.name_key, t.canonical_key, t.entity_key, t.target_key, t.reason, t.score"
+        rows = set(self.staged.select("document_names", where, [key], columns))
+        reasons: dict[str, tuple[str, float]] = {}
+        for _, base, entity, target, reason, score in sorted(rows, key=lambda row: (-(row[5] or 0), row[4] or "")):
+            step = self._decided.get(key) or ((target, reason, score) if target else self.corpus.names.target(key))
+            if entity != base or step:
+                reasons.setdefault(entity, ("homonym: kept apart", 0.9) if entity != base or not step else step[1:])
+        return reasons
+
+
+def _entity(key: str, uses: Sequence[StagedRow], existing: StagedRow | None) -> StagedRow:
+    """The row of an entity, from the votes of documents on its names; description and degree stay as they are."""
+    distinct_votes = Counter(row[:4] for row in uses)  # most documents have the same votes on a common name
+    votes = [(r[0], NameVotes(_times(r[1], n), _times(r[2], n), dict.fromkeys(json.loads(r[3])))) for r, n in distinct_votes.items()]
+    name, kind, descriptions = elect_name(key, votes)
+    descriptions_json = json.dumps(descriptions, ensure_ascii=False)
+    return (entity_id(key), name, kind, existing[3] if existing else "", existing[4] if existing else 0, descriptions_json)
+
+
+def _times(votes: str, n: int) -> Counter[str]:
+    return Counter({value: n * count for value, count in json.loads(votes).items()})
+
+
+def _sorted(votes: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(votes.items()))
+
+
+def entity_of_row(row: StagedRow) -> Entity:
+    """The entity in a row."""
+    key, name, kind, description, degree, descriptions = row
+    return Entity(key, name, kind, _parse_descriptions(descriptions), description, degree)
+
+
+def relationship_of_row(row: StagedRow) -> Relationship:
+    """The relationship in a row."""
+    key, source, target, description, weight, strength, descriptions = row
+    return Relationship(key, source, target, _parse_descriptions(descriptions), description, weight, strength)
+
+
+def _parse_descriptions(descriptions: str) -> tuple[str, ...]:
+    return () if descriptions == "[]" else tuple(json.loads(descriptions))  # "[]" is frequent: without a model all rows have it
+
+
+def load_graph(staged: GraphStaging) -> Graph:
+    """The whole staged graph."""
+    mentions = staged.select("mentions", columns="t.entity_id, t.chunk_id, t.name, t.start, t.end")
+    return Graph(
+        tuple(sorted(map(entity_of_row, staged.select("entities")), key=lambda e: e.id)),
+        tuple(sorted(map(relationship_of_row, staged.select("relationships")), key=lambda r: r.id)),
+        tuple(Mention(*row) for row in sorted(mentions)),
+        tuple(Evidence(*row) for row in sorted(staged.select("evidence"))),
+        tuple(Claim(*row) for row in sorted(staged.select("claims"))),
+    )
+
+
+def load_graph_arrays(staged: GraphStaging, *, attached: bool = False) -> GraphArrays:
+    """The arrays of the staged graph; `attached`: with the attachments of entities without relationships."""
+    joined = staged.select("relationships", columns="t.source_id, t.target_id, t.weight")
+    more = staged.select("isolated_entities", columns=f"t.entity_id, t.attached_to_id, {ATTACHMENT_WEIGHT}") if attached else iter(())
+    return graph_arrays(list(staged.select("entities", columns="t.id, t.degree")), (row for edges in (joined, more) for row in edges))
+
+
+def load_community_arrays(staged: GraphStaging, entities: Sequence[str]) -> CommunityArrays:
+    """The arrays of the staged communities."""
+    return community_arrays(
+        list(staged.select("communities", columns="t.id, t.level, t.parent_id")), staged.select("community_members"), entities
+    )
+
+
+MAX_CACHED_CHUNKS = 20_000  # chunks that stay in memory, some 60 MB
+MAX_CACHED_POSITIONS = 200_000  # chunks whose positions stay in memory, some 40 MB
+
+
+class SupportingSentences:
+    """Reads the sentences about entities and relationships."""
+
+    def __init__(self, staged: GraphStaging) -> None:
+        self._staged = staged
+        self._chunks: dict[str, Chunk] = {}
+        self._places: dict[str, tuple[str, int]] = {}
+
+    def of_entity(self, entity_id: str, limit: int = 2) -> list[Quote]:
+        """The sentences that mention an entity, each once: the most informative, of equals the first in the order of paths."""
+        rows = sorted(self._staged.select("mentions", "t.entity_id = ?", [entity_id], "-t.informativeness, t.chunk_id, t.start, t.end"))
+        quotes: dict[str, Quote] = {}
+        for _, equal in groupby(rows, key=lambda row: row[0]):
+            for chunk, (_, _, start, end) in self._in_order(equal):
+                quote = sentence_quotes(chunk, start, end)[0]
+                quotes.setdefault(collapse_whitespace(quote.text), quote)
+                if len(quotes) >= limit:
+                    return list(quotes.values())
+        return list(quotes.values())
+
+    def of_relationship(self, relationship_id: str) -> list[Quote]:
+        """The sentences that state a relationship, each once, in the order of paths."""
+        rows = self._staged.select("evidence", "t.relationship_id = ?", [relationship_id], "0, t.chunk_id, t.start, t.end")
+        quotes: dict[str, Quote] = {}
+        for chunk, (_, _, start, end) in self._in_order(rows):
+            for quote in sentence_quotes(chunk, start, end):
+                quotes.setdefault(collapse_whitespace(quote.text), quote)
+        return list(quotes.values())
+
+    def _in_order(self, rows: Iterable[StagedRow]) -> Iterator[tuple[Chunk, StagedRow]]:
+        """The chunks of rows (…, chunk, start, end), in the order of paths and positions."""
+        some = list(rows)
+        if len(some) > 1:
+            if len(self._places) > MAX_CACHED_POSITIONS:
+                self._places.clear()
+            new = {row[1] for row in some if row[1] not in self._places}
+            self._places |= staging.chunk_positions(self._staged.db, new) if new else {}
+            some.sort(key=lambda row: (self._places[row[1]], row[2]))
+        for row in some:
+            yield self._chunk(row[1]), row
+
+    def _chunk(self, chunk_id: str) -> Chunk:
+        if chunk_id not in self._chunks:
+            if len(self._chunks) >= MAX_CACHED_CHUNKS:
+                self._chunks.clear()
+            (self._chunks[chunk_id],) = chunks_store.chunks_by_id(self._staged.db, [chunk_id])
+        return self._chunks[chunk_id]
+
+
+MIN_COSINE = 0.9  # cosine of two names' vectors from which on they are similar in meaning
+MAX_NAMES_PER_TYPE = 1000  # entities compared by meaning: the most connected of each type
+
+
+def find_similar_spellings(staged: GraphStaging, blocks: Iterable[tuple[str, str]]) -> None:
+    """Compare the spelling of entities in these blocks (type and first two letters) again, and store the similar pairs."""
+    for kind, start in sorted(blocks):
+        block = f"{kind} {start}"
+        keys = _most_frequent(staged, kind, start)
+        scores = process.cdist(keys, keys, scorer=fuzz.ratio, score_cutoff=MIN_SIMILARITY)
+        found = ((keys[int(i)], keys[int(j)], float(scores[i, j])) for i, j in np.argwhere(np.triu(scores, 1) > 0))
+        pairs = [(block, a, b, score) for a, b, score in found if numbers_in_key(a) == numbers_in_key(b)]
+        staged.replace("similar_names", list(staged.select("similar_names", "t.block = ?", [block])), pairs)
+
+
+def _most_frequent(staged: GraphStaging, kind: str, start: str) -> list[str]:
+    """The keys of a block's most frequent entities, without names that are part of another entity."""
+    where, limit = "t.type = ? AND substr(t.name_key, 1, 2) = ? AND length(t.name_key) > 5", 2 * MAX_BLOCK_SIZE
+    while True:
+        first = f"ORDER BY t.count DESC, t.name_key LIMIT {limit}"
+        rows = sorted(staged.select("corpus_names", where, [kind, start], "-t.count, t.name_key", first))
+        ordered = [key for _, key in rows[:limit]]
+        entities = {key for (key,) in staged.select("graph_nodes", f"t.entity_key {IN_JSON_LIST}", [json.dumps(ordered)], "t.entity_key")}
+        keys = [key for key in ordered if key in entities]
+        if len(keys) >= MAX_BLOCK_SIZE or len(rows) < limit:
+            return keys[:MAX_BLOCK_SIZE]
+        limit *= 4
+
+
+def undecided_pairs(staged: GraphStaging, decisions: MergeDecisions) -> list[tuple[str, str, float]]:
+    """The undecided pairs of entities with similar spelling, by key, the most similar first."""
+    first = f"ORDER BY t.score DESC, t.a, t.b LIMIT {MAX_SIMILAR_PAIRS + len(decisions.separate_pairs)}"
+    pairs = sorted(staged.select("similar_names", columns="t.a, t.b, t.score", first=first), key=lambda row: (-row[2], row[0], row[1]))
+    return [(a, b, round(score / 100, 2)) for a, b, score in pairs if frozenset((a, b)) not in decisions.separate_pairs][:MAX_SIMILAR_PAIRS]
+
+
+async def find_similar_meanings(
+    staged: GraphStaging, pool: WorkerPool, embedder: str, decisions: MergeDecisions
+) -> list[tuple[str, str, float]]:
+    """Pairs of entities of one type with similar name vectors and different spelling, by key; names that differ in digits are excluded."""
+    kinds = sorted(staged.column_values("entities", "type"))
+    chosen = [names for names in (_most_connected(staged, kind) for kind in kinds) if len(names) > 1]
+    vector_of = await _vectors(staged.db, pool, embedder, [name for some in chosen for name in some])
+    pairs: dict[tuple[str, str], float] = {}
+    for names in chosen:
+        matrix = np.stack([vector_of[n] for n in names])
+        for i, j in np.argwhere(np.triu(matrix @ matrix.T, 1) >= MIN_COSINE):
+            a, b = (name_key(names[int(n)]) for n in (i, j))
+            if _may_be_one(a, b, decisions):
+                pairs[a, b] = round(float(matrix[i] @ matrix[j]), 2)
+    return sorted(((a, b, score) for (a, b), score in pairs.items()), key=lambda p: (-p[2], p[1], p[0]))[:MAX_SIMILAR_PAIRS]
+
+
+def _most_connected(staged: GraphStaging, kind: str) -> list[str]:
+    """The names of the most connected entities of a type."""
+    first = f"ORDER BY t.degree DESC, t.id LIMIT {MAX_NAMES_PER_TYPE}"
+    rows = staged.select("entities", "t.type = ?", [kind], "t.degree, t.id, t.name", first)
+    return [name for *_, name in sorted(rows, key=lambda row: (-row[0], row[1]))[:MAX_NAMES_PER_TYPE]]
+
+
+async def _vectors(db: Database, pool: WorkerPool, embedder: str, names: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+    """The vectors of names, which are stored and deleted once they are not asked for."""
+    stored = vectors.name_vectors(db, embedder)
+    new = [n for n in dict.fromkeys(names) if n not in stored]
+    computed = dict(zip(new, await embed_texts(pool, new), strict=True)) if new else {}
+    vectors.save_name_vectors(db, embedder, computed, stored.keys() - set(names))
+    return stored | computed
+
+
+def _may_be_one(a: str, b: str, decisions: MergeDecisions) -> bool:
+    return (
+        a != b and numbers_in_key(a) == numbers_in_key(b) and frozenset((a, b)) not in decisions.separate_pairs and fuzz.ratio(a, b) < 100
+    )
+
+
+@dataclass(frozen=True)
+class DecideSameEntity(SingleTask[bool]):
+    """Decides by the model whether two names, each with a sentence, denote one entity. Raises CALL_ERRORS."""
+
+    first: str
+    first_quote: str
+    second: str
+    second_quote: str
+    llm_task = "same"
+
+    async def run(self, tools: TaskContext) -> bool:
+        """The model's decision."""
+        CURRENT_SUBJECT.set(same_entity_subject(self.first, self.second))
+        prompt = load_prompt("abstractive/same", tools.settings.prompts)
+        messages = prompt.fill(first=self.first, first_quote=self.first_quote, second=self.second, second_quote=self.second_quote)
+        reply = await tools.model.ask("same", messages, max_tokens=4, grammar=choice_of(["yes", "no"]))
+        return reply.text == "yes"
+
+
+async def decide_with_llm(
+    pairs: Sequence[tuple[tuple[str, str], tuple[str, str], tuple[str, str]]],
+    pool: WorkerPool,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
+) -> tuple[list[tuple[str, str]], list[Failure]]:
+    """Ask the model which pairs are one entity; returns these, and the failures, whose pairs stay open.
+
+    A pair: its names by key (the fuller one, the other), their spellings, and a sentence of each. `on_progress` is called with the
+    number decided and the total.
+    """
+    failed: list[Failure] = []
+    done = count()
+
+    async def one(keys: tuple[str, str], names: tuple[str, str], shown: tuple[str, str]) -> tuple[str, str] | None:
+        on_progress(next(done), len(pairs))
+        if not all(shown):
+            return None
+        first, second = (collapse_whitespace(text)[:300] for text in shown)
+        try:
+            same = await pool.run(DecideSameEntity(names[0], first, names[1], second))
+        except CALL_ERRORS as error:
+            failed.append(Failure("same entity", content_id(names[1], names[0]), str(error), error.kind))
+            return None
+        return (keys[1], keys[0]) if same else None
+
+    decisions = await bounded_map(one(*pair) for pair in pairs)
+    return [pair for pair in decisions if pair], sorted(failed, key=lambda f: f.subject)

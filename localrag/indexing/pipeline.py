@@ -1,0 +1,471 @@
+"""The pipeline: runs the stages of indexing in order, each on the missing or changed part only.
+
+Also plans a run without doing it (`localrag index --plan`), re-embeds, lays the graph out again, and erases documents with everything
+derived from them (`localrag rm`).
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.engine.tokenizer import Tokenizer
+from localrag.errors import IndexBusy, UsageError
+from localrag.indexing.documents import (
+    DEFAULT_DELETION,
+    DeletionPolicy,
+    FileChanges,
+    LoadResult,
+    changed_files,
+    find_sources,
+    split_document,
+    update_documents,
+)
+from localrag.indexing.embeddings import changed_embedder, embed_chunks, embed_graph
+from localrag.indexing.extraction.nlp import PHRASES_HASH, can_tag
+from localrag.indexing.extraction.stage import chunks_to_extract, extract_chunks, find_phrases, split_sentences
+from localrag.indexing.garbage import collect_garbage, finish_erasure
+from localrag.indexing.graph.stage import ImportCommunities, build_graph, has_extractive_graph, update_layout
+from localrag.indexing.progress import CHUNK_STAGES, GRAPH_STAGES, REPORT_STAGES, ProgressReporter, RunProgress
+from localrag.indexing.report_stage import write_reports
+from localrag.indexing.tasks import WorkerPool
+from localrag.indexing.workers.pool import LocalPool, PoolFactory, in_process_pool, task_context
+from localrag.llm.budgets import model_throughput, record_throughput
+from localrag.llm.model import ChatModel
+from localrag.loaders.discover import DigestCache, exists_visibly, relative_path
+from localrag.loaders.ocr import RenderPage, TesseractPage, load_options
+from localrag.loaders.reader import load_files
+from localrag.model_files import ModelFile
+from localrag.project import OpenIndex, Project, resolve_answer_style
+from localrag.records import Failure, GraphLayout, SkippedFile
+from localrag.settings import IndexSettings
+from localrag.store import chunks as chunks_store
+from localrag.store import documents as documents_store
+from localrag.store import erasure, generations, tombstones, vectors
+from localrag.store import graph as graph_store
+from localrag.store import layout as layout_store
+from localrag.store import runs as runs_store
+from localrag.store.documents import file_stats
+from localrag.store.retention import CollectedItems
+from localrag.system.resources import infrequent_gc
+
+MIN_BATCH_CHUNKS = 4096  # chunks, some five minutes of the bundled model: extracted before the graph is first updated
+PRELIMINARY_GRAPH_FROM_CHUNKS = 200  # some five minutes: for more, a graph without the model is published first
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    """The outcome of a run: documents, failures, seconds of each stage, and the use of the chat model.
+
+    `computed_tokens` are tokens that the model read or wrote, without those of a cache; `tokens_per_s` is its decode speed, None if it
+    wrote none. `garbage_collected` are deleted items.
+    """
+
+    documents: LoadResult
+    failures: tuple[Failure, ...]
+    seconds: dict[str, float] = field(default_factory=dict)
+    calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    computed_tokens: int = 0
+    tokens_per_s: float | None = None
+    garbage_collected: tuple[CollectedItems, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file was read and nothing failed."""
+        return not self.failures and not any(s.is_failure for s in self.documents.skipped)
+
+
+async def build_index(
+    paths: Sequence[Path],
+    project: Project,
+    progress: Callable[[RunProgress], None],
+    *,
+    reports: bool = True,
+    deletion: DeletionPolicy = DEFAULT_DELETION,
+    collections: Sequence[str] = (),
+    hire: PoolFactory = in_process_pool,
+) -> IndexResult:
+    """Index files and folders: load, chunk, embed, extract, resolve, describe, communities, layout, reports, embed.
+
+    Running it again does only missing or changed work. `reports`: whether to continue after the graph. `deletion`: of documents without a
+    file. `collections`: names of the collections that the documents of these paths are added to. `hire`: opens the worker pool.
+
+    Raises UsageError if there is nothing to index.
+    """
+    async with hire(project) as (pool_project, pool):
+        return await _run(paths, pool_project, pool, progress, deletion, collections, reports=reports)
+
+
+async def _run(
+    paths: Sequence[Path],
+    project: Project,
+    pool: WorkerPool,
+    progress: Callable[[RunProgress], None],
+    deletion: DeletionPolicy,
+    collections: Sequence[str],
+    *,
+    reports: bool,
+) -> IndexResult:
+    db = project.db
+    before = _llm_usage(project.model)
+    by_model = project.settings.extractor == "model"
+    stages = (*CHUNK_STAGES, *["extraction"] * by_model, *GRAPH_STAGES, *REPORT_STAGES * reports)
+    with _recorded_run(project) as run:
+        reporter = ProgressReporter(project, run, progress, stages=stages, workers=pool.status)
+        with generations.view_next_generation(db):
+            loaded = await _stages(paths, project, pool, reporter, deletion, collections, reports=reports)
+        _save_sources(paths, project)
+        runs_store.delete_orphan_failures(db)
+        if not finish_erasure(project):
+            project.model.notify("Another process is reading what localrag rm removed; the next run empties the log.")
+        collected = await collect_garbage(project, changed=loaded.n_changed > 0 or _llm_usage(project.model) != before)
+        if slow := vectors.count_unindexed(db):
+            project.model.notify(
+                f"The index of vectors could not be written to {project.folder}: questions compare {slow:,} vectors one by one. "
+                "Free some space there, then run the same command again."
+            )
+        reporter.finish()
+    calls, read, wrote, computed = (now - then for now, then in zip(_llm_usage(project.model), before, strict=True))
+    speed, failures = project.model.metrics().get("decode_tokens_per_s"), tuple(runs_store.failures(db))
+    return IndexResult(loaded, failures, reporter.stage_seconds, calls, read, wrote, computed, speed, tuple(collected))
+
+
+@contextmanager
+def _recorded_run(project: Project) -> Iterator[int]:
+    """Record in the index that a run began and how it ended: complete, partial, failed or interrupted. Yields the run's number."""
+    db = project.db
+    run, state = runs_store.start_run(db, os.getpid()), "failed"
+    try:
+        yield run
+        state = "partial" if runs_store.failures(db) else "complete"
+    except BaseException as error:
+        state = "failed" if isinstance(error, Exception) else "interrupted"
+        raise
+    finally:
+        record_throughput(project.model.file, project.model.metrics())
+        runs_store.end_run(db, run, state, project.model.metrics())
+
+
+def _llm_usage(model: ChatModel) -> tuple[int, int, int, int]:
+    """Calls, prompt tokens, output tokens and computed tokens of this process so far."""
+    return model.calls, model.prompt_tokens, model.output_tokens, model.computed_tokens
+
+
+def _save_sources(paths: Sequence[Path], project: Project) -> None:
+    """Store the source paths, for later runs without paths."""
+    stored = runs_store.load_settings(project.db).get("source_paths", [])
+    sources = list(dict.fromkeys([*stored, *(relative_path(path, project.root) for path in paths if exists_visibly(path))]))
+    if sources != stored:
+        runs_store.save_settings(project.db, source_paths=sources)
+
+
+async def _stages(
+    paths: Sequence[Path],
+    project: Project,
+    pool: WorkerPool,
+    progress: ProgressReporter,
+    deletion: DeletionPolicy,
+    collections: Sequence[str],
+    *,
+    reports: bool,
+) -> LoadResult:
+    loaded = update_documents(paths, project, progress, deletion, collections)
+    by_phrases, steps = project.settings.extractor == "phrases", (*GRAPH_STAGES, *REPORT_STAGES * reports)
+    has_graph = runs_store.load_settings(project.db).get("graph_hash")
+    new = chunks_store.count_chunks_without_extraction(project.db, PHRASES_HASH)
+    n_chunks = graph_store.counts(project.db)["chunks"] if new or loaded.n_changed else 0
+    progress.set_chunks(new, n_chunks)
+    quoted = has_extractive_graph(project.db)  # else a graph without the model would replace the model's graph
+    portions = _chunk_batches(new, n_chunks) if by_phrases or quoted else [chunks_store.NO_LIMIT]
+    if len(portions) > 1:
+        progress.set_next_stages(*_batch_stages(portions, n_chunks - new, steps))
+    for n, portion in enumerate(portions, 1):
+        limit = portion if n < len(portions) else chunks_store.NO_LIMIT
+        await embed_chunks(project, pool, progress, limit)
+        await split_sentences(project.db, pool, progress, limit)
+        await find_phrases(project, pool, progress, limit)
+        if n < len(portions) or by_phrases:
+            await _build_and_publish(project, "extractive", pool, progress, reports=reports)
+    if by_phrases:
+        return loaded
+    style = await resolve_answer_style(project)
+    n_pending = len(chunks_to_extract(project, style))
+    progress.set_stage_size("extraction", n_pending)
+    if n_pending >= PRELIMINARY_GRAPH_FROM_CHUNKS and quoted and (not has_graph or new >= PRELIMINARY_GRAPH_FROM_CHUNKS):
+        progress.set_next_stages((*steps, "extraction", *steps))
+        await _build_and_publish(project, "extractive", pool, progress, reports=reports)  # something to query while the model reads
+    await extract_chunks(project, style, pool, progress)
+    await _build_and_publish(project, style, pool, progress, reports=reports)
+    return loaded
+
+
+def _chunk_batches(new: int, whole: int) -> list[int]:
+    """Split the new chunks into batches, after each of which the graph is updated.
+
+    A batch has at least MIN_BATCH_CHUNKS and as many chunks as were read before it, so that all updates together cost at most twice as much
+    as one.
+    """
+    portions, read = list[int](), whole - new
+    while sum(portions) < new:
+        portion = max(MIN_BATCH_CHUNKS, read)
+        remaining = new - sum(portions)
+        portions.append(portion if portion + MIN_BATCH_CHUNKS <= remaining else remaining)
+        read += portions[-1]
+    return portions or [0]
+
+
+def _batch_stages(portions: Sequence[int], read: int, steps: Sequence[str]) -> tuple[list[str], list[float]]:
+    """The stages of a run in batches, and the number of chunks of each."""
+    stages, sizes = list[str](), list[float]()
+    for portion in portions:
+        read += portion
+        stages += [*CHUNK_STAGES[1:], *steps]
+        sizes += [portion] * len(CHUNK_STAGES[1:]) + [read] * len(steps)
+    return stages, sizes
+
+
+async def publish_imported(project: Project, progress: Callable[[RunProgress], None], import_communities: ImportCommunities) -> None:
+    """Build and publish the graph of an import: documents and extractions that were stored, with the other program's communities and
+    reports.
+
+    The chat model is asked only for reports of communities that the other program has none of, and for content that was in the index
+    before.
+    """
+    db = project.db
+    with _recorded_run(project) as run:
+        reporter = ProgressReporter(project, run, progress, stages=(*CHUNK_STAGES, *GRAPH_STAGES, *REPORT_STAGES))
+        style = "extractive" if project.settings.extractor == "phrases" else await resolve_answer_style(project)
+        with generations.view_next_generation(db):
+            pool = LocalPool(task_context(project))
+            await embed_chunks(project, pool, reporter)
+            await split_sentences(db, pool, reporter)
+            await find_phrases(project, pool, reporter)
+            await _build_and_publish(project, style, pool, reporter, import_communities=import_communities)
+
+
+async def rebuild_graph(project: Project, progress: Callable[[RunProgress], None]) -> None:
+    """Rebuild graph and reports from the stored extractions, after the user decided on a merge."""
+    style = "extractive" if project.settings.extractor == "phrases" else await resolve_answer_style(project)
+    reporter = ProgressReporter(project, None, progress, stages=(*GRAPH_STAGES, *REPORT_STAGES))
+    with generations.view_next_generation(project.db):
+        reporter.set_chunks(0, graph_store.counts(project.db)["chunks"])
+        await _build_and_publish(project, style, LocalPool(task_context(project)), reporter)
+    reporter.finish()
+
+
+def relayout(project: Project, progress: Callable[[RunProgress], None], picture: Mapping[str, Any]) -> bool:
+    """Lay the published graph out with the user's settings, now and after every update; False if it is so already."""
+    db = project.db
+    layout_settings = runs_store.load_settings(db).get("layout_method", {})
+    with db.atomic():
+        if layout_settings.get("method") == "umap" and picture["method"] != "umap":  # UMAP positions are no start for the other method
+            layout_store.save_layout(db, GraphLayout())
+        runs_store.save_settings(db, layout_method=dict(picture))
+        laid_out = update_layout(project, ProgressReporter(project, None, progress, stages=("layout",)), None)
+        if laid_out:
+            layout_store.save_layout(db, laid_out.layout)
+            runs_store.save_settings(db, layout_hash=laid_out.layout_hash)
+    return laid_out is not None
+
+
+async def reembed(project: Project, progress: Callable[[RunProgress], None]) -> None:
+    """Embed chunks, entities and reports with the project's embedder, in place of any other vectors; nothing else is recomputed."""
+    db = project.db
+    with _recorded_run(project) as run:
+        reporter = ProgressReporter(project, run, progress, stages=("chunk embeddings", "entity embeddings", "report embeddings"))
+        with generations.view_next_generation(db):
+            chunks = graph_store.counts(db)["chunks"]
+            reporter.set_chunks(chunks, chunks)
+            pool = LocalPool(task_context(project))
+            await embed_chunks(project, pool, reporter)
+            embedded = await embed_graph(project, pool, reporter, None, None)
+            generations.publish(db, embedder=changed_embedder(project), settings={"graph_embeddings_hash": embedded})
+        reporter.finish()
+
+
+async def _build_and_publish(
+    project: Project,
+    style: str,
+    pool: WorkerPool,
+    progress: ProgressReporter,
+    *,
+    reports: bool = True,
+    import_communities: ImportCommunities | None = None,
+) -> None:
+    """Build everything that depends on extractions, and publish it together: graph, communities, reports and their vectors."""
+    with infrequent_gc():
+        await _publish_graph_and_reports(project, style, pool, progress, import_communities, reports=reports)
+
+
+async def _publish_graph_and_reports(
+    project: Project,
+    style: str,
+    pool: WorkerPool,
+    progress: ProgressReporter,
+    import_communities: ImportCommunities | None,
+    *,
+    reports: bool,
+) -> None:
+    db = project.db
+    built = await build_graph(project, style, pool, progress, import_communities)
+    try:
+        laid_out = update_layout(project, progress, built)
+        layout, graph = laid_out.layout if laid_out else None, built.staging if built else None
+        in_part, picture = laid_out is not None and laid_out.is_partial, {"layout_hash": laid_out.layout_hash} if laid_out else {}
+        laid_out = None  # some 3 million positions for a million chunks: freed once they are published
+        if built and not graph_store.counts(db)["entities"]:  # the index has no graph yet: publish one to query while reports are written
+            first = {**built.settings, **picture}
+            generations.publish(db, graph, layout=layout, kinds=["chunk"], embedder=changed_embedder(project), settings=first)
+            graph, layout = None, None
+        written = await write_reports(project, style, pool, progress, built) if reports else None
+        embedded = await embed_graph(project, pool, progress, built, written) if reports else None
+        states: dict[str, Any] = {**built.settings, "reports_state": None} if built else {}
+        states |= {**written.settings} if written else {}
+        states |= picture
+        states |= {"graph_embeddings_hash": embedded} if embedded != runs_store.load_settings(db).get("graph_embeddings_hash") else {}
+        failed = written.failed if written else None
+        await asyncio.sleep(0)  # lets a pending interrupt be raised before anything is published
+        generations.publish(
+            db, graph, layout=layout, in_part=in_part, without_report=failed, embedder=changed_embedder(project), settings=states
+        )
+    finally:
+        if built:
+            built.staging.discard()
+
+
+def documents_below(paths: Sequence[Path], opened: OpenIndex) -> list[str]:
+    """The documents at or below the given paths, including removed ones that are not erased yet.
+
+    Raises UsageError for a path without documents.
+    """
+    with generations.view_next_generation(opened.db):
+        stored_paths = sorted({*documents_store.document_hashes(opened.db), *tombstones.removed_paths(opened.db)})
+    matched: dict[str, None] = {}
+    for path in paths:
+        forms = {relative_path(p, opened.root) for p in (path, Path(os.path.realpath(path)))} | {path.as_posix().rstrip("/")}
+        matching = [k for k in stored_paths if any(k == g or k.startswith(f"{g}/") or g == "." for g in forms)]
+        if not matching:
+            raise UsageError(f"The index has no document at {path}.", "List them: localrag files")
+        matched |= dict.fromkeys(matching)
+    return list(matched)
+
+
+async def erase_documents(documents: Sequence[str], project: Project, progress: Callable[[RunProgress], None]) -> None:
+    """Remove documents with everything derived from them, then rewrite the database without a trace of their text.
+
+    Graph and reports are rebuilt from the remaining documents; cached model calls about other documents are kept. Conversations that cite
+    the documents, cite nothing or contain their words are deleted, and so are copies of the database, studies and caches. An interrupted
+    erasure is finished by the next `rm` or `index`. Raises IndexBusy if another process still reads the old data.
+    """
+    db = project.db
+    with generations.view_next_generation(db):
+        erasure.delete_documents(db, documents)
+        if documents_store.document_hashes(db):
+            await rebuild_graph(project, progress)
+        else:
+            erasure.delete_graph(db)
+            generations.publish(db)
+            generations.discard_staged(db)
+    if not finish_erasure(project):
+        raise IndexBusy(
+            f"Another process is reading the index in {project.folder}, so its log still contains what was removed.",
+            "End that process and run the same command again, or localrag index PATH.",
+        )
+
+
+# Calls and computed tokens (read or written, none from a cache) per chunk, of the bundled model on A Christmas Carol and the demo.
+TYPICAL_CALLS_PER_CHUNK, TYPICAL_TOKENS_PER_CHUNK = 15.0, 1200.0
+RANGE_FACTOR = 1.5  # a run may be that much faster or slower than earlier ones: texts differ, machines are busy
+OCR_SECONDS_PER_PAGE = 4.0  # of a scan, on one core
+INDEX_BYTES_PER_TEXT_BYTE = 25  # bytes of the index per byte of text: text, full-text index, vectors, graph, reports
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """The forecast of a run. `seconds` is a range, None if this machine's speed with the model `model` is not known yet."""
+
+    files: int
+    unchanged: int
+    to_read: int
+    skipped: tuple[SkippedFile, ...]
+    chunks: int
+    calls: int
+    tokens: int
+    seconds: tuple[float, float] | None
+    disk: int
+    scans: int = 0  # pages to read by OCR
+    model: str = ""
+
+
+def plan_index(
+    paths: Sequence[Path], root: Path, settings: IndexSettings, model: ModelFile, db: Database | None, *, tagged: bool = False
+) -> IndexPlan:
+    """Read the new files below the paths and count chunks and calls; nothing is stored. `db` is the index, if there is one.
+
+    `tagged`: the bundled tagger extracts what it can, and the chat model is asked for the rest.
+    """
+    options = load_options(settings)
+    scanned: dict[Path, int] = {}
+
+    def counted(file: Path, _hash: str, numbers: Sequence[int], _draw: RenderPage) -> dict[int, TesseractPage]:
+        scanned[file] = len(numbers)
+        return {n: {"words": [], "why": "to be read"} for n in numbers}
+
+    with generations.view_next_generation(db) if db else nullcontext():
+        sources = find_sources(paths, root, settings, db)
+        files = {relative_path(f, root): f for f in sources.files}
+        look = _count_changes(files, root, settings, db)
+        stored = chunks_store.chunk_texts(db) if db else set()
+    files_to_read, skipped = list(look.to_read.values()), look.skipped
+    unchanged = len(files) - len(files_to_read) - len(skipped)
+    skipped += [SkippedFile(relative_path(p, root), reason, True) for p, reason in sources.unreadable.items()]
+    skipped += [SkippedFile(relative_path(p, root), reason, False) for p, reason in sources.left_out.items()]
+    counts = Tokenizer(model).counts
+    chunks, chunks_for_llm, size, read = 0, 0, 0, 0
+    for document in load_files(files_to_read, root, options, scans=counted):
+        if isinstance(document, SkippedFile):
+            if root / document.path in scanned:
+                read += 1
+            else:
+                skipped.append(document)
+            continue
+        new_chunks = split_document(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
+        new = [c.text for c in new_chunks if c.text not in stored]
+        chunks += len(new)
+        chunks_for_llm += sum(not (tagged and can_tag(text, settings)) for text in new) if settings.extractor == "model" else 0
+        size += len(document.text.encode())
+        read += 1
+    calls, tokens, throughputs = _rates(model, db)
+    seconds = (
+        (chunks_for_llm * tokens / max(throughputs) / RANGE_FACTOR, chunks_for_llm * tokens / min(throughputs) * RANGE_FACTOR)
+        if throughputs
+        else None
+    )
+    cost = (round(chunks_for_llm * calls), round(chunks_for_llm * tokens), seconds, size * INDEX_BYTES_PER_TEXT_BYTE)
+    return IndexPlan(len(files), unchanged, read, tuple(skipped), chunks, *cost, scans=sum(scanned.values()), model=model.name)
+
+
+def _count_changes(files: dict[str, Path], root: Path, settings: IndexSettings, db: Database | None) -> FileChanges:
+    """The files that a run would read. Any document whose file is missing may turn out to have moved."""
+    if db is None:
+        return FileChanges(files)
+    missing = [path for path in documents_store.document_hashes(db) if path not in files and not exists_visibly(root / path)]
+    return changed_files(files, missing, db, settings, DigestCache(file_stats(db)))
+
+
+def _rates(model: ModelFile, db: Database | None) -> tuple[float, float, list[float]]:
+    """Calls and computed tokens per chunk, from this index's runs if it has any, and tokens per second of this machine's last runs."""
+    throughputs = model_throughput().get(model.fingerprint, [])
+    runs = [r for r in runs_store.engine_metrics_by_run(db) if r.get("steps")] if db else []
+    extracted = chunks_store.count_llm_extracted(db) if db else 0
+    if not runs or not extracted:
+        return TYPICAL_CALLS_PER_CHUNK, TYPICAL_TOKENS_PER_CHUNK, throughputs
+    calls = sum(t["requests"] for r in runs for t in r["tasks"].values())
+    return calls / extracted, sum(r["rows"] for r in runs) / extracted, throughputs

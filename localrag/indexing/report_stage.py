@@ -1,0 +1,481 @@
+"""Stage 4: communities to stored reports, the deepest level first.
+
+A report whose input did not change is kept. The input of a report is read from the graph's tables for its community alone.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from heapq import heappush, heappushpop
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.engine.tokenizer import Tokenizer
+from localrag.errors import ContextTooSmall
+from localrag.indexing import reports
+from localrag.indexing.graph.contributions import batched, rounded_total
+from localrag.indexing.graph.merge import SupportingSentences, entity_of_row, relationship_of_row
+from localrag.indexing.graph.stage import BuiltGraph
+from localrag.indexing.progress import ProgressReporter
+from localrag.indexing.reports import (
+    MIN_ELEMENT_TOKENS,
+    ContextElement,
+    ReportSources,
+    SelectSentences,
+    SentencePool,
+    TitleVocabulary,
+    WriteReport,
+    build_report_context,
+    title_words,
+)
+from localrag.indexing.tasks import WorkerPool, embed_texts, run_in_order
+from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, less_than
+from localrag.llm.model import CALL_ERRORS, bounded_map
+from localrag.project import Project, current_token_budgets, resolve_token_budgets
+from localrag.records import IMPORTED_MARK, Claim, Community, Entity, Failure, Quote, Relationship, Report, content_id
+from localrag.store import chunks as chunks_store
+from localrag.store import graph, runs
+from localrag.store.generations import reports_quoting_ended_chunks, shifted_chunks, shifted_report
+from localrag.store.graph import child_communities, members_of
+from localrag.store.staging import IN_JSON_LIST, GraphStaging
+from localrag.text.quotes import claim_quotes
+from localrag.text.sentences import collapse_whitespace
+
+LARGE_COMMUNITY_FACTOR = 3  # times the token budget that is read of a community; a larger one is cut to its most connected entities
+IDS_PER_QUERY = 50  # entities of a large community whose relationships are read together
+MAX_CACHED_ROWS = 50_000  # entities, and relationships, whose sentences stay in memory
+
+
+class ReportSourceReader:
+    """Reads the input of reports, from the staged or the published graph."""
+
+    def __init__(self, staged: GraphStaging, budget: int) -> None:
+        """`budget`: tokens of a context."""
+        self._staged, self._most = staged, LARGE_COMMUNITY_FACTOR * budget // MIN_ELEMENT_TOKENS
+        quoted = SupportingSentences(staged)
+        self._of_entity = lru_cache(MAX_CACHED_ROWS)(quoted.of_entity)
+        self._of_relationship = lru_cache(MAX_CACHED_ROWS)(quoted.of_relationship)
+        self._named_in = lru_cache(MAX_CACHED_ROWS)(self._mentioned)
+
+    def sources(self, community: Community) -> ReportSources:
+        """The entities, relationships and claims of a community; of a large one only the most connected."""
+        keys: Sequence[str] = community.entity_ids
+        relationships = []
+        if len(keys) > self._most:
+            degrees: dict[str, int] = dict(self._staged.select("entities", f"t.id {IN_JSON_LIST}", [json.dumps(keys)], "t.id, t.degree"))
+            relationships = list(self._top_relationships(degrees))
+            most = sorted(degrees, key=lambda e: (-degrees[e], e))[: self._most]
+            keys = list(dict.fromkeys([*most, *(end for r in relationships for end in (r.source_id, r.target_id))]))
+        entities = {e.id: e for e in map(entity_of_row, self._staged.select("entities", f"t.id {IN_JSON_LIST}", [json.dumps(keys)]))}
+        if not relationships:
+            related = self._staged.select("relationships", f"t.source_id {IN_JSON_LIST}", [json.dumps(list(entities))])
+            relationships = [relationship_of_row(row) for row in related if row[2] in entities]
+        claims = [Claim(*row) for row in self._staged.select("claims", f"t.subject_id {IN_JSON_LIST}", [json.dumps(list(entities))])]
+        others = json.dumps([c.object_id for c in claims if c.object_id and c.object_id not in entities])
+        named = {e.id: e for e in map(entity_of_row, self._staged.select("entities", f"t.id {IN_JSON_LIST}", [others]))}
+        return ReportSources.build(
+            {**entities, **named},
+            relationships,
+            sorted(claims, key=lambda c: (c.chunk_id, c.start, c.id)),
+            of_entity=self._of_entity,
+            of_relationship=self._of_relationship,
+            of_claim=self._of_claim,
+            named_in=self._named_in,
+            whole=len(entities) >= len(community.entity_ids),
+        )
+
+    def community(self, key: str) -> Community:
+        """The community with this id."""
+        row = self._staged.get("communities", key)
+        assert row is not None, key
+        _, level, ordinal, above = row
+        return Community(key, level, ordinal, above, tuple(members_of(self._staged, key)))
+
+    def below(self, key: str) -> list[Community]:
+        """The sub-communities of a community, in their order."""
+        return [self.community(part) for part in child_communities(self._staged, key)]
+
+    def _top_relationships(self, degrees: Mapping[str, int]) -> Iterator[Relationship]:
+        """The relationships among entities with the highest combined degree, for a limit of rows.
+
+        The relationships of the most connected entities are read first; both ends of an unread one have at most the degree of the next
+        entity.
+        """
+        order = sorted(degrees, key=lambda e: (-degrees[e], e))
+        relationships: dict[str, Relationship] = {}
+        heaviest: list[int] = []  # a heap of as many weights as relationships are wanted
+
+        def weight(r: Relationship) -> int:
+            return degrees[r.source_id] + degrees[r.target_id]
+
+        for at in range(0, len(order), IDS_PER_QUERY):
+            if len(heaviest) == self._most and heaviest[0] >= 2 * degrees[order[at]]:
+                break
+            keys = [json.dumps(order[at : at + IDS_PER_QUERY])]
+            for end in ("source_id", "target_id"):
+                for row in self._staged.select("relationships", f"t.{end} {IN_JSON_LIST}", keys):
+                    if row[0] not in relationships and row[1] in degrees and row[2] in degrees:
+                        relationships[row[0]] = r = relationship_of_row(row)
+                        (heappushpop if len(heaviest) == self._most else heappush)(heaviest, weight(r))
+        yield from sorted(relationships.values(), key=lambda r: (-weight(r), r.id))[: self._most]
+
+    def _of_claim(self, claim: Claim) -> Sequence[Quote]:
+        chunks = {c.id: c for c in chunks_store.chunks_by_id(self._staged.db, [claim.chunk_id])}
+        return list(claim_quotes([claim], chunks).values())
+
+    def _mentioned(self, quote: Quote) -> frozenset[str]:
+        inside = "t.chunk_id = ? AND t.start >= ? AND t.start < ?"
+        rows = self._staged.select("mentions", inside, [quote.chunk_id, quote.start, quote.end], "t.entity_id")
+        return frozenset(e for (e,) in rows)
+
+
+REPORTS_PER_BATCH = 100  # extractive reports whose sentences are embedded together; an interrupted run loses them
+COMMUNITIES_PER_GROUP = 2000  # communities whose reports are written before the next group is read
+MAX_CACHED_REPORTS = 4 * COMMUNITIES_PER_GROUP  # reports that stay in memory
+MAX_CACHED_TOKEN_COUNTS = 200_000  # lines of contexts whose token counts stay in memory, some 60 MB
+MAX_CACHED_VECTORS = 50_000  # sentences whose vectors stay in memory for the next group, 100 MB
+COMMUNITIES_PER_TASK = 10  # reports whose sentences are selected by one task
+MAX_GROUPS_IN_FLIGHT = 2  # one group is read while workers select the sentences of the other
+
+
+@dataclass(frozen=True, slots=True)
+class ReportsResult:
+    """The outcome of writing reports: the communities without a report, and the settings that record the reports' input."""
+
+    failed: frozenset[str]
+    settings: Mapping[str, Any]
+
+    @property
+    def reports_hash(self) -> str | None:
+        """The hash of the reports' input; None if some could not be written."""
+        state: str | None = self.settings["reports_state"]
+        return state
+
+
+async def write_reports(
+    project: Project, style: str, pool: WorkerPool, progress: ProgressReporter, built: BuiltGraph | None = None
+) -> ReportsResult | None:
+    """Write every report whose input changed, from the reports of the level below. A failed report is recorded as a row.
+
+    Works on the new graph `built`, else on the stored one. Returns None if the published reports are up to date. New reports are staged
+    until they are published.
+    """
+    db = project.db
+    budgets = await resolve_token_budgets(project) if style == "abstractive" else MIN_BUDGETS
+    recipe = reports.reports_hash(project.settings, project.model.file.fingerprint, style, budgets)
+    settings = runs.load_settings(db)
+    state = content_id("titles 5", built.graph_hash if built else settings.get("graph_hash"), recipe)
+    if settings.get("reports_state") == state:
+        return None
+    staged = built.staging if built else GraphStaging.published(db)
+    measure = rounded_total(graph.counts(db, ["chunks"])["chunks"])
+    retitles = settings.get("title_corpus_size") != measure
+    if retitles:
+        _count_words(staged)
+    imported_ids = built.imported_communities if built else frozenset(graph.imported_reports(db))
+    writer = _ReportWriter(project, pool, staged, recipe, budgets, retitles, imported_ids)
+    is_current = built is not None and settings.get("reports_state") and settings.get("reports_hash") == recipe and not retitles
+    astray = writer.requote_shifted() if is_current else set()
+    levels = _affected_communities(staged, built, astray) if built and is_current else graph.community_ids_by_level(staged)
+    writer.to_check = None if not is_current else frozenset(key for keys in levels.values() for key in keys)
+    await writer.run(levels, style, progress)
+    if style == "abstractive" and project.model.calls and (await current_token_budgets(project)).report_context > budgets.report_context:
+        project.model.notify(
+            "The model's window is larger now than when the reports were first written. For longer reports: localrag index PATH --rebuild"
+        )
+    of = {"reports_state": None if writer.failed else state, "reports_hash": recipe, "title_corpus_size": measure}
+    return ReportsResult(frozenset(writer.failed), of)
+
+
+def _affected_communities(staged: GraphStaging, built: BuiltGraph, astray: Set[str]) -> dict[int, list[str]]:
+    """Level → the communities affected by a change: they, their sub-communities or their entities changed.
+
+    Includes the communities of `astray`, whose reports quote chunks that no longer exist.
+    """
+    db = staged.db
+    if built.changed_entities is None:
+        return graph.community_ids_by_level(staged)
+    changed = graph.changed_communities(staged)
+    asked = (
+        changed
+        | graph.communities_containing(staged, built.changed_entities)
+        | set(graph.staged_report_ids(db))
+        | graph.communities_without_report(db)
+        | astray
+    )
+    rows = [row for key in asked if (row := staged.get("communities", key))]
+    above = {row[3] for row in rows if row[0] in changed and row[3]}
+    return graph.community_ids_by_level(staged, {row[0] for row in rows} | above)
+
+
+def _count_words(staged: GraphStaging) -> None:
+    """Count in how many sentences about entities and relationships each word occurs: the corpus frequencies for titles."""
+    graph.count_title_words(staged, lambda text: set(title_words(collapse_whitespace(text))))
+
+
+@dataclass(frozen=True)
+class _ReportInput:
+    """The input of one report, and its hash."""
+
+    community: Community
+    sources: ReportSources
+    elements: Sequence[ContextElement]
+    input_hash: str
+    members: Sequence[Entity]
+
+    @cached_property
+    def quotes_by_text(self) -> Mapping[str, Quote]:
+        """Its sentences, with whitespace collapsed → a quote of each."""
+        return {collapse_whitespace(q.text): q for e in self.elements for q in e.quotes}
+
+
+@dataclass
+class _ReportWriter:
+    """Writes reports. `imported_ids` are communities that keep another program's report; `to_check` those to look at, None for all.
+
+    `update_titles`: whether reports that are kept get the titles that they would get if they were written now.
+    """
+
+    project: Project
+    pool: WorkerPool
+    staged: GraphStaging
+    recipe: str
+    budgets: TokenBudgets
+    update_titles: bool
+    imported_ids: Set[str]
+    to_check: Set[str] | None = None
+    written: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.reader = ReportSourceReader(self.staged, self.budgets.report_context)
+        self.count = lru_cache(MAX_CACHED_TOKEN_COUNTS)(Tokenizer(self.project.model.file).count)
+        self._reports: dict[str, Report | None] = {}
+        self._unsaved: dict[str, Report] = {}
+
+    @cached_property
+    def title_vocabulary(self) -> TitleVocabulary:
+        """The words of all sentences about entities and relationships, with their frequencies."""
+        return TitleVocabulary(*graph.title_word_frequencies(self.project.db))
+
+    def requote_shifted(self) -> set[str]:
+        """Update the quotes of published reports on an edited document to its new chunks; returns communities that quote a deleted
+        sentence.
+
+        A report with updated quotes is not checked again unless something else of its input changed: its text is the same.
+        """
+        moved, astray = shifted_chunks(self.project.db), set[str]()
+        for key, chunks in reports_quoting_ended_chunks(self.project.db).items():
+            report = self.stored_report(key)
+            if report is None or not moved.keys() >= chunks:
+                astray.add(key)
+            elif (now := shifted_report(report, moved)) != report:
+                self._unsaved[key] = now
+        return astray
+
+    async def run(self, levels: Mapping[int, Sequence[str]], style: str, progress: ProgressReporter) -> None:
+        """Write the reports of all levels, the deepest first."""
+        total, done = sum(map(len, levels.values())), 0
+        progress("reports", done, total)
+
+        async def one(key: str) -> None:
+            nonlocal done
+            await self.abstractive(self.reader.community(key))
+            done += 1
+            progress("reports", done, total)
+
+        async def branch(group: Mapping[int, Sequence[str]]) -> None:
+            nonlocal done
+            for level in sorted(group, reverse=True):
+                keys = [key for key in group[level] if not self.keep_imported(key)]
+                self.commit()
+                if style == "abstractive":
+                    await bounded_map(one(key) for key in keys)
+                    continue
+                for at in range(0, len(keys), REPORTS_PER_BATCH):
+                    await self.extractive([self.reader.community(key) for key in keys[at : at + REPORTS_PER_BATCH]])
+                    done += len(keys[at : at + REPORTS_PER_BATCH])
+                    progress("reports", done, total)
+
+        self.commit()  # stores updated quotes, also if no report is to be written
+        await bounded_map(
+            (branch(group) for group in ([levels] if style == "abstractive" else self._grouped(levels))), MAX_GROUPS_IN_FLIGHT
+        )
+
+    def _grouped(self, levels: Mapping[int, Sequence[str]]) -> Iterator[Mapping[int, Sequence[str]]]:
+        """Group the communities, at least COMMUNITIES_PER_GROUP to a group; a community of level 0 and all inside it are in one group.
+
+        Level by level, the rows and vectors of a community would be dropped from memory before the one above it is written.
+        """
+        if sum(map(len, levels.values())) <= COMMUNITIES_PER_GROUP:
+            yield levels
+            return
+        above: dict[str, str | None] = dict(self.staged.select("communities", columns="t.id, t.parent_id"))
+        inside: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        for level in sorted(levels):
+            for key in levels[level]:
+                top = key
+                while over := above[top]:
+                    top = over
+                inside[top].append((level, key))
+        group: defaultdict[int, list[str]] = defaultdict(list)
+        for levels_of_group in inside.values():
+            for level, key in levels_of_group:
+                group[level].append(key)
+            if sum(map(len, group.values())) >= COMMUNITIES_PER_GROUP:
+                yield group
+                group = defaultdict(list)
+        yield group
+
+    async def extractive(self, communities: Sequence[Community]) -> None:
+        """Write reports of verbatim sentences. Only sentences of reports to be written are embedded, since embedding takes most of the
+        time.
+        """
+        drafts = [self.build_input(c) for c in communities if not self.inherit_report(c)]
+        stored = [(d, self.reusable_report(d)) for d in drafts]
+        vectors = await self.embed_cached([text for d, report in stored if report is None for text in d.quotes_by_text])
+        for kept in [report for _, report in stored if report is not None and not self.update_titles]:
+            self.save(kept)
+        pending = [(d, report) for d, report in stored if report is None or self.update_titles]
+        jobs = (
+            SelectSentences(tuple(self.sentence_pool(d, None if report else vectors) for d, report in batch))
+            for batch in batched(pending, COMMUNITIES_PER_TASK)
+        )
+        chosen = [c async for batch in run_in_order(self.pool, jobs) for _, those in batch for c in those]
+        for (d, report), (numbers, phrase) in zip(pending, chosen, strict=True):
+            untitled = report or reports.extractive_report(d.community, d.quotes_by_text, d.input_hash, numbers)
+            self.save(reports.with_titles(untitled, d.members, d.sources, phrase))
+        self.commit(d.community.id for d, report in stored if report is None)
+
+    async def embed_cached(self, texts: Iterable[str]) -> Mapping[str, NDArray[np.float32]]:
+        """The vectors of texts, each computed once while it is cached."""
+        distinct = dict.fromkeys(texts)
+        cached = {t: self.vectors[t] for t in distinct if t in self.vectors}
+        new = [t for t in distinct if t not in cached]
+        cached.update(zip(new, await embed_texts(self.pool, new), strict=True))
+        if len(self.vectors) > MAX_CACHED_VECTORS:
+            self.vectors.clear()
+        self.vectors |= cached
+        return cached
+
+    def sentence_pool(self, draft: _ReportInput, vectors: Mapping[str, NDArray[np.float32]] | None) -> SentencePool:
+        """The sentences that a report is selected from, with everything that selecting needs."""
+        texts = tuple(draft.quotes_by_text)
+        matrix = None if vectors is None else np.array([vectors[t] for t in texts], np.float32)
+        document_frequencies = self.title_vocabulary.known(texts)
+        return SentencePool(texts, matrix, tuple(e.name for e in draft.members), document_frequencies, self.title_vocabulary.total)
+
+    async def abstractive(self, community: Community) -> None:
+        """Write a report by the model; a failed one is recorded as a row, and the communities above it do without."""
+        project = self.project
+        draft = None if self.inherit_report(community) else self.build_input(community)
+        try:
+            if draft is not None:
+                self.save(self.reusable_report(draft) or await self.ask_model(draft))
+            self.commit([community.id])
+        except CALL_ERRORS as error:
+            runs.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
+            self.failed.add(community.id)
+
+    async def ask_model(self, draft: _ReportInput) -> Report:
+        """The model's report; if its window is smaller today than the index's budgets, a report from a shorter context."""
+        budgets, elements = self.budgets, draft.elements
+        while True:
+            try:
+                return await self.pool.run(WriteReport(draft.community, tuple(elements), draft.input_hash, budgets))
+            except ContextTooSmall:
+                less = less_than(budgets)
+                if less is None:
+                    raise
+                budgets, elements = less, self.build_context(draft.community, draft.sources, less)
+
+    def keep_imported(self, key: str) -> bool:
+        """Keep another program's report on an imported community, also if it is carried down a level; returns whether there is one."""
+        if not self.imported_ids:
+            return False
+        community = self.reader.community(key)
+        report = self._imported(community)
+        if report is None:
+            return False
+        elements = self.build_context(community, self.reader.sources(community), self.budgets)
+        self.save(self.requote(replace(report, community_id=key), elements))
+        return True
+
+    def _imported(self, community: Community) -> Report | None:
+        report = self.stored_report(community.id) if community.id in self.imported_ids else None
+        if report is not None and report.input_hash.startswith(f"{IMPORTED_MARK} "):
+            return report
+        above = self.reader.community(community.parent_id) if community.parent_id else None
+        return self._imported(above) if above and len(above.entity_ids) == len(community.entity_ids) else None
+
+    def stored_report(self, key: str) -> Report | None:
+        """The stored report of a community, whatever its input was."""
+        if key in self._unsaved:
+            return self._unsaved[key]
+        if key not in self._reports:
+            if len(self._reports) >= MAX_CACHED_REPORTS:
+                self._reports.clear()
+            self._reports[key] = graph.current_report(self.project.db, key)
+        return self._reports[key]
+
+    def current_report(self, key: str) -> Report | None:
+        """The report of a community in this run."""
+        return self.stored_report(key) if key in self.written or (self.to_check is not None and key not in self.to_check) else None
+
+    def inherit_report(self, community: Community) -> bool:
+        """Copy the report of the sub-community to a community with the same members; returns whether there is one."""
+        below = self.reader.below(community.id)
+        report = self.current_report(below[0].id) if len(below) == 1 and len(below[0].entity_ids) == len(community.entity_ids) else None
+        if report is None:
+            return False
+        self.save(replace(report, community_id=community.id, input_hash=content_id("carried down", report.input_hash)))
+        return True
+
+    def build_input(self, community: Community) -> _ReportInput:
+        """Build the input of a community's report."""
+        sources = self.reader.sources(community)
+        elements = self.build_context(community, sources, self.budgets)
+        members = reports.entities_by_degree(community, sources)
+        return _ReportInput(community, sources, elements, reports.input_hash(community, elements, self.recipe), members)
+
+    def reusable_report(self, draft: _ReportInput) -> Report | None:
+        """The stored report, if it has exactly this input."""
+        report = self.stored_report(draft.community.id)
+        return self.requote(report, draft.elements) if report is not None and report.input_hash == draft.input_hash else None
+
+    def requote(self, report: Report, elements: Sequence[ContextElement]) -> Report:
+        """The report with its quotes moved to today's chunks: an edited document has other chunks with the same sentences."""
+        quoted = [q.chunk_id for f in report.findings for q in f.quotes]
+        existing = {c.id for c in chunks_store.chunks_by_id(self.project.db, quoted)}
+        if existing.issuperset(quoted):
+            return report
+        places = {collapse_whitespace(q.text): q for e in reversed(elements) for q in reversed(e.quotes)}
+        return reports.relocate_quotes(report, existing, places)
+
+    def build_context(self, community: Community, sources: ReportSources, budgets: TokenBudgets) -> list[ContextElement]:
+        """The context of a community's report."""
+        below = [(c, report) for c in self.reader.below(community.id) if (report := self.current_report(c.id))]
+        return build_report_context(community, below, sources, self.count, budgets.report_context)
+
+    def save(self, written: Report) -> None:
+        """Add a report to the next commit, unless it is stored already."""
+        if self.stored_report(written.community_id) != written:
+            self._unsaved[written.community_id] = written
+        self.written.add(written.community_id)
+
+    def commit(self, mended: Iterable[str] = ()) -> None:
+        """Store the added reports, and clear the failures of these communities.
+
+        Done in one transaction, because the end of each one visits every changed page of the temporary tables that hold the staged graph.
+        """
+        db = self.project.db
+        with db.atomic():
+            graph.save_reports(db, self._unsaved.values())
+            runs.clear_failures(db, "report", list(mended))
+        self._reports |= self._unsaved
+        self._unsaved.clear()

@@ -1,0 +1,539 @@
+"""Community reports: their context, and how they are written.
+
+The context of a report is built within a budget of tokens, from the bottom up (paper, sections 3.1.5 and 3.1.6). An abstractive report is
+written by the chat model. An extractive one has verbatim sentences, selected without a model; its title is a phrase of one of them ("The
+wreck of the Marian Dace"). The bundled model writes no titles: for one of the demo corpus's six it used a person of the prompt's example.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import accumulate, islice
+from math import log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.errors import AnswerTruncated, EngineError
+from localrag.indexing.extraction.names import is_not_a_name
+from localrag.indexing.tasks import SingleTask, TaskContext
+from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_json_tokens
+from localrag.llm.grammar import DEFAULT_ENTITY_TYPE, json_object, object_schema
+from localrag.llm.model import CURRENT_SUBJECT, ChatModel, EchoDetector, trim_strings
+from localrag.llm.prompts import Message, Prompt, load_prompt, with_domain
+from localrag.records import Claim, Community, Entity, Finding, Quote, Relationship, Report, content_id, report_subject
+from localrag.settings import IndexSettings
+from localrag.text.parts_of_speech import GENERIC_NOUNS, is_english, tag_chinese, tag_english
+from localrag.text.quotes import format_claim, select_central
+from localrag.text.sentences import CJK, STOP_WORDS, Span, cjk_bigrams, collapse_whitespace, is_cjk, join_names
+
+MIN_ELEMENT_TOKENS = 12  # of an entity and its relationships
+
+
+@dataclass(frozen=True, slots=True)
+class ContextElement:
+    """One line of a report's context: an entity, a claim, a relationship or a sub-community's report, with the passages behind it."""
+
+    id: str
+    text: str
+    tokens: int
+    quotes: tuple[Quote, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSources:
+    """A part of the graph by id, with the passages of its relationships, entities and claims: the source of contexts."""
+
+    entities: Mapping[str, Entity]
+    relationships: Sequence[Relationship]
+    claims_on: Mapping[str, Sequence[Claim]]  # entity → its claims
+    outgoing_relationships: Mapping[str, Sequence[int]]  # entity → the positions in `relationships` of those that start at it
+    of_entity: Callable[[str], Sequence[Quote]]
+    of_relationship: Callable[[str], Sequence[Quote]]
+    of_claim: Callable[[Claim], Sequence[Quote]]
+    entities_named_in: Callable[[Quote], Collection[str]]  # a sentence → the entities it mentions
+    is_complete: bool = True  # false if only the most connected entities of the community are here
+
+    @classmethod
+    def build(
+        cls,
+        entities: Mapping[str, Entity],
+        relationships: Iterable[Relationship],
+        claims: Iterable[Claim] = (),
+        *,
+        of_entity: Callable[[str], Sequence[Quote]] = lambda _: (),
+        of_relationship: Callable[[str], Sequence[Quote]] = lambda _: (),
+        of_claim: Callable[[Claim], Sequence[Quote]] = lambda _: (),
+        named_in: Callable[[Quote], Collection[str]] = lambda _: (),
+        whole: bool = True,
+    ) -> "ReportSources":
+        """Order the relationships by the combined degree of their ends, then by id (paper, section 3.1.5)."""
+        ordered = sorted(relationships, key=lambda r: (-entities[r.source_id].degree - entities[r.target_id].degree, r.id))
+        leaving: defaultdict[str, list[int]] = defaultdict(list)
+        for place, r in enumerate(ordered):
+            leaving[r.source_id].append(place)
+        claims_on: defaultdict[str, list[Claim]] = defaultdict(list)
+        for claim in claims:
+            claims_on[claim.subject_id].append(claim)
+        return cls(entities, ordered, claims_on, leaving, of_entity, of_relationship, of_claim, named_in, whole)
+
+    def among(self, members: Set[str]) -> list[Relationship]:
+        """The relationships between these entities, in their order."""
+        places = (
+            place for m in members for place in self.outgoing_relationships.get(m, ()) if self.relationships[place].target_id in members
+        )
+        return [self.relationships[place] for place in sorted(places)]
+
+
+def build_report_context(
+    community: Community, below: Sequence[tuple[Community, Report]], sources: ReportSources, count: Callable[[str], int], budget: int
+) -> list[ContextElement]:
+    """Build a report's context: by combined degree, each relationship's ends, the claims on them and the relationship.
+
+    Over `budget` tokens, the sub-community with most tokens is replaced by its report, then the next, until the context fits; one whose
+    report is no shorter stays as it is. The rest of the budget is for the findings of those reports. If even the reports do not fit, as
+    many are taken as do, largest sub-community first. Without sub-communities the list is cut.
+    """
+    elements = _elements(community, sources, count)
+    passages = {id(element): quotes for element, _, quotes in elements}
+    home = {entity: n for n, (sub, _) in enumerate(below) for entity in sub.entity_ids}
+    inside: defaultdict[int, list[ContextElement]] = defaultdict(list)
+    for element, ends, _ in elements:
+        homes = {home.get(end, -1) for end in ends}
+        inside[homes.pop() if len(homes) == 1 else -1].append(element)
+    replaced: dict[int, ContextElement] = {}
+    skipped: set[int] = set()
+    tokens = {n: sum(e.tokens for e in some) for n, some in inside.items()}
+    if not sources.is_complete:  # adds the least number of tokens that the unread part would take
+        tokens |= {n: max(tokens.get(n, 0), MIN_ELEMENT_TOKENS * len(sub.entity_ids)) for n, (sub, _) in enumerate(below)}
+    total = sum(tokens.values())
+    for n in sorted(range(len(below)), key=lambda n: (-tokens.get(n, 0), n)):
+        if total <= budget:
+            break
+        element = _report_element(n, *below[n], count)
+        if element.tokens >= tokens.get(n, 0):
+            continue
+        skipped.update(map(id, inside[n]))
+        replaced[n] = element
+        total += element.tokens - tokens[n]
+    _add_findings(replaced, {n: below[n][1] for n in replaced}, tokens, budget - total, count)
+    taken = _cut([*replaced.values(), *(e for e, *_ in elements if id(e) not in skipped)], budget)
+    return [replace(e, quotes=tuple(passages[id(e)]())) if id(e) in passages else e for e in taken]
+
+
+def _add_findings(
+    replaced: dict[int, ContextElement],
+    reports: Mapping[int, Report],
+    max_tokens: Mapping[int, int],
+    budget_left: int,
+    count: Callable[[str], int],
+) -> None:
+    """Add findings to the reports in `replaced`, each report's first before any report's second, while `budget_left` tokens last.
+
+    No report becomes longer than the elements it replaces (`max_tokens`).
+    """
+    for place in range(max((len(r.findings) for r in reports.values()), default=0)):
+        for n, report in reports.items():
+            if place >= len(report.findings):
+                continue
+            element, finding = replaced[n], report.findings[place]
+            text = f"{element.text} {_sentence(finding)}"
+            more = count(text) - element.tokens
+            if more <= budget_left and element.tokens + more <= max_tokens[n]:
+                replaced[n] = replace(element, text=text, tokens=element.tokens + more)
+                budget_left -= more
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{finding.summary}: {finding.explanation}"
+
+
+def _cut(elements: Sequence[ContextElement], budget: int) -> list[ContextElement]:
+    taken: list[ContextElement] = []
+    used = 0
+    for element in elements:
+        used += element.tokens
+        if used > budget and taken:
+            break
+        taken.append(element)
+    return taken
+
+
+QuotesForContext = Callable[[], Sequence[Quote]]  # called only for elements that fit
+
+
+def _elements(
+    community: Community, sources: ReportSources, count: Callable[[str], int]
+) -> list[tuple[ContextElement, tuple[str, ...], QuotesForContext]]:
+    """Every element of a community once, each with the entities it is about and the passages behind it."""
+    members = set(community.entity_ids)
+    elements: list[tuple[ContextElement, tuple[str, ...], QuotesForContext]] = []
+    seen: set[str] = set()
+    new: list[str] = []  # entities whose claims come next
+    numbers: Counter[str] = Counter()
+
+    def add(kind: str, text: str, quotes: QuotesForContext, *ends: str) -> None:
+        numbers[kind] += 1
+        key = f"{kind[0].upper() if kind != 'claim' else 'K'}{numbers[kind]}"
+        # Counted in two parts: the second is the same in the communities above. No token of a byte-pair encoding spans ":" and the space.
+        tokens = count(f"{kind} {key}:") + count(f" {text}")
+        elements.append((ContextElement(key, f"{kind} {key}: {text}", tokens, ()), ends, quotes))
+
+    def add_entity(entity_id: str) -> None:
+        if entity_id not in seen:
+            seen.add(entity_id)
+            e = sources.entities[entity_id]
+            add("entity", f"{e.name} ({e.type}): {e.description}", lambda: sources.of_entity(entity_id)[:2], entity_id)
+            new.append(entity_id)
+
+    def add_claims() -> None:
+        for entity_id in new:
+            for claim in sources.claims_on.get(entity_id, ()):
+                add("claim", format_claim(claim, sources.entities), partial(sources.of_claim, claim), entity_id)
+        new.clear()
+
+    for r in sources.among(members):
+        add_entity(r.source_id)
+        add_entity(r.target_id)
+        add_claims()
+        ends = f"{sources.entities[r.source_id].name} – {sources.entities[r.target_id].name}"
+        add("relationship", f"{ends}: {r.description}", partial(sources.of_relationship, r.id), r.source_id, r.target_id)
+    for entity_id in (e for e in community.entity_ids if e in sources.entities):
+        add_entity(entity_id)
+        add_claims()
+    return elements
+
+
+def _report_element(n: int, sub: Community, report: Report, count: Callable[[str], int]) -> ContextElement:
+    text = f"report C{n + 1} ({len(sub.entity_ids)} entities): {report.title}: {report.summary}"
+    return ContextElement(f"C{n + 1}", text, count(text), tuple(q for f in report.findings for q in f.quotes))
+
+
+MAX_TITLE_NAMES = 3  # in a title without a phrase
+MAX_SENTENCES = 24  # of a community: the sentences with the highest scores, from which title phrases are taken
+MIN_TOPIC_WORDS, MAX_TOPIC_WORDS = 3, 8  # words of a title
+_TITLE_WORD = re.compile(rf"[^\W\d_{CJK}]{{3,}}")
+_GAP = re.compile(r"[ -]| & |['’](?=s\b)")  # between the words of a title
+NAME_FACTOR, PREPOSITION_FACTOR = 1.5, 1.3  # factors for a title with a name of the community, and with a preposition
+SINGLE_OCCURRENCE_WEIGHT = 0.2  # weight of a word that occurs in only one sentence of the community
+MAX_LINKED_PHRASES = 3  # noun phrases that prepositions join in a title
+_VAGUE_NOUNS = GENERIC_NOUNS | frozenset(  # nouns that head no title
+    """
+    home state period sight opinion subject possession atmosphere pair kinds list air glimpse copy rest range sum deal tons length
+    piece pieces amount set sets group groups man men woman women person people copies shame
+    """.split()
+)
+_VERBAL = re.compile(r" (?:the|an?|its?|his|her|him|their|them|my|me|our|us|your|you)\b")  # after a verb that was tagged as a noun
+_LINKS = frozenset("of in for on at with against between".split())
+_RELATION = re.compile(rf" (?:{'|'.join(sorted(_LINKS))}) |[的之]")
+_NOUNS = re.compile(r"D?[JN]*N(?:S[JN]*N)*")  # over the codes of words, see `_coded`
+_ARTICLE = re.compile(r"an? ", re.IGNORECASE)
+
+
+class TitleVocabulary:
+    """The word frequencies of a corpus, by which the words of a group of sentences are scored."""
+
+    def __init__(self, counts: Callable[[Collection[str]], Mapping[str, int]], total: int) -> None:
+        """`counts`: words → in how many of the `total` sentences each occurs, of words in more than one."""
+        self._counts, self.total = counts, total
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "TitleVocabulary":
+        """Count the words of all sentences, Chinese by character pairs."""
+        word_sets = [set(title_words(text)) for text in dict.fromkeys(texts)]
+        counts = Counter(word for words in word_sets for word in words)
+        return cls(lambda words: {w: counts[w] for w in words if counts[w] > 1}, len(word_sets))
+
+    def known(self, texts: Iterable[str]) -> Mapping[str, int]:
+        """The words of texts that occur in several sentences → in how many."""
+        return self._counts(frozenset().union(*map(_title_words, texts)))
+
+    def phrase(self, texts: Sequence[str], names: Collection[str]) -> str:
+        """The phrase of one of `texts` that best describes them all and can be a title; empty if there is none."""
+        same = [t for t in dict.fromkeys(texts) if is_cjk(t) == (2 * sum(map(is_cjk, texts)) > len(texts))]
+        words_of_texts = [_title_words(t) for t in same]
+        local_counts = Counter(word for words in words_of_texts for word in words)
+        everywhere = self._counts(local_counts)
+        worth = {word: self._stands_out(n, len(same), everywhere.get(word, 0)) for word, n in local_counts.items()}
+        weight = [sum(sorted(worth[word] for word in words)) for words in words_of_texts]
+        looked_at = sorted(range(len(same)), key=lambda n: -weight[n])[:MAX_SENTENCES]
+        scores = {p: self._worth(p, worth) * _form(p, names) for n in looked_at for p in title_candidates(same[n])}
+        best = max(scores, key=lambda phrase: scores[phrase], default="")
+        return best if best and scores[best] > 0 else ""
+
+    def _stands_out(self, in_group: int, of: int, everywhere: int) -> float:
+        """The tf-idf score of a word: its frequency in the group against that in the corpus. A word new to the corpus counts as in the
+        group.
+        """
+        in_corpus = max(everywhere, in_group)
+        if in_corpus < 2:  # a word of one sentence says nothing about the group
+            return 0.0
+        rarity = log((1 + self.total) / (1 + in_corpus)) + 1
+        return (
+            rarity * max(in_group / of - in_corpus / max(1, self.total), 0.0) * (1 if in_group >= min(2, of) else SINGLE_OCCURRENCE_WEIGHT)
+        )
+
+    def _worth(self, phrase: str, worth: Mapping[str, float]) -> float:
+        return sum(sorted(worth.get(word, 0.0) for word in set(title_words(phrase))))
+
+
+def title_words(text: str) -> list[str]:
+    """The words of a text that can describe it, in lower case; of Chinese its character pairs."""
+    return [w for w in _TITLE_WORD.findall(text.lower()) if w not in STOP_WORDS and not is_not_a_name(w)] + cjk_bigrams(text).split()
+
+
+@lru_cache(maxsize=32_768)  # as of `title_candidates`
+def _title_words(text: str) -> frozenset[str]:
+    return frozenset(title_words(text))
+
+
+def _form(phrase: str, names: Collection[str]) -> float:
+    """How readable a phrase is as a title: short, naming an entity, and relating things by a preposition."""
+    size = len(phrase) / 2 if is_cjk(phrase) else len(phrase.split())
+    worth = NAME_FACTOR if any(name in phrase for name in names) else 1.0
+    return worth * (PREPOSITION_FACTOR if _RELATION.search(phrase) else 1.0) / (8 + size)
+
+
+@lru_cache(maxsize=32_768)  # a community's sentences are also those of the communities above it
+def title_candidates(text: str) -> tuple[str, ...]:
+    """The phrases of a sentence that could be a title: a noun with its modifiers ("quota on herring landings", 皇帝的儿子)."""
+    phrases = _chinese(text) if is_cjk(text) else _english(text) if is_english(text) else ()
+    return tuple(dict.fromkeys(phrases))
+
+
+def _english(text: str) -> Iterator[str]:
+    spans, codes = _coded(text, tag_english(text))
+    groups = [Span(*m.span()) for m in _NOUNS.finditer(codes) if text[slice(*spans[m.end() - 1])].lower() not in _VAGUE_NOUNS]
+    for n, group in enumerate(groups):
+        end = group.end
+        for other in [group, *groups[n + 1 : n + MAX_LINKED_PHRASES]]:
+            if other is not group and not (other.start == end + 1 and codes[end] == "O"):
+                break
+            end = other.end
+            if _VERBAL.match(text, spans[end - 1].end):
+                continue
+            phrase = text[spans[group.start].start : spans[end - 1].end]
+            phrase = phrase[len(article[0]) :] if (article := _ARTICLE.match(phrase)) else phrase
+            if MIN_TOPIC_WORDS <= len(phrase.split()) <= MAX_TOPIC_WORDS and not phrase.isupper():
+                yield phrase
+
+
+def _coded(text: str, words: Iterable[tuple[Span, str]]) -> tuple[list[Span], str]:
+    """The words, and one letter for each: Noun, adJective, Determiner, 'S, link Of, "-" for a word that is in no title or for a gap."""
+    spans, codes = [Span(0, 0)], "-"
+    for span, tag in words:
+        word = text[span.start : span.end].lower()
+        if not _GAP.fullmatch(text, spans[-1].end, span.start):
+            spans.append(Span(span.start, span.start))
+            codes += "-"
+        spans.append(span)
+        codes += "S" if word == "s" and text[span.start - 1] in "'’" else _code(word, tag, codes[-1])
+    return spans, codes
+
+
+def _code(word: str, tag: str, before: str) -> str:
+    if word in STOP_WORDS or len(word) == 1 or "--" in word:
+        return "D" if word in {"the", "a", "an"} else "O" if word in _LINKS else "-"
+    if tag.startswith("NN"):
+        return "N"
+    return "J" if tag.startswith("JJ") or (tag in {"VBN", "VBG"} and before in "DSJ") else "-"
+
+
+_CHINESE = re.compile(r"(?:V?[JN])++D[JN]*N|[JN]+N")
+_LIGHT = frozenset("是 作为 算是 成为 称为 看着 有 时候 地方 家伙 东西 人 时 命 事情 样子".split())  # begin or end no title
+_CHINESE_CODES = {"n": "N", "a": "J", "b": "J", "v": "V"}
+
+
+def _chinese(text: str) -> Iterator[str]:
+    words = list(tag_chinese(text))
+    starts = list(accumulate((len(word) for word, _ in words), initial=0))
+    codes = "".join("D" if word in {"的", "之"} else _CHINESE_CODES.get(flag[:1], "-") for word, flag in words)
+    for match in _CHINESE.finditer(codes):
+        start, end = starts[match.start()], starts[match.end()]
+        if words[match.start()][0] in _LIGHT or words[match.end() - 1][0] in _LIGHT:
+            continue
+        if 4 <= end - start <= 16:
+            yield text[start:end]
+
+
+def report_title(names: Sequence[str], phrase: str) -> str:
+    """`The wreck of the Marian Dace`, else `Magnus Ostler and Hugh Dunmore`."""
+    return phrase[:1].upper() + phrase[1:] if phrase else join_names(names[:MAX_TITLE_NAMES])
+
+
+MAX_FINDINGS = 6  # of an extractive report
+
+
+def input_hash(community: Community, elements: Sequence[ContextElement], recipe: str) -> str:
+    """The hash of a report's input; the report is written again only when it changes.
+
+    The positions of quotes are not part of it: a rename, or an edit elsewhere in a document, moves them (see `relocate_quotes`).
+    """
+    quotes = [collapse_whitespace(q.text) for e in elements for q in e.quotes]
+    return content_id(recipe, community.level, *(e.text for e in elements), *quotes)
+
+
+def relocate_quotes(report: Report, chunks: Container[str], places: Mapping[str, Quote]) -> Report:
+    """The report with the quotes of deleted chunks moved to today's place of the same sentence: collapsed sentence → quote."""
+
+    def placed(quote: Quote) -> Quote:
+        return quote if quote.chunk_id in chunks else places.get(collapse_whitespace(quote.text), quote)
+
+    return replace(report, findings=tuple(replace(f, quotes=tuple(map(placed, f.quotes))) for f in report.findings))
+
+
+def with_titles(report: Report, members: Sequence[Entity], sources: ReportSources, phrase: str) -> Report:
+    """Add title and headings to an extractive report: names, and a phrase of its sentences if one scores high enough.
+
+    They depend on the rest of the corpus: on the word frequencies, and on which names are connected most.
+    """
+    findings = tuple(replace(f, summary=_heading(f, members, sources)) for f in report.findings)
+    return replace(report, title=report_title([e.name for e in members], phrase), findings=findings)
+
+
+def entities_by_degree(community: Community, sources: ReportSources) -> list[Entity]:
+    """The entities of a community, the most connected first; people and places before things."""
+    members = (sources.entities[i] for i in community.entity_ids if i in sources.entities)
+    return sorted(members, key=lambda e: (e.type == DEFAULT_ENTITY_TYPE, -e.degree, e.name))
+
+
+def reports_hash(settings: IndexSettings, model_fingerprint: str, style: str, budgets: TokenBudgets = MIN_BUDGETS) -> str:
+    """The hash of everything that all reports depend on besides the graph. The smallest budgets, once the only ones, add nothing to it."""
+    if style == "extractive":
+        return content_id("report 5", style)
+    sized = [] if budgets == MIN_BUDGETS else [repr(budgets)]
+    return content_id("report 4", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, *sized)
+
+
+def _prompt(settings: IndexSettings, budgets: TokenBudgets) -> Prompt:
+    name = "abstractive/report_long" if budgets.long_reports else "abstractive/report"
+    return with_domain(load_prompt(name, settings.prompts), settings.domain, "report")
+
+
+def extractive_report(community: Community, pool: Mapping[str, Quote], key: str, numbers: Sequence[int]) -> Report:
+    """A report of the sentences with these numbers of `pool` (collapsed sentence → quote). `with_titles` adds the title."""
+    texts = list(pool)
+    findings = tuple(Finding("", texts[n], (pool[texts[n]],)) for n in numbers)
+    return Report(community.id, key, "", " ".join(texts[n] for n in numbers[:2]), None, "", findings)
+
+
+@dataclass(frozen=True, slots=True)
+class SentencePool:
+    """The sentences of a community: what an extractive report is selected from.
+
+    `vectors`: (n, d) float32, of the sentences; None if only a title is needed. `names`: of the entities, the most connected first.
+    `document_frequencies`: words → in how many of the corpus's `total` sentences they occur.
+    """
+
+    texts: tuple[str, ...]
+    vectors: NDArray[np.float32] | None
+    names: tuple[str, ...]
+    document_frequencies: Mapping[str, int]
+    total: int
+
+
+# The numbers of the selected sentences, the best first, and a phrase for the title, which may be empty.
+SelectedSentences = tuple[list[int], str]
+
+
+@dataclass(frozen=True)
+class SelectSentences(SingleTask[list[SelectedSentences]]):
+    """Select the most central and varied sentences of each of several communities, and a title phrase; needs no model."""
+
+    pools: tuple[SentencePool, ...]
+
+    @property
+    def n_chunks(self) -> int:  # type: ignore[override]
+        """Number of communities."""
+        return len(self.pools)
+
+    @property
+    def parts(self) -> Sequence["SelectSentences"]:
+        """One task for each community."""
+        return [SelectSentences((pool,)) for pool in self.pools]
+
+    def join(self, results: Sequence[list[SelectedSentences]]) -> list[SelectedSentences]:
+        """The results of all parts, in order."""
+        return [chosen for results_of_part in results for chosen in results_of_part]
+
+    async def run(self, tools: TaskContext) -> list[SelectedSentences]:  # noqa: ARG002 — parameter of the protocol
+        """Select sentences and a phrase for each community."""
+        return [_choose_quotes(pool) for pool in self.pools]
+
+
+def _choose_quotes(pool: SentencePool) -> SelectedSentences:
+    topics = TitleVocabulary(lambda _: pool.document_frequencies, pool.total)
+    numbers = [] if pool.vectors is None else select_central(pool.texts, pool.vectors, pool.names, MAX_FINDINGS)
+    return numbers, topics.phrase(pool.texts, pool.names[:MAX_TITLE_NAMES])
+
+
+def _heading(finding: Finding, members: Sequence[Entity], sources: ReportSources) -> str:
+    """The most connected members that the finding's sentence mentions, by any of their names."""
+    mentioned = {entity for quote in finding.quotes[:1] for entity in sources.entities_named_in(quote)}
+    named = list(islice((e.name for e in members if e.id in mentioned), 3))
+    return join_names(named) or members[0].name
+
+
+@dataclass(frozen=True)
+class WriteReport(SingleTask[Report]):
+    """The model's report on a community, from the lines of its context. Raises CALL_ERRORS."""
+
+    community: Community
+    elements: tuple[ContextElement, ...]
+    input_hash: str
+    budgets: TokenBudgets
+    llm_task = "report"
+
+    async def run(self, tools: TaskContext) -> Report:
+        """Write the report."""
+        CURRENT_SUBJECT.set(report_subject(self.input_hash))
+        return await abstractive_report(self.community, self.elements, self.input_hash, tools.model, tools.settings, self.budgets)
+
+
+async def abstractive_report(
+    community: Community, elements: Sequence[ContextElement], key: str, model: ChatModel, settings: IndexSettings, budgets: TokenBudgets
+) -> Report:
+    """A report in free prose whose findings cite elements of the context; the grammar allows only ids that exist."""
+    context = "\n".join(e.text for e in elements)
+    prompt = _prompt(settings, budgets)
+    messages = prompt.fill(context=context, language=settings.language or "the language of the data")
+    script = await TokenDensity.measure(model.count, context, language=settings.language)
+    try:
+        body = await _ask_for_report(messages, elements, model, budgets, script)
+    except AnswerTruncated:  # the reply was in a denser script than the context, or mostly digits
+        body = await _ask_for_report(messages, elements, model, budgets, TokenDensity(3 * script.tokens_per_char))
+    quotes, echo = {e.id: e.quotes for e in elements}, EchoDetector(prompt, "", context)
+    findings = tuple(
+        Finding(f["summary"], f["explanation"], tuple(dict.fromkeys(q for i in f["evidence"] for q in quotes[i][:2])))
+        for f in body["findings"]
+        if not echo.is_in(f["explanation"])
+    )
+    if not findings or echo.is_in(body["summary"]):
+        raise EngineError("The model repeated its instructions instead of writing a report.", "Try a larger model: --model PATH.gguf")
+    return Report(community.id, key, body["title"], body["summary"], float(body["rating"]), body["rating_explanation"], findings)
+
+
+async def _ask_for_report(
+    messages: list[Message], elements: Sequence[ContextElement], model: ChatModel, budgets: TokenBudgets, script: TokenDensity
+) -> dict[str, Any]:
+    schema = _schema([e.id for e in elements], budgets, script)
+    reply = await model.ask("report", messages, max_tokens=await max_json_tokens(schema, script, model.count), grammar=json_object(schema))
+    return dict(trim_strings(json.loads(reply.text), schema))
+
+
+def _schema(ids: Sequence[str], budgets: TokenBudgets, script: TokenDensity) -> dict[str, Any]:
+    def text(most: int) -> dict[str, object]:
+        return {"type": "string", "minLength": 3, "maxLength": script.max_chars(most)}
+
+    evidence = {"type": "array", "minItems": 1, "maxItems": 4, "items": {"enum": list(ids)}}
+    finding = object_schema(summary=text(120), explanation=text(budgets.explanation), evidence=evidence)
+    # The paper's five findings are not required of a community of two entities, which seldom has five.
+    min_findings = min(5, max(1, len(ids) // 4)) if budgets.long_reports else 1
+    findings = {"type": "array", "minItems": min_findings, "maxItems": budgets.findings, "items": finding}
+    rating = {"type": "integer", "minimum": 0, "maximum": 10}
+    summary = text(budgets.report_summary)
+    return object_schema(title=text(100), summary=summary, rating=rating, rating_explanation=text(200), findings=findings)

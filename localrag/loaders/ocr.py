@@ -1,0 +1,294 @@
+"""Tesseract, and OCR of scanned pages with a store of the results.
+
+Tesseract runs in one process per page under the limits of the parser process (`sandbox`): the image comes on its stdin, the words go to its
+stdout, and it may open only its own data and shared libraries. The parser process renders the pages, and each result is stored at once.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from hashlib import blake2b, file_digest
+from pathlib import Path
+from typing import Any, Protocol
+
+from localrag.errors import UsageError
+from localrag.loaders.content import LoadOptions
+from localrag.records import content_id
+from localrag.settings import IndexSettings
+from localrag.system.resources import available_cores
+
+# "width", "height" in pixels; "words": [text, left, top, right, bottom, confidence, line]; "why": the reason for no words.
+TesseractPage = dict[str, Any]
+PAGE_TIMEOUT_S = 120.0  # per page; a newspaper page takes 40 s
+MAX_MEMORY = 2 * 2**30
+DEFAULT_LANGUAGE = "eng"
+NOT_INSTALLED = "Tesseract is not installed (localrag doctor)"
+_SANDBOX = str(Path(__file__).with_name("sandbox.py"))
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TESSDATA_PREFIX", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_CODES = {
+    "eng": "english en", "deu": "german deutsch de", "chi_sim": "chinese zh zh-cn 中文", "fra": "french français fr", "ita": "italian it",
+    "spa": "spanish español es", "por": "portuguese pt", "nld": "dutch nl", "pol": "polish pl", "ces": "czech cs", "rus": "russian ru",
+    "ukr": "ukrainian uk", "swe": "swedish sv", "dan": "danish da", "nor": "norwegian no nb", "fin": "finnish fi", "tur": "turkish tr",
+    "jpn": "japanese ja 日本語", "kor": "korean ko 한국어", "chi_tra": "zh-tw", "ell": "greek el", "hun": "hungarian hu",
+    "ron": "romanian ro",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tesseract:
+    """An installed Tesseract: path, version, languages with data, and the folder of that data (empty if unknown)."""
+
+    program: str
+    version: str
+    languages: tuple[str, ...]
+    data: str = ""
+
+
+def find_tesseract() -> Tesseract | None:
+    """The working Tesseract on the path; None if there is none."""
+    program = shutil.which("tesseract")
+    if program is None:
+        return None
+    try:
+        version, listed = (
+            subprocess.run([program, option], capture_output=True, text=True, timeout=20, check=True)
+            for option in ("--version", "--list-langs")
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    head = (version.stdout or version.stderr).split()
+    first, *lines = (listed.stdout or listed.stderr).splitlines() or [""]
+    languages = tuple(sorted(line.strip() for line in lines if line.strip()))
+    data = re.search(r'"([^"]+)"', first)  # List of available languages in "/usr/share/tesseract-ocr/5/tessdata/" (4):
+    return Tesseract(os.path.realpath(program), head[1] if len(head) > 1 else "", languages, data[1] if data else "")
+
+
+def _data_folders(tesseract: Tesseract) -> list[str]:
+    """The folder of Tesseract's data, or the usual ones if it names none."""
+    if tesseract.data:
+        return [tesseract.data]
+    share = Path(tesseract.program).parent.parent / "share"
+    return [*filter(None, [os.environ.get("TESSDATA_PREFIX")]), str(share / "tessdata"), str(share / "tesseract-ocr")]
+
+
+def load_options(settings: IndexSettings) -> LoadOptions:
+    """The options for reading files with these settings on this machine; `ocr_unavailable_reason` says why scans cannot be read."""
+    options = LoadOptions(settings.text_column, settings.metadata_columns)
+    if not settings.ocr:
+        return replace(options, ocr_unavailable_reason="--no-ocr", is_ocr_disabled=True)
+    tesseract = find_tesseract()
+    if tesseract is None:
+        return replace(options, ocr_unavailable_reason=NOT_INSTALLED)
+    languages = settings.ocr_languages or _default_language(settings.language, tesseract.languages)
+    if missing := [name for name in languages if name not in tesseract.languages] or ([] if languages else [DEFAULT_LANGUAGE]):
+        return replace(options, ocr_unavailable_reason=f"Tesseract has no data for {', '.join(missing)} (localrag doctor)")
+    return replace(options, ocr="+".join(languages))
+
+
+def checked_languages(text: str) -> tuple[str, ...]:
+    """Parse a list of Tesseract's language codes, `eng,deu` or `eng+deu`. Raises UsageError if one of them is not installed."""
+    codes = tuple(dict.fromkeys(code.strip() for code in text.replace("+", ",").split(",") if code.strip()))
+    tesseract = find_tesseract()
+    missing = [code for code in codes if tesseract and code not in tesseract.languages]
+    if tesseract and missing:
+        installed = ", ".join(code for code in tesseract.languages if code != "osd") or "none"
+        install_command = f"apt-get install {' '.join(map(debian_package, missing))}"
+        raise UsageError(
+            f"Tesseract has no data for {', '.join(missing)}; it has: {installed}.",
+            f"Install it (on Debian: {install_command}), or see localrag doctor.",
+        )
+    return codes
+
+
+def debian_package(code: str) -> str:
+    """The Debian package of a language."""
+    return f"tesseract-ocr-{code.replace('_', '-')}"
+
+
+def _default_language(language: str, installed: Sequence[str]) -> tuple[str, ...]:
+    """The language of the index if its data is installed, else English, else any installed language."""
+    named = language.strip().lower()
+    index_language = next((code for code, names in _CODES.items() if named and (named == code or named in names.split())), "")
+    other_languages = [code for code in installed if code != "osd"]
+    return next(((code,) for code in (index_language, DEFAULT_LANGUAGE, *other_languages) if code in installed), ())
+
+
+class OcrReader:
+    """Reads pages with Tesseract, from several threads; `stop` kills the running processes."""
+
+    def __init__(self, tesseract: Tesseract, languages: str) -> None:
+        self.by = f"Tesseract {tesseract.version}, {languages}"
+        self._tesseract, self._languages = tesseract, languages
+        self._lock, self._running, self._stopped = threading.Lock(), set[subprocess.Popen[bytes]](), False
+
+    def read(self, image: bytes) -> TesseractPage:
+        """The words of a page image (PGM, 300 dpi)."""
+        page = self._words(image, upright=True)
+        if "osd" in self._tesseract.languages and not page.get("why") and _is_low_confidence(page):  # the page may be rotated
+            turned = self._words(image, upright=False)
+            page = turned if not turned.get("why") and not _is_low_confidence(turned) else page
+        return page | {"by": self.by}
+
+    def _words(self, image: bytes, *, upright: bool) -> TesseractPage:
+        arguments = ["-", "-", "-l", self._languages, "--dpi", "300", "--psm", "3" if upright else "1", "tsv"]
+        limits = [str(MAX_MEMORY), str(int(PAGE_TIMEOUT_S) + 5), os.pathsep.join(_data_folders(self._tesseract))]
+        # With several threads Tesseract is three times slower: its loops are shorter than a thread's start.
+        env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"OMP_THREAD_LIMIT": "1"}
+        with self._lock:
+            if self._stopped:
+                return _unread("stopped")
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", _SANDBOX, *limits, self._tesseract.program, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=env,
+                process_group=0,  # not interrupted by the terminal; `stop` kills it
+            )
+            self._running.add(process)
+        try:
+            output, errors = process.communicate(image, timeout=PAGE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return _unread(f"took longer than {PAGE_TIMEOUT_S:g} s")
+        finally:
+            with self._lock:
+                self._running.discard(process)
+        if process.returncode:
+            last_line = (errors.decode("utf-8", "replace").strip().splitlines() or ["it crashed"])[-1]
+            return _unread(f"Tesseract failed: {' '.join(last_line.split())[:150]}")
+        return parse_tsv(output.decode("utf-8", "replace"))
+
+    def stop(self) -> None:
+        """Kill the running processes and start no further ones."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                process.kill()
+
+
+def parse_tsv(table: str) -> TesseractPage:
+    """The words of Tesseract's TSV table in reading order, each with the number of its line."""
+    page: TesseractPage = {"width": 0, "height": 0, "words": []}
+    lines: dict[tuple[str, ...], int] = {}
+    for row in table.splitlines()[1:]:
+        level, *location, left, top, width, height, confidence, text = row.split("\t", 11)
+        x, y, w, h = int(left), int(top), int(width), int(height)
+        if level == "1":
+            page["width"], page["height"] = w, h
+        elif level == "5" and text.strip():
+            line = lines.setdefault(tuple(location[:-1]), len(lines))
+            page["words"].append([" ".join(text.split()), x, y, x + w, y + h, round(float(confidence)), line])
+    return page
+
+
+def mean_confidence(page: TesseractPage) -> float:
+    """Tesseract's mean confidence in a page's words, weighted by their letters, 0 to 100."""
+    weights = [(sum(map(str.isalnum, w[0])), w[5]) for w in page["words"]]
+    letters = sum(n_letters for n_letters, _ in weights)
+    return sum(n_letters * confidence for n_letters, confidence in weights) / letters if letters else 0.0
+
+
+LOW_CONFIDENCE = 60.0  # rendered and scanned text has 85 to 96; noise, photos and rotated pages up to 50
+
+
+def _is_low_confidence(page: TesseractPage) -> bool:
+    return mean_confidence(page) < LOW_CONFIDENCE
+
+
+def _unread(reason: str) -> TesseractPage:
+    return {"width": 0, "height": 0, "words": [], "why": reason}
+
+
+OCR_VERSION = 1  # version of stored OCR results: a change makes all scans be read again
+MAX_PARALLEL_PAGES = 8  # pages in memory, 25 MB each; one core renders as fast as eight read
+RenderPage = Callable[[int], dict[str, Any]]  # page number → the result of `render_for_ocr`, or a reason
+# (file, content hash, page numbers, renderer) → OCR pages by number.
+OcrPages = Callable[[Path, str, Sequence[int], RenderPage], Mapping[int, TesseractPage]]
+
+
+class OcrPageStore(Protocol):
+    """Stores OCR results by scan id and by image hash."""
+
+    def pages(self, scan: str) -> Mapping[int, TesseractPage]:
+        """Page number → stored OCR page of a scan."""
+
+    def find_similar(self, image_hash: str) -> TesseractPage | None:
+        """A stored OCR page with the same image hash, of any scan; None if there is none."""
+
+    def save(self, scan: str, number: int, image_hash: str, page: TesseractPage) -> None:
+        """Store an OCR page and commit."""
+
+    def link_document(self, content_hash: str, scan: str, languages: str) -> None:
+        """Assign the pages of a scan to the documents of a content hash."""
+
+
+def scan_id(file: Path, languages: str) -> str:
+    """The id under which the OCR pages of a file in these languages are stored. Raises OSError."""
+    with file.open("rb") as f:
+        digest = file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()
+    return content_id("scan", OCR_VERSION, digest, languages)
+
+
+def ocr_pages_reader(tesseract: Tesseract, languages: str, store: OcrPageStore, on_progress: Callable[[int, int], None]) -> OcrPages:
+    """A function that reads and stores the missing OCR pages of a file; `tell` is called with the numbers of finished and of all pages."""
+
+    def read(file: Path, content_hash: str, numbers: Sequence[int], draw: RenderPage) -> Mapping[int, TesseractPage]:
+        scan = scan_id(file, languages)
+        pages = {n: page for n, page in store.pages(scan).items() if n in numbers}
+        on_progress(len(pages), len(numbers))
+        for n, image_hash, page in _ocr_pages(
+            [n for n in numbers if n not in pages], draw, OcrReader(tesseract, languages), languages, store
+        ):
+            store.save(scan, n, image_hash, page)
+            pages[n] = page
+            on_progress(len(pages), len(numbers))
+        store.link_document(content_hash, scan, languages)
+        return pages
+
+    return read
+
+
+def _ocr_pages(
+    numbers: Sequence[int], draw: RenderPage, reader: OcrReader, languages: str, store: OcrPageStore
+) -> Iterator[tuple[int, str, TesseractPage]]:
+    """Render and read pages, in order, one per core at a time. Closing the generator stops the running processes."""
+    n_parallel = min(MAX_PARALLEL_PAGES, available_cores())
+    running: deque[tuple[int, str, Future[TesseractPage]]] = deque()
+    with ThreadPoolExecutor(n_parallel) as pool:
+        try:
+            for n in numbers:
+                drawn = draw(n)
+                image = drawn.get("image", b"")
+                image_hash = content_id("page", OCR_VERSION, languages, blake2b(image).hexdigest()) if image else ""
+                running.append((n, image_hash, _submit_page(drawn, store.find_similar(image_hash) if image_hash else None, reader, pool)))
+                while len(running) > n_parallel or (running and running[0][2].done()):
+                    yield _wait_for_first(running)
+            while running:
+                yield _wait_for_first(running)
+        finally:
+            reader.stop()
+
+
+def _wait_for_first(running: deque[tuple[int, str, Future[TesseractPage]]]) -> tuple[int, str, TesseractPage]:
+    number, image_hash, future = running.popleft()
+    return number, image_hash, future.result()
+
+
+def _submit_page(
+    drawn: dict[str, Any], stored: TesseractPage | None, reader: OcrReader, pool: ThreadPoolExecutor
+) -> "Future[TesseractPage]":
+    if "image" in drawn and stored is None:
+        return pool.submit(reader.read, drawn["image"])
+    done: Future[TesseractPage] = Future()
+    empty_page = {"width": 0, "height": 0, "words": []}
+    done.set_result(stored or empty_page | ({"blank": True} if drawn.get("blank") else {"why": drawn.get("reason", "")}))
+    return done

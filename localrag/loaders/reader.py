@@ -1,0 +1,283 @@
+"""Reads files into Documents, through parser processes that can be stopped and replaced."""
+
+import os
+import time
+from base64 import b64decode
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from queue import LifoQueue
+from typing import Any, NoReturn
+
+import numpy as np
+
+from localrag.filters import day_from_metadata, day_from_mtime
+from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, LoadOptions, OpenFile, open_file
+from localrag.loaders.discover import DigestCache, relative_path
+from localrag.loaders.ocr import OcrPages
+from localrag.loaders.parser_process import OCR_SUFFIXES, TABULAR_SUFFIXES
+from localrag.records import Document, DocumentPart, SkippedFile, content_id
+from localrag.system.child_process import ChildProcess
+from localrag.system.files import check_platform, stat_key
+from localrag.text.sentences import Span
+
+LOADER_VERSION = 1  # version of the parsers' results: a change makes every file be read again
+_ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_SCANS = {ONLY_IMAGES, A_PICTURE}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits for a single file: seconds, bytes of memory, bytes of the file."""
+
+    seconds: float = 60.0
+    memory: int = 2 * 2**30
+    size: int = 200 * MEGABYTE
+
+
+FILES_AHEAD = 2  # files per reader that are being read or wait to be stored
+DEFAULT_OPTIONS = LoadOptions()
+DEFAULT_LIMITS = Limits()
+
+
+def load_files(
+    files: Iterable[Path],
+    root: Path,
+    options: LoadOptions = DEFAULT_OPTIONS,
+    limits: Limits = DEFAULT_LIMITS,
+    scans: OcrPages | None = None,
+    digests: DigestCache | None = None,
+    readers: int = 1,
+    sentences: dict[str, list[Span]] | None = None,
+) -> Iterator[Document | SkippedFile]:
+    """Read files in order, each into a Document or a SkippedFile with the reason; paths are relative to `root`. Raises LocalragError.
+
+    `scans`: the OCR of pages without text. `digests`: the known digests. `readers`: number of parallel parser processes, which read a few
+    files ahead. `sentences`: filled with path → sentences by these processes, except for very long texts and with a single reader.
+    """
+    check_platform()
+    digests = digests or DigestCache({})
+    if readers == 1:
+        with closing(ParserProcess(limits)) as worker:
+            for file in files:
+                yield _load(file, root, options, limits, worker, scans, digests)
+        return
+
+    def read(file: Path, worker: "ParserProcess", read_scans: OcrPages | None) -> Document | SkippedFile:
+        return _load(file, root, options, limits, worker, read_scans, digests, sentences)
+
+    yield from _parallel(files, read, limits, scans, readers)
+
+
+ParseFile = Callable[[Path, "ParserProcess", OcrPages | None], Document | SkippedFile]
+
+
+def _parallel(
+    files: Iterable[Path], read: ParseFile, limits: Limits, scans: OcrPages | None, readers: int
+) -> Iterator[Document | SkippedFile]:
+    """The results of `read` for files, in order, with several processes reading ahead."""
+    workers = [ParserProcess(limits) for _ in range(readers)]
+    idle = LifoQueue[ParserProcess]()  # last in, first out: reuse processes that have started
+    for worker in reversed(workers):
+        idle.put(worker)
+
+    def load(file: Path, read_scans: OcrPages | None) -> Document | SkippedFile:
+        worker = idle.get()
+        try:
+            return read(file, worker, read_scans)
+        finally:
+            idle.put(worker)
+
+    pool = ThreadPoolExecutor(readers)
+    try:
+        deferred_ocr = scans and _defer_ocr
+        for file, future in _in_order(files, lambda file: pool.submit(load, file, deferred_ocr), FILES_AHEAD * readers):
+            try:
+                yield future.result()
+            except _NeedsOcr:  # OCR results are stored in the index, whose connection belongs to this thread
+                yield load(file, scans)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
+        pool.shutdown()
+        for worker in workers:
+            worker.close()
+
+
+def _in_order(files: Iterable[Path], begin: Callable[[Path], Future[Any]], most: int) -> Iterator[tuple[Path, Future[Any]]]:
+    """Files with their futures, in order; at most `most` at a time."""
+    pending = deque[tuple[Path, Future[Any]]]()
+    for file in files:
+        pending.append((file, begin(file)))
+        if len(pending) >= most:
+            yield pending.popleft()
+    yield from pending
+
+
+class _NeedsOcr(Exception):
+    """A file has pages that need OCR."""
+
+
+def _defer_ocr(*_: Any) -> NoReturn:
+    raise _NeedsOcr
+
+
+def is_current(reason: str, options: LoadOptions) -> bool:
+    """Whether a file skipped for `reason` would be skipped for the same reason now; for a scan, because of the same lack of OCR."""
+    is_scan = reason.startswith(tuple(f"{kind}: " for kind in _SCANS))
+    return not (is_scan and options.ocr_unavailable_reason) or options.ocr_unavailable_reason in reason
+
+
+def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS) -> str:
+    """The content hash of a document: of its digest, the loader's version, and the options relevant to its kind of file."""
+    suffix = file.suffix.lower()
+    relevant = (options.text_column, *options.metadata_columns) if suffix in TABULAR_SUFFIXES else ()
+    relevant += ("ocr", options.ocr) if options.ocr and suffix in OCR_SUFFIXES else ()
+    return content_id("load", LOADER_VERSION, digest, *relevant)
+
+
+def _load(
+    file: Path,
+    root: Path,
+    options: LoadOptions,
+    limits: Limits,
+    worker: "ParserProcess",
+    scans: OcrPages | None,
+    digests: DigestCache,
+    sentences: dict[str, list[Span]] | None = None,
+) -> Document | SkippedFile:
+    path = relative_path(file, root)
+    try:
+        before = file.stat()
+        if reason := _rejection_reason(before, limits):
+            return SkippedFile(path, reason, False)
+        content_hash = content_hash_of(file, digests.digest_of(path, file), options)
+        answer = _parse_in_worker(file, content_hash, options, worker, scans, split=sentences is not None)
+        after = file.stat()
+    except OSError as error:
+        return SkippedFile(path, f"cannot be read: {error.strerror}", True)
+    if stat_key(before) != stat_key(after):
+        return SkippedFile(path, "changed while it was read", True)
+    if "reason" in answer:
+        reason = (
+            f"{answer['reason']}: {options.ocr_unavailable_reason}"
+            if answer["reason"] in _SCANS and options.ocr_unavailable_reason
+            else answer["reason"]
+        )
+        # The hash changes once scans can be read.
+        return SkippedFile(path, reason, answer["failed"], "" if answer["failed"] else content_hash)
+    text = answer["text"]
+    if sentences is not None and (spans := _spans(answer.get("sentences"), text)):
+        sentences[path] = spans
+    metadata = tuple((str(name), str(value)) for name, value in answer["metadata"])
+    parts = tuple(DocumentPart(p["label"], p["start"], p["end"]) for p in answer["parts"])
+    own_title = dict(metadata).get("title", "") or answer["title"]
+    metadata_day = day_from_metadata(metadata)
+    date = (metadata_day, "metadata") if metadata_day else (day_from_mtime(after.st_mtime), "file")
+    title = (own_title or Path(path).stem, "document" if own_title else "file")
+    return Document(content_id(path, content_id(text)), path, title[0], text, content_hash, metadata, parts, *date, title[1])
+
+
+def _spans(values: Any, text: str) -> list[Span]:
+    """The sentence spans sent by the parser process; empty if invalid, since a hostile file may control the process."""
+    try:
+        flat = np.array(values or [], np.int64).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        return []
+    is_valid = len(flat) and len(flat) % 2 == 0 and flat[0] >= 0 and flat[-1] <= len(text) and (np.diff(flat) >= 0).all()
+    return [Span(*pair) for pair in flat.reshape(-1, 2).tolist()] if is_valid else []
+
+
+def _parse_in_worker(
+    file: Path, content_hash: str, options: LoadOptions, worker: "ParserProcess", scans: OcrPages | None, *, split: bool
+) -> dict[str, Any]:
+    """The parser process's answer for a file, including the words of its scanned pages. Raises OSError."""
+    request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns, "split": split}
+    answer = worker.request(request | {"ocr": options.ocr if scans else ""})
+    if scans is None or not answer.get("pages_to_ocr"):
+        return answer
+
+    def draw(page: int) -> dict[str, Any]:
+        rendered = worker.request({"path": str(file), "page": page})
+        return rendered | {"image": b64decode(rendered["image"])} if "image" in rendered else rendered
+
+    pages = scans(file, content_hash, answer["pages_to_ocr"], draw)
+    return worker.request(request | {"ocr": options.ocr, "read": list(pages.items())})
+
+
+def _rejection_reason(status: os.stat_result, limits: Limits) -> str:
+    """The reason not to open a file; empty to open it."""
+    if status.st_size > limits.size:
+        return f"larger than {limits.size // MEGABYTE} MB"
+    return "" if status.st_size else "empty"
+
+
+class ParserProcess:
+    """A parser process: started for the first file, replaced after a file that hung or crashed it. One request at a time."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._running: ChildProcess | None = None
+        self._ended = False
+
+    def request(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request about the file at "path", and return the answer or the reason of a failure.
+
+        The process gets the open file and its name, not the path: it may open libraries only.
+        """
+        is_new = self._running is None
+        message = {name: value for name, value in request.items() if name != "path"}
+        try:
+            with open_file(Path(request["path"])) as file:
+                answer = self._asked(message, file)
+                if answer is None and not is_new and not self._ended:  # an earlier file may have damaged the process
+                    answer = self._asked(message, file)
+        except OSError as error:
+            return {"reason": f"cannot be read: {error.strerror}", "failed": True}
+        return answer or {"reason": "damaged: it crashed the program that reads it", "failed": True}
+
+    def _asked(self, request: dict[str, Any], file: OpenFile) -> dict[str, Any] | None:
+        """The answer to a request; None if the process ended without one."""
+        if self._ended:
+            return None
+        self._running = running = self._running or _start(self._limits)
+        deadline = time.monotonic() + self._limits.seconds
+        try:
+            running.send(request | {"name": file.name}, descriptor=file.descriptor, timeout=self._limits.seconds)
+            answer: dict[str, Any] = running.receive(deadline - time.monotonic())
+        except TimeoutError:
+            self.close()
+            return {"reason": f"took longer than {self._limits.seconds:g} s", "failed": True}
+        except (EOFError, ConnectionError, ValueError, RecursionError):  # or an invalid answer
+            self.close()
+            return None
+        if answer.get("reason") == "memory":
+            self.close()
+            answer["reason"] = f"needed more than {self._limits.memory / 2**30:g} GB of memory"
+        return answer
+
+    def kill(self) -> None:
+        """Kill the process, from any thread; the pending request gets no answer, and no other process is started."""
+        self._ended = True
+        if running := self._running:
+            running.kill()
+
+    def close(self) -> None:
+        """Kill the process, and release its resources."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
+
+
+def _start(limits: Limits) -> ChildProcess:
+    """Start a parser process with few environment variables, no inherited files, and no modules of the working folder (-P)."""
+    package_parent = str(Path(__file__).resolve().parents[2])
+    env = {name: os.environ[name] for name in _ENVIRONMENT_NAMES if name in os.environ}
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (*paths, package_parent)))  # an empty entry would be the working folder
+    arguments = str(limits.memory), str(int(limits.seconds) + 1)
+    return ChildProcess("localrag.loaders.parser_process", *arguments, environment=env, isolated=True)

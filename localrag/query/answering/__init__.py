@@ -1,1 +1,0 @@
-"""From what was found to an answer whose citations are verified."""

@@ -1,0 +1,150 @@
+"""Mode drift: the nearest reports suggest follow-up questions, which are answered locally and combined (DRIFT search, Microsoft 2024).
+
+Follow-ups of the best-scored reports come first, and scores filter the points of the answer. The number of calls is bounded: one for each
+of PRIMER_REPORTS reports, FOLLOW_UPS in each of DRIFT_ROUNDS rounds, and one for the final answer.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from localrag.llm.budgets import TokenDensity, max_json_tokens
+from localrag.llm.grammar import json_object, object_schema
+from localrag.llm.model import CALL_ERRORS, EchoDetector, trim_strings
+from localrag.llm.prompts import load_prompt
+from localrag.project import Project
+from localrag.query.abstractive import effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
+from localrag.query.global_search import report_source, select_themes
+from localrag.query.local_search import ask_local
+from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, Question
+from localrag.query.reading_budget import confirm_cost
+from localrag.query.retriever import named_entities, retrieve
+from localrag.query.sentence_ranking import extract_answer_points
+from localrag.records import Report
+from localrag.store import graph, vectors
+from localrag.text.sentences import collapse_whitespace
+
+PRIMER_REPORTS = 5  # reports of the first step
+FOLLOW_UPS = 3  # local questions per round
+DRIFT_ROUNDS = 2
+FOLLOW_UP_ENTITIES, FOLLOW_UP_PASSAGES = 3, 5  # second step of an extractive answer
+T = TypeVar("T")
+MAX_REPORT_ANSWER_CHARS, MAX_FOLLOW_UP_CHARS = 500, 150  # a report's answer, and a follow-up question
+
+
+async def ask_drift(question: Question, project: Project) -> AnswerDraft:
+    """Answer broadly first, then in detail. Extractive: the nearest reports, then passages about their central entities."""
+    report_ids = [i for i, _ in vectors.nearest(project.db, project.folder, "report", question.vector, PRIMER_REPORTS)]
+    if question.is_extractive:
+        return _extractive(question, report_ids, project)
+    reports, budget = graph.reports_of(project.db, report_ids), question.budget
+    if question.options.context_only:
+        return AnswerDraft(tuple(await write_cited_prose(question, project, [report_source(r) for r in reports], "reduce")))
+    await _confirm_cost(question, project, reports)
+    asked_questions: set[str] = {question.text}
+    points_found: list[tuple[float, AnswerPoint]] = []
+    primers = reports if budget.calls is None else reports[: max(1, budget.calls - 1)]  # one call is for the final answer
+    budget.is_exhausted |= len(primers) < len(reports)
+    primed = await _gather_counted(question, "reading {} reports …", [_prime(question, r, project) for r in primers])
+    points_found += [(score, p) for score, p, _ in primed if p is not None]
+    open_questions = [q for *_, follow_ups in sorted(primed, key=lambda w: -w[0]) for q in follow_ups]
+    for _ in range(DRIFT_ROUNDS):
+        remaining_calls = FOLLOW_UPS if budget.calls is None else min(FOLLOW_UPS, budget.calls - 1)
+        chosen = [q for q in dict.fromkeys(open_questions) if q not in asked_questions][: max(0, remaining_calls)]
+        if not chosen or budget.is_exhausted:
+            budget.is_exhausted |= remaining_calls < 1
+            break
+        asked_questions.update(chosen)
+        drafts = await _gather_counted(question, "following up {} questions …", [_follow(question, q, project) for q in chosen])
+        points_found += [(60.0, p) for d in drafts for p in d.points]
+        open_questions = [q for q in open_questions if q not in asked_questions]
+    sources = await sources_within(points_found, project, (await effective_budgets(question, project)).reduce_context)
+    points = tuple(await write_cited_prose(question, project, sources, "reduce"))
+    note = (
+        f"{len(asked_questions) - 1} follow-up questions: {'; '.join(sorted(asked_questions - {question.text}))}"
+        if len(asked_questions) > 1
+        else ""
+    )
+    best = sorted((f for f in points_found if f[0] > 0), key=lambda f: -f[0])
+    return AnswerDraft(points or tuple(p for _, p in best[:6]), note=note)
+
+
+async def _gather_counted(question: Question, status: str, steps: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run the steps concurrently and return their results in order, with progress messages (see `Question.progress_counter`)."""
+    advance = question.progress_counter(status, len(steps))
+
+    async def done(step: Coroutine[Any, Any, T]) -> T:
+        result = await step
+        advance(1)
+        return result
+
+    return await asyncio.gather(*map(done, steps))
+
+
+async def _confirm_cost(question: Question, project: Project, reports: Sequence[Report]) -> None:
+    """Show the maximal cost of all steps if it is high, and ask for confirmation."""
+    budgets, count = await effective_budgets(question, project), project.model.count
+    primers = sum([await count(r.markdown) + MAX_REPORT_ANSWER_CHARS for r in reports])
+    follow_ups = DRIFT_ROUNDS * FOLLOW_UPS
+    calls, max_calls = len(reports) + follow_ups + 1, question.budget.calls
+    tokens = primers + follow_ups * budgets.sources + budgets.reduce_context
+    confirm_cost(question, project, calls if max_calls is None else min(calls, max_calls), tokens)
+
+
+def _extractive(question: Question, report_ids: Sequence[str], project: Project) -> AnswerDraft:
+    broad = select_themes(question, report_ids, project)[:3]
+    named = {n.entity_id for n in named_entities(question.text, project)}
+    members = Counter(
+        e for entity_ids in graph.entities_of_communities(project.db, report_ids).values() for e in entity_ids if e not in named
+    )
+    central = sorted(graph.entities(project.db, list(members)), key=lambda e: (-members[e.id], -e.degree, e.id))[:FOLLOW_UP_ENTITIES]
+    quoted_texts = {collapse_whitespace(q.text) for p in broad for q in p.quotes}
+    detail: list[AnswerPoint] = []
+    for entity in central:
+        text = f"{question.text} {entity.name}"
+        entity_question = replace(question, text=text, vector=project.embedder.embed([text])[0])
+        passages = retrieve(text, entity_question.vector, project, FOLLOW_UP_PASSAGES)
+        new = [p for p in extract_answer_points(entity_question, passages, project, [entity.name]) if p.text not in quoted_texts][:2]
+        quoted_texts |= {p.text for p in new}
+        detail += [replace(p, title=entity.name if n == 0 else "") for n, p in enumerate(new)]
+    followed = ", ".join(e.name for e in central)
+    return AnswerDraft((*broad, *detail), note=f"Followed up: {followed}." if followed else "")
+
+
+async def _prime(question: Question, report: Report, project: Project) -> tuple[float, AnswerPoint | None, list[str]]:
+    """A report's answer to the question: its score, its point, and follow-up questions."""
+    source = report_source(report)
+    prompt = load_prompt("abstractive/primer", project.settings.prompts)
+    messages = prompt.fill(question=question.text, report=source.text)
+    script = await TokenDensity.measure(project.model.count, question.text, source.text, language=project.settings.language)
+    schema = object_schema(
+        answer={"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_REPORT_ANSWER_CHARS)},
+        score={"type": "integer", "minimum": 0, "maximum": 100},
+        questions={
+            "type": "array",
+            "maxItems": 3,
+            "items": {"type": "string", "minLength": 8, "maxLength": script.max_chars(MAX_FOLLOW_UP_CHARS)},
+        },
+    )
+    answer = await try_ask_within_budget(
+        question, project, "primer", messages, json_object(schema), await max_json_tokens(schema, script, project.model.count)
+    )
+    if answer is None:
+        return 0.0, None, []
+    value, echo = trim_strings(json.loads(answer), schema), EchoDetector(prompt, question.text, source.text)
+    point = None if echo.is_in(value["answer"]) else AnswerPoint(value["answer"], source.quotes, is_generated=True)
+    return float(value["score"]), point, [collapse_whitespace(q) for q in value["questions"] if not echo.is_in(q)]
+
+
+async def _follow(question: Question, text: str, project: Project) -> AnswerDraft:
+    """The local answer to a follow-up question; empty if it fails."""
+    try:
+        return await ask_local(
+            replace(question, text=text, vector=project.embedder.embed([text])[0], on_point=None, watch=NO_CALLBACKS), project
+        )
+    except CALL_ERRORS as error:
+        question.budget.failures.append(str(error))
+        return AnswerDraft(())

@@ -1,0 +1,411 @@
+"""Modes global and ts: map-reduce over reports or source text, dynamic community selection, extractive themes.
+
+global: map-reduce over community reports (paper, section 3.1.6). ts: the same over the source text, without a graph (section 4.1.2).
+Dynamic selection descends from the coarsest level through relevant reports only. Extractive answers quote the broadest themes, each with
+the share of the documents that mention it.
+"""
+
+import json
+import math
+import random
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from localrag.errors import ContextTooSmall, UsageError
+from localrag.llm.budgets import TokenDensity, max_json_tokens
+from localrag.llm.grammar import choice_of, json_object, object_schema
+from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_strings
+from localrag.llm.prompts import load_prompt
+from localrag.project import Project
+from localrag.query.abstractive import ask_within_budget, effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
+from localrag.query.basic_search import passage_sources
+from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question
+from localrag.query.reading_budget import (
+    MAX_POINT_CHARS,
+    LoadSources,
+    confirm_cost,
+    cosine_to_question,
+    map_batches,
+    map_call_overhead,
+    rank_by_relevance,
+)
+from localrag.query.retriever import content_stems
+from localrag.query.sentence_ranking import extract_answer_points, quote_point, quote_text
+from localrag.records import Quote, Report, content_id
+from localrag.store import chunks, graph, vectors
+from localrag.store import documents as documents_store
+from localrag.text.quotes import informativeness, is_repetition
+from localrag.text.sentences import is_cjk
+
+MIN_RATING = 1  # of 0 to 5, for a relevant report
+MAX_COSINE_GAP = 0.05  # to the best report of a level, for a relevant report
+TOKENS_PER_RATING = 4
+
+
+async def select_reports(question: Question, project: Project) -> tuple[list[str], str]:
+    """The ids of the most detailed relevant reports, and a note.
+
+    A report is replaced by its relevant sub-reports. If a level has more reports than the budget allows, the nearest to the question are
+    rated: half of the calls are for ratings, in equal parts for every remaining level.
+    """
+    reported = graph.communities_with_report(project.db)
+    below: defaultdict[str | None, list[str]] = defaultdict(list)
+    for community, _, above in reported:
+        below[above].append(community)
+    parent = {community: above for community, _, above in reported}
+    levels = 1 + max((level for _, level, _ in reported), default=0)
+    remaining_ratings = await _ratings(question, project, len(reported))
+    selected: dict[str, None] = {}
+    rated = passed = 0
+    waiting = [community for community, level, _ in reported if level == 0]
+    for level in range(levels):
+        cosines = cosine_to_question(question, waiting, project)
+        max_rated = len(waiting) if remaining_ratings is None else max(1, remaining_ratings // (levels - level))
+        chosen = sorted(waiting, key=lambda i: -cosines.get(i, 0.0))[:max_rated]
+        rated, passed, remaining_ratings = (
+            rated + len(chosen),
+            passed + len(waiting) - len(chosen),
+            None if remaining_ratings is None else remaining_ratings - len(chosen),
+        )
+        ratings = await _rate(question, chosen, cosines, project)
+        relevant = [i for i in chosen if ratings[i] >= MIN_RATING]
+        for i in relevant:
+            selected.pop(parent[i] or "", None)
+            selected[i] = None
+        # If no report of a level is relevant, sub-reports may still be.
+        waiting = [part for i in (relevant or ([] if selected else chosen)) for part in below[i]]
+    note = f"{len(selected)} reports selected of {rated} looked at, from the coarsest level down."
+    return list(selected), note + f" {passed} less relevant ones were skipped." * bool(passed)
+
+
+async def _ratings(question: Question, project: Project, reports: int) -> int | None:
+    """The number of ratings that the model may be asked for, None for any; shows the cost and subtracts it from the budget."""
+    if not _rates_with_model(question):
+        return None
+    budget = question.budget
+    max_ratings = reports if budget.calls is None else min(reports, budget.calls // 2)
+    sample = graph.reports_of(project.db, [i for i, *_ in graph.communities_with_report(project.db)[:20]])
+    sizes = [await project.model.count(r.markdown) for r in sample]
+    size = sum(sizes) // max(1, len(sizes))
+    prompt = load_prompt("abstractive/rate", project.settings.prompts)
+    fixed = sum([await project.model.count(body) for _, body in prompt.messages]) + TOKENS_PER_RATING
+    batch = (await effective_budgets(question, project)).map_batch
+    reading = min(max_ratings, -(-2 * max_ratings * size // batch))  # batches are more than half full, except with a single report
+    confirm_cost(question, project, max_ratings + reading + 1, max_ratings * (size + fixed) + (reading + 1) * batch)
+    if budget.tokens is not None:
+        budget.tokens -= max_ratings * (size + fixed)
+    return None if budget.calls is None else max_ratings
+
+
+def _rates_with_model(question: Question) -> bool:
+    return not (question.is_extractive or question.options.context_only)
+
+
+async def _rate(question: Question, ids: Sequence[str], cosines: dict[str, float], project: Project) -> dict[str, int]:
+    """A rating of 0 to 5 for each report: by the model, or by cosine if the answer is extractive or the budget is used up."""
+    best = max((cosines.get(i, 0.0) for i in ids), default=0.0)
+    by_cosine = {i: 5 if cosines.get(i, 0.0) >= best - MAX_COSINE_GAP else 0 for i in ids}
+    if not _rates_with_model(question):
+        return by_cosine
+
+    advance = question.progress_counter("rating {} reports …", len(ids))
+
+    async def rate_report(community: str) -> int | None:
+        (report,) = graph.reports_of(project.db, [community])
+        messages = load_prompt("abstractive/rate", project.settings.prompts).fill(question=question.text, report=report.markdown)
+        answer = await try_ask_within_budget(question, project, "rate", messages, choice_of(list("012345")), TOKENS_PER_RATING)
+        advance(1)
+        return None if answer is None else int(answer)
+
+    ratings = await bounded_map(rate_report(i) for i in ids)
+    return {i: by_cosine[i] if s is None else s for i, s in zip(ids, ratings, strict=True)}
+
+
+MAX_THEMES = 6
+CANDIDATE_REPORTS = 10  # reports that themes are chosen from
+SENTENCES_PER_THEME = 2
+MIN_RELATIVE_BREADTH = 1 / 10  # of the coverage of the broadest report
+SAME_TITLE_OVERLAP = 0.5  # share of common words in two titles with the same meaning
+SAMPLE_CHUNKS = 200  # passages sampled for word frequencies
+SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
+MIN_QUOTED_CHARS, MAX_QUOTED_CHARS = 40, 280  # of a quoted sentence; a third for Chinese
+RELEVANCE_WEIGHT = 2.0  # of the cosine to the question, relative to the informativeness of a sentence
+_SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」].*[“”\"「」]|(?<!\w)'.*'(?!\w)")
+_CHAPTER = re.compile(
+    r"^(?:#{1,2}[ \t]+\S.*|[ \t]*(?:CHAPTER|Chapter|STAVE|BOOK|ACT|PART|LETTER|CANTO)[ \t]+[\dIVXLCA-Z][^\n]{0,60}"
+    r"|[ \t]*第[一二三四五六七八九十百零〇\d]{1,5}[章回节卷][^\n]{0,30})$",
+    re.MULTILINE,
+)
+_SECTION = 1000  # characters; a shorter chapter is part of a title page or a table of contents
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A sentence of a report (`theme`: the report's index), with its words, its weight by form, and its cosine to the question."""
+
+    theme: int
+    quote: Quote
+    words: frozenset[str]
+    form: float
+    near: float
+
+
+def select_themes(question: Question, ids: Sequence[str], project: Project) -> tuple[AnswerPoint, ...]:
+    """Quotes from the most relevant reports, broadest first, chosen to cover the frequent words of the corpus."""
+    covered = graph.coverage_of(project.db, ids)
+    reports = _broadest(question, ids, covered, project)
+    chosen = _choose_sentences(
+        _sentences_of(reports, question, project), _word_weights(question, project), 1 if question.wants_one_sentence else MAX_THEMES
+    )
+    order = sorted(chosen, key=lambda n: -covered.get(reports[n].community_id, 0.0))
+    breadths = community_breadth(project, [reports[n].community_id for n in order], chinese=is_cjk(question.text))
+    return tuple(quote_point(*chosen[n], title=f"{reports[n].title} ({breadth})") for n, breadth in zip(order, breadths, strict=True))
+
+
+def _broadest(question: Question, ids: Sequence[str], covered: Mapping[str, float], project: Project) -> list[Report]:
+    """The most relevant reports, more than are shown, without much narrower ones and duplicates by title."""
+    scores = rank_by_relevance(question, ids, covered, project)
+    best = [i for i, score in scores.items() if score > 0][: 4 * MAX_THEMES]
+    min_coverage = MIN_RELATIVE_BREADTH * max((covered.get(i, 0.0) for i in best), default=0.0)
+    chosen: list[Report] = []
+    for report in graph.reports_of(project.db, [i for i in best if covered.get(i, 0.0) >= min_coverage]):
+        if report.findings and not any(is_same_title(report.title, other.title) for other in chosen):
+            chosen.append(report)
+    return chosen[:CANDIDATE_REPORTS]
+
+
+def is_same_title(title: str, other: str) -> bool:
+    """Whether two titles have the same meaning: more than half of the shorter one's words occur in the longer one."""
+    a, b = content_stems(title), content_stems(other)
+    return title == other or len(a & b) > SAME_TITLE_OVERLAP * max(1, min(len(a), len(b)))
+
+
+def _sentences_of(reports: Sequence[Report], question: Question, project: Project) -> list[_Sentence]:
+    sources: dict[str, tuple[int, Quote]] = {}
+    for n, report in enumerate(reports):
+        for quote in (q for f in report.findings for q in f.quotes):
+            sources.setdefault(quote_text(quote), (n, quote))
+    same_script = [t for t in sources if is_cjk(t) == is_cjk(question.text)]
+    texts = (
+        [t for t in same_script if MIN_QUOTED_CHARS <= len(t) * (3 if is_cjk(t) else 1) <= MAX_QUOTED_CHARS and informativeness(t, 1) > 1]
+        or same_script
+        or list(sources)
+    )
+    cosines = (project.embedder.embed(texts) @ question.vector).tolist() if texts else []
+    return [
+        _Sentence(*sources[t], frozenset(content_stems(t)), SPEECH_WEIGHT if _SPEECH.search(t) else 1.0, float(x))
+        for t, x in zip(texts, cosines, strict=True)
+    ]
+
+
+def _word_weights(question: Question, project: Project) -> Callable[[str], float]:
+    """A weight for words typical of the corpus: those in several passages, but not in most."""
+    sample = graph.sample_chunks(project.db, SAMPLE_CHUNKS, after=content_id(question.options.seed))
+    counts = Counter(word for c in chunks.chunks_by_id(project.db, sample) for word in content_stems(c.text))
+    return lambda word: math.log(counts[word]) if 2 <= counts[word] <= 0.6 * len(sample) else 0.0
+
+
+def _choose_sentences(sentences: Sequence[_Sentence], word_weight: Callable[[str], float], max_themes: int) -> Mapping[int, list[Quote]]:
+    """Sentences by theme, chosen greedily for the words they add; at most `most` themes."""
+    chosen: defaultdict[int, list[Quote]] = defaultdict(list)
+    covered_words: set[str] = set()
+    candidates = list(sentences)
+    scale = max((sum(map(word_weight, s.words)) for s in candidates), default=0.0) or 1.0
+
+    def score(s: _Sentence) -> float:
+        return s.form * sum(map(word_weight, s.words - covered_words)) / scale + RELEVANCE_WEIGHT * s.near
+
+    while candidates:
+        best = max(candidates, key=score)
+        chosen[best.theme].append(best.quote)
+        covered_words |= best.words
+        is_full = len(chosen) == max_themes
+        limit = 1 if max_themes == 1 else SENTENCES_PER_THEME
+        eligible = (s for s in candidates if s is not best and len(chosen.get(s.theme, ())) < limit and (s.theme in chosen or not is_full))
+        candidates = [s for s in eligible if not is_repetition(quote_text(s.quote), quote_text(best.quote))]
+    return chosen
+
+
+def community_breadth(project: Project, ids: Sequence[str], *, chinese: bool = False) -> list[str]:
+    """For each community, the number of documents that mention its entities; in a single document, of chapters, else of passages.
+
+    Documents and passages without any entity are not counted.
+    """
+    if not ids:
+        return []
+    db = project.db
+    documents = graph.documents_with_entities(db)
+    if len(documents) > 1:
+        total, unit, counted = len(documents), ("documents", "份文档"), graph.document_counts(db, ids)
+    else:
+        positions = graph.mention_positions(db, ids)
+        starts = chapter_starts(documents_store.document_by_id(db, documents[0]))
+        if len(starts) > 1:
+            total, unit = len(starts), ("chapters", "章")
+            counted = {i: len({n for _, offset in positions[i] if (n := bisect_right(starts, offset))}) for i in ids}
+        else:
+            total, unit = graph.count_chunks_with_entities(db), ("passages", "个段落")
+            counted = {i: len({c for c, _ in positions[i]}) for i in ids}
+    if chinese:
+        return [f"{total} {unit[1]}中的 {counted.get(i, 0)} {unit[1][0]}" for i in ids]
+    return [f"in {counted.get(i, 0)} of {total} {unit[0]}" for i in ids]
+
+
+def chapter_starts(text: str) -> list[int]:
+    """Offsets of the chapters of a book; empty if it has no such headings."""
+    starts = [m.start() for m in _CHAPTER.finditer(text)]
+    return [a for a, b in pairwise([*starts, len(text)]) if b - a >= _SECTION]
+
+
+TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
+TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
+MAX_POINTS = 6  # of an extractive answer
+MAX_PASSAGES_RANKED = 100  # for an extractive answer over the source text
+MAX_CHUNKS_READ = 1000  # by map calls over the source text, if calls are limited
+
+ScoredPoint = tuple[float, AnswerPoint]  # helpfulness of 0 to 100, and the point
+
+
+async def ask_global(question: Question, project: Project) -> AnswerDraft:
+    """Answer from the reports of one level, or from a dynamic selection of reports (`dynamic`)."""
+    if question.options.dynamic:
+        ids, note = await select_reports(question, project)
+        level = None
+    else:
+        level, note = _level(question.options.level, project, TARGET_QUOTED_REPORTS if question.is_extractive else TARGET_REPORTS)
+        ids = graph.report_communities_at_level(project.db, level)
+    if question.is_extractive:
+        points = select_themes(question, ids, project)
+        return AnswerDraft(points, "" if points else "No report of this level is relevant to the question.", level, note)
+    scored = rank_by_relevance(question, ids, graph.coverage_of(project.db, ids), project)
+    order = [*scored, *(i for i in ids if i not in scored)]
+    points, read = await _map_reduce(question, project, order, _report_loader(project), "reports")
+    if not points:
+        read += " The model returned no points; these are the most relevant reports."
+    return AnswerDraft(points or select_themes(question, ids, project), level=level, note=f"{note} {read}".strip())
+
+
+async def ask_text_map_reduce(question: Question, project: Project) -> AnswerDraft:
+    """Answer from all of the source text, or from the passages nearest the question if all would exceed the budget."""
+    ids = chunks.chunk_ids(project.db)
+    if not question.is_extractive:
+        points, read = await _map_reduce(question, project, _nearest(question, ids, project), _passages(project), "passages", len(ids))
+        if points:
+            return AnswerDraft(points, note=read)
+    drawn = random.Random(question.options.seed).sample(ids, min(MAX_PASSAGES_RANKED, len(ids)))
+    note = f"Chosen from {len(drawn)} of {len(ids)} passages, drawn at random." if len(drawn) < len(ids) else ""
+    return AnswerDraft(extract_answer_points(question, [(c, 0.0) for c in chunks.chunks_by_id(project.db, drawn)], project), note=note)
+
+
+def report_source(report: Report) -> DraftSource:
+    """A report as a source of a prompt."""
+    return DraftSource(report.markdown, tuple(dict.fromkeys(q for f in report.findings for q in f.quotes)))
+
+
+def _report_loader(project: Project) -> LoadSources:
+    return lambda ids: [report_source(r) for r in graph.reports_of(project.db, ids)]
+
+
+def _passages(project: Project) -> LoadSources:
+    return lambda ids: passage_sources(chunks.chunks_by_id(project.db, ids), project)
+
+
+def _nearest(question: Question, ids: Sequence[str], project: Project) -> list[str]:
+    """The passages ranked by cosine to the question, truncated if not all can be read."""
+    k = len(ids) if question.budget.calls is None else MAX_CHUNKS_READ
+    ranked = [i for i, _ in vectors.nearest(project.db, project.folder, "chunk", question.vector, k)]
+    return [*ranked, *sorted(set(ids) - set(ranked))][:k]
+
+
+def _level(requested: int | None, project: Project, max_communities: int) -> tuple[int, str]:
+    """The requested level, else the deepest with at most `most` communities, else the coarsest; and a note."""
+    sizes = graph.communities_per_level(project.db)
+    if requested is not None:
+        if requested not in sizes:
+            raise UsageError(f"There is no community level {requested}.", f"Levels here: 0 (coarsest) to {max(sizes)}.")
+        return requested, ""
+    level = max((n for n, size in sizes.items() if size <= max_communities), default=0)
+    return level, f"Level {level} of 0 to {max(sizes)}: {sizes[level]} reports."
+
+
+async def _map_reduce(
+    question: Question, project: Project, ids: Sequence[str], load: LoadSources, unit: str, total: int = 0
+) -> tuple[tuple[AnswerPoint, ...], str]:
+    """Map: score points in every batch. Reduce: combine the best. Also returns a note on the share of `total` that was read.
+
+    `ids`: most relevant first. If the reduce step gives nothing, the best points are returned themselves.
+    """
+    budgets, total = await effective_budgets(question, project), total or len(ids)
+    batches = await map_batches(question, project, ids, load, budgets)
+    if question.options.context_only:
+        return tuple(await write_cited_prose(question, project, [s for batch in batches for s in batch], "reduce")), ""
+    if batches:
+        texts = sum([await project.model.count(s.text) for batch in batches for s in batch])
+        fixed = await map_call_overhead(question, project, budgets)
+        confirm_cost(question, project, len(batches) + 1, texts + fixed * len(batches) + budgets.reduce_context)
+    advance = question.progress_counter(f"reading {{}} {unit} …", sum(map(len, batches)))
+
+    async def mapped(batch: list[DraftSource]) -> list[ScoredPoint]:
+        points = await _map(question, batch, project, budgets.points)
+        advance(len(batch))
+        return points
+
+    scored = [p for part in await bounded_map(mapped(batch) for batch in batches) for p in part]
+    points = await write_cited_prose(question, project, await sources_within(scored, project, budgets.reduce_context), "reduce")
+    if not points:
+        best = sorted((s for s in scored if s[0] > 0), key=lambda s: -s[0])
+        points = [p for _, p in best[:MAX_POINTS]]
+    return tuple(points), _reading_note(question, unit, total, len(batches))
+
+
+def _reading_note(question: Question, unit: str, total: int, calls: int) -> str:
+    read = question.budget.texts_read
+    if read >= total:
+        return f"{total} {unit} read in {calls} calls."
+    needed_calls = 1 + -(-calls * total // max(1, read)) if read else total
+    return f"{read} of {total} {unit} read in {calls} calls, the most relevant ones first. All: --max-calls {needed_calls}"
+
+
+async def _map(question: Question, batch: list[DraftSource], project: Project, points: int) -> list[ScoredPoint]:
+    """The points of one batch; it is halved if too large for the window; empty if the call fails."""
+    by_id = {f"C{n}": source for n, source in enumerate(batch, 1)}
+    reports = "\n\n".join(f"{i}\n{source.text}" for i, source in by_id.items())
+    script = await TokenDensity.measure(project.model.count, question.text, reports, language=project.settings.language)
+    schema = _points_schema(list(by_id), points, script)
+    prompt = load_prompt("abstractive/map", project.settings.prompts)
+    messages = prompt.fill(question=question.text, reports=reports)
+    max_tokens = await max_json_tokens(schema, script, project.model.count)
+    try:
+        answer = await ask_within_budget(question, project, "map", messages, json_object(schema), max_tokens)
+    except CALL_ERRORS as error:
+        if isinstance(error, ContextTooSmall) and len(batch) > 1:
+            half = len(batch) // 2
+            return [p for part in (batch[:half], batch[half:]) for p in await _map(question, part, project, points)]
+        question.budget.failures.append(str(error))
+        return []
+    if answer is None:
+        return []
+    question.budget.texts_read += len(batch)
+    echo = EchoDetector(prompt, question.text, reports)
+    return [
+        (
+            p["score"],
+            AnswerPoint(p["description"], tuple(q for i in dict.fromkeys(p["evidence"]) for q in by_id[i].quotes), is_generated=True),
+        )
+        for p in trim_strings(json.loads(answer), schema)["points"]
+        if not echo.is_in(p["description"])
+    ]
+
+
+def _points_schema(ids: list[str], points: int, script: TokenDensity) -> dict[str, Any]:
+    point = object_schema(
+        description={"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_POINT_CHARS)},
+        evidence={"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": ids}},
+        score={"type": "integer", "minimum": 0, "maximum": 100},
+    )
+    return object_schema(points={"type": "array", "maxItems": points, "items": point})

@@ -1,0 +1,150 @@
+"""Mode local: the neighbourhood of the entities of a question (the paper's baseline; Microsoft GraphRAG's local search)."""
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.project import Project
+from localrag.query.abstractive import effective_budgets, write_cited_prose
+from localrag.query.basic_search import passage_sources
+from localrag.query.extractive import extractive_draft
+from localrag.query.question import AnswerDraft, DraftSource, Question
+from localrag.query.retriever import named_entities, retrieve
+from localrag.query.sentence_ranking import extract_answer_points, fit_budget
+from localrag.records import Chunk, Claim, Entity, Quote, Relationship
+from localrag.store import chunks as chunks_store
+from localrag.store import graph, vectors
+from localrag.text.quotes import claim_quotes, format_claim
+from localrag.text.sentences import collapse_whitespace, is_cjk, join_names
+
+MAX_LOCAL_ENTITIES, OUTSIDE_RELATIONSHIPS = 10, 10  # OUTSIDE_RELATIONSHIPS: to other entities, per chosen one
+REPORTS_SHARE, EDGES_SHARE, PASSAGES_SHARE = 0.15, 0.35, 0.5  # of the budget; EDGES_SHARE includes claims
+CLAIMS_BUDGET_SHARE = 0.1  # part of EDGES_SHARE
+CLAIMS_COMPARED, CLAIMED = 100, 3  # claims compared with the question; their sentences in an extractive answer
+MAX_LOCAL_PASSAGES, MAX_CANDIDATE_PASSAGES = 10, 30
+MAX_REPORTS_TRIED = 50  # for REPORTS_SHARE
+
+
+async def ask_local(question: Question, project: Project) -> AnswerDraft:
+    """Answer from the entities named in or near to the question, their relationships, reports, claims and passages."""
+    db = project.db
+    mentions = named_entities(question.text, project)
+    named = list(dict.fromkeys(n.entity_id for n in mentions))
+    nearest = [i for i, _ in vectors.nearest(db, project.folder, "entity", question.vector, MAX_LOCAL_ENTITIES)]
+    entities = graph.entities(db, list(dict.fromkeys([*named, *nearest]))[:MAX_LOCAL_ENTITIES])
+    # Passages mentioning named entities come first; others fill up.
+    passages = passages_mentioning(question.text, question.vector, project, MAX_LOCAL_PASSAGES, named)
+    scored = [(c, 1 - n / MAX_LOCAL_PASSAGES) for n, c in enumerate(passages)]
+    names = sorted({*(n.text for n in mentions), *(a for aliases in graph.aliases_of(db, named).values() for a in aliases)})
+    if question.is_extractive:
+        claimed = _claim_passages(question, project, named)
+        return await extractive_draft(question, [*claimed, *scored], project, names, _opening_sentence(entities[: len(named)]))
+    points = await write_cited_prose(question, project, await _sources(question, project, entities, passages), "answer")
+    return AnswerDraft(tuple(points) or extract_answer_points(question, scored, project, names))
+
+
+def _claims(question: Question, project: Project, entity_ids: Sequence[str]) -> list[Claim]:
+    """Claims about the entities, nearest to the question first."""
+    claims = graph.claims(project.db, entity_ids)[:CLAIMS_COMPARED]
+    if not claims:
+        return []
+    cosines = project.embedder.embed([c.description for c in claims]) @ question.vector
+    return [claims[i] for i in np.argsort(-cosines, kind="stable")]
+
+
+def _claim_passages(question: Question, project: Project, named: Sequence[str]) -> list[tuple[Chunk, float]]:
+    """The sentences of the nearest claims about the named entities, each as a passage."""
+    claims = _claims(question, project, named)[:CLAIMED]
+    chunks = _chunks_of_claims(claims, project)
+    quotes = claim_quotes(claims, chunks).values()
+    return [(replace(chunks[q.chunk_id], start=q.start, end=q.end, text=q.text), 1.0) for q in quotes]
+
+
+def _chunks_of_claims(claims: Sequence[Claim], project: Project) -> dict[str, Chunk]:
+    return {c.id: c for c in chunks_store.chunks_by_id(project.db, [c.chunk_id for c in claims])}
+
+
+def _opening_sentence(named: list[Entity]) -> str:
+    names = join_names([e.name for e in named])
+    if is_cjk(names):
+        return f"文档中关于{names}的内容："
+    return f"What the documents say about {names}:" if names else ""
+
+
+def passages_mentioning(question: str, vector: NDArray[np.float32], project: Project, k: int, about: Sequence[str] = ()) -> list[Chunk]:
+    """The `k` most relevant passages for a question, first those that mention most of the entities `about`."""
+    passages = [c for c, _ in retrieve(question, vector, project, max(k, MAX_CANDIDATE_PASSAGES))]
+    mentioned = Counter(
+        chunk
+        for chunk, _ in {(m.chunk_id, m.entity_id) for m in graph.mentions_in(project.db, [c.id for c in passages]) if m.entity_id in about}
+    )
+    max_mentioned = max(mentioned.values(), default=0)
+    first = [c for c in passages if mentioned[c.id] == max_mentioned]
+    return list({c.id: c for c in [*first[: k // 2], *passages]}.values())[:k]
+
+
+async def _sources(question: Question, project: Project, entities: list[Entity], passages: list[Chunk]) -> list[DraftSource]:
+    """Reports, claims, relationships and passages in their shares of the budget, each with its quotes."""
+    chosen = {e.id for e in entities}
+    budget = (await effective_budgets(question, project)).sources
+
+    async def within(sources: Sequence[DraftSource], share: float) -> list[DraftSource]:
+        sized = [(await project.model.count(s.text), s) for s in sources]
+        return [s for _, s in fit_budget(sized, lambda item: item[0], int(budget * share))]
+
+    claims = await within(_claim_sources(question, project, chosen), CLAIMS_BUDGET_SHARE)
+    return [
+        *await within(_report_sources(project, chosen), REPORTS_SHARE),
+        *claims,
+        *[s for s in await within(_relationship_sources(project, chosen), EDGES_SHARE - CLAIMS_BUDGET_SHARE * bool(claims)) if s.quotes],
+        *passage_sources(fit_budget(passages, lambda c: c.tokens, int(budget * PASSAGES_SHARE)), project),
+    ]
+
+
+def _report_sources(project: Project, chosen: Set[str]) -> list[DraftSource]:
+    """Titles and summaries of the reports whose communities contain most of the entities, those with the highest coverage first."""
+    matched = graph.community_overlap(project.db, chosen)
+    covered = graph.coverage_of(project.db, matched)
+    best = sorted(matched, key=lambda i: (-matched[i], -covered.get(i, 0.0), i))[:MAX_REPORTS_TRIED]
+    reports = graph.reports_of(project.db, best)
+    return [DraftSource(f"{r.title}: {r.summary}", tuple(q for f in r.findings for q in f.quotes)) for r in reports]
+
+
+def _claim_sources(question: Question, project: Project, chosen: Set[str]) -> list[DraftSource]:
+    claims = _claims(question, project, sorted(chosen))
+    quotes = claim_quotes(claims, _chunks_of_claims(claims, project))
+    entities = {e.id: e for e in graph.entities(project.db, [i for c in claims for i in (c.subject_id, c.object_id) if i])}
+    return [DraftSource(format_claim(c, entities), (quotes[c.id],)) for c in claims if c.id in quotes]
+
+
+def _relationship_sources(project: Project, chosen: Set[str]) -> list[DraftSource]:
+    db = project.db
+    edges = _relationships(graph.relationships(db, chosen), chosen)
+    evidence = {e.relationship_id: e for e in reversed(graph.evidence(db, [r.id for r in edges]))}
+    names = {e.id: e.name for e in graph.entities(db, sorted({i for r in edges for i in (r.source_id, r.target_id)}))}
+    quotable = {c.id: c for c in chunks_store.chunks_by_id(db, [e.chunk_id for e in evidence.values()])}
+
+    def quotes(relationship_id: str) -> tuple[Quote, ...]:
+        if (e := evidence.get(relationship_id)) is None:
+            return ()
+        body = quotable[e.chunk_id]
+        return (Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start]),)
+
+    edges_with_quotes = [(r, quotes(r.id)) for r in edges if r.source_id in names and r.target_id in names]
+    descriptions = [r.description or collapse_whitespace(" ".join(q.text for q in quoted)) for r, quoted in edges_with_quotes]
+    return [
+        DraftSource(f"{names[r.source_id]} – {names[r.target_id]}: {text}", quoted)
+        for (r, quoted), text in zip(edges_with_quotes, descriptions, strict=True)
+    ]
+
+
+def _relationships(edges: list[Relationship], chosen: Set[str]) -> list[Relationship]:
+    """All relationships between chosen entities, then those to the outside entities shared by most chosen ones."""
+    inner = [r for r in edges if r.source_id in chosen and r.target_id in chosen]
+    outer = [r for r in edges if (r.source_id in chosen) != (r.target_id in chosen)]
+    shared = Counter(r.target_id if r.source_id in chosen else r.source_id for r in outer)
+    outer.sort(key=lambda r: (-shared[r.target_id if r.source_id in chosen else r.source_id], -r.weight, r.id))
+    return inner + outer[: OUTSIDE_RELATIONSHIPS * len(chosen)]

@@ -1,0 +1,88 @@
+"""Answers and conversations."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.records import ANSWER_JSON_KEYS, Answer, AnswerSentence, Citation, to_row
+from localrag.store.database import ViewRow
+
+
+def save_answer(db: Database, answer: Answer) -> Answer:
+    """Store an answer with its number and conversation, and return it so; one without a conversation begins a new one."""
+    with db.atomic():
+        row = {"question": answer.question, "mode": answer.mode, "answer_json": "", "conversation": answer.conversation}
+        number = int(str(db.table("answers").insert(row).last_pk))
+        numbered = replace(answer, id=number, conversation=answer.conversation or number)
+        db.table("answers").update(
+            number,
+            {
+                "conversation": numbered.conversation,
+                "answer_json": json.dumps(to_row(numbered, ANSWER_JSON_KEYS), ensure_ascii=False),
+            },
+        )
+    return numbered
+
+
+def last_answer(db: Database) -> Answer | None:
+    """The newest answer; None without answers."""
+    return next((a for *_, a in newest_answers(db, 1)), None)
+
+
+def newest_answers(db: Database, n: int) -> list[tuple[int, str, Answer]]:
+    """The newest `n` answers, newest first: number, time, answer."""
+    rows = db.query("SELECT id, created_at, answer_json FROM answers ORDER BY id DESC LIMIT ?", [n])
+    return [(r["id"], r["created_at"], _parse_answer(r)) for r in rows]
+
+
+def answer_by_id(db: Database, number: int) -> tuple[str, Answer] | None:
+    """Time and answer with a number; None if there is none."""
+    rows = db.query("SELECT id, created_at, answer_json FROM answers WHERE id = ?", [number])
+    return next(((r["created_at"], _parse_answer(r)) for r in rows), None)
+
+
+def conversation(db: Database, number: int) -> list[Answer]:
+    """The answers of a conversation, oldest first."""
+    return [answer for _, answer in conversation_with_times(db, number)]
+
+
+def conversation_with_times(db: Database, number: int) -> list[tuple[str, Answer]]:
+    """The answers of a conversation with their times, oldest first."""
+    rows = db.query("SELECT id, created_at, answer_json FROM answers WHERE conversation = ? ORDER BY id", [number])
+    return [(r["created_at"], _parse_answer(r)) for r in rows]
+
+
+def _parse_answer(row: dict[str, Any]) -> Answer:
+    values = json.loads(row["answer_json"])
+    names = {key: name for name, key in ANSWER_JSON_KEYS.items()}
+    marks = tuple((offset, n) for offset, n in values.get("marks", ()))
+    cited, named = tuple(Citation(**c) for c in values["citations"]), tuple(values.get("collections", ()))
+    sentences = tuple(AnswerSentence(**s | {"citations": tuple(s["citations"])}) for s in values.get("sentences", ()))
+    values |= {"id": row["id"], "marks": marks, "citations": cited, "collections": named, "sentences": sentences}
+    return Answer(**{names.get(key, key): value for key, value in values.items()})
+
+
+def conversations(db: Database, limit: int) -> list[ViewRow]:
+    """Conversations, the newest first: number, first question, time of the last answer, number of answers."""
+    columns = "conversation AS id, max(created_at) AS at, max(id) AS last, count(*) AS answers, min(id) AS first"
+    grouped = f"SELECT {columns} FROM answers GROUP BY 1"
+    return list(
+        db.query(
+            f"SELECT g.id, a.question AS title, g.at, g.answers FROM ({grouped}) g JOIN answers a ON a.id = g.first"
+            " ORDER BY g.last DESC LIMIT ?",
+            [limit],
+        )
+    )
+
+
+def search_conversations(db: Database, text: str) -> list[ViewRow]:
+    """The answers that contain all words of a text in question or answer, ignoring case, newest first.
+
+    As rows: `id` of the conversation, `answer` its number, `at`, `question`, and `text`, the answer.
+    """
+    words = text.casefold().split()
+    columns = "conversation AS id, id AS answer, created_at AS at, question, json_extract(answer_json, '$.answer') AS text"
+    rows = db.query(f"SELECT {columns} FROM answers ORDER BY answers.id DESC")
+    return [r for r in rows if words and all(w in f"{r['question']}\n{r['text']}".casefold() for w in words)]

@@ -1,0 +1,225 @@
+"""Chunks, sentence spans and extractions; chunks pending for a stage.
+
+Whether a stage has work is decided from keys alone, without reading texts or results.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, fields
+from itertools import count
+from sqlite3 import Error
+from typing import Any
+from weakref import finalize
+
+from sqlite_utils import Database
+
+from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction
+from localrag.store.schema import REJECTED_NAMES_EXPR
+from localrag.text.sentences import SPLITTER_VERSION, cache_sentence_bounds
+
+_SUBJECTS = {"chunk": "SELECT id FROM chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id AS id FROM reports"}
+
+
+def missing_vector_query(kind: str, embedder: str) -> tuple[str, list[str]]:
+    """An SQL query and its values: the subjects of a kind without a vector of this embedder, published or staged."""
+    stored = "EXCEPT SELECT subject_id FROM {} WHERE kind = ? AND embedder = ?"
+    with_vector = " ".join(map(stored.format, ("embeddings", "staged_embeddings")))
+    return f"{_SUBJECTS[kind]} {with_vector}", [kind, embedder] * 2
+
+
+def subjects_without_vector(db: Database, kind: str, embedder: str) -> list[str]:
+    """The subjects of a kind without a vector of this embedder, published or staged."""
+    return [key for (key,) in db.execute(*missing_vector_query(kind, embedder))]
+
+
+def has_vectors(db: Database, kind: str) -> bool:
+    """Whether any subject of a kind has a vector, of any embedder."""
+    exists = (f"EXISTS (SELECT 1 FROM {table} WHERE kind = :kind)" for table in ("embeddings", "staged_embeddings"))
+    return bool(db.execute(f"SELECT {' OR '.join(exists)}", {"kind": kind}).fetchone()[0])
+
+
+def delete_stale_staged_vectors(db: Database, kind: str, embedder: str) -> None:
+    """Delete the staged vectors of another embedder, or of a subject that no longer exists."""
+    is_stale = f"kind = ? AND (embedder <> ? OR subject_id NOT IN ({_SUBJECTS[kind]}))"
+    if db.execute(f"SELECT EXISTS (SELECT 1 FROM staged_embeddings WHERE {is_stale})", [kind, embedder]).fetchone()[0]:
+        with db.atomic():
+            db.execute(f"DELETE FROM staged_embeddings WHERE {is_stale}", [kind, embedder])
+
+
+def all_chunks(db: Database) -> list[Chunk]:
+    """Every chunk, by path and ordinal."""
+    return _chunks(db, "JOIN documents d ON d.id = c.document_id ORDER BY d.path, c.ordinal", [])
+
+
+def chunk_ids(db: Database) -> list[str]:
+    """The id of every chunk, by path and ordinal."""
+    return [i for (i,) in db.execute("SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id ORDER BY d.path, c.ordinal")]
+
+
+def chunk_texts(db: Database) -> set[str]:
+    """The texts of all chunks."""
+    return {row["text"] for row in db.query("SELECT text FROM chunks")}
+
+
+def count_llm_extracted(db: Database) -> int:
+    """The number of extractions by a model."""
+    return int(next(db.query("SELECT count(*) AS n FROM extractions WHERE json_extract(result, '$.by') = 'model'"))["n"])
+
+
+def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
+    """The existing chunks with these ids, in the order given."""
+    chunks = {c.id: c for c in _chunks(db, "WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])}
+    return [chunks[i] for i in ids if i in chunks]
+
+
+def chunks_of(db: Database, document_id: str) -> list[Chunk]:
+    """The chunks of a document, in order."""
+    return _chunks(db, "WHERE c.document_id = ? ORDER BY c.ordinal", [document_id])
+
+
+def neighbour_texts(db: Database, first: Chunk, last: Chunk) -> list[str]:
+    """The texts of the chunks before `first` and after `last`, which overlap with them."""
+    values = [first.document_id, first.ordinal - 1, last.ordinal + 1]
+    return [text for (text,) in db.execute("SELECT text FROM chunks WHERE document_id = ? AND ordinal IN (?, ?)", values)]
+
+
+def save_sentences(db: Database, bounds: Mapping[str, bytes]) -> None:
+    """Commit the sentence spans of chunks (chunk id → packed bounds), so that they are not split again."""
+    with db.atomic():
+        rows = ((chunk, SPLITTER_VERSION, spans) for chunk, spans in bounds.items())
+        db.conn.executemany("INSERT OR REPLACE INTO sentence_spans (chunk_id, splitter_version, spans) VALUES (?, ?, ?)", rows)
+
+
+def _chunks(db: Database, clauses: str, values: list[Any]) -> list[Chunk]:
+    """The chunks `c` selected by the rest of an SQL query, in its order; their stored sentence spans are put into the cache."""
+    joined = f"chunks c LEFT JOIN sentence_spans s ON s.chunk_id = c.id AND s.splitter_version = {SPLITTER_VERSION}"
+    chunks = []
+    for row in db.query(f"SELECT c.*, s.spans FROM {joined} {clauses}", values):
+        bounds = row.pop("spans")
+        chunks.append(Chunk(**row))
+        if bounds is not None:
+            cache_sentence_bounds(row["text"], bounds)
+    return chunks
+
+
+def delete_extractions(db: Database, config_hash: str, chunk_ids: Sequence[str]) -> None:
+    """Delete the extractions of chunks by a config hash."""
+    with db.atomic():
+        db.conn.executemany("DELETE FROM extractions WHERE config_hash = ? AND chunk_id = ?", [(config_hash, c) for c in chunk_ids])
+
+
+def save_extractions(db: Database, config_hash: str, results: Sequence[Extraction]) -> None:
+    """Commit extractions in one transaction."""
+    rows = [
+        {"chunk_id": x.chunk_id, "config_hash": config_hash, "result": json.dumps(_extraction_to_json(x), ensure_ascii=False)}
+        for x in results
+    ]
+    with db.atomic():
+        db.table("extractions").insert_all(rows, replace=True)
+
+
+# Fields of an extraction and of its claims that have other keys in the stored JSON.
+_STORED_KEYS = {"extractor": "by", "rejected_names": "noise"}
+_STORED_CLAIM_KEYS = {"start_date": "since", "end_date": "until"}
+
+
+def _extraction_to_json(extraction: Extraction) -> dict[str, Any]:
+    values = {_STORED_KEYS.get(k, k): v for k, v in asdict(extraction).items() if k != "chunk_id"}
+    return values | {"claims": [{_STORED_CLAIM_KEYS.get(k, k): v for k, v in claim.items()} for claim in values["claims"]]}
+
+
+def extractions(db: Database, *config_hashes: str) -> list[Extraction]:
+    """For every chunk, its extraction by the first of these config hashes that it has, by path and ordinal."""
+    by_chunk: dict[str, Extraction] = {}
+    for config_hash in config_hashes:
+        rows = db.execute("SELECT chunk_id, result FROM extractions WHERE config_hash = ?", [config_hash])
+        by_chunk = {key: extraction_of(key, result) for key, result in rows} | by_chunk
+    order = db.query("SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id ORDER BY d.path, c.ordinal")
+    return [by_chunk[row["id"]] for row in order if row["id"] in by_chunk]
+
+
+def extraction_of(chunk_id: str, row: str) -> Extraction:
+    """Parse the `result` of an extraction's row."""
+    result = json.loads(row)
+    claims = [{**c, "start_date": c["since"], "end_date": c["until"]} for c in result.get("claims", ())]
+    return Extraction(
+        chunk_id,
+        tuple(ExtractedEntity(**e) for e in result["entities"]),
+        tuple(ExtractedRelationship(**r) for r in result["relationships"]),
+        tuple(ExtractedClaim(**{f.name: c[f.name] for f in fields(ExtractedClaim)}) for c in claims),
+        result.get("by", "model"),
+        result.get("noise", 0),
+    )
+
+
+def count_rejected_names(db: Database) -> int:
+    """The number of capitalized words and runs that were rejected as names."""
+    return int(next(db.query(f"SELECT coalesce(sum({REJECTED_NAMES_EXPR}), 0) AS n FROM extractions WHERE {REJECTED_NAMES_EXPR} > 0"))["n"])
+
+
+NO_LIMIT = -1  # all chunks
+_NUMBERS = count(1)
+_PAGE = 256  # chunks per read
+
+
+class PendingChunks(Collection[Chunk]):
+    """Selected chunks by path and ordinal. Only their ids are stored, in a temporary table; the chunks are read when iterated.
+
+    So a million of them need no memory, and writes meanwhile do not change the selection.
+    """
+
+    def __init__(self, db: Database, ids: str, values: list[Any], most: int) -> None:
+        """`ids`: an SQL query for their ids; `most`: take at most the first so many."""
+        self._db, self._table = db, f"chosen_{next(_NUMBERS)}"
+        db.execute(f"CREATE TEMP TABLE {self._table} (n INTEGER PRIMARY KEY, id TEXT NOT NULL)")
+        listed, chunks, documents = (f"{self._table}_{part}" for part in ("ids", "chunks", "documents"))
+        with db.atomic():  # one view at a time, by ids: joining two, SQLite would read both completely
+            db.execute(f"CREATE TEMP TABLE {listed} (id TEXT PRIMARY KEY) WITHOUT ROWID")
+            db.execute(f"INSERT INTO {listed} {ids}", values)
+            db.execute(f"CREATE TEMP TABLE {chunks} AS SELECT id, document_id, ordinal FROM chunks WHERE id IN (SELECT id FROM {listed})")
+            db.execute(f"CREATE TEMP TABLE {documents} AS SELECT id, path FROM documents WHERE id IN (SELECT document_id FROM {chunks})")
+            chosen = f"SELECT c.id FROM {chunks} c JOIN {documents} d ON d.id = c.document_id ORDER BY d.path, c.ordinal LIMIT ?"
+            self._count = db.execute(f"INSERT INTO {self._table} (id) {chosen}", [most]).rowcount
+            for table in (listed, chunks, documents):
+                db.execute(f"DROP TABLE {table}")
+        finalize(self, _drop, db, self._table)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for first in range(1, self._count + 1, _PAGE):
+            page = f"SELECT id FROM {self._table} WHERE n BETWEEN ? AND ? ORDER BY n"
+            yield from chunks_by_id(self._db, [key for (key,) in self._db.execute(page, [first, first + _PAGE - 1])])
+
+    def __contains__(self, chunk: object) -> bool:
+        return any(c == chunk for c in self)
+
+
+def _drop(db: Database, table: str) -> None:
+    with suppress(Error):  # already closed with its table; or busy: then the table goes with the connection
+        db.execute(f"DROP TABLE IF EXISTS temp.{table}")
+
+
+def chunks_without_extraction(db: Database, *config_hashes: str, most: int = NO_LIMIT) -> PendingChunks:
+    """Chunks without an extraction by any of these config hashes."""
+    done = "SELECT chunk_id FROM extractions WHERE config_hash IN (SELECT value FROM json_each(?))"
+    return PendingChunks(db, f"SELECT id FROM chunks EXCEPT {done}", [json.dumps(config_hashes)], most)
+
+
+def count_chunks_without_extraction(db: Database, config_hash: str) -> int:
+    """The number of chunks without an extraction by this config hash."""
+    missing = "SELECT id FROM chunks EXCEPT SELECT chunk_id FROM extractions WHERE config_hash = ?"
+    return int(next(db.query(f"SELECT count(*) AS n FROM ({missing})", [config_hash]))["n"])
+
+
+def chunks_without_sentences(db: Database, most: int = NO_LIMIT) -> PendingChunks:
+    """Chunks without stored sentence spans."""
+    split = f"SELECT chunk_id FROM sentence_spans WHERE splitter_version = {SPLITTER_VERSION}"
+    return PendingChunks(db, f"SELECT id FROM chunks EXCEPT {split}", [], most)
+
+
+def chunks_without_vector(db: Database, embedder: str, most: int = NO_LIMIT) -> PendingChunks:
+    """Chunks without a vector of this embedder, published or staged."""
+    return PendingChunks(db, *missing_vector_query("chunk", embedder), most)

@@ -1,0 +1,418 @@
+"""Documents: save, update, move and remove them; skipped files, file stats and OCR pages.
+
+File stats record only which bytes a file had when it was read, on this machine. They are no part of a generation and may survive a killed
+run. An OCR page is stored as soon as it is read, under its scan (file bytes and languages) and a hash of its image, and is linked to the
+content hash of its documents later; pages of a killed run stay unlinked until the next run or an erasure.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.records import IMPORTED_MARK, Chunk, Document, DocumentPart, SkippedFile, content_id
+from localrag.store.chunks import chunks_of, save_sentences
+from localrag.store.full_text import index_chunks, unindex_chunks
+from localrag.store.tombstones import record_removal
+from localrag.system.files import FileStat
+from localrag.text.sentences import SPLITTER_VERSION
+
+# The columns of a document without JSON.
+_DOCUMENT_COLUMNS = (
+    "id",
+    "path",
+    "title",
+    "text",
+    "content_hash",
+    "date",
+    "date_source",
+    "title_source",
+    "original_path",
+)
+
+
+def save_document(db: Database, document: Document, chunks: Sequence[Chunk], *, moved: bool = False) -> None:
+    """Store a document with its chunks, replacing the document at the same path.
+
+    Without a published graph, or for a new file, the document is visible at once; otherwise readers see the earlier one until the next
+    generation is published. A chunk whose text is already stored takes over that chunk's vector, and its sentences within the same
+    document.
+    """
+    hashes = {c.id: content_id(c.text) for c in chunks}
+    with db.atomic():
+        is_staged = _has_graph(db) and (
+            moved or _has_path(db, "main.documents", document.path) or _has_path(db, "staged_documents", document.path)
+        )
+        vectors: dict[str, dict[str, Any]] = {}
+        for table in ("embeddings", "staged_embeddings")[: 1 + is_staged]:  # a staged vector may be of another embedder
+            sql = f"SELECT content_hash, embedder, vector FROM {table} WHERE kind = 'chunk' AND content_hash IN"
+            rows = db.query(f"{sql} (SELECT value FROM json_each(?))", [json.dumps(list(hashes.values()))])
+            vectors |= {row["content_hash"]: row for row in rows}
+        sentences = _sentences_of(db, document.path)
+        remove_document(db, document.path, edited=True)
+        prefix = "staged_" if is_staged else "main."
+        _insert_rows(db, f"{prefix}documents", [_document_row(document)])
+        _insert_rows(db, f"{prefix}chunks", map(asdict, chunks))
+        if not is_staged:
+            index_chunks(db, ((c.id, c.text) for c in chunks))
+        reused = ({"kind": "chunk", "subject_id": c} | vectors[h] for c, h in hashes.items() if h in vectors)
+        db.table("staged_embeddings" if is_staged else "embeddings").insert_all(reused, replace=True)
+        save_sentences(db, {c.id: sentences[c.text] for c in chunks if c.text in sentences})
+
+
+def _sentences_of(db: Database, path: str) -> dict[str, bytes]:
+    """Chunk text → stored sentence spans, of the document at a path."""
+    joined = f"chunks c JOIN sentence_spans s ON s.chunk_id = c.id AND s.splitter_version = {SPLITTER_VERSION}"
+    return dict(db.execute(f"SELECT c.text, s.spans FROM documents d JOIN {joined} WHERE c.document_id = d.id AND d.path = ?", [path]))
+
+
+def update_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
+    """Store the title, metadata, parts, content hash and token counts of a document whose text and chunks are unchanged."""
+    with db.atomic():
+        if _has_graph(db) and not _has_path(db, "staged_documents", document.path):
+            db.execute("INSERT OR IGNORE INTO staged_deletions VALUES (?)", [document.path])
+            _insert_rows(db, "staged_documents", [_document_row(document)])
+            _insert_rows(db, "staged_chunks", map(asdict, chunks))
+            return
+        prefix = "staged_" if _has_path(db, "staged_documents", document.path) else "main."
+        for c in chunks:
+            db.execute(f"UPDATE {prefix}chunks SET tokens = ? WHERE id = ?", [c.tokens, c.id])
+        changes = {k: v for k, v in _document_row(document).items() if k not in ("id", "text")}
+        db.execute(f"UPDATE {prefix}documents SET {', '.join(f'{k} = ?' for k in changes)} WHERE id = ?", [*changes.values(), document.id])
+
+
+def _insert_rows(db: Database, table: str, rows: Iterable[dict[str, Any]]) -> None:
+    """Insert rows of the same columns into a table, which may be hidden by a view (`main.chunks`)."""
+    remaining = iter(rows)
+    first = next(remaining, None)
+    if first is not None:
+        columns = ", ".join(f'"{name}"' for name in first)
+        insert = f"INSERT INTO {table} ({columns}) VALUES (?{', ?' * (len(first) - 1)})"
+        db.conn.executemany(insert, (tuple(row.values()) for row in chain([first], remaining)))
+
+
+def _document_row(document: Document) -> dict[str, Any]:
+    parts = [[p.label, p.start, p.end] for p in document.parts]
+    row = {name: getattr(document, name) for name in _DOCUMENT_COLUMNS}
+    return row | {name: json.dumps(v, ensure_ascii=False) for name, v in (("metadata", document.metadata), ("parts", parts))}
+
+
+def _has_graph(db: Database) -> bool:
+    """Whether a graph is published."""
+    return bool(db.execute("SELECT EXISTS (SELECT 1 FROM entities)").fetchone()[0])
+
+
+def _has_path(db: Database, table: str, path: str) -> bool:
+    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE path = ?)", [path]).fetchone()[0])
+
+
+def remove_document(db: Database, path: str, *, edited: bool = False) -> None:
+    """Delete a document and everything derived from its chunks; nothing happens for an unknown path.
+
+    `edited`: another content of the path follows. With a published graph readers see the document until the next generation is published.
+    """
+    with db.atomic():
+        record_removal(db, path, edited=edited)
+        staged = "SELECT c.id FROM staged_chunks c JOIN staged_documents d ON d.id = c.document_id WHERE d.path = ?"
+        removed_ids = [key for (key,) in db.execute(staged, [path])]
+        db.execute("DELETE FROM staged_documents WHERE path = ?", [path])
+        db.execute(
+            "DELETE FROM staged_embeddings WHERE kind = 'chunk' AND subject_id IN (SELECT value FROM json_each(?))",
+            [json.dumps(removed_ids)],
+        )
+        if _has_graph(db):
+            db.execute("INSERT OR IGNORE INTO staged_deletions SELECT path FROM main.documents WHERE path = ?", [path])
+        else:
+            published = "SELECT c.id FROM main.chunks c JOIN main.documents d ON d.id = c.document_id WHERE d.path = ?"
+            removed_ids += [key for (key,) in db.execute(published, [path])]
+            remove_chunks(db, removed_ids)
+            db.execute("DELETE FROM main.documents WHERE path = ?", [path])
+        delete_orphan_chunk_data(db, removed_ids)
+
+
+def remove_chunks(db: Database, ids: Sequence[str]) -> None:
+    """Delete published chunks with their full-text rows and vectors."""
+    unindex_chunks(db, ids)
+    values = [json.dumps(list(ids))]
+    db.execute("DELETE FROM embeddings WHERE kind = 'chunk' AND subject_id IN (SELECT value FROM json_each(?))", values)
+    db.execute("DELETE FROM main.chunks WHERE id IN (SELECT value FROM json_each(?))", values)
+
+
+def delete_orphan_chunk_data(db: Database, ids: Sequence[str]) -> None:
+    """Delete sentences and extractions of those given chunks that are stored nowhere any more."""
+    is_orphan = " AND ".join(f"NOT EXISTS (SELECT 1 FROM {table} WHERE id = value)" for table in ("main.chunks", "staged_chunks"))
+    for table in ("sentence_spans", "extractions"):
+        db.execute(f"DELETE FROM {table} WHERE chunk_id IN (SELECT value FROM json_each(?) WHERE {is_orphan})", [json.dumps(list(ids))])
+
+
+def document_hashes(db: Database) -> dict[str, str]:
+    """Path → content hash of every stored document."""
+    return {row["path"]: row["content_hash"] for row in db.query("SELECT path, content_hash FROM documents")}
+
+
+def ending_import_chunks(db: Database) -> set[str]:
+    """Chunks of published imported documents that the next generation removes; call it within `generations.view_next_generation`."""
+    published = "SELECT c.id FROM main.chunks c JOIN main.documents d ON d.id = c.document_id WHERE d.content_hash LIKE ? || ' %'"
+    return {key for (key,) in db.execute(f"{published} AND c.id NOT IN (SELECT id FROM chunks)", [IMPORTED_MARK])}
+
+
+def unread_pages(db: Database) -> dict[str, str]:
+    """Path → the pages of a document that could not be read, and why; only documents that have such pages."""
+    rows = db.query("SELECT path, metadata FROM documents WHERE instr(metadata, '\"not read\"')")
+    notes = {row["path"]: dict(_pairs(row["metadata"])).get("not read", "") for row in rows}
+    return {path: reason for path, reason in notes.items() if reason}
+
+
+def document_paths(db: Database) -> dict[str, str]:
+    """Document id → path."""
+    return {row["id"]: row["path"] for row in db.query("SELECT id, path FROM documents")}
+
+
+def has_file(db: Database, name: str) -> bool:
+    """Whether a document's file has this name, ignoring case."""
+    matches = "lower(path) = ? OR substr(lower(path), -length(?)) = ?"
+    wanted = name.lower()
+    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM documents WHERE {matches})", [wanted, f"/{wanted}", f"/{wanted}"]).fetchone()[0])
+
+
+def document_path(db: Database, chunk_id: str) -> str:
+    """The path of the document a chunk belongs to; empty if the chunk is unknown."""
+    rows = db.query("SELECT d.path FROM chunks c JOIN documents d ON d.id = c.document_id WHERE c.id = ?", [chunk_id])
+    return next((str(row["path"]) for row in rows), "")
+
+
+def document_titles(db: Database, chunk_ids: Iterable[str]) -> dict[str, str]:
+    """Chunk id → the title of its document."""
+    wanted = "SELECT value FROM json_each(?)"
+    joined = f"SELECT c.id, d.title FROM chunks c JOIN documents d ON d.id = c.document_id WHERE c.id IN ({wanted})"
+    return dict(db.execute(joined, [json.dumps(list(chunk_ids))]))
+
+
+def document_by_id(db: Database, document_id: str) -> str:
+    """The text of a document."""
+    return str(next(db.query("SELECT text FROM documents WHERE id = ?", [document_id]))["text"])
+
+
+def document_headers(db: Database, ids: Iterable[str] | None = None) -> dict[str, str]:
+    """Document id → title, date and author on one line; of all documents or of the given ids."""
+    where, values = ("", []) if ids is None else ("WHERE id IN (SELECT value FROM json_each(?))", [json.dumps(sorted(set(ids)))])
+    rows = db.query(f"SELECT id, title, metadata FROM documents {where}", values)
+    return {row["id"]: Document(row["id"], "", row["title"], "", "", _pairs(row["metadata"])).header for row in rows}
+
+
+def find_document(db: Database, path: str) -> Document | None:
+    """The stored document at a path; None if there is none."""
+    row = next(iter(db.query("SELECT * FROM documents WHERE path = ?", [path])), None)
+    if row is None:
+        return None
+    columns = {name: row[name] for name in _DOCUMENT_COLUMNS}
+    return Document(**columns, metadata=_pairs(row["metadata"]), parts=tuple(DocumentPart(*part) for part in json.loads(row["parts"])))
+
+
+def _pairs(metadata: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in json.loads(metadata))
+
+
+def is_unchanged(db: Database, document: Document, chunks: Sequence[Chunk]) -> bool:
+    """Whether a document is stored with exactly this text and these chunks."""
+    stored = chunks_of(db, document.id)
+    same_chunks = [(c.id, c.text) for c in stored] == [(c.id, c.text) for c in chunks]
+    return same_chunks and document_text(db, document.path) == document.text
+
+
+def document_text(db: Database, path: str) -> str | None:
+    """The text of the document at a path; None if there is none."""
+    row = next(iter(db.query("SELECT text FROM documents WHERE path = ?", [path])), None)
+    return None if row is None else str(row["text"])
+
+
+def replace_skipped_files(db: Database, rows: Iterable[SkippedFile]) -> None:
+    """Replace the list of skipped files; nothing is written if it is unchanged."""
+    new_rows = {s.path: s for s in rows}
+    if new_rows == {s.path: s for s in skipped_files(db)}:
+        return
+    with db.atomic():
+        db.execute("DELETE FROM skipped_files")
+        db.table("skipped_files").insert_all(map(asdict, new_rows.values()))
+
+
+def skipped_files(db: Database) -> list[SkippedFile]:
+    """The files that were not indexed, by path."""
+    rows = db.query("SELECT path, reason, is_failure, content_hash FROM skipped_files ORDER BY path")
+    return [SkippedFile(row["path"], row["reason"], bool(row["is_failure"]), row["content_hash"]) for row in rows]
+
+
+_PARKED_PATH_PREFIX = "\0"  # marks a path while another document takes it; no file name contains it
+
+
+@dataclass(frozen=True, slots=True)
+class MovedTo:
+    """The new path of a document's file, and the file's date."""
+
+    path: str
+    day: str
+
+
+def occupied_paths(db: Database) -> set[str]:
+    """The paths of all documents, published and staged, including those that the next generation removes."""
+    return {path for (path,) in db.execute("SELECT path FROM main.documents UNION SELECT path FROM main.staged_documents")}
+
+
+def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
+    """Give documents (by path) new paths in one transaction, published at once: all other tables refer to documents by id.
+
+    A title taken from the file name follows, and so does a date taken from the file. A new path must belong to no other document
+    (`occupied_paths`) unless that one moves as well. Old paths are recorded as removed, because conversations cite them.
+    """
+    if not moves:
+        return
+    parked = {old: f"{_PARKED_PATH_PREFIX}{old}" for old in {m.path for m in moves.values()} & moves.keys()}
+    with db.atomic():
+        for table in ("main.documents", "main.staged_documents", "main.staged_deletions"):
+            db.conn.executemany(f"UPDATE {table} SET path = ? WHERE path = ?", [(parked_path, old) for old, parked_path in parked.items()])
+        for table in ("main.documents", "main.staged_documents"):
+            db.conn.executemany(
+                f"UPDATE {table} SET path = :path,"
+                " title = CASE WHEN title_source = 'file' OR (title_source = '' AND title = :stem) THEN :title ELSE title END,"
+                " date = CASE WHEN date_source = 'file' THEN :day ELSE date END,"
+                " original_path = CASE WHEN original_path = '' THEN :old ELSE original_path END WHERE path = :at",
+                [_values(old, new) | {"at": parked.get(old, old)} for old, new in moves.items()],
+            )
+        path_pairs = [(new.path, parked.get(old, old)) for old, new in moves.items()]
+        db.conn.executemany("UPDATE OR REPLACE main.staged_deletions SET path = ? WHERE path = ?", path_pairs)
+        db.conn.executemany("INSERT OR IGNORE INTO removed_documents (path, was_replaced) VALUES (?, 0)", ((old,) for old in moves))
+        _move_in_collections(db, moves)
+
+
+def _values(old: str, new: MovedTo) -> dict[str, str]:
+    return {"old": old, "path": new.path, "stem": PurePosixPath(old).stem, "title": PurePosixPath(new.path).stem, "day": new.day}
+
+
+def _move_in_collections(db: Database, moves: Mapping[str, MovedTo]) -> None:
+    select = "SELECT name, path FROM collection_documents WHERE path IN (SELECT value FROM json_each(?))"
+    rows = db.execute(select, [json.dumps(list(moves))]).fetchall()
+    db.conn.executemany("DELETE FROM collection_documents WHERE name = ? AND path = ?", rows)
+    insert = "INSERT OR IGNORE INTO collection_documents (name, path) VALUES (?, ?)"
+    db.conn.executemany(insert, ((name, moves[path].path) for name, path in rows))
+
+
+def matches_document_id(document_id: str, path: str, first_path: str, text: str) -> bool:
+    """Whether a document's id is the hash of its text and its original path."""
+    return document_id == content_id(first_path or path, content_id(text))
+
+
+def new_document_id(db: Database, path: str, text: str) -> tuple[str, str]:
+    """The id of a text at a path, and the original path it is derived from if that is another.
+
+    A text that is already stored at the path keeps its id. If another document that was once at this path has the id, a number is added.
+    """
+    key = content_id(text)
+    row = db.execute("SELECT id, original_path FROM documents WHERE path = ?", [path]).fetchone()
+    if row is not None and row[0] == content_id(row[1] or path, key):
+        return str(row[0]), str(row[1])
+    original, number = path, 1
+    while _is_taken(db, document_id := content_id(original, key), path):
+        number += 1
+        original = f"{path} ({number})"
+    return document_id, "" if number == 1 else original
+
+
+def _is_taken(db: Database, document_id: str, path: str) -> bool:
+    other = " UNION ALL ".join(f"SELECT 1 FROM {t} WHERE id = :id AND path <> :path" for t in ("main.documents", "main.staged_documents"))
+    return bool(db.execute(f"SELECT EXISTS ({other})", {"id": document_id, "path": path}).fetchone()[0])
+
+
+def file_stats(db: Database) -> dict[str, FileStat]:
+    """Path → the file's stat when it was read."""
+    return {path: FileStat(*values) for path, *values in db.execute("SELECT path, size, mtime_ns, inode, digest FROM file_stats")}
+
+
+def save_file_stats(db: Database, stats: Mapping[str, FileStat]) -> None:
+    """Store the stats of files that were read."""
+    if stats:
+        with db.atomic():
+            rows = ((path, *s.stat_key, s.digest) for path, s in stats.items())
+            db.conn.executemany("INSERT OR REPLACE INTO file_stats (path, size, mtime_ns, inode, digest) VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def delete_file_stats(db: Database, paths: Iterable[str]) -> None:
+    """Delete the stats of files."""
+    with db.atomic():
+        db.execute("DELETE FROM file_stats WHERE path IN (SELECT value FROM json_each(?))", [json.dumps(list(paths))])
+
+
+def delete_orphan_file_stats(db: Database) -> None:
+    """Delete the stats of files without a document, published or staged, and without a row in `skipped_files`."""
+    tables = ("main.documents", "main.staged_documents", "main.skipped_files")
+    is_orphan = " AND ".join(f"NOT EXISTS (SELECT 1 FROM {table} k WHERE k.path = file_stats.path)" for table in tables)
+    if db.execute(f"SELECT EXISTS (SELECT 1 FROM file_stats WHERE {is_orphan})").fetchone()[0]:
+        with db.atomic():
+            db.execute(f"DELETE FROM file_stats WHERE {is_orphan}")
+
+
+OcrPage = dict[str, Any]  # the format of `loaders/ocr.py`
+_STORED = "SELECT content_hash FROM main.documents UNION SELECT content_hash FROM staged_documents"
+
+
+class OcrPages:
+    """The OCR pages stored in a database."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def pages(self, scan: str) -> dict[int, OcrPage]:
+        """Page number → OCR page, of those pages of a scan that were read."""
+        rows = self._db.execute("SELECT page, words FROM ocr_pages WHERE scan_id = ? ORDER BY page", [scan])
+        return {number: _unpacked(words) for number, words in rows}
+
+    def find_similar(self, image_hash: str) -> OcrPage | None:
+        """An OCR page with the same image hash, of any scan; None if there is none."""
+        row = self._db.execute("SELECT words FROM ocr_pages WHERE image_hash = ? LIMIT 1", [image_hash]).fetchone()
+        return _unpacked(row[0]) if row else None
+
+    def save(self, scan: str, number: int, image_hash: str, page: OcrPage) -> None:
+        """Store an OCR page and commit."""
+        data = zlib.compress(json.dumps(page, ensure_ascii=False, separators=(",", ":")).encode())
+        with self._db.atomic():
+            self._db.execute("INSERT OR REPLACE INTO ocr_pages VALUES (?, ?, ?, ?)", [scan, number, image_hash, data])
+
+    def link_document(self, content_hash: str, scan: str, languages: str) -> None:
+        """Assign the pages of a scan to the documents of a content hash."""
+        with self._db.atomic():
+            self._db.execute("INSERT OR REPLACE INTO ocr_documents VALUES (?, ?, ?)", [content_hash, scan, languages])
+
+
+def _unpacked(words: bytes) -> OcrPage:
+    page: OcrPage = json.loads(zlib.decompress(words))
+    return page
+
+
+def ocr_languages(db: Database) -> dict[str, str]:
+    """Content hash → OCR languages, of every document with OCR pages."""
+    return dict(db.execute("SELECT content_hash, languages FROM ocr_documents"))
+
+
+def ocr_pages_of(db: Database, content_hash: str, numbers: Sequence[int]) -> dict[int, OcrPage]:
+    """Page number → OCR page, of those given pages of a document that were read by OCR."""
+    joined = "ocr_pages p JOIN ocr_documents s ON s.scan_id = p.scan_id"
+    joined += " WHERE s.content_hash = ? AND p.page IN (SELECT value FROM json_each(?))"
+    return {
+        n: _unpacked(words) for n, words in db.execute(f"SELECT p.page, p.words FROM {joined}", [content_hash, json.dumps(list(numbers))])
+    }
+
+
+def delete_unused_ocr_pages(db: Database, *, unfinished: bool = False) -> None:
+    """Delete the OCR pages of documents that are neither published nor staged; `unfinished`: also those left by killed runs."""
+    with db.atomic():
+        removed = [scan for (scan,) in db.execute(f"SELECT scan_id FROM ocr_documents WHERE content_hash NOT IN ({_STORED})")]
+        db.execute(f"DELETE FROM ocr_documents WHERE content_hash NOT IN ({_STORED})")
+        orphans = "DELETE FROM ocr_pages WHERE scan_id NOT IN (SELECT scan_id FROM ocr_documents)"
+        if unfinished:
+            db.execute(orphans)
+        else:
+            db.execute(f"{orphans} AND scan_id IN (SELECT value FROM json_each(?))", [json.dumps(removed)])

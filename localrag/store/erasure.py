@@ -1,0 +1,349 @@
+"""Erasing documents, conversations and studies, so that no byte of their text is left in any file of the index.
+
+Kept is only what provably rests on the remaining documents: model answers about chunks that still exist or made only of their words,
+summaries that the rebuilt graph needs, conversations whose quotes all stand in remaining documents.
+
+Studies are folders of the user with a copy of the index. An index may come from somebody else, so a folder that it names is opened only if
+the index, a note on this machine and the record in the folder agree that it is its study. Only files that localrag writes are deleted.
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.errors import IndexBusy, LocalragError
+from localrag.records import IN_DOUBT_SUBJECT, MULTI_CHUNK_PREFIX, QUERY_SUBJECT, content_id
+from localrag.store import chunks as chunks_store
+from localrag.store import documents as documents_store
+from localrag.store import llm_cache, runs
+from localrag.store.database import folder_of, rebuildable_files
+from localrag.store.documents import delete_file_stats
+from localrag.store.entity_network import update_cache_files
+from localrag.store.full_text import rebuild_full_text_index
+from localrag.store.location import DATABASE_FILE
+from localrag.store.opening import open_index
+from localrag.store.staging import GRAPH_TABLES
+from localrag.store.tombstones import contains_removed_words, delete_tombstones, holds_text, removed_paths
+from localrag.system.files import cache_dir, write_atomically
+from localrag.system.trust import is_trust_known, remember_trust
+
+STUDY_RECORD_FILE = "study.json"
+STUDY_FILES = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "results.json", "report.html", STUDY_RECORD_FILE)
+STUDY_DATABASE_FILES = tuple(f"{DATABASE_FILE}{ending}" for ending in ("", "-wal", "-shm", "-journal", ".part"))
+COPY_FILES = ("domain.toml", "domain.toml.before", "writer.lock", *STUDY_DATABASE_FILES)
+MAX_RECORD_BYTES = 1 << 20
+
+
+def register_study(db: Database, study: Path) -> None:
+    """Record a study of an index: in the index, in the study's folder, and on this machine."""
+    folder, index_id = study.resolve(), llm_cache.identity(db)
+    record = _record(folder) | {"index_id": index_id, "index": str(folder_of(db).resolve())}
+    write_atomically(folder / STUDY_RECORD_FILE, json.dumps(record, ensure_ascii=False, indent=1).encode())
+    remember_trust("study", index_id, str(folder))
+    runs.save_settings(db, studies=sorted({*runs.load_settings(db).get("studies", []), str(folder)}))
+
+
+def own_studies(db: Database) -> list[Path]:
+    """The folders with studies made of this index on this machine. No other folder is read."""
+    return [study for study in named_studies(db) if _is_own(db, study)]
+
+
+def unproven_studies(db: Database) -> list[Path]:
+    """The existing folders that the index names as studies without proof that they are."""
+    return [study for study in named_studies(db) if not _is_own(db, study) and study.exists()]
+
+
+def named_studies(db: Database) -> list[Path]:
+    """The folders that the index names as its studies, unverified."""
+    paths = runs.load_settings(db).get("studies", [])
+    return [Path(p) for p in paths if isinstance(p, str)] if isinstance(paths, list) else []
+
+
+def _is_own(db: Database, study: Path) -> bool:
+    index_id = runs.load_settings(db).get("id")
+    if not isinstance(index_id, str) or not is_trust_known("study", index_id, str(study)):
+        return False
+    if study.resolve() != study or (study / "index").is_symlink():  # a link replaced it
+        return False
+    record = _record(study)
+    if record.get("index_id") != index_id or not isinstance(record.get("index"), str):
+        return False
+    source, folder = Path(record["index"]), folder_of(db).resolve()
+    return source == folder or not _has_id(source, index_id)  # the index was moved; otherwise this index is a copy
+
+
+def _has_id(folder: Path, index_id: str) -> bool:
+    try:
+        db = open_index(folder)
+    except LocalragError:
+        return False
+    try:
+        return bool(runs.load_settings(db).get("id") == index_id)
+    finally:
+        db.close()
+
+
+def _record(study: Path) -> dict[str, Any]:
+    """The record in a study's folder; empty if it is missing or cannot be read."""
+    file = study / STUDY_RECORD_FILE
+    try:
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > MAX_RECORD_BYTES:
+            return {}
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def index_copies(db: Database) -> Iterator[Database]:
+    """Open the copies of the index in its studies, skipping damaged ones and those of another version."""
+    for study in own_studies(db):
+        with suppress(LocalragError):
+            yield open_index(study / "index")
+
+
+def delete_study(study: Path) -> list[Path]:
+    """Delete the files of a study that localrag wrote, and its folders if they are then empty; returns the files that stay."""
+    inner = study / "index"
+    backups = inner.glob(f"{DATABASE_FILE}.before-*")
+    files = (
+        [study / name for name in STUDY_FILES if name != STUDY_RECORD_FILE]
+        + [inner / name for name in COPY_FILES]
+        + [*rebuildable_files(inner), *backups]
+    )
+    for file in [*files, study / STUDY_RECORD_FILE]:  # the record last, so that an interrupted deletion can go on
+        with suppress(OSError):  # a folder of that name belongs to the user
+            file.unlink(missing_ok=True)
+    for folder in (inner, study):
+        with suppress(OSError):  # it holds files of the user
+            folder.rmdir()
+    return sorted(p for p in study.rglob("*") if not p.is_dir() or p.is_symlink())
+
+
+# Tasks of LLM calls that answer questions; indexes begun by an older localrag do not mark such calls by subject.
+QUERY_TASKS = ("standalone", "answer", "map", "reduce", "primer", "rate", "questions")
+UNPROVED = ("unsupported", "related", "contradicted")  # answer fields: counts of sentences without proof
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_SENTENCE = re.compile(r"[^.!?。！？\n]{12,}")
+_SCHEMA_WORDS = {"name", "type", "items", "answer", "yes", "no", "source", "target", "thing", ""}  # words of the JSON schemas
+
+
+def delete_documents(db: Database, paths: Sequence[str]) -> None:
+    """Delete documents and mark model answers about several chunks as doubtful until `scrub_files`. Nothing is rebuilt here."""
+    texts = [documents_store.document_text(db, path) or "" for path in paths]
+    with db.atomic():
+        for path in paths:
+            documents_store.remove_document(db, path)
+        _note_studies(db, texts)
+        multi_chunk = f"subject = '' OR subject LIKE '{MULTI_CHUNK_PREFIX}%'"
+        db.execute(f"UPDATE llm_calls SET subject = ? WHERE {multi_chunk}", [IN_DOUBT_SUBJECT])  # reset for calls the new graph uses
+        delete_file_stats(db, paths)
+        db.execute("DELETE FROM failures")
+        below = "d.value = s.path OR substr(d.value, 1, length(s.path) + 1) = s.path || '/'"
+        below = f"SELECT 1 FROM json_each(?) AS d WHERE {below}"
+        db.execute(f"DELETE FROM skipped_files AS s WHERE EXISTS ({below})", [json.dumps(list(paths))])
+        runs.save_settings(db, pending_erasure=True)
+        db.execute("DELETE FROM index_settings WHERE key IN ('graph_hash', 'reports_state', 'graph_embeddings_hash')")
+
+
+def delete_graph(db: Database) -> None:
+    """Delete the graph and all model answers, when no document is left."""
+    with db.atomic():
+        for table in (*reversed(GRAPH_TABLES), "name_embeddings", "llm_calls", "llm_call_subjects", "gc_queue", "answers"):
+            db.execute(f"DELETE FROM {table}")
+        db.execute("DELETE FROM embeddings")
+
+
+def is_erasure_pending(db: Database) -> bool:
+    """Whether documents were deleted and traces of them remain."""
+    return bool(runs.load_settings(db).get("pending_erasure"))
+
+
+def delete_derived_text(db: Database, kinds: Sequence[str]) -> None:
+    """Delete model answers and conversations that may rest on deleted documents. Call it after the graph is rebuilt.
+
+    `kinds`: the entity types, which model answers may contain besides words of the documents.
+    """
+    is_left_over, removed = contains_removed_words(db), removed_paths(db)
+    with db.atomic():
+        _delete_calls(db, _SCHEMA_WORDS | set(kinds))
+        _delete_decisions(db, is_left_over)
+        doomed = [
+            (answer_id, talk)
+            for answer_id, talk, result in _answers(db)
+            if not _rests_on_remaining_documents(db, json.loads(result), removed, is_left_over)
+        ]
+        ids, talks = json.dumps([answer_id for answer_id, _ in doomed]), json.dumps(sorted({talk for _, talk in doomed if talk > 0}))
+        db.execute(
+            "DELETE FROM answers WHERE id IN (SELECT value FROM json_each(?)) OR conversation IN (SELECT value FROM json_each(?))",
+            [ids, talks],
+        )
+
+
+def _delete_decisions(db: Database, is_left_over: Callable[[str], bool]) -> None:
+    """Delete merge decisions about names that no document contains any more, of the user and of a model."""
+    settings = runs.load_settings(db)
+    for key in ("merge_decisions", "llm_same_entity"):
+        lists = {name: pairs for name, pairs in settings.get(key, {}).items() if isinstance(pairs, list)}
+        remaining = {name: [pair for pair in pairs if not any(map(is_left_over, pair))] for name, pairs in lists.items()}
+        if remaining != lists:
+            runs.save_settings(db, **{key: settings[key] | remaining})
+
+
+def _delete_calls(db: Database, schema_words: set[str]) -> None:
+    chunks = {content_id(text) for text in chunks_store.chunk_texts(db)}
+    rows = db.execute(
+        f"SELECT rowid, subject, text FROM llm_calls WHERE subject <> '' AND subject NOT LIKE '{MULTI_CHUNK_PREFIX}%'"
+    ).fetchall()
+    doubtful = (IN_DOUBT_SUBJECT, QUERY_SUBJECT)
+    removed = [
+        rowid
+        for rowid, subject, text in rows
+        if subject in doubtful or (subject not in chunks and not _is_all_stored(db, text, schema_words))
+    ]
+    db.execute("DELETE FROM llm_calls WHERE rowid IN (SELECT value FROM json_each(?))", [json.dumps(removed)])
+
+
+def _is_all_stored(db: Database, text: str, schema_words: set[str]) -> bool:
+    """Whether every string of a model answer occurs in the documents or is a word of the schema."""
+    strings = {json.loads(f'"{s}"', strict=False) for s in _STRING.findall(text)} if '"' in text else {text.strip()}
+    return all(s in schema_words or holds_text(db, s) for s in strings)
+
+
+def _answers(db: Database) -> list[tuple[int, int, str]]:
+    return db.execute("SELECT id, conversation, answer_json FROM answers").fetchall()
+
+
+def _rests_on_remaining_documents(db: Database, answer: dict[str, Any], removed: set[str], is_left_over: Callable[[str], bool]) -> bool:
+    citations = answer["citations"]
+    if not citations or any(map(answer.get, UNPROVED)) or removed.intersection(c["path"] for c in citations):
+        return False
+    texts = [value for value in answer.values() if isinstance(value, str)]
+    return not any(map(is_left_over, texts)) and all(_is_still_stored(db, c["quote"]) for c in citations)
+
+
+def _is_still_stored(db: Database, quote: str) -> bool:
+    return holds_text(db, quote) or bool(db.execute("SELECT 1 FROM documents WHERE instr(text, ?) LIMIT 1", [quote]).fetchone())
+
+
+def delete_studies(db: Database) -> list[tuple[Path, list[Path]]]:
+    """Delete the studies whose copy of the index has deleted documents; returns their folders, each with the files that stay."""
+    with_text, documents = runs.load_settings(db).get("studies_with_text", []), set(documents_store.document_hashes(db))
+    affected = [p for p in own_studies(db) if str(p) in with_text or any(path not in documents for path, _ in _copied_documents(p))]
+    deleted = [(study, delete_study(study)) for study in affected]
+    remaining = [str(p) for p in named_studies(db) if p not in affected and p.exists()]
+    runs.save_settings(db, studies=remaining, studies_with_text=[])
+    return deleted
+
+
+def _note_studies(db: Database, texts: Iterable[str]) -> None:
+    """Record the studies whose copy holds a sentence of these texts that no stored document has."""
+    sentences = {s for text in texts for part in _SENTENCE.findall(text) if (s := part.strip()) and not holds_text(db, s)}
+    holding = [str(p) for p in own_studies(db) if any(s in text for _, text in _copied_documents(p) for s in sentences)]
+    runs.save_settings(db, studies_with_text=sorted({*runs.load_settings(db).get("studies_with_text", []), *holding}))
+
+
+def _copied_documents(study: Path) -> list[tuple[str, str]]:
+    """The documents of a study's copy of the index, as (path, text); [("", "")] if the copy cannot be read."""
+    copy = study / "index" / "index.db"
+    if not copy.exists():
+        return []
+    try:
+        db = Database(copy)
+        try:
+            return db.execute("SELECT path, text FROM documents").fetchall()
+        finally:
+            db.close()
+    except sqlite3.DatabaseError:  # cut off or damaged
+        return [("", "")]
+
+
+def scrub_files(db: Database, folder: Path) -> bool:
+    """Vacuum the database, truncate its WAL, and delete its backups and caches.
+
+    Returns False if another process still reads the old state: the WAL keeps it until the next call.
+    """
+    delete_tombstones(db)
+    documents_store.delete_unused_ocr_pages(db, unfinished=True)
+    with db.atomic():
+        db.execute("DELETE FROM gc_queue")
+        db.execute("DELETE FROM llm_call_subjects WHERE call_key NOT IN (SELECT key FROM llm_calls)")
+    rebuild_full_text_index(db)
+    is_complete = _vacuum_and_delete_copies(db, folder, rebuildable_files(folder))
+    update_cache_files(db)  # rebuilt: the old vector index had a trace of every deleted vector
+    if is_complete:
+        runs.save_settings(db, pending_erasure=False)
+    return is_complete
+
+
+def _vacuum_and_delete_copies(db: Database, folder: Path, caches: Sequence[Path] = ()) -> bool:
+    """Remove deleted text from free pages, the WAL, backups of the database and cached prompt prefixes; False if the WAL is in use."""
+    db.conn.commit()
+    db.execute("VACUUM")
+    ((busy, *_),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # waits for readers up to the lock timeout
+    prefixes = cache_dir() / "prefixes"  # a shared prompt prefix may contain text of a document
+    for file in [*caches, *folder.glob("index.db.before-*")] + [f for f in prefixes.rglob("*") if f.is_file()]:
+        file.unlink(missing_ok=True)
+    for kind in prefixes.glob("*"):
+        with suppress(OSError):  # in use by another process
+            kind.rmdir()
+    return not busy
+
+
+def erase_conversations(db: Database, folder: Path, numbers: Sequence[int]) -> None:
+    """Delete conversations and every copy of their text, including those left by an earlier call.
+
+    Raises IndexBusy if another process still reads the old state: the WAL keeps the text until the next call.
+    """
+    delete_conversations(db, numbers)
+    if not scrub_conversations(db, folder):
+        raise IndexBusy(
+            f"Another process is reading the index in {folder}, so its log still contains what was deleted.",
+            "End that process, then: localrag sessions rm",
+        )
+
+
+def delete_conversations(db: Database, numbers: Sequence[int]) -> None:
+    """Delete conversations and all LLM calls for questions, because a call does not record its question.
+
+    The studies' copies of the index lose the same questions. `scrub_conversations` must follow.
+    """
+    chosen = json.dumps(list(numbers))
+    rows = db.execute("SELECT question FROM answers WHERE conversation IN (SELECT value FROM json_each(?))", [chosen])
+    questions = json.dumps([question for (question,) in rows])
+    for copy in index_copies(db):
+        _delete_question_calls(copy, "question", questions)
+        copy.close()
+    with db.atomic():
+        _delete_question_calls(db, "conversation", chosen)
+        runs.save_settings(db, pending_conversation_erasure=True)
+
+
+def _delete_question_calls(db: Database, column: str, values: str) -> None:
+    with db.atomic():
+        db.execute(f"DELETE FROM answers WHERE {column} IN (SELECT value FROM json_each(?))", [values])
+        kinds = json.dumps(QUERY_TASKS)
+        db.execute("DELETE FROM llm_calls WHERE subject = ? OR task IN (SELECT value FROM json_each(?))", [QUERY_SUBJECT, kinds])
+
+
+def is_conversation_erasure_pending(db: Database) -> bool:
+    """Whether conversations were deleted and their text may remain in the WAL."""
+    return bool(runs.load_settings(db).get("pending_conversation_erasure"))
+
+
+def scrub_conversations(db: Database, folder: Path) -> bool:
+    """Like `scrub_files`, for conversations only; also in the studies' copies. False if another process still reads the old state."""
+    is_complete = _vacuum_and_delete_copies(db, folder)
+    for copy in index_copies(db):
+        (path,) = [file for _, name, file in copy.execute("PRAGMA database_list") if name == "main"]
+        is_complete = _vacuum_and_delete_copies(copy, Path(path).parent) and is_complete
+        copy.close()
+    if is_complete:
+        runs.save_settings(db, pending_conversation_erasure=False)
+    return is_complete

@@ -1,0 +1,168 @@
+"""Layout of the graph view: positions of entities and communities, edges between communities, structural embeddings."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlite_utils import Database
+
+from localrag.records import CommunityEdge, GraphLayout, Position
+
+
+def load_layout(db: Database) -> GraphLayout:
+    """The layout of the published graph."""
+    return GraphLayout(
+        tuple(Position(*row) for row in db.execute("SELECT entity_id, x, y, r FROM entity_positions ORDER BY entity_id")),
+        tuple(Position(*row) for row in db.execute("SELECT community_id, x, y, r FROM community_positions ORDER BY community_id")),
+        load_community_edges(db),
+        tuple(db.execute("SELECT entity_id, vector FROM structural_embeddings ORDER BY entity_id").fetchall()),
+    )
+
+
+def load_community_edges(db: Database) -> tuple[CommunityEdge, ...]:
+    """The edges between communities."""
+    edges = db.execute("SELECT level, source_id, target_id, weight FROM community_edges ORDER BY 1, 2, 3")
+    return tuple(CommunityEdge(*row) for row in edges)
+
+
+def entity_positions(db: Database, entities: Iterable[str]) -> dict[str, tuple[float, float, float]]:
+    """Entity id → center and radius (x, y, r), of those that have a position."""
+    return _positions_of(db, "entity_positions", "entity_id", entities)
+
+
+def community_positions(db: Database, communities: Iterable[str]) -> dict[str, tuple[float, float, float]]:
+    """Community id → center and radius (x, y, r), of those that have a position."""
+    return _positions_of(db, "community_positions", "community_id", communities)
+
+
+def _positions_of(db: Database, table: str, key: str, ids: Iterable[str]) -> dict[str, tuple[float, float, float]]:
+    rows = db.execute(f"SELECT {key}, x, y, r FROM main.{table} WHERE {key} IN (SELECT value FROM json_each(?))", [json.dumps(sorted(ids))])
+    return {i: (x, y, r) for i, x, y, r in rows}
+
+
+def update_layout(db: Database, layout: GraphLayout) -> None:
+    """Replace the positions and edges of a part of the graph, in the caller's transaction. Deleted subjects lose theirs by cascade."""
+    of_entities = "entity_positions", "entity_id", layout.entities
+    of_communities = "community_positions", "community_id", layout.communities
+    for table, key, positions in (of_entities, of_communities):
+        stored = _positions_of(db, table, key, (p.id for p in positions))
+        _put(db, table, key, (Position(i, *circle) for i, circle in stored.items()), positions)
+    rows = ((link.level, link.a, link.b, link.weight) for link in layout.edges)
+    insert = "INSERT INTO community_edges (level, source_id, target_id, weight) VALUES (?, ?, ?, ?)"
+    insert += " ON CONFLICT (source_id, target_id) DO UPDATE SET weight = excluded.weight"
+    db.conn.executemany(insert, rows)
+
+
+def save_layout(db: Database, layout: GraphLayout) -> None:
+    """Replace the stored layout, in the caller's transaction; unchanged rows are not rewritten."""
+    stored = load_layout(db)
+    _put(db, "entity_positions", "entity_id", stored.entities, layout.entities)
+    _put(db, "community_positions", "community_id", stored.communities, layout.communities)
+    _put_vectors(db, dict(stored.structural_vectors), dict(layout.structural_vectors))
+    if set(stored.edges) != set(layout.edges):
+        db.execute("DELETE FROM community_edges")
+        rows = ((link.level, link.a, link.b, link.weight) for link in layout.edges)
+        db.conn.executemany("INSERT INTO community_edges (level, source_id, target_id, weight) VALUES (?, ?, ?, ?)", rows)
+
+
+def _put(db: Database, table: str, key: str, stored: Iterable[Position], positions: Iterable[Position]) -> None:
+    old, new = {p.id: p for p in stored}, {p.id: p for p in positions}
+    db.conn.executemany(f"DELETE FROM {table} WHERE {key} = ?", ((i,) for i in old if i not in new))
+    rows = ((p.id, p.x, p.y, p.r) for i, p in new.items() if old.get(i) != p)
+    update = "x = excluded.x, y = excluded.y, r = excluded.r"
+    db.conn.executemany(f"INSERT INTO {table} ({key}, x, y, r) VALUES (?, ?, ?, ?) ON CONFLICT ({key}) DO UPDATE SET {update}", rows)
+
+
+def _put_vectors(db: Database, old: Mapping[str, bytes], new: Mapping[str, bytes]) -> None:
+    db.conn.executemany("DELETE FROM structural_embeddings WHERE entity_id = ?", ((i,) for i in old if i not in new))
+    rows = ((i, vector) for i, vector in new.items() if old.get(i) != vector)
+    insert = "INSERT INTO structural_embeddings (entity_id, vector) VALUES (?, ?)"
+    db.conn.executemany(f"{insert} ON CONFLICT (entity_id) DO UPDATE SET vector = excluded.vector", rows)
+
+
+def structural_embeddings(db: Database) -> tuple[list[str], NDArray[np.float32]]:
+    """The ids of entities with a structural vector, sorted, and the vectors, (n, d) float32; empty if `localrag layout` was never run."""
+    rows = db.execute("SELECT entity_id, vector FROM structural_embeddings ORDER BY entity_id").fetchall()
+    if not rows:
+        return [], np.empty((0, 0), np.float32)
+    return [i for i, _ in rows], np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), -1)
+
+
+def entities_without_structural_embedding(db: Database) -> list[str]:
+    """The ids of entities without a structural vector."""
+    return [i for (i,) in db.execute("SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM structural_embeddings)")]
+
+
+def subjects_without_position(db: Database) -> list[str]:
+    """The ids of entities and communities without a position."""
+    missing = "SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM entity_positions)"
+    missing += " UNION ALL SELECT id FROM communities WHERE id NOT IN (SELECT community_id FROM community_positions)"
+    return [key for (key,) in db.execute(missing)]
+
+
+def is_complete(db: Database) -> bool:
+    """Whether every published entity and community has a position."""
+    return not db.execute(
+        "SELECT EXISTS (SELECT id FROM main.entities EXCEPT SELECT entity_id FROM main.entity_positions)"
+        " OR EXISTS (SELECT id FROM main.communities EXCEPT SELECT community_id FROM main.community_positions)"
+    ).fetchone()[0]
+
+
+def count_positions(db: Database) -> dict[str, Any]:
+    """The numbers of entities and communities with a position."""
+    row = db.execute("SELECT (SELECT count(*) FROM entity_positions), (SELECT count(*) FROM community_positions)").fetchone()
+    return {"entities": row[0], "communities": row[1]}
+
+
+def layout_state(db: Database) -> str:
+    """A string that changes whenever the graph view does."""
+    hashes = "(SELECT group_concat(value) FROM (SELECT value FROM index_settings WHERE key IN ('graph_hash', 'layout_hash') ORDER BY key))"
+    tables = "entities", "relationships", "communities", "entity_positions"
+    counts = ", ".join(f"(SELECT max(rowid) || ' ' || count(*) FROM {t})" for t in tables)
+    return repr(db.execute(f"SELECT {hashes}, {counts}").fetchone())
+
+
+def positioned_entities(db: Database) -> list[tuple[str, str, float, float, float]]:
+    """Entities with a position, highest degree first: id, type, x, y, r."""
+    select = "SELECT e.id, e.type, p.x, p.y, p.r FROM entities e JOIN entity_positions p ON p.entity_id = e.id"
+    return db.execute(f"{select} ORDER BY e.degree DESC, e.id").fetchall()
+
+
+def positioned_communities(db: Database) -> list[tuple[str, int, str | None, float, float, float]]:
+    """Communities with a position, the coarsest and largest first: id, level, parent, x, y, r."""
+    select = "SELECT c.id, c.level, c.parent_id, p.x, p.y, p.r FROM communities c JOIN community_positions p ON p.community_id = c.id"
+    return db.execute(f"{select} ORDER BY c.level, c.ordinal").fetchall()
+
+
+def deepest_communities(db: Database) -> list[tuple[str, str]]:
+    """Entities with the ids of their communities that have no child."""
+    parents = "SELECT parent_id FROM communities WHERE parent_id IS NOT NULL"
+    return db.execute(f"SELECT entity_id, community_id FROM community_members WHERE community_id NOT IN ({parents})").fetchall()
+
+
+def community_sizes(db: Database) -> dict[str, int]:
+    """Community id → number of its entities."""
+    return dict(db.execute("SELECT community_id, count(*) FROM community_members GROUP BY 1"))
+
+
+def relationship_edges(db: Database) -> list[tuple[str, str, float]]:
+    """The two entities and the weight of every relationship, the heaviest first."""
+    return db.execute("SELECT source_id, target_id, weight FROM relationships ORDER BY weight DESC, id").fetchall()
+
+
+def node_labels(db: Database, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Id, name, type and degree of entities, by id."""
+    rows = db.query("SELECT id, name, type, degree FROM entities WHERE id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])
+    return {row["id"]: row for row in rows}
+
+
+def community_labels(db: Database, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Id, level, number and title of communities, by id; the title is empty without a report."""
+    rows = db.query(
+        "SELECT c.id, c.level, c.ordinal, coalesce(r.title, '') AS title FROM communities c"
+        " LEFT JOIN reports r ON r.community_id = c.id WHERE c.id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {row["id"]: row for row in rows}

@@ -1,0 +1,118 @@
+"""SqliteLlmCache: LLM calls, their subjects, and their usage."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from secrets import token_hex
+from sqlite3 import OperationalError
+from typing import Any
+
+from sqlite_utils import Database
+
+from localrag.records import IN_DOUBT_SUBJECT, QUERY_SUBJECT, CallReference, LlmCall
+from localrag.store.runs import load_settings, save_settings
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteLlmCache:
+    """The LLM calls stored in an index; a chat model looks here first."""
+
+    db: Database
+
+    def find(self, key: str) -> LlmCall | None:
+        """The stored call with this key; None if there is none."""
+        return next(map(_call, self.db.query("SELECT * FROM llm_calls WHERE key = ?", [key])), None)
+
+    def save(self, call: LlmCall, *, needed: bool) -> None:
+        """Store a call; an existing one stays. If not `needed`, a read-only or busy database is ignored."""
+        try:
+            with self.db.atomic():
+                self.db.table("llm_calls").insert(asdict(call) | {"tokens": json.dumps(call.tokens)}, ignore=True)
+        except OperationalError:
+            if needed:
+                raise
+
+    def add_reference(self, use: CallReference) -> None:
+        """Record that the current contents need a stored call."""
+        with self.db.atomic():
+            _confirm(self.db, [use])
+
+
+def _call(row: dict[str, Any]) -> LlmCall:
+    return LlmCall(**{k: v for k, v in row.items() if k != "created_at"} | {"tokens": tuple(json.loads(row["tokens"]))})
+
+
+def _confirm(db: Database, references: Iterable[CallReference]) -> None:
+    """Set subject and config hash of used calls. A call used for two texts keeps both subjects and is deleted when neither is stored."""
+    for reference in references:
+        rows = db.execute("SELECT subject FROM llm_calls WHERE key = ?", [reference.key]).fetchall()
+        if reference.subject and rows and rows[0][0] not in ("", IN_DOUBT_SUBJECT, QUERY_SUBJECT, reference.subject):
+            db.execute("INSERT OR IGNORE INTO llm_call_subjects (call_key, subject) VALUES (?, ?)", [reference.key, rows[0][0]])
+        db.execute(
+            "UPDATE llm_calls SET subject = ?, config_hash = ?, unused_since = NULL WHERE key = ?",
+            [reference.subject, reference.config_hash, reference.key],
+        )
+
+
+def calls_about(db: Database, subjects: Sequence[str]) -> list[LlmCall]:
+    """The stored calls about texts with these content ids."""
+    values = "(SELECT value FROM json_each(:subjects))"
+    matches = f"subject IN {values} OR key IN (SELECT call_key FROM llm_call_subjects WHERE subject IN {values})"
+    return list(map(_call, db.query(f"SELECT * FROM llm_calls WHERE {matches}", {"subjects": json.dumps(subjects)})))
+
+
+_CALL = tuple(f.name for f in fields(LlmCall))
+_SAVE = f"INSERT OR IGNORE INTO llm_calls ({', '.join(_CALL)}) VALUES (?{', ?' * (len(_CALL) - 1)})"
+
+
+def save_calls(db: Database, calls: Iterable[LlmCall], uses: Iterable[CallReference] = ()) -> None:
+    """Store calls, of each key the first one, and record references to stored calls."""
+    rows = [[json.dumps(c.tokens) if name == "tokens" else getattr(c, name) for name in _CALL] for c in calls]
+    with db.atomic():
+        db.conn.executemany(_SAVE, rows)
+        _confirm(db, uses)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOverlayCache:
+    """The stored calls of an index, read-only; new calls stay in memory and end with the process."""
+
+    persistent: SqliteLlmCache
+    in_memory: dict[str, LlmCall] = field(default_factory=dict)
+
+    def find(self, key: str) -> LlmCall | None:
+        """The call with this key, of this process or stored; None if there is none."""
+        return self.in_memory.get(key) or self.persistent.find(key)
+
+    def save(self, call: LlmCall, *, needed: bool) -> None:  # noqa: ARG002 — protocol signature
+        """Keep a call in memory."""
+        self.in_memory.setdefault(call.key, call)
+
+    def add_reference(self, use: CallReference) -> None:
+        """Nothing to record: the index is not written to."""
+
+
+def total_llm_usage(db: Database) -> dict[str, Any]:
+    """Calls, prompt tokens, output tokens and seconds over the life of the index, including garbage-collected calls."""
+    current, collected = llm_usage_of(db, "true", []), load_settings(db).get("collected_llm_usage", {})
+    return {name: round(value + collected.get(name, 0), 1) for name, value in current.items()}
+
+
+def llm_usage_of(db: Database, where: str, values: list[Any]) -> dict[str, Any]:
+    """Calls, prompt tokens, output tokens and seconds of the stored calls that match `where`."""
+    sums = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in ("prompt_tokens", "output_tokens", "seconds"))
+    return next(db.query(f"SELECT count(*) AS calls, {sums} FROM llm_calls WHERE {where}", values))
+
+
+def count_by_numerics_class(db: Database) -> dict[str, int]:
+    """Numerics class → number of calls; calls without a class are not counted."""
+    rows = db.query("SELECT numerics, count(*) AS n FROM llm_calls WHERE numerics <> '' GROUP BY 1 ORDER BY 1")
+    return {row["numerics"]: row["n"] for row in rows}
+
+
+def identity(db: Database) -> str:
+    """The id of an index, which stays when its folder is moved; created if missing. Raises OperationalError."""
+    if not isinstance(index_id := load_settings(db).get("id"), str):
+        save_settings(db, id=token_hex(16))
+        index_id = load_settings(db)["id"]
+    return str(index_id)

@@ -1,0 +1,183 @@
+"""Set up .venv and say at each step what is done and how long it usually takes: `python3 scripts/install.py demo` or `… all`.
+
+`demo` installs what `localrag demo` needs, `all` what the tests and scripts need as well. Only the standard library is used here, since
+nothing else is installed yet. The times in the texts were measured on two cores.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import compiler_flags
+
+if sys.version_info < (3, 11):  # noqa: UP036 - whatever Python the machine has runs this first
+    sys.exit("localrag needs Python 3.11 or newer. Name one: make PYTHON=python3.12 demo")
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+TORCH = "torch==2.13.0"
+COMPILE_PROGRESS = re.compile(r"^\s*\[(\d+)/(\d+)\] ")  # as ninja prints it
+PROGRESS_PARTS = 5  # a line at each fifth of the compilation
+ERROR_LINES = 40
+LARGE_DOWNLOAD = re.compile(r"Downloading (?:\S*/)?([^\s/-]+-[^\s-]+)\S* \((\d{2,}\.\d [MG]B)")  # from 10 MB
+BUILD_STARTED = re.compile(r"Building wheel for (\S+) .*started")
+
+
+def main() -> None:
+    target = sys.argv[1] if len(sys.argv) > 1 else ""
+    if target not in ("demo", "all"):
+        sys.exit("Usage: python3 scripts/install.py demo|all")
+    started = time.monotonic()
+    steps = [make_environment, install_torch, install_llama, install_libraries]
+    if target == "all":
+        steps.append(install_everything)
+    for number, step in enumerate(steps, 1):
+        step(f"[{number}/{len(steps)}]")
+    say(f"Installed in {duration(time.monotonic() - started)}.")
+
+
+def make_environment(step: str) -> None:
+    """The virtual environment, with a pip that knows dependency groups."""
+    say(f"{step} Virtual environment .venv (about 10 seconds)")
+    if not os.access(PYTHON, os.X_OK):
+        run([sys.executable, "-m", "venv", str(VENV)])
+    pip("install", "--upgrade", "pip>=25.1")
+
+
+def install_torch(step: str) -> None:
+    """Torch as a CPU build, before all others: as a dependency of another package pip would download gigabytes of CUDA libraries."""
+    if installed_version("torch"):
+        say(f"{step} torch is installed already")
+        return
+    say(f"{step} torch, the build for CPUs (200 MB; about 30 seconds and the download)")
+    if pip("install", f"{TORCH}+cpu", may_fail=True):
+        return
+    say("    pip has no CPU build here; uv gets it")
+    pip("install", "uv")
+    run([str(VENV / "bin" / "uv"), "pip", "install", "-q", "--python", str(PYTHON), "--torch-backend=cpu", TORCH])
+
+
+def install_llama(step: str) -> None:
+    """llama.cpp with its Python binding: the wheel that pip compiled before, or compiled now for this processor."""
+    if installed_version("llama-cpp-python") == llama_version():
+        say(f"{step} llama.cpp is installed already")
+        return
+    environment = build_environment(compiler_flags.needed_flags())
+    if wheel := cached_wheel(environment):
+        say(f"{step} llama.cpp, from pip's cache: {wheel} (seconds)")
+        pip("install", llama_requirement(), environment=environment)
+        return
+    say(f"{step} llama.cpp, compiled for this processor (80 MB; about 4 minutes on 2 cores; pip keeps the result, so only once)")
+    pip("install", "--verbose", llama_requirement(), environment=environment)
+
+
+def install_libraries(step: str) -> None:
+    """localrag itself and the libraries that it always needs."""
+    say(f"{step} localrag and its libraries, with the bundled models (1.1 GB installed; about a minute and the download)")
+    pip("install", "-e", ".")
+
+
+def install_everything(step: str) -> None:
+    """The extras and what the tests, scripts and documentation need."""
+    say(f"{step} extras, tests and documentation (some minutes, most of them for downloads)")
+    pip("install", "-e", ".[all,train,ray]", "--group", "dev")
+
+
+def llama_requirement() -> str:
+    """The version range that pyproject.toml names."""
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    return next(d for d in dependencies if d.startswith("llama-cpp-python"))
+
+
+def llama_version() -> str:
+    """The oldest version of that range."""
+    return llama_requirement().partition(">=")[2].partition(",")[0]
+
+
+def build_environment(flags: tuple[str, ...]) -> dict[str, str]:
+    """The environment for compiling: where a compiler needs flags, these, and a cache apart from wheels that were compiled without them."""
+    added = {name: " ".join([os.environ.get(name, ""), *flags]).strip() for name in ("CFLAGS", "CXXFLAGS")} if flags else {}
+    if flags and (cache := pip_output("cache", "dir")):  # pip may be configured to have none
+        added["PIP_CACHE_DIR"] = f"{cache}-{re.sub('[^a-z0-9-]', '', ''.join(flags))}"
+    return os.environ | added
+
+
+def cached_wheel(environment: dict[str, str]) -> str:
+    """The name of a wheel of llama-cpp-python that pip compiled before; "" where there is none."""
+    listed = pip_output("cache", "list", "--format=abspath", "llama_cpp_python", environment=environment)
+    wanted = f"llama_cpp_python-{llama_version()}-"
+    return next((Path(line).name for line in listed.splitlines() if Path(line).name.startswith(wanted)), "")
+
+
+def installed_version(package: str) -> str:
+    """The version of a package in .venv; "" where it has none."""
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    return subprocess.run([str(PYTHON), "-c", code], check=False, capture_output=True, text=True).stdout.strip()
+
+
+def pip(*arguments: str, environment: dict[str, str] | None = None, may_fail: bool = False) -> bool:
+    return run([str(PYTHON), "-m", "pip", *arguments, "--progress-bar=off"], environment=environment, may_fail=may_fail)
+
+
+def pip_output(*arguments: str, environment: dict[str, str] | None = None) -> str:
+    """What a short pip command prints; "" where it fails."""
+    command = [str(PYTHON), "-m", "pip", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment).stdout.strip()
+
+
+def run(command: list[str], *, environment: dict[str, str] | None = None, may_fail: bool = False) -> bool:
+    """Run a command and print the lines of its output that say what is going on; its last lines, and the end, where it fails."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    last: deque[str] = deque(maxlen=ERROR_LINES)
+    assert process.stdout is not None
+    for line in shown_lines(remembered(process.stdout, last)):
+        say(f"    {line}")
+    if process.wait() == 0:
+        return True
+    if not may_fail:
+        sys.exit(f"{''.join(last)}\nThis command failed: {' '.join(command)}")
+    return False
+
+
+def remembered(lines: Iterator[str], last: deque[str]) -> Iterator[str]:
+    for line in lines:
+        last.append(line)
+        yield line
+
+
+def shown_lines(lines: Iterator[str]) -> Iterator[str]:
+    """The lines worth showing, shortened: large downloads, what is built, how far the compilation is, how many packages are installed."""
+    part = 0
+    for line in lines:
+        if found := COMPILE_PROGRESS.match(line):
+            done, total = int(found[1]), int(found[2])
+            if done * PROGRESS_PARTS // total > part:
+                part = done * PROGRESS_PARTS // total
+                yield f"compiled: {done} of {total} files"
+        elif found := LARGE_DOWNLOAD.search(line):
+            yield f"downloading {found[1]} ({found[2]})"
+        elif found := BUILD_STARTED.search(line):
+            yield f"building {found[1]}"
+        elif "Installing collected packages:" in line:
+            yield f"installing packages: {line.count(',') + 1}"
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

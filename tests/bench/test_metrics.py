@@ -1,0 +1,163 @@
+"""Figures, tables and exports of measurements made by hand."""
+
+import csv
+import io
+import json
+import sqlite3
+import tomllib
+
+import pytest
+
+from localrag.bench.report import as_text, check_format, recommendation, table, warnings, write_sqlite
+from localrag.bench.runs import answer_bias, compare_models, models_to_compare, recommend_model, reliability_warning, save_run
+from localrag.bench.tasks import calibration_error
+from localrag.errors import UsageError
+from localrag.system.files import shipped_data_path
+from tests.bench.rows import measured, run_of
+
+BROKEN = {"name": "broken.gguf", "given": "/models/broken.gguf", "error": "/models/broken.gguf is not a GGUF file.", "hint": ""}
+
+
+def cells(model, label):
+    made = table([model])
+    return [line[1] for _, group in made.groups for line in group if line[0] == label]
+
+
+def test_failures_stand_beside_the_scores_they_taint():
+    """Half of the paragraphs failed: that is said in the score's own cell and in a note, and the missed names cost recall."""
+    model = measured(failed=5)
+
+    assert cells(model, "names with types F1") == ["0.53 (failed 5 of 10)"]
+    assert cells(model, "calls") == ["failed 5 of 50"]
+    assert cells(model, "English paragraphs/h") == ["300 (failed 5 of 10)"]  # only what was read counts
+    assert warnings([model, BROKEN]) == [
+        "broken.gguf: not measured: /models/broken.gguf is not a GGUF file.",
+        "a: not reliable: failed 5 of 50 calls, failed 5 of 10 paragraphs (failed in the engine)",
+    ]
+    assert "failed 5 of 10 paragraphs" in reliability_warning(model["figures"])
+    assert reliability_warning(measured()["figures"]) == ""
+
+
+def test_a_model_that_always_says_yes_is_seen_to():
+    """Half right looks like chance, the share of yes says why."""
+    model = measured(says=[True] * 10)
+
+    assert model["figures"]["yes_no_accuracy"] == 0.5
+    assert cells(model, "says yes (half is right)") == ["100% (always says yes)"]
+    assert answer_bias(measured()["figures"]) == ""
+    assert answer_bias(measured(says=[False] * 10)["figures"]) == "always says no"
+
+
+def test_calibration_is_the_gap_between_sureness_and_truth():
+    """Nine in ten sure and right nine times in ten: no error. Always sure, half right: one half. Unknown: none."""
+    honest = [{"p_yes": 0.9, "answer": n != 0} for n in range(10)]
+    rash = [{"p_yes": 1.0, "answer": n % 2 == 0} for n in range(10)]
+
+    assert calibration_error(honest) == pytest.approx(0.0)
+    assert calibration_error(rash) == pytest.approx(0.5)
+    assert calibration_error([{"p_yes": None, "answer": True}]) is None
+
+
+def test_speed_and_chunks_are_counted():
+    """Ten English paragraphs in a minute are 600 an hour; speeds have their spread."""
+    found = measured(seconds=60.0)["figures"]
+
+    assert found["paragraphs_per_hour"] == 600
+    assert (found["json_tps"], found["json_tps_sd"]) == (100.0, 2.0)
+    assert found["forced_share"] == 0.8
+    assert cells(measured(), "energy of the paragraphs") == ["not readable"]
+
+
+def test_the_better_model_is_told_and_chance_is_said():
+    """More right in every paragraph is sure; the same counts are not; speeds are told apart by their repeats."""
+    few, many = (1, 4, 4), (3, 4, 4)
+    worse = measured("b", typed=((5, 10, 10),) * 5 + ((6, 10, 10),) * 5, relations=(few, many) * 5, speeds=(50.0, 51.0, 49.0))
+    found = {c.name: c for c in compare_models(measured("a"), worse)}
+
+    assert found["names with types F1"].verdict == "first better"
+    assert found["relations F1"].verdict == "the interval includes 0"
+    assert found["failed paragraphs"].verdict == "the same"
+    assert found["prefill tokens/s"].verdict == "first better"
+    assert found["paragraphs/h"].verdict == "one measurement: no interval"
+
+
+def test_fewer_failures_are_better():
+    """Where less is better the verdict turns round."""
+    found = {c.name: c for c in compare_models(measured("a", failed=8), measured("b"))}
+    assert found["failed paragraphs"].verdict == "second better"
+
+
+def test_a_faster_model_of_the_same_quality_is_recommended():
+    """Quality that chance cannot tell apart: speed decides; a sure difference of quality decides against speed."""
+    mixed = tuple((8 + n % 2, 10, 10) for n in range(10))
+    chosen, reason = recommend_model(
+        [measured("slow", typed=mixed, seconds=120.0), measured("fast", typed=tuple(reversed(mixed)), seconds=30.0)]
+    )
+    assert chosen["name"] == "fast"
+    assert "as good as slow within chance and 4.0 times as fast" in reason
+
+    chosen, _ = recommend_model([measured("good", seconds=120.0), measured("fast", typed=((4, 10, 10),) * 10, seconds=30.0)])
+    assert chosen["name"] == "good"
+
+
+def test_a_model_that_fails_is_not_recommended():
+    """Half of its calls failed: another is taken, or none."""
+    chosen, reason = recommend_model([measured("bad", failed=5), measured("good"), BROKEN])
+    assert (chosen["name"], "only one of 3 models" in reason) == ("good", True)
+    assert recommend_model([measured("bad", failed=5), BROKEN]) is None
+    assert recommendation([BROKEN]) == "# localrag bench: no model here can be relied on"
+
+
+def test_the_recommendation_fits_into_models_toml():
+    """Pasted at the end, the file is read and has the model."""
+    lines = recommendation([measured('My "Model" Q4'), measured("b", typed=((1, 10, 10),) * 10)])
+
+    table_ = tomllib.loads(shipped_data_path("models.toml").read_text(encoding="utf-8") + "\n" + lines)
+    assert table_["chat"]["my-model-q4"]["path"] == '/models/My "Model" Q4.gguf'
+    assert table_["default_chat"] == "smollm2-135m"
+    assert recommendation([measured("smollm2-135m")]).endswith('default_chat = "smollm2-135m"')
+
+
+def test_every_format_has_every_model(tmp_path):
+    """Text formats name each model and its error; CSV and JSON lines have a row for each; SQLite takes a run once."""
+    run = run_of(measured("a"), measured("b", failed=5), BROKEN)
+    texts = {form: as_text(run, form) for form in ("md", "csv", "json", "jsonl", "html")}
+
+    assert all("broken.gguf" in text and "not a GGUF file" in text for text in texts.values())
+    assert "failed 5 of 10" in texts["md"]
+    assert "failed 5 of 10" in texts["html"]
+    assert json.loads(texts["json"]) == run
+    assert [json.loads(line)["name"] for line in texts["jsonl"].splitlines()] == ["a", "b", "broken.gguf"]
+    read = list(csv.DictReader(io.StringIO(texts["csv"])))
+    assert [(r["name"], r["failed_paragraphs"]) for r in read] == [("a", "0"), ("b", "5"), ("broken.gguf", "")]
+    for _ in range(2):
+        write_sqlite(run, tmp_path / "b.db")
+    db = sqlite3.connect(tmp_path / "b.db")
+    assert db.execute("select name, typed_f1 is null from models order by name").fetchall() == [("a", 0), ("b", 0), ("broken.gguf", 1)]
+    assert db.execute("select count(*) from paragraphs where error != ''").fetchone() == (5,)
+
+
+def test_unknown_formats_and_sqlite_without_a_file_are_refused():
+    """What cannot be written is said before anything is measured."""
+    with pytest.raises(UsageError, match="xls"):
+        check_format("xls", None)
+    with pytest.raises(UsageError, match="is not text"):
+        check_format("sqlite", None)
+
+
+def test_runs_are_matched_by_their_models(tmp_path):
+    """Two runs: by file, or the one model each has; one run: its first model against the others; a model can be picked."""
+    paths = []
+    for n, run in enumerate((run_of(measured("a"), measured("b")), run_of(measured("b")), run_of(measured("c")))):
+        paths.append(str(tmp_path / f"{n}.json"))
+        save_run(run, tmp_path / f"{n}.json")
+    ab, b, c = paths
+
+    assert [(x["name"], y["name"]) for _, x, _, y in models_to_compare([ab, b])] == [("b", "b")]
+    assert [(x["name"], y["name"]) for _, x, _, y in models_to_compare([b, c])] == [("b", "c")]
+    assert [(x["name"], y["name"]) for _, x, _, y in models_to_compare([ab])] == [("a", "b")]
+    assert [(x["name"], y["name"]) for _, x, _, y in models_to_compare([f"{ab}#a", c])] == [("a", "c")]
+    with pytest.raises(UsageError, match="no measured model in common"):
+        models_to_compare([ab, c])
+    with pytest.raises(UsageError, match="no measured model"):
+        models_to_compare([f"{ab}#z", c])

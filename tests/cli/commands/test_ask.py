@@ -1,0 +1,156 @@
+"""Asking and looking on the command line: conversations, limits, what is printed, what is refused."""
+
+import json
+import shutil
+
+import pytest
+
+from localrag.model_files import find_embedder
+from tests.conftest import TOWN, run_localrag, run_process
+from tests.engine.test_embedder import write_gguf
+
+
+def ask_json(town, *args):
+    done = run_localrag(*args, "--json", cwd=town)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_auto_prints_the_mode_and_one_reason(town):
+    """Without --mode the question decides, and the reason stands on stderr."""
+    done = run_localrag("ask", "Who is the mate of the Skua?", cwd=town)
+
+    assert "mode: mix (it names" in done.stderr
+    assert ask_json(town, "ask", "What are the main themes?")["mode"] == "global"
+
+
+def test_a_follow_up_is_understood(town):
+    """`ask -c` goes on with the last conversation: the follow-up is made to stand on its own, and shown."""
+    first = ask_json(town, "ask", "Who is Lars Holm?")
+    second = ask_json(town, "ask", "-c", "What did he write?")
+    done = run_localrag("ask", "-c", "And to whom did he write?", cwd=town)
+    log = ask_json(town, "logs", "-n", "2")
+
+    assert second["conversation"] == first["conversation"]
+    assert "Lars Holm" in second["asked"]
+    assert "understood as:" in done.stderr
+    assert [row["conversation"] for row in log] == [first["conversation"]] * 2
+    assert "And to whom" in run_localrag("logs", "-n", "1", cwd=town).stdout
+
+
+def test_chat_goes_on_until_quit(town):
+    """`chat` answers line after line in one conversation; an error does not end it."""
+    done = run_process("chat", cwd=town, given="Who is Lars Holm?\nWhere is he mate?\n/source 99\n/source 1\n/quit\nnever read\n")
+    log = ask_json(town, "logs", "-n", "2")
+
+    assert done.returncode == 0, done.stderr
+    assert "no citation 99" in done.stderr
+    assert "characters" in done.stdout
+    assert [row["question"] for row in log] == ["Where is he mate?", "Who is Lars Holm?"]
+    assert log[0]["conversation"] == log[1]["conversation"]
+
+
+def test_search_needs_no_model(town):
+    """Passages with their place and best sentence, and no call of the model."""
+    found = ask_json(town, "search", "Who wrote to the mayor?")
+
+    assert found[0]["path"] == "docs/b.txt"
+    assert "wrote to Mayor Ruth Sand" in found[0]["snippet"]
+    for row in found:
+        text = TOWN[row["path"].removeprefix("docs/")]
+        assert text[row["start"] : row["end"]] == row["text"]
+    assert "docs/b.txt" in run_localrag("search", "mayor", cwd=town).stdout
+
+
+def test_an_entity_is_shown_by_any_of_its_names(town):
+    """Names, description, relationships and places; an unknown name is answered with the nearest ones."""
+    (found,) = ask_json(town, "entity", "lars holm")
+    unknown = run_localrag("entity", "Lars Hölm", cwd=town)
+
+    assert found["type"] == "person"
+    assert {r["with"] for r in found["relationships"]}
+    assert all(TOWN[m["path"].removeprefix("docs/")][m["start"] : m["end"]] in found["names"] for m in found["mentions"])
+    assert "Lars Holm" in run_localrag("entity", "Lars Holm", cwd=town).stdout
+    assert unknown.returncode == 1
+    assert "Lars Holm" in unknown.stderr
+
+
+def test_the_tree_holds_every_community_and_its_report_opens(town):
+    """`tree` shows communities below each other; `report` prints one with verbatim passages."""
+    roots = ask_json(town, "tree")
+    status = ask_json(town, "status")
+    waiting, ids = list(roots), []
+    while waiting:
+        node = waiting.pop()
+        ids.append(node["id"])
+        waiting += node["parts"]
+    report = ask_json(town, "report", roots[0]["id"])
+
+    assert len(ids) == len(set(ids)) == status["communities"]
+    assert report["title"] == roots[0]["title"]
+    for q in report["quotes"]:
+        assert TOWN[q["path"].removeprefix("docs/")][q["start"] : q["end"]] == q["quote"]
+    assert roots[0]["title"].split()[0] in run_localrag("tree", cwd=town).stdout
+    assert run_localrag("report", roots[0]["id"], cwd=town).stdout.startswith("# ")
+    assert "no community 9.9" in run_localrag("report", "9.9", cwd=town).stderr
+
+
+def test_questions_can_be_answered_from_the_documents(town):
+    """Suggested questions name what the documents name; an unknown subject is refused."""
+    about = ask_json(town, "questions", "--about", "Skua", "-n", "3")
+
+    assert len(about) == 3
+    assert all("Skua" in q or "海鸥号" in q for q in about[:1])
+    assert "No entity" in run_localrag("questions", "--about", "Atlantis", cwd=town).stderr
+
+
+def test_the_form_of_an_answer_can_be_chosen(town):
+    """A single sentence is one; a list has bullets; --context-only prints sources without a call of the model."""
+    one = ask_json(town, "ask", "What is wrong with the Skua?", "--response-type", "single sentence")
+    several = ask_json(town, "ask", "What is wrong with the Skua?", "--response-type", "list of points")
+    shown = ask_json(town, "ask", "What is wrong with the Skua?", "--context-only")
+
+    assert len(one["citations"]) == 1
+    assert several["answer"].startswith("- ")
+    assert shown["calls"] == 0
+    assert any("leaks" in c["quote"] for c in shown["citations"])
+
+
+def test_what_cannot_be_asked_is_refused_in_a_sentence(town):
+    """An unknown mode, style or level, an empty or endless question: exit code 2 and what to do."""
+    for args, message in (
+        (["ask", "x", "--mode", "best"], "no mode 'best'"),
+        (["ask", "x", "--style", "poetic"], "no style 'poetic'"),
+        (["ask", "x", "--mode", "global", "--level", "99"], "no community level 99"),
+        (["ask", "  "], "question is empty"),
+        (["search", ""], "query is empty"),
+    ):
+        done = run_localrag(*args, cwd=town)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+@pytest.fixture(scope="module")
+def minilm_gguf(tmp_path_factory):
+    """The embedded embedding model as a GGUF file: another embedder."""
+    path = tmp_path_factory.mktemp("gguf") / "minilm.gguf"
+    write_gguf(find_embedder(None).path, path)
+    return path
+
+
+def test_another_embedder_is_refused_until_the_index_is_embedded_anew(town, tmp_path, minilm_gguf):
+    """Vectors of two models are never mixed: `index --embedder` names the remedy, `reembed` does it, questions work after it."""
+    shutil.copytree(town, tmp_path / "town")
+    here = tmp_path / "town"
+    calls = ask_json(here, "status")["spent"]["calls"]
+
+    refused = run_localrag("index", "docs", "--embedder", str(minilm_gguf), cwd=here)
+    done = run_localrag("reembed", "--embedder", str(minilm_gguf), cwd=here)
+    after = ask_json(here, "status")
+
+    assert refused.returncode == 1
+    assert "localrag reembed" in refused.stderr
+    assert done.returncode == 0, done.stderr
+    assert after["models"]["embedder"]["path"] == str(minilm_gguf)
+    assert after["spent"]["calls"] == calls
+    assert after["run"]["state"] == "complete"
+    assert ask_json(here, "search", "Who wrote to the mayor?")[0]["path"] == "docs/b.txt"

@@ -1,0 +1,221 @@
+"""Collections over the life of an index, and questions to some of its documents, on the command line."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from localrag.store.collections import collections
+from localrag.store.opening import open_index
+from tests.conftest import TOWN, run_localrag, run_process
+from tests.forked import Forked
+
+
+def ok(folder, *args):
+    done = run_localrag(*args, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def index(folder, *args):
+    return ok(folder, "index", *args, "--extractor", "phrases", "-q")
+
+
+def read(folder, *args):
+    return json.loads(ok(folder, *args, "--json").stdout)
+
+
+def collections_of(db):
+    """Path → the names of the collections that it is in."""
+    found = {}
+    for path, name in db.execute("SELECT path, name FROM collection_documents ORDER BY 1, 2"):
+        found.setdefault(path, []).append(name)
+    return found
+
+
+def members(folder):
+    db = open_index(folder / ".localrag")
+    try:
+        return collections_of(db)
+    finally:
+        db.close()
+
+
+@pytest.fixture(autouse=True)
+def no_reader(monkeypatch):
+    """No chat model is loaded for what these tests ask: answers are sentences of the documents."""
+    monkeypatch.setenv("LOCALRAG_ENGINE", "adapter=no")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two folders of documents."""
+    for name, place in (("a.md", "one"), ("b.txt", "one"), ("c.txt", "二")):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / name).write_text(TOWN[name], encoding="utf-8")
+    return tmp_path
+
+
+def test_a_collection_lives_with_its_documents(folder):
+    """Made by index, kept over runs without it, edits and renames; a document may be in several; files that go leave it."""
+    index(folder, "one", "--collection", "ferry")
+    index(folder, "二", "--collection", "中文,all")
+    index(folder, "one", "--collection", "all")
+    everything = {"one/a.md": ["all", "ferry"], "one/b.txt": ["all", "ferry"], "二/c.txt": ["all", "中文"]}
+    assert members(folder) == everything
+    index(folder, ".")
+    assert members(folder) == everything
+
+    (folder / "one" / "a.md").write_text(TOWN["a.md"] + "\nThe Skua sails at noon on Sundays.\n", encoding="utf-8")
+    (folder / "one" / "b.txt").rename(folder / "二" / "信.txt")
+    (folder / "new.md").write_text("# New\n\nGreta Lind came to Vardby in May with her own boat.\n", encoding="utf-8")
+    index(folder, ".")
+    assert members(folder) == {"one/a.md": ["all", "ferry"], "二/信.txt": ["all", "ferry"], "二/c.txt": ["all", "中文"]}
+    assert read(folder, "search", "Who wrote to the mayor?", "--collection", "ferry", "-k", "1")[0]["path"] == "二/信.txt"
+
+    (folder / "二" / "c.txt").unlink()
+    index(folder, ".")
+    assert members(folder) == {"one/a.md": ["all", "ferry"], "二/信.txt": ["all", "ferry"]}
+    assert read(folder, "collections", "list")["collections"] == [{"name": n, "documents": 2} for n in ("all", "ferry")]
+
+    ok(folder, "rm", "one/a.md", "-q")
+    assert members(folder) == {"二/信.txt": ["all", "ferry"]}
+    index(folder, "one")
+    assert members(folder) == {"二/信.txt": ["all", "ferry"]}
+
+
+def test_collections_are_listed_shown_renamed_and_removed(folder):
+    """`list`, `show`, `rename`, also into one that exists, `rm`; `status` and `files` know them; documents stay."""
+    index(folder, "one", "--collection", "ferry")
+    index(folder, "二", "--collection", "b")
+    assert ok(folder, "collections", "list").stdout.split() == ["1", "b", "2", "ferry"]
+    assert read(folder, "collections", "show", "ferry")["paths"] == ["one/a.md", "one/b.txt"]
+    assert read(folder, "status")["collections"] == {"b": 1, "ferry": 2}
+    assert "ferry (2)" in ok(folder, "status").stdout
+    assert [json.loads(line)["path"] for line in ok(folder, "files", "--collection", "b", "--json").stdout.splitlines()] == ["二/c.txt"]
+    assert "boats has 2 documents" in ok(folder, "collections", "rename", "ferry", "boats").stderr
+    assert "boats has 3 documents" in ok(folder, "collections", "rename", "b", "boats").stderr
+    ok(folder, "collections", "rm", "boats")
+    assert read(folder, "collections", "list") == {"collections": []}
+    assert read(folder, "status")["documents"] == 3
+    for args in (["show", "boats"], ["rm", "boats"], ["rename", "boats", "x"]):
+        assert run_localrag("collections", *args, cwd=folder).returncode == 2
+
+
+def test_names_that_are_not_there_are_errors_with_what_there_is(folder):
+    """An unknown collection, with what may have been meant; a name that cannot be one; an unknown key; before anything is asked."""
+    index(folder, "one", "--collection", "ferry")
+    for command in (["ask", "Who?"], ["search", "Who?"], ["questions"]):
+        done = run_localrag(*command, "--collection", "fery", cwd=folder)
+        assert done.returncode == 2
+        assert "no collection 'fery'" in done.stderr
+        assert "There are: ferry. Did you mean ferry?" in done.stderr
+    assert run_localrag("index", "one", "--collection", "a/b", cwd=folder).returncode == 2
+    done = run_localrag("ask", "Who?", "--filter", "pth=one", cwd=folder)
+    assert done.returncode == 2
+    assert "Did you mean path?" in done.stderr
+
+
+def test_only_the_selected_documents_are_asked(folder):
+    """`--filter` and `--collection` together hold both; the answer, its record and the log say which documents; nothing is an answer."""
+    index(folder, "one", "--collection", "ferry")
+    index(folder, "二", "--collection", "b")
+    question = "Who is the mate of the Skua?"
+    made = read(folder, "ask", question, "--collection", "ferry,b", "--filter", "type=txt")
+    assert {c["path"] for c in made["citations"]} <= {"one/b.txt", "二/c.txt"}
+    assert made["citations"]
+    assert (made["filter"], made["where"], made["collections"]) == ("type=txt", "type=txt", ["ferry", "b"])
+    assert read(folder, "logs", "-n", "1")[0]["collections"] == ["ferry", "b"]
+    shown = ok(folder, "ask", question, "-c")
+    assert "documents: type=txt in collection ferry or b" in shown.stderr
+    assert read(folder, "ask", question, "-c", "--filter", "")["collections"] == []
+    nothing = ok(folder, "ask", question, "--filter", "path=one,type=pdf")
+    assert nothing.stdout.strip() == "No document matches path=one,type=pdf."
+    assert "type=pdf matches none. There is: txt (2), md (1)." in nothing.stderr
+    nowhere = ok(folder, "search", question, "--filter", "path=nowhere", "--json")
+    assert json.loads(nowhere.stdout) == []
+    assert "No document matches" in nowhere.stderr
+    assert read(folder, "search", question, "--filter", "path=二/*")[0]["path"] == "二/c.txt"
+    assert all("Holm" not in q for q in read(folder, "questions", "--filter", "type=pdf,type=md", "-n", "9") if "王海明" in q)
+
+
+def test_chat_keeps_its_documents(folder):
+    """Every question of a chat is about the documents it was begun with."""
+    index(folder, "one")
+    done = run_process("chat", "--filter", "path=one/b.txt", cwd=folder, given="Who is Lars Holm?\nWhat did he write?\n/quit\n")
+    assert done.returncode == 0, done.stderr
+    for row in read(folder, "logs", "-n", "2"):
+        assert row["where"] == "path=one/b.txt"
+        assert {c["path"] for c in row["citations"]} == {"one/b.txt"}
+
+
+def test_dates_are_the_metadata_s_else_the_file_s(folder):
+    """And the database says which; the year 2024 is after=2024,before=2025, without gap or overlap."""
+    (folder / "one" / "dated.md").write_text("---\ndate: 31 December 2024\nauthor: 王 & A. Holm, B.\n---\n\nThe pier was sold.\n")
+    for name, day in (("a.md", "2023-12-31"), ("b.txt", "2024-01-01")):
+        moment = time.mktime(time.strptime(day, "%Y-%m-%d")) + 3600
+        os.utime(folder / "one" / name, (moment, moment))
+    index(folder, "one")
+    db = open_index(folder / ".localrag")
+    rows = db.execute("SELECT path, date, date_source FROM documents ORDER BY path").fetchall()
+    db.close()
+    assert rows == [
+        ("one/a.md", "2023-12-31", "file"),
+        ("one/b.txt", "2024-01-01", "file"),
+        ("one/dated.md", "2024-12-31", "metadata"),
+    ]
+
+    def found(where):
+        return {row["path"] for row in read(folder, "search", "Skua pier", "--filter", where)}
+
+    assert found("after=2024,before=2025") == {"one/b.txt", "one/dated.md"}
+    assert found("before=2024-01-01") == {"one/a.md"}
+    assert found('meta.AUTHOR="a. holm, b"') == found("meta.author=王") == {"one/dated.md"}
+    assert found("meta.author!=holm,type!=md") == {"one/b.txt"}
+    wrong = run_localrag("search", "x", "--filter", "meta.autor=x", cwd=folder)
+    assert wrong.returncode == 2
+    assert "Did you mean author?" in wrong.stderr
+
+
+@pytest.mark.ci
+def test_a_killed_run_goes_on_with_its_collection(folder):
+    """Killed while it reads or builds, and started again: each document is in the collection, a renamed one in those it was in."""
+    index(folder, "one", "--collection", "ferry")
+    for n in range(150):
+        (folder / "two").mkdir(exist_ok=True)
+        (folder / "two" / f"{n}.txt").write_text(f"Number {n}. Greta Lind sold boat {n} to Nils Berg in Vardby.\n")
+    (folder / "one" / "b.txt").rename(folder / "one" / "moved.txt")
+    command = ["index", ".", "--extractor", "phrases", "--collection", "new"]
+    for stage in ("documents", "noun phrases", "entity resolution"):
+        process = Forked(*command, "--progress", "json", cwd=folder, stderr=subprocess.PIPE)
+        while stage not in json.loads(line := process.stderr.readline()).get("stage", ""):
+            assert '"end"' not in line
+        process.kill()
+        process.communicate()
+        db = open_index(folder / ".localrag")
+        published = {p for (p,) in db.execute("SELECT path FROM documents") if p.startswith("two/")}
+        inside = {p for p, names in collections_of(db).items() if "new" in names}
+        db.close()
+        assert published <= inside
+    ok(folder, *command, "-q")
+    known = members(folder)
+    assert known["one/moved.txt"] == ["ferry", "new"]
+    assert known["one/a.md"] == ["ferry", "new"]
+    assert "one/b.txt" not in known
+    db = open_index(folder / ".localrag")
+    assert collections(db) == {"ferry": 2, "new": 153}
+    db.close()
+
+
+def test_a_file_that_could_not_be_read_is_in_no_collection(folder):
+    """Only documents count, and the path of one that is none is forgotten."""
+    (folder / "one" / "empty.txt").write_text("")
+    index(folder, "one", "--collection", "ferry")
+    assert members(folder) == {"one/a.md": ["ferry"], "one/b.txt": ["ferry"]}
+    shutil.rmtree(folder / "one")
+    (folder / "二" / "d.txt").write_text("Greta Lind came to Vardby in May.\n")
+    ok(folder, "index", "one", "二", "--extractor", "phrases", "-q", "--prune")
+    assert members(folder) == {}

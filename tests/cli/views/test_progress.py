@@ -1,0 +1,365 @@
+"""How far a run is, as people and programs see it: bars, lines, events, and `status --watch` from a second terminal."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+from itertools import pairwise
+from unittest import mock
+
+import pytest
+
+from localrag.cli.views.progress import _poll_runs, format_seconds_left, format_worker
+from localrag.indexing.progress import RunProgress, extrapolate
+from localrag.records import NEW_JSON_KEYS
+from tests.cli.commands.test_index import rows
+from tests.conftest import TOWN, run_localrag, run_process
+from tests.forked import Forked
+from tests.terminals import Terminal, invoke
+
+EVENTS = {
+    "start": {"version", "totals"},
+    "stage": {"stage", "round", "total", "ahead"},
+    "progress": set(RunProgress("", 0, 0).to_json()),
+    "skipped": {"path", "reason", "failed"},
+    "message": {"text"},
+}
+ORDERS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+STAGES = ("documents", "chunk embeddings", "noun phrases", "entity resolution", "reports", "entity embeddings", "report embeddings")
+
+
+def write_docs(folder, copies=12):
+    """The town's documents and as many letters; an empty file."""
+    (folder / "docs").mkdir(parents=True)
+    for name, text in TOWN.items():
+        (folder / "docs" / name).write_text(text, encoding="utf-8")
+    for n in range(copies):
+        letter = f"Ada Quist met Number{n} Berg in Port{n} and wrote to the Northern Line. {TOWN['b.txt']}"
+        (folder / "docs" / f"letter{n}.txt").write_text(letter * 12, encoding="utf-8")
+    (folder / "docs" / "void.md").write_text("  \n")
+    return folder
+
+
+def index(folder, *args):
+    """A run in a process of its own, without a model."""
+    return run_process("index", "docs", "--extractor", "phrases", *args, cwd=folder)
+
+
+def start(folder, *args):
+    """A run that goes on in the background."""
+    return Forked("index", "docs", "--extractor", "phrases", *args, cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run with its events, what it printed, and its folder."""
+    folder = write_docs(tmp_path_factory.mktemp("recorded"))
+    done = index(folder, "--progress", "json", "--json")
+    assert done.returncode == 0, done.stderr
+    return folder, [json.loads(line) for line in done.stderr.splitlines()], json.loads(done.stdout)
+
+
+def test_every_event_has_the_fields_that_are_documented(recorded):
+    """Each line of stderr parses; the first says the totals and the version, before any work is told of; the last is the end."""
+    _, events, result = recorded
+    kinds = [e["event"] for e in events]
+
+    assert kinds[0] == "start"
+    assert events[0]["version"] == 1
+    assert events[0]["totals"] == {
+        "files": 16,
+        "to_read": 16,
+        "bytes": events[0]["totals"]["bytes"],
+        "chunks": events[0]["totals"]["chunks"],
+    }
+    assert events[0]["totals"]["bytes"] > 10_000
+    assert kinds.count("start") == kinds.count("end") == 1
+    assert kinds[-1] == "end"
+    for event in events[:-1]:
+        assert set(event) - {"event"} == EVENTS[event["event"]]
+    assert {k: v for k, v in events[-1].items() if k not in ("event", "seconds")} == {k: v for k, v in result.items() if k != "seconds"}
+
+
+def test_the_share_of_the_whole_only_grows_and_ends_at_one(recorded):
+    """So does each stage, and the total of a stage is what it was; stages come in the order that was announced."""
+    _, events, _ = recorded
+    told = [e for e in events if e["event"] == "progress"]
+    shares = [e["share"] for e in told]
+
+    assert shares == sorted(shares)
+    assert shares[0] < 0.2
+    assert shares[-1] == 1.0
+    assert all(s < 1 for s in shares[:-1])
+    for stage in {e["stage"] for e in told}:
+        some = [e for e in told if e["stage"] == stage]
+        assert [e["done"] for e in some] == sorted(e["done"] for e in some)
+        assert len({e["total"] for e in some}) == 1
+    begun = [e for e in events if e["event"] == "stage"]
+    for before, after in pairwise(begun):
+        assert after["stage"] in before["ahead"]
+    assert [e["stage"] for e in begun if e["stage"] in STAGES] == list(STAGES)
+
+
+def test_a_file_that_is_left_out_is_an_event_with_its_reason(recorded):
+    """So is it in the result."""
+    _, events, result = recorded
+    skipped = [{k: v for k, v in e.items() if k != "event"} for e in events if e["event"] == "skipped"]
+
+    assert skipped == [{"path": "docs/void.md", "reason": "empty", "failed": False}] == result["skipped"]
+
+
+def test_the_store_says_what_the_stream_said(recorded):
+    """`status --json` has the facts of the last event, and the result counts what `status` counts."""
+    folder, events, result = recorded
+    status = json.loads(run_localrag("status", "--json", cwd=folder).stdout)
+    last = [e for e in events if e["event"] == "progress"][-1]
+
+    assert status["run"]["progress"] == {k: v for k, v in last.items() if k != "event"}
+    assert status["run"]["alive"] is None
+    assert {k: status[k] for k in result["counts"]} == result["counts"]
+    assert last["entities"] == status["entities"] > 0
+    assert result["models"] == status["models"]
+
+
+def test_the_result_says_what_was_spent_and_what_comes_next(recorded):
+    """The stages' seconds are those of the run; every command that is named exists."""
+    folder, _, result = recorded
+
+    assert sum(result["spent"].values()) <= result["seconds"] + 0.5
+    assert set(STAGES) <= set(result["spent"])
+    assert len(result["next"]) <= 4
+    for command in result["next"]:
+        assert invoke(*command.split()[1:2], "--help").exit_code == 0
+        assert "--index" not in command
+    elsewhere = index(folder, "--index", "other", "--json", "--quiet")
+    assert all(c.endswith("--index other/.localrag") or c.endswith("--index other") for c in json.loads(elsewhere.stdout)["next"])
+
+
+@pytest.mark.ci
+def test_several_workers_are_told_of_each_with_what_it_does(tmp_path):
+    """In events, in `status --json` and in a line below the bars: name, state, speed, what it has done, when it was last heard of."""
+    folder = write_docs(tmp_path / "several")
+    done = index(folder, "--workers", "2", "--progress", "json", "--json")
+    assert done.returncode == 0, done.stderr
+
+    told = [e["workers"] for e in map(json.loads, done.stderr.splitlines()) if e["event"] == "progress"]
+    stored = json.loads(run_localrag("status", "--json", cwd=folder).stdout)["run"]["progress"]["workers"]
+    assert {row["name"] for row in told[-1]} == {"process 1", "process 2"}
+    assert sum(row["chunks"] for row in told[-1]) > 0
+    assert [row["name"] for row in stored] == [row["name"] for row in told[-1]]
+    now = max(row["seen_at"] for row in stored)
+    line = format_worker(stored[0] | {"state": "working", "written_tokens_per_s": 41.4, "class": "a1b2"}, now + 75)
+    assert re.fullmatch(
+        r"process [12] \(.*cores\) · working · 41 tok/s · .*units, \d+ chunks · numerics a1b2 · last heard 1 min .* ago", line
+    )
+
+
+def test_an_error_is_an_event_too(tmp_path):
+    """A program that reads events gets nothing else: what went wrong, its remedy and the exit code."""
+    done = run_localrag("index", "nowhere", "--progress", "json", cwd=tmp_path)
+    (event,) = [json.loads(line) for line in done.stderr.splitlines()]
+
+    assert done.returncode == event["exit_code"] == 2
+    assert (event["event"], event["state"]) == ("end", "failed")
+    assert "nowhere" in event["error"]
+
+
+def test_without_a_terminal_nothing_is_drawn_and_quiet_says_nothing(tmp_path):
+    """Lines for a log: the totals, the end; no control sequence. With --quiet not a byte."""
+    write_docs(tmp_path, 2)
+    done, again = index(tmp_path), index(tmp_path, "--rebuild", "--quiet")
+
+    assert "\x1b" not in done.stderr
+    assert "\n6 files to read (" in done.stderr
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+
+
+def frames(text):
+    """What the lines of a terminal showed, one after the other."""
+    return [line for line in ORDERS.sub("", text).replace("\r", "\n").split("\n") if line.strip()]
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_the_bars_fit_the_terminal_and_never_go_back(tmp_path, columns):
+    """No line is longer than the terminal is wide; each share and each count is at least the one before; the end is 100 %."""
+    write_docs(tmp_path)
+    terminal = Terminal("index", "docs", "--extractor", "phrases", cwd=tmp_path, columns=columns)
+    assert terminal.end() == 0
+    shown = frames(terminal.text("err"))
+    drawn = [line for line in shown if "━" in line]
+
+    assert drawn
+    assert max(map(len, drawn)) < columns
+    whole = [int(m[1]) for line in drawn if line.startswith("all") and (m := re.search(r"(\d+) %", line))]
+    assert whole == sorted(whole)
+    assert whole[-1] == 100
+    for stage in STAGES:
+        done = [int(m[1]) for line in drawn if line.startswith(f"{stage} ") and (m := re.search(r"(\d+)/\d+", line))]
+        assert done
+        assert done == sorted(done)
+    text = "\n".join(shown)
+    assert "16 files to read" in text
+    assert "left" in text
+    assert text.index("16 files to read") < text.index("chunk embeddings")
+    assert len(text.partition("Next:\n")[2].splitlines()) <= 4
+
+
+@pytest.mark.parametrize("stage", [pytest.param(s, marks=() if s == "entity resolution" else pytest.mark.ci) for s in STAGES])
+def test_ctrl_c_is_answered_within_a_second_in_every_stage(tmp_path, stage):
+    """It says what is saved and that the same command goes on, ends in 130, and the index is whole after the same command."""
+    write_docs(tmp_path, 60 if stage in STAGES[-2:] else 12)  # the last stages are over at once where there is little to embed
+    terminal = Terminal("index", "docs", "--extractor", "phrases", cwd=tmp_path, columns=60)
+    terminal.wait_for("err", rf"\n?{stage} .*/")
+    at = time.monotonic()
+    terminal.interrupt()
+    terminal.wait_for("err", "Stopping; finished work is saved")
+    heard = time.monotonic() - at
+    code = terminal.end()
+
+    assert (code, heard < 1) == (130, True), terminal.text("err")
+    assert "The same command resumes from here." in terminal.text("err")
+    assert rows(tmp_path, "SELECT state FROM runs") == [("interrupted",)], terminal.text("err")
+
+
+def watched(folder, *args):
+    """`status --watch` in a process of its own."""
+    return Forked("status", "-w", *args, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for_run(folder, share=0.0):
+    """Wait until a run has said how far it is."""
+    for _ in range(600):
+        time.sleep(0.1)
+        if (folder / ".localrag" / "index.db").exists():
+            found = json.loads(run_localrag("status", "--json", cwd=folder).stdout or "{}")
+            if found.get("run") and found["run"]["progress"] and found["run"]["progress"]["share"] >= share:
+                return
+    raise AssertionError("no run")
+
+
+def test_a_run_is_followed_from_a_second_terminal_until_it_ends(tmp_path):
+    """Once a second the facts that the run stored; it ends with the run, in its exit code, and says how it ended."""
+    write_docs(tmp_path, 40)
+    run = start(tmp_path, "-q")
+    wait_for_run(tmp_path)
+    by_program, by_person = watched(tmp_path, "--json"), watched(tmp_path)
+    lines = [json.loads(line) for line in by_program.communicate(timeout=300)[0].splitlines()]
+    said = by_person.communicate(timeout=300)[0]
+
+    assert run.wait() == 0
+    assert (by_program.returncode, by_person.returncode) == (0, 0)
+    assert len(lines) > 2
+    assert all(line["alive"] for line in lines[:-1])
+    shares = [line["progress"]["share"] for line in lines]
+    assert shares == sorted(shares)
+    assert lines[-1]["state"] == "complete"
+    assert "The run has ended: complete after" in said
+    assert "No run is in progress. The last one" in run_localrag("status", "-w", cwd=tmp_path).stdout
+
+
+@pytest.mark.ci
+def test_a_run_that_was_killed_is_told_from_one_that_goes_on(tmp_path):
+    """After kill -9 the watcher ends by itself, says that the process is gone and what to run; so does `status`."""
+    write_docs(tmp_path, 300)
+    run = start(tmp_path, "-q")
+    wait_for_run(tmp_path)
+    run.send_signal(signal.SIGSTOP)  # so that it does not end before it is killed
+    watcher, witness = watched(tmp_path), watched(tmp_path, "--json")
+    for _ in range(3):  # it looks once a second, and so does the other one, which began before it
+        assert witness.stdout.readline()
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    said = watcher.communicate(timeout=60)[0]
+    witness.communicate(timeout=60)
+
+    assert watcher.returncode == 1
+    assert f"The process of the run ({run.pid}) is gone" in said
+    assert "localrag index PATH" in said
+    assert "its process is gone" in run_localrag("status", cwd=tmp_path).stdout
+    assert json.loads(run_localrag("status", "--json", cwd=tmp_path).stdout)["run"]["alive"] is False
+
+
+@pytest.mark.ci
+def test_the_watcher_draws_the_bars_of_the_run(tmp_path):
+    """On a terminal of 60 columns they fit; Ctrl-C ends the look, not the run."""
+    write_docs(tmp_path, 40)
+    run = start(tmp_path, "-q")
+    wait_for_run(tmp_path)
+    terminal = Terminal("status", "--watch", cwd=tmp_path, columns=60)
+    terminal.wait_for("err", "all .*%")
+    terminal.interrupt()
+
+    assert terminal.end() == 0
+    assert max(len(line) for line in frames(terminal.text("err"))) < 60
+    assert run.wait() == 0
+
+
+def test_what_is_not_told_for_a_while_is_reckoned_on():
+    """Seconds after it was told, more of the run is over and less is left, but never nothing, and never all."""
+    facts = RunProgress("graph", 1, 4, fraction=0.5, seconds_left=(8.0, 12.5), seconds=10.0).to_json()
+    later = [extrapolate(facts, seconds) for seconds in (0, 2, 5, 10, 100)]
+
+    assert later[0] == facts
+    assert [f["share"] for f in later] == sorted(f["share"] for f in later)
+    assert all(0.5 <= f["share"] < 1 and f["left"][0] > 0 for f in later)
+    assert later[1]["left"] == [6.4, 10.8] or later[1]["left"][0] < 8
+    assert extrapolate(facts | {"left": None}, 5)["left"] is None
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (None, "estimating"),
+        ((0.1, 0.6), "almost done"),
+        ((10, 40), "10 to 40 s left"),
+        ((40, 100), "40 s to 2 min left"),
+        ((130, 400), "2 to 7 min left"),
+        ((100, 130), "about 2 min left"),
+        ((4000, 9000), "1 h 7 min to 2 h 30 min left"),
+    ],
+)
+def test_a_time_is_told_as_a_person_would(left, said):
+    """A range where it is wide, one number where it is narrow, and a word where nothing is known."""
+    assert format_seconds_left(left) == said
+
+
+def test_other_commands_print_one_object_too(tmp_path):
+    """`index --plan`, `reembed`, `check`, `rm` and `tune --undo` say on stdout, as JSON, what they did."""
+    folder = write_docs(tmp_path, 1)
+    plan = json.loads(run_localrag("index", "docs", "--extractor", "phrases", "--plan", "--json", cwd=folder).stdout)
+    assert run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=folder).returncode == 0
+    again = json.loads(run_localrag("reembed", "--json", "-q", cwd=folder).stdout)
+    removed = json.loads(run_localrag("rm", "docs/a.md", "--json", "-q", cwd=folder).stdout)
+
+    assert (plan["files"], plan["to_read"]) == (5, 4)
+    assert again["embedded"]["chunks"] == plan["chunks"]
+    assert again["embedder"]["name"]
+    assert removed["removed"] == ["docs/a.md"]
+    assert removed["documents"] == 3
+    assert json.loads(run_localrag("check", "--json", cwd=folder).stdout)["ok"] is True
+
+
+def test_a_look_at_a_run_is_cheap(recorded):
+    """What the watcher does once a second takes less than a fiftieth of it."""
+    folder, *_ = recorded
+    looked = _poll_runs(folder / ".localrag")
+    next(looked)
+    with mock.patch("time.sleep"):
+        before = time.process_time()
+        for _ in range(50):
+            next(looked)
+    assert (time.process_time() - before) / 50 < 0.02
+
+
+def test_keys_by_their_old_names():
+    """Events have every value under the key of today and under that of the version before, also when time has passed."""
+    facts = RunProgress(
+        "reports", 1, 2, fraction=0.5, seconds_left=(10.0, 20.0), prefill_tokens_per_s=3.0, decode_tokens_per_s=4.0
+    ).to_json()
+    later = extrapolate(facts, 2.0)
+
+    for values in (facts, later):
+        for old in ("share", "left", "read_tokens_per_s", "written_tokens_per_s"):
+            assert values[NEW_JSON_KEYS[old]] == values[old] is not None
+    assert later["seconds_left"] < facts["seconds_left"]

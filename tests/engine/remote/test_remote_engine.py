@@ -1,0 +1,479 @@
+"""A model behind an OpenAI-compatible server: spoken to over loopback, held to the grammar all the same."""
+
+import asyncio
+import json
+import threading
+from dataclasses import replace
+from secrets import token_hex
+
+import pytest
+
+from localrag.engine.remote import client
+from localrag.engine.remote.remote_engine import RemoteEngine
+from localrag.engine.remote.servers import DEFAULT_PARALLEL_REQUESTS
+from localrag.engine.request import Request
+from localrag.engine.settings import EngineOptions
+from localrag.errors import ContextTooSmall, EngineError, ModelError, UsageError
+from localrag.llm.grammar import choice_of, cited_lines, entity_lines, json_object, pair_lines
+from localrag.llm.model import CALL_ERRORS
+from localrag.model_files import find_chat_model
+from tests.conftest import run_localrag, write_town
+from tests.servers import Server, answered, event, refusal
+
+TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
+
+
+def example(schema):
+    """The least a schema allows, with names of the town."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = schema["type"]
+    if kind == "object":
+        values = {name: example(part) for name, part in schema["properties"].items()}
+        ends = schema["properties"].get("target", {}).get("enum")
+        return values | ({"target": ends[1]} if ends else {}) | ({"name": "Lars Holm"} if "name" in values else {})
+    if kind == "array":
+        return [example(schema["items"])] * max(1, schema.get("minItems", 1))
+    return schema.get("minimum", 1) if kind == "integer" else "The Skua is a ferry."
+
+
+def remote(*urls, **options):
+    """An engine over servers, before any of them was asked anything."""
+    return RemoteEngine(find_chat_model(",".join(urls) + "#m"), EngineOptions(**options))
+
+
+def ask(answer, grammar=None, max_tokens=50, **options):
+    with Server(answer) as made:
+        request = Request((), max_tokens, grammar, messages=({"role": "user", "content": TEXT},), **options)
+        return asyncio.run(remote(made.url).generate(request)), made.bodies
+
+
+def test_the_schema_goes_to_the_server():
+    """The request has the messages, the limit, the sampling and the JSON schema of its grammar."""
+    answer, (body,) = ask(lambda _: '{"answer": "yes"}', choice_of(["yes", "no"]), stop=("x",))
+
+    assert answer.text == "yes"
+    assert body["response_format"]["json_schema"]["schema"]["properties"] == {"answer": {"enum": ["yes", "no"]}}
+    assert (body["messages"][0]["content"], body["temperature"], body["stop"]) == (TEXT, 0.0, ["x"])
+    assert body["max_tokens"] > 50
+    assert answer.output_tokens == 4
+
+
+def test_what_the_grammar_forbids_is_left_out():
+    """Names that the text does not have, and repeats, are dropped; what is left has the form the local engine would have written."""
+    names = ["Ingrid Holm", "Santa Claus", "Skua", "Skua"]
+    items = [{"name": n, "type": "person"} for n in names]
+    answer, _ = ask(lambda _: json.dumps({"items": items}), entity_lines([], ["person", "place"], span_of=TEXT))
+
+    assert answer.text == '{"name": "Ingrid Holm", "type": "person"}\n{"name": "Skua", "type": "person"}\n'
+
+
+@pytest.mark.parametrize(
+    ("grammar", "said", "expected"),
+    [
+        (entity_lines(["Skua"], ["thing"]), {"Skua": "thing"}, '{"name": "Skua", "type": "thing"}\n'),
+        (pair_lines([("A", "B")], most=3), {"items": [{"source": "B", "target": "A"}, {"source": "A", "target": "A"}]}, '["B", "A"]\n'),
+        (cited_lines(["[1]", "[2]"], most=2), {"items": [{"text": "It is a ferry.", "marks": ["[2]"]}]}, "It is a ferry. [2]\n"),
+        (json_object({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}), {"a": 3}, '{"a": 3}'),
+    ],
+)
+def test_every_kind_of_answer_comes_back_in_its_own_form(grammar, said, expected):
+    """What a server says as JSON reads like what the grammar would have written."""
+    assert ask(lambda _: json.dumps(said, ensure_ascii=False), grammar)[0].text == expected
+
+
+def test_a_yes_or_no_gets_the_tokens_that_its_json_needs():
+    """Four tokens are enough for the local grammar; JSON with line breaks and a fence around it takes more, and they are asked for."""
+    said = '```json\n{\n    "answer"\n\n:\n\n"yes"\n\n}\n```'
+
+    def cut(body):
+        return json.dumps(answered(said if body["max_tokens"] >= 40 else said[: body["max_tokens"]], "stop")).encode()
+
+    assert ask(cut, choice_of(["yes", "no"]), max_tokens=4)[0].text == "yes"
+    assert ask(lambda _: "no limit", None, max_tokens=4)[1][0]["max_tokens"] == 4
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "{",
+        '{"answer": "perhaps"}',
+        '{"answer": 3}',
+        '{"answer": null}',
+        "[]",
+        "",
+        None,
+        3,
+        302,
+        404,
+        500,
+        b"",
+        b"null",
+        b"[]",
+        b"<html>secret</html>",
+        b'{"choices": [{"message": {"content": "secret',
+        b'{"choices": 3}',
+        b'{"choices": [3]}',
+        b'{"choices": [{"message": 3}]}',
+        b'{"choices": [{"message": {"content": {"answer": "yes"}}}]}',
+        b'{"choices": [{"message": {"content": "{}"}, "finish_reason": []}]}',
+        b'{"choices": [], "usage": "secret"}',
+        b'{"error": "secret"}',
+        b"[" * 100_000,
+        b'{"a": \xff}',
+        b"data: {secret\n\n",
+        b"data: 3\n\n",
+        b"data: [DONE]\n\n",
+        json.dumps(answered('{"answer": "\ud800"}')).encode(),
+    ],
+)
+def test_a_server_that_breaks_its_word_is_a_failed_call(said):
+    """Whatever is not an answer fails that request, in words that do not repeat what the server said."""
+    said = str(said) if said == 3 else said
+    with pytest.raises(CALL_ERRORS, match=r"127\.0\.0\.1") as error:
+        ask(lambda _: said, choice_of(["yes", "no"]))
+    assert "secret" not in str(error.value)
+
+
+def test_half_a_character_is_a_failed_call():
+    """A lone surrogate in plain text cannot be kept, so it is no answer."""
+    with pytest.raises(EngineError, match="half a character"):
+        ask(lambda _: "a \ud800 b")
+
+
+def test_odd_counts_are_no_reason_to_lose_an_answer():
+    """Tokens counted in words, negative or as truths count as none."""
+    data = answered("yes") | {"usage": {"prompt_tokens": "nine", "completion_tokens": -4, "prompt_tokens_details": [True]}}
+    answer, _ = ask(lambda _: json.dumps(data).encode())
+
+    assert (answer.text, answer.prompt_tokens, answer.output_tokens) == ("yes", 0, 0)
+
+
+def test_an_endless_answer_is_given_up(monkeypatch):
+    """A body beyond what an answer can have is not read to its end."""
+    monkeypatch.setattr(client, "MAX_RESPONSE_BYTES", 100_000)
+    sent = 0
+
+    def endless(handler):
+        nonlocal sent
+        handler.send_response(200)
+        handler.end_headers()
+        while True:  # until the client hangs up
+            sent += handler.wfile.write(b" " * 50_000)
+
+    with pytest.raises(EngineError, match="more than"):
+        ask(lambda _: endless)
+    assert sent < 50_000_000
+
+
+def test_an_answer_that_always_breaks_off_fails_its_request():
+    """A connection lost within the body is tried again, but not for ever where the server itself is well."""
+
+    def half(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b'{"choices"')
+
+    with pytest.raises(EngineError, match="lost the connection 5 times"):
+        ask(lambda _: half)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("request (9031 tokens) exceeds the available context size (2048 tokens), try increasing it", "exceed_context_size_error"),
+        ("This model's maximum context length is 131072 tokens. However, you requested 156632 tokens", "BadRequestError"),
+        ("You passed 1015 input tokens. However, the model's context length is only 1024 tokens", "BadRequestError"),
+    ],
+)
+def test_a_prompt_beyond_the_window_is_said_to_be_one(message, kind):
+    """llama-server's and vLLM's errors of the window are the engine's own."""
+    with pytest.raises(ContextTooSmall, match="does not fit"):
+        ask(lambda _: refusal(400, message, kind))
+
+
+def test_spare_tokens_are_given_up_where_they_do_not_fit():
+    """A server that counts the answer's limit as part of the prompt is asked again with what the answer needs at least."""
+
+    def strict(body):
+        return '{"answer": "no"}' if body["max_tokens"] <= 4 else refusal(400, "maximum context length is 20 tokens")
+
+    assert ask(strict, choice_of(["yes", "no"]), max_tokens=4)[0].text == "no"
+
+
+def test_thinking_is_switched_off_as_far_as_the_server_takes_it():
+    """Every dialect's switch is sent; a server that refuses a field is asked without it, once."""
+    with Server(lambda body: refusal(400, "Unknown field: chat_template_kwargs") if "chat_template_kwargs" in body else "yes") as made:
+        engine = remote(made.url)
+        for _ in range(2):
+            asyncio.run(engine.generate(Request((), 5, messages=({"role": "user", "content": TEXT},))))
+
+    assert made.bodies[0]["chat_template_kwargs"]["enable_thinking"] is False
+    assert made.bodies[0]["reasoning_effort"] == "none"
+    assert ["chat_template_kwargs" in b for b in made.bodies] == [True, False, False]
+    assert all(b["reasoning_effort"] == "none" for b in made.bodies)
+
+
+def test_a_model_that_always_thinks_is_asked_to_think_little():
+    """Where reasoning cannot be switched off, the least there is is asked for, then nothing."""
+
+    def answer(body):
+        return "yes" if "reasoning_effort" not in body else refusal(400, f"invalid reasoning value: {body['reasoning_effort']}")
+
+    _, bodies = ask(answer)
+    assert [b.get("reasoning_effort") for b in bodies] == ["none", "low", None]
+
+
+def test_a_server_that_names_no_field_is_asked_without_any():
+    """Refused without a reason, a request is sent once more in its plainest form; refused again, it fails."""
+    answer, bodies = ask(lambda body: 400 if "stream_options" in body else "yes")
+    assert (answer.text, len(bodies)) == ("yes", 2)
+    with pytest.raises(EngineError, match="400"):
+        ask(lambda _: 400)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '<think>Is it {"answer": "no"}?</think>\n\n{"answer": "yes"}',
+        'It is open.</think>{"answer": "yes"}',
+        '```json\n{"answer": "yes"}\n```',
+    ],
+)
+def test_thinking_and_fences_are_taken_off(said):
+    """What a model thought before its answer, and the fence around it, are no part of it."""
+    assert ask(lambda _: said, choice_of(["yes", "no"]))[0].text == "yes"
+    assert ask(lambda _: "<think>Hm.</think>\nIt is a ferry.")[0].text == "It is a ferry."
+
+
+@pytest.mark.parametrize("delta", [{"reasoning_content": "Hm."}, {"reasoning": "Hm."}, {"content": "<think>Hm."}])
+def test_a_model_that_thinks_all_the_same_gets_the_tokens_for_it(delta):
+    """Cut off while it thought, a request is sent again with room to think, and those after it at once."""
+
+    def answer(body):
+        if body["max_tokens"] > 1000:
+            return "yes"
+        return json.dumps({"choices": [{"delta": delta, "finish_reason": "length"}]}).encode()
+
+    with Server(answer) as made:
+        engine = remote(made.url)
+        for _ in range(2):
+            assert asyncio.run(engine.generate(Request((), 5, messages=({"role": "user", "content": TEXT},)))).text == "yes"
+    assert [b["max_tokens"] > 1000 for b in made.bodies] == [False, True, True]
+
+
+def test_text_comes_as_it_is_written():
+    """Of a list, every item is shown when it is complete, before the next is written; what was shown is what is kept."""
+    shown, first = [], threading.Event()
+
+    def on_text(text):
+        shown.append(text)
+        first.set()
+
+    def slowly(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(event('{"items": [{"text": "It is a fer') + event('ry.", "marks": ["[1]"]}, {"text": "It le'))
+        assert first.wait(20)
+        handler.wfile.write(event('aks now.", "marks": ["[9]"]}, {"text": "It is the Skua.", "marks": ["[2]"]}]}') + b"data: [DONE]\n\n")
+
+    answer, _ = ask(lambda _: slowly, cited_lines(["[1]", "[2]"], most=4), on_text=on_text)
+
+    assert shown == ["It is a ferry. [1]\n", "It is the Skua. [2]\n"]
+    assert answer.text == "".join(shown)
+
+
+def test_what_was_shown_of_an_answer_that_is_cut_off_is_what_is_kept():
+    """Cut off at its token limit, a list that somebody watched ends with its last complete item, not in the server's JSON."""
+    shown = []
+    end = b"data: " + json.dumps({"choices": [{"delta": {}, "finish_reason": "length"}]}).encode() + b"\n\n"
+    data = event('{"items": [{"text": "It is a ferry.", "marks": ["[1]"]}, {"te') + end
+    answer, _ = ask(lambda _: data, cited_lines(["[1]", "[2]"], most=4), on_text=shown.append)
+
+    assert (shown, answer.text, answer.is_complete) == (["It is a ferry. [1]\n"], "It is a ferry. [1]\n", False)
+
+
+def test_plain_text_comes_word_by_word_without_thinking():
+    """Where the raw text is the answer it is shown as it comes, from the end of the thinking on."""
+    shown = []
+    pieces = ["<thi", "nk>A ferry?", "</think>\nIt", " is", " one."]
+    data = b"".join(map(event, pieces)) + b"data: [DONE]\n\n"
+    answer, _ = ask(lambda _: data, on_text=shown.append)
+
+    assert (shown, answer.text) == (["It", " is", " one."], "It is one.")
+
+
+def test_a_cancelled_request_hangs_up_at_once():
+    """Whoever stops waiting closes the connection, which tells the server to stop; no thread waits for the answer."""
+    gone = threading.Event()
+
+    def hang(handler):
+        if handler.connection.recv(1) == b"":
+            gone.set()
+
+    async def run(url):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await remote(url).generate(Request((), 5, messages=({"role": "user", "content": TEXT},)))
+
+    with Server(lambda _: hang) as made:
+        asyncio.run(run(made.url))
+        assert gone.wait(10)
+
+
+def test_one_engine_serves_several_event_loops():
+    """A conversation is a loop a question; each waits for slots and connections of its own."""
+
+    async def several(engine):
+        return await asyncio.gather(*(engine.generate(Request((), 5, messages=({"role": "user", "content": TEXT},))) for _ in range(20)))
+
+    with Server(lambda _: "yes") as made:
+        engine = remote(made.url, parallel_requests=2)
+        for _ in range(3):
+            assert [a.text for a in asyncio.run(several(engine))] == ["yes"] * 20
+    assert made.most <= 2
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_is_asked_again_when_it_says(status):
+    """Too many requests are no failure: they wait, as long as the server asks for, and are answered."""
+    turn, times = iter([refusal(status, "busy", Retry_After="1"), "yes"]), []
+
+    def answer(_):
+        times.append(asyncio.new_event_loop().time())
+        return next(turn)
+
+    assert ask(answer)[0].text == "yes"
+    assert times[1] - times[0] >= 1
+
+
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_a_passing_failure_is_tried_again(status):
+    """One error of the server or of a gateway before it costs the request nothing."""
+    turn = iter([status, "yes"])
+    assert ask(lambda _: next(turn))[0].text == "yes"
+
+
+def test_the_key_goes_to_the_server_and_nowhere_else(tmp_path, monkeypatch):
+    """Without a key no header is sent; it comes from the environment or a file; an address that holds one is refused."""
+    sent = []
+
+    def headers():
+        with Server(lambda _: 403) as made, pytest.raises(EngineError) as error:
+            asyncio.run(remote(made.url).generate(Request((), 5, messages=({"role": "user", "content": TEXT},))))
+        sent.append(made.headers[0].get("Authorization"))
+        assert "sesame" not in f"{error.value} {error.value.hint}"
+
+    headers()
+    (tmp_path / "key").write_text("sesame-2\n")
+    monkeypatch.setenv("LOCALRAG_API_KEY_FILE", str(tmp_path / "key"))
+    headers()
+    monkeypatch.setenv("LOCALRAG_API_KEY", "sesame-1")
+    headers()
+
+    assert sent == [None, "Bearer sesame-2", "Bearer sesame-1"]
+    with pytest.raises(ModelError, match="must not contain"):
+        find_chat_model("http://me:sesame@127.0.0.1:8080/v1#m")
+    monkeypatch.setenv("LOCALRAG_API_KEY", "sesame\n1")
+    with pytest.raises(UsageError, match="is not a list of servers") as error:
+        remote("http://127.0.0.1:1/v1")
+    assert "sesame" not in str(error.value)
+
+
+def test_https_trusts_the_ca_it_is_given(tmp_path, monkeypatch):
+    """A certificate of one's own CA is refused in words, and taken once the CA is named."""
+    trustme = pytest.importorskip("trustme")
+    ca = trustme.CA()
+    certificate = ca.issue_cert("127.0.0.1")
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    request = Request((), 5, messages=({"role": "user", "content": TEXT},))
+    with Server(lambda _: "yes", certificate=(tmp_path / "server.pem", None)) as made:
+        with pytest.raises(EngineError, match="not trusted") as error:
+            asyncio.run(remote(made.url).generate(request))
+        assert "LOCALRAG_CA_FILE" in error.value.hint
+        assert made.bodies == []
+        monkeypatch.setenv("LOCALRAG_CA_FILE", str(tmp_path / "ca.pem"))
+        assert asyncio.run(remote(made.url).generate(request)).text == "yes"
+
+
+def test_no_proxy_sees_anything(monkeypatch):
+    """The environment's proxies are not asked, for a loopback server or any other."""
+    with Server(lambda _: "through the proxy") as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+        assert ask(lambda _: "straight")[0].text == "straight"
+    assert proxy.bodies == proxy.asked == []
+
+
+def test_no_more_requests_at_once_than_servers_take():
+    """Of fifty requests a bounded number is under way."""
+    barrier = threading.Event()
+    made = Server(lambda _: barrier.wait(0.05) or "ok")
+    engine = remote(made.url)
+
+    async def run():
+        return await asyncio.gather(*(engine.generate(Request((), 5, messages=())) for _ in range(50)))
+
+    answers = asyncio.run(run())
+    made.close()
+
+    assert [a.text for a in answers] == ["ok"] * 50
+    assert 1 < made.most <= DEFAULT_PARALLEL_REQUESTS
+    assert engine.metrics()["tasks"][""]["requests"] == 50
+
+
+def test_a_key_goes_to_the_server_it_was_set_for(monkeypatch, home):
+    """A key is bound to the first server that the user names and that answers; another gets it only with its address. It is not stored."""
+    key, request = token_hex(16), Request((), 5, messages=({"role": "user", "content": TEXT},))
+
+    def sent(made, *, by_index=False):
+        file = replace(find_chat_model(f"{made.url}#m"), by_index=by_index)
+        asyncio.run(RemoteEngine(file, EngineOptions()).generate(request))
+        return made.headers[-1].get("Authorization")
+
+    monkeypatch.setenv("LOCALRAG_API_KEY", key)
+    with Server(lambda _: "yes") as first, Server(lambda _: "yes") as other, Server(lambda _: 401) as strict:
+        got = [sent(first, by_index=True), sent(first), sent(first, by_index=True), sent(other), sent(first)]
+        with pytest.raises(EngineError) as refused:
+            sent(strict)
+        monkeypatch.setenv("LOCALRAG_API_KEY", f"{other.url} {key}")
+        got += [sent(other), sent(first)]
+        monkeypatch.setenv("LOCALRAG_API_KEY", key)
+        got += [sent(other)]
+
+    assert got == [None, f"Bearer {key}", f"Bearer {key}", None, f"Bearer {key}", f"Bearer {key}", None, f"Bearer {key}"]
+    assert strict.headers[-1].get("Authorization") is None
+    assert f"LOCALRAG_API_KEY='http://127.0.0.1:{strict.port} KEY'" in refused.value.hint
+    assert not [f for f in home.rglob("*.json") if key in f.read_text(encoding="utf-8", errors="replace")]
+
+
+@pytest.mark.parametrize("url", ["http://192.168.1.7:8080/v1", "https://api.openai.com/v1", "http://127.0.0.1.example.org/v1"])
+def test_another_machine_is_refused_unless_allowed(url):
+    """Documents go to no other host unless it was named."""
+    with pytest.raises(UsageError, match="not on this machine"):
+        remote(url)
+    with pytest.raises(UsageError, match="not on this machine"):
+        remote("http://127.0.0.1:8080/v1", url)
+    remote(url, allowed_hosts=(url.split("/")[2].split(":")[0],))
+
+
+def test_a_folder_is_indexed_and_asked_through_a_server(tmp_path):
+    """The command line takes a server's address for --model; the index remembers it."""
+
+    def play(body):
+        return json.dumps(example(body["response_format"]["json_schema"]["schema"])) if "response_format" in body else "A ferry."
+
+    made, key = Server(play), token_hex(16)
+    write_town(tmp_path / "docs")
+    indexed = run_localrag("index", "docs", "--model", f"{made.url}#played", cwd=tmp_path, LOCALRAG_API_KEY=key)
+    asked = run_localrag("ask", "Who is the mate?", "--json", cwd=tmp_path, LOCALRAG_API_KEY=key)
+    made.close()
+
+    assert indexed.returncode == 0, indexed.stderr
+    assert asked.returncode == 0, asked.stderr
+    assert {b["model"] for b in made.bodies} == {"played"}
+    assert {h["Authorization"] for h in made.headers} == {f"Bearer {key}"}
+    assert not [f for f in (tmp_path / ".localrag").rglob("*") if f.is_file() and key.encode() in f.read_bytes()]
+    assert json.loads(asked.stdout)["citations"]

@@ -1,0 +1,408 @@
+"""Several servers, servers that come and go, and what they tell of themselves: over loopback, each a real HTTP server."""
+
+import asyncio
+import json
+import shutil
+import threading
+import time
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+
+from localrag.engine.remote import servers
+from localrag.engine.remote.remote_engine import RemoteEngine
+from localrag.engine.remote.servers import with_server_info
+from localrag.engine.request import Request
+from localrag.engine.settings import EngineOptions
+from localrag.engine.tokenizer import Tokenizer
+from localrag.errors import ContextTooSmall, EngineError, IndexMismatch, ModelError, UsageError
+from localrag.llm.model import ChatModel
+from localrag.model_files import ServerInfo, find_chat_model
+from localrag.project import open_for_query, open_for_writing, resolve_answer_style
+from localrag.records import Document
+from localrag.settings import IndexSettings
+from localrag.store import documents, runs
+from localrag.store.opening import open_index
+from localrag.system.files import cache_dir
+from tests.conftest import run_process
+from tests.servers import Server, answered, llama
+
+TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    """A function that forgets what servers told; called before every test."""
+
+    def forgotten():
+        (cache_dir() / "servers.json").unlink(missing_ok=True)
+
+    forgotten()
+    return forgotten
+
+
+def known(*urls, name="m", **options):
+    """A served model with what its servers tell."""
+    return with_server_info(find_chat_model(",".join(urls) + f"#{name}"), EngineOptions(**options))
+
+
+def question(text=TEXT, priority=1, **options):
+    return Request((), 5, priority=priority, messages=({"role": "user", "content": text},), **options)
+
+
+def free_port():
+    """A port that nobody listens on."""
+    made = Server(lambda _: "")
+    made.close()
+    return made.port
+
+
+async def all_of(engine, n):
+    return await asyncio.gather(*(engine.generate(question(f"{TEXT} {i}")) for i in range(n)))
+
+
+def test_requests_go_where_most_slots_are_free():
+    """Of two servers with two and six slots the larger gets the first requests; many keep both full, and neither beyond what it told."""
+    pause = threading.Event()
+    with Server(lambda _: pause.wait(0.1) or "a", llama(slots=2)) as one, Server(lambda _: pause.wait(0.1) or "b", llama(slots=6)) as two:
+        engine = RemoteEngine(known(one.url, two.url), EngineOptions())
+        assert engine.parallel_requests == 8
+
+        async def run():
+            await all_of(engine, 1)
+            await asyncio.sleep(0.5)  # until both have told that they are there
+            before = len(one.bodies)
+            await all_of(engine, 4)
+            assert len(one.bodies) == before
+            await all_of(engine, 40)
+
+        asyncio.run(run())
+
+    assert (one.most, two.most) == (2, 6)
+    assert len(one.bodies) + len(two.bodies) == 45
+
+
+def test_how_many_at_once_can_be_said_by_hand():
+    """--parallel holds against what a server tells."""
+    pause = threading.Event()
+    with Server(lambda _: pause.wait(0.05) or "a", llama(slots=6)) as one:
+        engine = RemoteEngine(known(one.url), EngineOptions(parallel_requests=3))
+        asyncio.run(all_of(engine, 20))
+        assert (one.most, engine.parallel_requests) == (3, 3)
+
+
+def test_a_conversation_stays_where_its_kv_is():
+    """Each follow-up turn goes to the server that answered the turn before, while that one lives; then to another."""
+    with Server(lambda _: "a", llama(slots=4)) as one, Server(lambda _: "b", llama(slots=4)) as two:
+        engine = RemoteEngine(known(one.url, two.url), EngineOptions())
+
+        async def turns(i):
+            messages = [{"role": "user", "content": f"Chunk {i}"}]
+            answers = []
+            for turn in range(4):
+                answers.append((await engine.generate(Request((), 5, priority=1, messages=tuple(messages)))).text)
+                messages += [{"role": "assistant", "content": answers[-1]}, {"role": "user", "content": f"Turn {turn}"}]
+            return messages, answers
+
+        async def several():
+            return await asyncio.gather(*(turns(i) for i in range(12)))
+
+        found = asyncio.run(several())
+        assert {len(set(answers)) for _, answers in found} == {1}
+        assert {answers[0] for _, answers in found} == {"a", "b"}
+        messages = next(m for m, answers in found if answers[0] == "a")
+        one.close()
+        assert asyncio.run(engine.generate(Request((), 5, priority=1, messages=tuple(messages)))).text == "b"
+
+
+def test_a_dead_server_s_requests_move_to_the_other():
+    """One of two servers goes away for good: nothing fails, and one line says so."""
+    said = []
+    two = Server(lambda _: time.sleep(0.02) or "b", llama())
+    with Server(lambda _: time.sleep(0.02) or "a", llama()) as one:
+        engine = RemoteEngine(known(one.url, two.url), EngineOptions(notify=said.append))
+
+        async def run():
+            asking = asyncio.create_task(all_of(engine, 40))
+            await asyncio.sleep(0.1)
+            two.close()
+            return await asking
+
+        assert len(asyncio.run(run())) == 40
+    assert said == [f"{two.url} does not answer; going on without it …"]
+
+
+def test_a_server_that_is_down_pauses_the_run():
+    """While the only server is away requests wait; one line says that it is awaited, one that it is back; nothing fails."""
+    said = []
+    one = Server(lambda _: time.sleep(0.02) or "a", llama())
+    engine = RemoteEngine(known(one.url), EngineOptions(notify=said.append))
+
+    async def run():
+        asking = asyncio.create_task(all_of(engine, 30))
+        await asyncio.sleep(0.1)
+        one.close()
+        await asyncio.sleep(1.5)
+        assert not asking.done()
+        with Server(lambda _: "a", llama(), port=one.port):
+            return await asking
+
+    assert [a.text for a in asyncio.run(run())] == ["a"] * 30
+    assert said == [f"{one.url} does not answer; waiting for it …", f"{one.url} is back."]
+
+
+def test_waiting_has_an_end(monkeypatch):
+    """A person is told soon that a server does not answer, an indexing run after long; both with what to do."""
+    file = replace(find_chat_model(f"http://127.0.0.1:{free_port()}/v1#m"), servers=(ServerInfo(),))
+    monkeypatch.setattr(servers, "INTERACTIVE_WAIT_S", 0.5)
+    with pytest.raises(EngineError, match="has not answered") as error:
+        asyncio.run(RemoteEngine(file, EngineOptions()).generate(question(priority=0)))
+    assert "Start the server" in error.value.hint
+    monkeypatch.setattr(servers, "INDEXING_WAIT_S", 3)
+    engine = RemoteEngine(file, EngineOptions())
+    with pytest.raises(EngineError, match="has not answered for"):
+        asyncio.run(engine.generate(question()))
+
+    async def another():
+        async with asyncio.timeout(2):  # it need not wait as long again
+            await engine.generate(question())
+
+    with pytest.raises(EngineError, match="has not answered for"):
+        asyncio.run(another())
+
+
+def test_a_person_overtakes_indexing():
+    """Of those who wait for a slot, a question comes before chunks that were there first."""
+    order = []
+    with Server(lambda body: time.sleep(0.05) or order.append(body["messages"][0]["content"]) or "a", llama(slots=1)) as one:
+        engine = RemoteEngine(known(one.url), EngineOptions())
+
+        async def run():
+            asking = asyncio.create_task(all_of(engine, 5))
+            await asyncio.sleep(0.02)
+            await engine.generate(question("Who?", priority=0))
+            await asking
+
+        asyncio.run(run())
+    assert order.index("Who?") <= 2
+
+
+def test_another_model_behind_the_address_gets_nothing():
+    """A server that comes back with another model is left out in words; where no server is left, the run ends."""
+    one = Server(lambda _: "a", llama())
+    engine = RemoteEngine(known(one.url), EngineOptions())
+    one.close()
+    with Server(lambda _: "b", llama(n_params=8_000_000_000), port=one.port) as other:
+        with pytest.raises(ModelError, match="another model") as error:
+            asyncio.run(engine.generate(question()))
+        assert not isinstance(error.value, EngineError)
+        assert other.bodies == []
+
+
+def test_two_models_are_an_error_that_names_both():
+    """Servers given together must have the same model."""
+    with (
+        Server(lambda _: "a", llama("small.gguf")) as one,
+        Server(lambda _: "b", llama("large.gguf", n_params=8_000_000_000)) as two,
+        pytest.raises(UsageError) as error,
+    ):
+        known(one.url, two.url)
+    for word in (one.url, two.url, "small.gguf", "large.gguf", "8,000M"):
+        assert word in str(error.value)
+
+
+def test_a_model_is_the_same_at_every_address():
+    """The fingerprint is of name and model: another port changes nothing, another model or name does."""
+    with Server(lambda _: "a", llama()) as one, Server(lambda _: "a", llama()) as two, Server(lambda _: "a", llama("tuned.gguf")) as three:
+        first = known(one.url)
+        assert first.fingerprint == known(two.url).fingerprint == known(one.url, two.url).fingerprint
+        assert len({first.fingerprint, known(three.url).fingerprint, known(one.url, name="other").fingerprint}) == 3
+
+
+def test_a_server_that_is_down_is_known_by_what_it_told():
+    """What was learned is kept; of a server that never answered nothing is known, which is said at once."""
+    with Server(lambda _: "a", llama(slots=3)) as one:
+        before = known(one.url)
+    after = known(one.url)
+
+    assert (after.fingerprint, after.servers) == (before.fingerprint, before.servers)
+    assert asyncio.run(ChatModel(None, after).is_small())
+    with pytest.raises(EngineError, match="does not answer"):
+        known(f"http://127.0.0.1:{free_port()}/v1")
+    with pytest.raises(UsageError, match="not on this machine"):
+        known("http://192.0.2.7:8080/v1")
+
+
+def test_an_index_outlives_the_addresses_of_its_server(tmp_path, forget):
+    """Opened for questions while the server is down and the cache is gone, an index knows its model; a new address of it is accepted, and
+    another model refused."""
+    folder = tmp_path / ".localrag"
+    with Server(lambda _: "a", llama()) as one, open_for_writing(folder, model=f"{one.url}#m") as project:
+        first = project.model.file.fingerprint
+        style = asyncio.run(resolve_answer_style(project))
+        documents.save_document(project.db, Document("d", "a.txt", "a", "The Skua leaks.", "h"), [])  # an empty index is bound to no model
+    forget()
+    with open_for_query(folder) as project:
+        assert project.model.file.fingerprint == first
+        assert asyncio.run(resolve_answer_style(project)) == style == "extractive"
+    with Server(lambda _: "a", llama()) as two, open_for_writing(folder, model=f"{two.url}#m") as project:
+        assert project.model.file.fingerprint == first
+        assert runs.load_settings(project.db)["chat_model"]["path"] == f"{two.url}#m"
+    with (
+        Server(lambda _: "a", llama("tuned.gguf")) as three,
+        pytest.raises(IndexMismatch),
+        open_for_writing(folder, model=f"{three.url}#m"),
+    ):
+        pass
+
+
+def test_an_index_of_old_keeps_its_fingerprint(tmp_path):
+    """An index bound to the address, as they once were, goes on at that address without asking anything anew."""
+    folder = tmp_path / ".localrag"
+    with Server(lambda _: "a", llama()) as one:
+        bound = f"{one.url}/#m"
+        old = sha256(f"{one.url}/ m".encode()).hexdigest()[:16]
+        with open_for_writing(folder, model=bound):
+            pass
+        db = open_index(folder)
+        runs.save_settings(db, chat_model={"name": "m", "path": bound, "fingerprint": old})
+        db.close()
+        for opened in (open_for_query, open_for_writing, open_for_writing, open_for_query):
+            with opened(folder) as project:
+                assert project.model.file.fingerprint == old
+                assert project.model.file.servers[0].slots == 2
+
+
+VLLM = {
+    "/v1/models": {"data": [{"id": "m", "root": "/models/Qwen3-8B", "owned_by": "vllm", "max_model_len": 9000}]},
+    "/tokenize": lambda body: {"count": 5, "tokens": [1, 2, 3, 4, 5][: len(body["prompt"])]},
+}
+OLLAMA = {
+    "/v1/models": {"data": [{"id": "m", "owned_by": "library"}, {"id": "other", "owned_by": "library"}]},
+    "/api/tags": {"models": [{"name": "m", "digest": "sha256:1"}, {"name": "other", "digest": "sha256:2"}]},
+    "/api/ps": {"models": [{"name": "m", "context_length": 32768, "details": {"parameter_size": "8.2B"}}]},
+}
+STUDIO = {
+    "/v1/models": {"data": [{"id": "m"}, {"id": "other"}]},
+    "/api/v0/models": {"data": [{"id": "m", "arch": "qwen3", "quantization": "Q4_K_M", "loaded_context_length": 8192}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("gets", "window", "at_once", "parameters"),
+    [
+        (llama(slots=3, window=2048), 2048, 3, 134515008),
+        (VLLM, 9000, 8, None),
+        (OLLAMA, 32768, 8, 8_200_000_000),
+        (OLLAMA | {"/api/ps": {"models": []}}, 4096, 8, None),
+        (STUDIO, 8192, 8, None),
+        ({}, 4096, 8, None),
+        ({"/v1/models": {"data": [{"id": "m"}]}}, 4096, 8, None),
+    ],
+)
+def test_what_each_server_tells_is_used(gets, window, at_once, parameters):
+    """Window, slots and size come from where llama-server, vLLM, Ollama and LM Studio tell them; else there are defaults."""
+    with Server(lambda _: "a", gets) as one:
+        file = known(one.url)
+        engine = RemoteEngine(file, EngineOptions())
+        assert (engine.window, engine.parallel_requests, engine.parameters) == (window, at_once, parameters)
+        assert asyncio.run(engine.generate(question())).text == "a"
+    assert bool(file.digest) == ("/v1/models" in gets and len(gets) > 1)
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        3,
+        [],
+        {"data": 3},
+        {"data": [3, {"id": 3}]},
+        {"data": [{"id": "m", "owned_by": "llamacpp", "meta": {"n_params": "many", "size": -1}}]},
+        {"data": [{"id": "m", "max_model_len": True, "root": 7}]},
+        {"data": [{"id": "m", "meta": {}, "owned_by": ["llamacpp"]}]},
+    ],
+)
+def test_odd_facts_are_no_facts(models):
+    """A server that describes itself wrongly is one that tells nothing."""
+    gets = {"/v1/models": models, "/props": {"default_generation_settings": [1], "total_slots": "x"}, "/tokenize": lambda _: {"tokens": 3}}
+    with Server(lambda _: "a", gets | {"/api/tags": [1], "/api/v0/models": {"data": {}}, "/api/ps": None}) as one:
+        engine = RemoteEngine(known(one.url), EngineOptions())
+        assert (engine.window, engine.parallel_requests, engine.parameters) == (4096, 8, None)
+        assert asyncio.run(engine.generate(question())).text == "a"
+
+
+def test_a_server_that_is_still_loading_is_waited_for():
+    """llama-server lists its model without numbers until it has loaded it; it gets no request before."""
+    gets, looked = llama(), []
+    ready = gets["/v1/models"]
+
+    def models():
+        looked.append(1)
+        return ready if len(looked) > 3 else {"data": [{"id": "m", "owned_by": "llamacpp", "meta": None}]}
+
+    with Server(lambda _: "a", gets | {"/v1/models": models}) as one:
+        file = replace(find_chat_model(f"{one.url}#m"), servers=(ServerInfo(),))
+        assert asyncio.run(RemoteEngine(file, EngineOptions()).generate(question())).text == "a"
+        assert len(looked) > 3
+
+
+def test_a_prompt_that_cannot_fit_is_not_sent():
+    """The server's own vocabulary counts a prompt that may be too long; one that is gets no answer, one that is not does."""
+    with Server(lambda _: "a", llama(window=100)) as one:
+        engine = RemoteEngine(known(one.url), EngineOptions())
+        asyncio.run(engine.generate(question("Vardby " * 80)))
+        with pytest.raises(ContextTooSmall, match="A prompt of 90 tokens"):
+            asyncio.run(engine.generate(question("Vardby " * 90)))
+    assert len(one.bodies) == 1
+
+
+def test_tokens_are_counted_as_the_server_s_vocabulary_would():
+    """Estimates are scaled by what the server counted of two samples, each for its own script."""
+    gets = llama() | {"/tokenize": lambda body: {"tokens": [0] * (len(body["content"].encode()) // (6 if "英" in body["content"] else 2))}}
+    with Server(lambda _: "a", gets) as one:
+        file = known(one.url)
+    plain, served = Tokenizer(find_chat_model(None)), Tokenizer(file)
+    latin, chinese = TEXT * 20, "王海明是“海鸥号”的轮机长。" * 20
+
+    assert served.count(latin) == pytest.approx(len(latin) / 2, rel=0.3)
+    assert served.count(chinese) == pytest.approx(len(chinese.encode()) / 6, rel=0.3)
+    assert served.count(latin) > 1.5 * plain.count(latin)
+    assert served.counts([latin, chinese]) == [served.count(latin), served.count(chinese)]
+
+
+def test_a_malformed_list_of_servers_is_refused():
+    """Two names, or something that is not an address, are said to be wrong; white space and a repeated address do no harm."""
+    for wrong in ("http://a/v1#x,http://b/v1#y", "http://a/v1,b:8080#x"):
+        with pytest.raises(ModelError, match="not a list of servers"):
+            find_chat_model(wrong)
+    assert find_chat_model("http://a/v1/ , http://b/v1,http://a/v1#x").urls == ("http://a/v1", "http://b/v1")
+    with pytest.raises(UsageError, match="not the address"):
+        RemoteEngine(find_chat_model("http:///v1#x"), EngineOptions())
+
+
+def test_settings_are_not_touched_by_how_a_server_is_reached(tmp_path):
+    """Neither hosts nor the number of requests at once are kept in an index."""
+    with Server(lambda _: json.dumps(answered("a")), llama()) as one:
+        options = EngineOptions(allowed_hosts=("gpu.example",), parallel_requests=5)
+        with open_for_writing(tmp_path / ".localrag", model=f"{one.url}#m", engine=options) as project:
+            assert project.settings == IndexSettings()
+            assert "gpu.example" not in json.dumps(runs.load_settings(project.db))
+
+
+def test_max_seconds_ends_a_question_that_a_server_hangs_on(plain_town, tmp_path):
+    """A server that takes the request and says nothing holds nobody up: the answer so far comes at the limit, and the connection closes."""
+    gone, folder = threading.Event(), shutil.copytree(plain_town, tmp_path / "town")
+
+    def hang(handler):
+        if handler.connection.recv(1) == b"":
+            gone.set()
+
+    with Server(lambda _: hang, llama(n_params=8_000_000_000)) as one:
+        asked = ("ask", "Who is the mate?", "--model", f"{one.url}#m", "--style", "abstractive", "--mode", "basic", "--max-seconds", "12")
+        done = run_process(*asked, cwd=folder, timeout=100)
+        assert gone.wait(10)
+
+    assert done.returncode == 0, done.stderr
+    assert "Stopped at the limit of 12 s" in done.stdout + done.stderr
+    assert one.bodies

@@ -1,0 +1,128 @@
+"""The BERT that is computed here, beside sentence-transformers with the same weights."""
+
+import random
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from localrag.engine.embedder import BATCH_ROWS, BertModel, LazyEmbedder, bert_embedder
+from localrag.engine.weights import window_tokenizer
+from localrag.errors import EngineError
+from localrag.model_files import ModelFile, find_embedder
+from localrag.system.resources import limit_cores
+from tests.conftest import TOWN
+
+FOLDER = find_embedder().path
+rng = random.Random(7)
+LENGTHS = [2, 3, 256, 256, 255, 17, 16, 15, 100, 100, 100, 33, 240, 6, 128, 77, 200, 31]
+TOKENS = [[101, *(rng.randrange(1000, 20000) for _ in range(n - 2)), 102] for n in LENGTHS]
+TEXTS = [*TOWN.values(), "Hello.", "", "北京大学 and ソニー", "Who is the mate of the Skua?"]
+
+
+@pytest.fixture
+def plain_cpu(monkeypatch):
+    """A CPU without 16-bit floats."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
+
+
+@pytest.fixture
+def cores():
+    """What gives this process so many cores, until the test ends."""
+    yield limit_cores
+    limit_cores(0)
+
+
+def test_vectors_are_those_of_sentence_transformers(plain_cpu):
+    """In 32-bit floats each number is the same within 1e-5, whatever the length of the text and its company."""
+    model = SentenceTransformer(str(FOLDER), device="cpu", local_files_only=True)
+    expected = np.concatenate([model.encode([text], normalize_embeddings=True) for text in TEXTS])
+
+    assert np.abs(LazyEmbedder(find_embedder()).embed(TEXTS) - expected).max() < 1e-5
+
+
+def test_in_16_bits_they_are_those_but_for_rounding():
+    """On a CPU that has such floats a vector's cosine to that of 32-bit floats is over 0.999."""
+    model = SentenceTransformer(str(FOLDER), device="cpu", local_files_only=True)
+
+    assert (LazyEmbedder(find_embedder()).embed(TEXTS) * model.encode(TEXTS, normalize_embeddings=True)).sum(axis=1).min() > 0.999
+
+
+@pytest.mark.parametrize("floats", ["own", "32 bits"])
+def test_a_texts_states_do_not_depend_on_company_order_or_cores(floats, request, cores):
+    """Together, alone, the other way round and with other numbers of threads they are bit for bit the same."""
+    if floats == "32 bits":
+        request.getfixturevalue("plain_cpu")
+    model = BertModel(FOLDER)
+    together = model.hidden_states(TOKENS)
+
+    assert [s.shape for s in together] == [(n, 384) for n in LENGTHS]
+    for n in (1, 3):
+        cores(n)
+        assert all(map(np.array_equal, together, model.hidden_states(TOKENS[::-1])[::-1]))
+    assert all(np.array_equal(s, model.hidden_states([t])[0]) for s, t in zip(together, TOKENS, strict=True))
+
+
+def test_batches_are_full():
+    """Texts of all lengths leave less than a twentieth of the rows to nobody; none is in two batches, none forgotten."""
+    model = BertModel(FOLDER)
+    texts = [[1] * rng.choice([256, 256, 256, rng.randrange(16, 256)]) for _ in range(200)]
+    batches = model._batches(texts)
+
+    assert sorted(n for batch in batches for n, _ in batch.texts) == list(range(200))
+    assert sum(map(len, texts)) > 0.95 * BATCH_ROWS * len(batches)
+
+
+def test_equal_windows_are_computed_once(monkeypatch):
+    """A page that stands in many texts costs what it costs in one."""
+    embedder, computed = bert_embedder(find_embedder()), []
+    inner = embedder._bert._compute
+    monkeypatch.setattr(embedder._bert, "_compute", lambda texts: computed.extend(texts) or inner(texts))
+    header = "The ferry leaks and nobody knows why. " * 32  # 256 tokens and some
+    windows = window_tokenizer(FOLDER)
+    texts = ["Hello.", header + "Ruth Sand.", "Hello.", header + "Lars Holm paid."]
+    vectors = embedder.embed(texts)
+
+    assert len(computed) == len({tuple(w) for text in texts for w in windows(text)}) < sum(len(windows(text)) for text in texts)
+    assert np.array_equal(vectors[0], vectors[2])
+    assert vectors[1] @ vectors[3] < 1 - 1e-4
+
+
+def test_no_text_gives_no_vector():
+    """Nothing in, nothing out, of the right width."""
+    assert LazyEmbedder(find_embedder()).embed([]).shape == (0, 384)
+
+
+def test_a_text_longer_than_the_window_is_refused():
+    """It is never cut in silence; an embedder gives the model windows."""
+    with pytest.raises(EngineError, match="longer than the 256 tokens"):
+        BertModel(FOLDER).hidden_states([[101] * 300])
+
+
+def test_a_model_of_another_kind_is_left_to_sentence_transformers(tmp_path):
+    """So is a folder that lacks its weights."""
+    folder = shutil.copytree(FOLDER, tmp_path / "model")
+    assert bert_embedder(ModelFile("m", "embedder", folder)) is not None
+    (folder / "model.safetensors").rename(folder / "other.safetensors")
+    assert bert_embedder(ModelFile("m", "embedder", folder)) is None
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"gelu"', '"relu"'))
+    assert bert_embedder(ModelFile("m", "embedder", folder)) is None
+
+
+def test_indexing_never_waits_for_sentence_transformers():
+    """The bundled model is embedded with by torch alone, which loads in a fifth of the time."""
+    code = (
+        "import sys\n"
+        "from localrag.engine.embedder import open_embedder\n"
+        "from localrag.model_files import find_embedder\n"
+        "open_embedder(find_embedder()).embed(['Lars Holm'])\n"
+        "print({'sentence_transformers', 'transformers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.strip() == "set()"

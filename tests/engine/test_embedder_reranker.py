@@ -1,0 +1,80 @@
+"""Rerankers as GGUF files: the scores are those of the model, and have a say in the order of passages."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer, BertForSequenceClassification
+
+from localrag.engine.embedder import open_reranker
+from localrag.errors import ModelError
+from localrag.model_files import ModelFile, find_embedder, find_reranker
+from tests.conftest import run_localrag, write_town
+from tests.engine.test_embedder import write_gguf
+
+QUESTION = "Who is the mate of the Skua?"
+PASSAGES = ["Lars Holm is the mate of the ferry Skua.", "Bread rests overnight.", "", "The ferry was built in Molde in 1931. " * 80]
+
+
+@pytest.fixture(scope="module")
+def head():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(1, 384)).astype(np.float32), np.array([0.25], np.float32)
+
+
+@pytest.fixture(scope="module")
+def file(head, tmp_path_factory):
+    path = tmp_path_factory.mktemp("reranker") / "cross.gguf"
+    write_gguf(find_embedder().path, path, head)
+    return path
+
+
+def test_the_scores_are_those_of_the_cross_encoder(file, head):
+    """llama.cpp scores each pair as transformers does with the same weights; a long passage loses its end."""
+    folder = find_embedder().path
+    model = BertForSequenceClassification.from_pretrained(folder, num_labels=1).eval()
+    model.classifier.weight.data, model.classifier.bias.data = map(torch.from_numpy, head)
+    pairs = AutoTokenizer.from_pretrained(folder)(
+        [QUESTION] * len(PASSAGES), PASSAGES, padding=True, truncation="only_second", max_length=512, return_tensors="pt"
+    )
+    pairs["token_type_ids"] = torch.zeros_like(pairs["token_type_ids"])  # llama.cpp knows one type
+    with torch.no_grad():
+        expected = model(**pairs).logits[:, 0].numpy()
+
+    scores = open_reranker(find_reranker(str(file)))(QUESTION, PASSAGES)
+
+    assert scores == pytest.approx(expected, abs=0.05)
+    assert np.ptp(expected) > 0.5
+
+
+def test_a_passage_has_the_same_score_in_any_company(file):
+    """Scored alone or among others, a passage gets the same score."""
+    rerank = open_reranker(find_reranker(str(file)))
+
+    assert rerank(QUESTION, PASSAGES[:1])[0] == pytest.approx(rerank(QUESTION, PASSAGES)[0], abs=1e-3)
+
+
+def test_the_reranker_has_a_say_in_the_order(file, tmp_path):
+    """`search --reranker` finds the same passages, in another order than without."""
+    write_town(tmp_path / "docs")
+    for n in range(12):
+        (tmp_path / "docs" / f"note{n}.txt").write_text(f"Note {n}. The Skua passed the pier with {n} barrels at {n} o'clock.")
+    run_localrag("index", "docs", "--extractor", "phrases", cwd=tmp_path)
+    plain, reranked = (
+        json.loads(run_localrag("search", QUESTION, "-k", "12", "--json", *extra, cwd=tmp_path).stdout)
+        for extra in ([], ["--reranker", str(file)])
+    )
+
+    assert len(plain) == len(reranked) == 12
+    assert [p["path"] for p in plain] != [p["path"] for p in reranked]
+
+
+def test_what_is_no_reranker_is_refused(chat_file):
+    """A model of another kind, a missing file and an unknown name are named, each with what to do."""
+    with pytest.raises(ModelError, match="is not a reranker"):
+        open_reranker(ModelFile("x", "reranker", chat_file.path))(QUESTION, ["a"])
+    with pytest.raises(ModelError, match=r"no reranker at /nowhere\.gguf"):
+        find_reranker("/nowhere.gguf")
+    with pytest.raises(ModelError, match="No reranker model is called"):
+        find_reranker("bge")

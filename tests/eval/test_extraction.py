@@ -1,0 +1,92 @@
+"""Scores on examples that can be counted by hand."""
+
+import pytest
+
+from localrag.eval.datasets import GoldDocument, GoldMention
+from localrag.eval.extraction import ExtractionScores, PrecisionRecall, content_words
+from localrag.records import Entity, ExtractedEntity, Graph, Relationship
+
+TEXT = "Anna Marsh runs Dover Lines in Dover. Marsh is rich."
+MENTIONS = (
+    GoldMention(0, 10, "PER", "anna"),
+    GoldMention(16, 27, "ORG", "lines"),
+    GoldMention(31, 36, "LOC", "dover"),
+    GoldMention(38, 43, "PER", "anna"),
+)
+GOLD = GoldDocument("d", TEXT, MENTIONS, frozenset({frozenset(("anna", "lines"))}))
+TYPES = {"PER": "person", "ORG": "organization"}
+
+
+def scored(*entities, pairs=()):
+    scores = ExtractionScores(TYPES)
+    scores.add_entities(GOLD, [ExtractedEntity(n, t) for n, t in entities])
+    scores.add_relations(GOLD, pairs)
+    return scores.figures()
+
+
+def test_spans_and_types_are_counted_at_every_place():
+    """Two of four mentions exactly, one in part, one invented, one repeated."""
+    found = scored(("Anna Marsh", "person"), ("Dover", "organization"), ("rich", "person"), ("Zeus", "person"), ("Dover", "place"))
+
+    assert found["entity_precision"] == pytest.approx(2 / 5)  # Anna Marsh and the second Dover; not the first, rich, Zeus
+    assert found["entity_recall"] == pytest.approx(2 / 4)
+    assert found["duplicates"] == 1
+    assert found["verbatim"] == pytest.approx(4 / 5)
+    assert found["typed_f1"] == pytest.approx(2 * 1 / (4 + 3), abs=1e-4)  # Anna Marsh; the second Dover's gold type is not asked
+
+
+def test_a_relation_holds_between_entities_not_names():
+    """Marsh stands for Anna Marsh; the wrong pair costs precision."""
+    found = scored(pairs=[("Marsh", "Dover Lines"), ("Anna Marsh", "Dover")])
+
+    assert found["relation_recall"] == 1.0
+    assert found["relation_precision"] == 0.5
+
+
+def test_merging_is_scored_by_pairs_and_by_b_cubed():
+    """All apart: no pair of the one there is; all together: one of six right."""
+    apart, together = ExtractionScores(TYPES), ExtractionScores(TYPES)
+    names = {TEXT[m.start : m.end] for m in MENTIONS}
+    apart.add_merging(GOLD, {n: n for n in names})
+    together.add_merging(GOLD, dict.fromkeys(names, "all"))
+
+    assert apart.figures()["merge_f1"] == 0.0
+    assert together.figures()["merge_precision"] == pytest.approx(1 / 6, abs=1e-4)
+    assert together.figures()["merge_recall"] == 1.0
+    assert apart.figures()["merge_b3"] == pytest.approx(2 * 1.0 * 0.75 / 1.75, abs=1e-4)
+
+
+def test_a_fact_is_kept_where_one_entity_and_its_neighbours_hold_its_words():
+    """All content words within one hop count; a word that is nowhere does not."""
+    document = GoldDocument("d", TEXT, facts=("Anna Marsh runs a ferry line.", "Anna Marsh sings."))
+    graph = Graph(
+        (Entity("a", "Anna Marsh", "person", description="Anna Marsh runs it"), Entity("b", "ferry lines", "organization")),
+        (Relationship("r", "a", "b"),),
+    )
+    scores = ExtractionScores(TYPES)
+
+    scores.add_facts(document, graph)
+
+    assert scores.figures()["fact_retention"] == 0.5
+    assert content_words("The lines were running") == {"line", "run"}
+
+
+def test_nothing_to_say_and_nothing_said_is_right():
+    """A text without entities that yields none scores 1."""
+    assert PrecisionRecall().f1 == 1.0
+    assert PrecisionRecall(0, 1, 0).f1 == 0.0
+
+
+def test_an_interval_says_how_much_the_documents_differ():
+    """Where every document is alike it has no width; where they differ it holds the score, and is wider the fewer they are."""
+    alike, few, many = PrecisionRecall(), PrecisionRecall(), PrecisionRecall()
+    for n in range(40):
+        alike.add(1, 2, 2)
+        many.add(2 * (n % 2), 2, 2)
+    for n in range(6):
+        few.add(2 * (n % 2), 2, 2)
+
+    assert alike.f1_95 == [0.5, 0.5]
+    assert many.f1_95[0] < many.f1 < many.f1_95[1]
+    assert few.f1_95[1] - few.f1_95[0] > many.f1_95[1] - many.f1_95[0]
+    assert PrecisionRecall().f1_95 == [1.0, 1.0]

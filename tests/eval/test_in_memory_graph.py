@@ -1,0 +1,282 @@
+"""Extractions to graph to communities to report contexts: pure functions with worked examples."""
+
+import re
+import tracemalloc
+from dataclasses import replace
+from itertools import pairwise
+
+import igraph
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localrag.eval.in_memory_graph import build_graph_in_memory
+from localrag.indexing.extraction.names import DocumentCasing, cooccurring_pairs, find_name_spans, sentence_numbers
+from localrag.indexing.extraction.nlp import ChunkText, candidate_names
+from localrag.indexing.graph.communities import detect_communities
+from localrag.indexing.graph.entity_resolution import name_key
+from localrag.indexing.reports import ReportSources, build_report_context
+from localrag.records import (
+    Chunk,
+    Claim,
+    Community,
+    Entity,
+    ExtractedEntity,
+    ExtractedRelationship,
+    Extraction,
+    Finding,
+    Graph,
+    Mention,
+    Quote,
+    Relationship,
+    Report,
+)
+from localrag.text.sentences import sentences
+from tests.conftest import DATA
+
+TEXT = "Mr. Scrooge paid Bob\nCratchit. Scrooge's nephew Fred called. Bob Cratchit has a son, Tiny Tim. The counting-house was cold."
+
+
+def chunk_of(text, ident="c", start=0):
+    return Chunk(ident, "d", 0, start, start + len(text), text, 10)
+
+
+def test_candidates_are_names_not_sentence_beginnings():
+    """Capitalised runs are names, words that only begin a sentence are not; possessives and titles are handled."""
+    text = (
+        "The old man laughed. Laughed too did Fred Holm. Old Fezziwig's clerk saw Mr. Marley of London. When Fred came, the old clerk left."
+    )
+
+    assert candidate_names(ChunkText(text, DocumentCasing(text))) == ["Fred Holm", "Fezziwig", "Mr. Marley of London", "Fred"]
+
+
+def test_chinese_names_are_candidates():
+    """What a dictionary marks as a person or place, and what stands in Chinese quotation marks, are candidates."""
+    text = "王海明是“海鸥号”的轮机长。香港的沃尔特·缪尔认识王海明。"
+
+    found = candidate_names(ChunkText(text, DocumentCasing(text)))
+
+    assert {"王海明", "海鸥号", "沃尔特·缪尔"} <= set(found)
+    assert all(name in text for name in found)
+
+
+def test_names_are_found_across_line_breaks_but_not_inside_words():
+    """A wrapped name is found; `Bob` is not found in `Bobbin`."""
+    assert [TEXT[a:b] for a, b in find_name_spans(TEXT, "Bob Cratchit")] == ["Bob\nCratchit", "Bob Cratchit"]
+    assert find_name_spans("Bobbin", "Bob") == []
+
+
+def test_pairs_share_a_sentence_or_stand_next_to_each_other():
+    """Names of one sentence pair up; a name alone in its sentence pairs with those of the adjacent ones."""
+    text = "Anna met Bert. Carl slept. Doris and Emil left. Frida sang."
+    places = sentence_numbers({n: find_name_spans(text, n) for n in ("Anna", "Bert", "Carl", "Doris", "Emil")}, sentences(text))
+
+    assert set(cooccurring_pairs(places)) == {
+        ("Anna", "Bert"), ("Anna", "Carl"), ("Bert", "Carl"), ("Carl", "Doris"), ("Carl", "Emil"), ("Doris", "Emil")}  # fmt: skip
+
+
+def test_same_names_become_one_entity():
+    """Case, possessive and Mr. are no difference; Mrs. is."""
+    assert name_key("Mr. SCROOGE's") == name_key("Scrooge") == "scrooge"
+    assert name_key("Mrs. Cratchit") != name_key("Cratchit")
+    assert name_key("The Northern Line") == "northern line"
+
+
+def test_resolving_counts_chunks_votes_on_types_and_keeps_offsets():
+    """Weight is the number of chunks that state a relationship in either direction; mentions are verbatim at their offsets."""
+    one, two = chunk_of(TEXT, "c1", 0), chunk_of(TEXT, "c2", 1000)
+    entity, related = ExtractedEntity, ExtractedRelationship
+    extractions = [
+        Extraction("c1", (entity("Scrooge", "person"), entity("Fred", "person")), (related("Scrooge", "Fred", strength=8),)),
+        Extraction("c2", (entity("Mr. Scrooge", "place"), entity("Fred", "person"), entity("Scrooge", "person")),
+                   (related("Fred", "Scrooge", strength=4), related("Mr. Scrooge", "Scrooge"))),
+    ]  # fmt: skip
+
+    graph = build_graph_in_memory(extractions, {"c1": one, "c2": two})
+
+    assert [(e.name, e.type, e.degree) for e in graph.entities] == [("Fred", "person", 1), ("Scrooge", "person", 1)]
+    assert [(r.weight, r.strength) for r in graph.relationships] == [(2.0, 6.0)]
+    for m in graph.mentions:
+        c = {"c1": one, "c2": two}[m.chunk_id]
+        assert c.text[m.start - c.start : m.end - c.start] == m.name
+    for e in graph.evidence:
+        c = {"c1": one, "c2": two}[e.chunk_id]
+        passage = c.text[e.start - c.start : e.end - c.start]
+        assert "Scrooge" in passage
+        assert "Fred" in passage
+
+
+def graph_of(edges, extra=()):
+    names = sorted({n for e in edges for n in e} | set(extra))
+    degree = {n: sum(n in e for e in edges) for n in names}
+    entities = tuple(Entity(n, n, "person", degree=degree[n]) for n in names)
+    return Graph(entities, tuple(Relationship(f"{a}-{b}", a, b) for a, b in edges))
+
+
+edge_lists = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=120)
+
+
+@given(edge_lists, st.integers(2, 10))
+def test_every_level_covers_every_entity_once(pairs, most):
+    """At every level each entity is in exactly one community, and a child's members are its parent's."""
+    edges = sorted({(f"n{min(p):02d}", f"n{max(p):02d}") for p in pairs if p[0] != p[1]})
+    graph = graph_of(edges, extra=["alone"])
+    found = detect_communities(graph, max_size=most, seed=0)
+    by_id = {c.id: c for c in found}
+
+    for level in {c.level for c in found}:
+        members = [e for c in found if c.level == level for e in c.entity_ids]
+        assert sorted(members) == [e.id for e in graph.entities]
+    for c in found:
+        assert (c.parent_id is None) == (c.level == 0)
+        assert c.parent_id is None or set(c.entity_ids) <= set(by_id[c.parent_id].entity_ids)
+
+
+def test_the_same_seed_gives_the_same_partition():
+    """Clustering twice gives equal communities with equal ids."""
+    graph = graph_of([(f"n{a}", f"n{b}") for a in range(30) for b in range(a) if (a * b) % 7 == 1])
+
+    assert detect_communities(graph, max_size=5, seed=3) == detect_communities(graph, max_size=5, seed=3)
+
+
+def test_an_entity_without_relationships_joins_those_it_is_mentioned_with():
+    """It goes to the community of the entity it shares most chunks with, so that no content is orphaned."""
+    base = graph_of([("a", "b"), ("b", "c"), ("a", "c")], extra=["x"])
+    mentions = tuple(Mention(e, "c1", e, 0, 1) for e in ("a", "x"))
+    found = detect_communities(Graph(base.entities, base.relationships, mentions), max_size=10, seed=0)
+
+    assert [c.entity_ids for c in found] == [("a", "b", "c", "x")]
+
+
+def test_only_entities_without_relationships_are_compared_with_those_mentioned_beside_them():
+    """Two thousand related entities of one chunk take no memory for their two million pairs."""
+    names = [f"n{n:04}" for n in range(2000)]
+    base = graph_of(list(pairwise(names)), extra=["x"])
+    mentions = tuple(Mention(e.id, "c1", e.id, 0, 1) for e in base.entities)
+    tracemalloc.start()
+    found = detect_communities(Graph(base.entities, base.relationships, mentions), max_size=10, seed=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 50e6
+    assert any({"x", "n0001"} <= set(c.entity_ids) for c in found)
+
+
+@pytest.mark.ci
+@pytest.mark.skipif(not DATA.exists(), reason="the gold graphs are not here")
+@pytest.mark.parametrize(("name", "best"), [("dolphins", 0.5285), ("football", 0.6046)])
+def test_partitions_are_as_good_as_the_best_known(name, best):
+    """The coarsest level reaches the best modularity known for graphs with gold groups."""
+    network = igraph.Graph.Read_GML(str(next((DATA / "communities").glob(f"{name}*.gml"))))
+    graph = graph_of([(f"{e.source:04d}", f"{e.target:04d}") for e in network.es])
+    coarsest = [c for c in detect_communities(graph, max_size=10, seed=0) if c.level == 0]
+    group = {e: n for n, c in enumerate(coarsest) for e in c.entity_ids}
+
+    assert network.modularity([group[f"{v.index:04d}"] for v in network.vs]) >= best - 0.002
+
+
+def ten(text):
+    """Ten tokens a line; the label that begins it, which is counted by itself, has none."""
+    return 0 if text.endswith(":") else 10
+
+
+def context(below, budget, edges=(("a", "b"), ("b", "c"), ("d", "e"))):
+    graph = graph_of(list(edges))
+    sources = sources_of(graph)
+    whole = Community("w", 0, 0, None, tuple(e.id for e in graph.entities))
+    return [e.text for e in build_report_context(whole, below, sources, ten, budget)]
+
+
+def sub(ident, members, title):
+    return Community(ident, 1, 0, "w", members), Report(ident, "", title, "summary", 1, "")
+
+
+def sources_of(graph, **passages):
+    """All of a graph, to write reports from."""
+    return ReportSources.build({e.id: e for e in graph.entities}, graph.relationships, graph.claims, **passages)
+
+
+def test_a_report_reads_relationships_by_combined_degree_with_their_ends_first():
+    """Paper, section 3.1.5: source, target, then the edge, the most connected edge first."""
+    lines = context([], 1000)
+
+    assert [line.split(":")[1].strip() for line in lines] == [
+        "a (person)", "b (person)", "a – b", "c (person)", "b – c", "d (person)", "e (person)", "d – e"]  # fmt: skip
+
+
+def test_over_budget_the_largest_sub_community_is_replaced_by_its_report():
+    """The sub-community with most tokens gives way to its report; the others keep their elements."""
+    below = [sub("s1", ("a", "b", "c"), "Big"), sub("s2", ("d", "e"), "Small")]
+    lines = context(below, 45)
+
+    assert lines[0].startswith("report C1 (3 entities): Big")
+    assert [line.split(" ")[0] for line in lines[1:]] == ["entity", "entity", "relationship"]
+
+
+def test_where_not_even_the_reports_fit_as_many_are_taken_as_do():
+    """With every sub-community replaced and still over budget, the largest sub-communities' reports remain."""
+    below = [sub("s1", ("a", "b", "c"), "Big"), sub("s2", ("d", "e"), "Small")]
+
+    assert [line.split(":")[1].strip() for line in context(below, 10)] == ["Big"]
+
+
+def test_a_leaf_is_cut_at_the_budget():
+    """Without sub-communities the least connected relationships are left out."""
+    assert len(context([], 30)) == 3
+
+
+def test_a_report_no_shorter_than_what_it_stands_for_is_not_taken():
+    """The elements of a sub-community whose report is longer stay, and the next one gives way."""
+    long = sub("s1", ("a", "b", "c"), "Big " + "and long " * 30)
+    graph = graph_of([("a", "b"), ("b", "c"), ("d", "e")])
+    whole = Community("w", 0, 0, None, tuple(e.id for e in graph.entities))
+
+    def lines(budget):
+        found = build_report_context(whole, [long, sub("s2", ("d", "e"), "Small")], sources_of(graph), lambda t: len(t.split()), budget)
+        return [e.text for e in found]
+
+    everything = lines(1000)
+    tokens = sum(len(line.split()) for line in everything)
+    assert lines(tokens - 1)[0].startswith("report C2 (2 entities): Small")
+    assert lines(tokens - 1)[1:] == [line for line in everything if not re.search(r": [de] ", line)]
+    assert not any("Big" in line for line in lines(20))
+
+
+def test_findings_come_along_where_they_fit():
+    """A report that stands for a sub-community brings as many findings as there is room for, and never more than it stands for."""
+    graph = graph_of([(f"n{a:02}", f"n{a + 1:02}") for a in range(20)])
+    members = tuple(e.id for e in graph.entities)
+    whole, findings = Community("w", 0, 0, None, members), tuple(Finding(f"Finding {n}", "said in six more words here") for n in range(9))
+    below = [(Community("s", 1, 0, "w", members[:15]), Report("s", "", "Title", "summary", None, "", findings))]
+
+    def report(budget):
+        found = build_report_context(whole, below, sources_of(graph), lambda text: len(text.split()), budget)
+        assert sum(e.tokens for e in found) <= budget
+        assert all(e.tokens == len(e.text.split()) for e in found)
+        return found[0].text
+
+    everything = sum(e.tokens for e in build_report_context(whole, below, sources_of(graph), lambda text: len(text.split()), 9999))
+    given = [report(budget).count("Finding") for budget in (60, 80, 100, everything - 1)]
+
+    assert given == sorted(given)
+    assert given[0] < given[-1] == 9
+    assert report(everything - 1).startswith("report C1 (15 entities): Title: summary Finding 0: said in six more words here Finding 1:")
+
+
+def test_claims_stand_behind_the_ends_of_the_relationship_and_before_it():
+    """Paper, section 3.1.5: source, target, the claims on them, the edge; each claim once, with its status, dates and sentence."""
+    base = graph_of([("a", "b"), ("b", "c")])
+    claims = (
+        Claim("k1", "c1", "b", "a", "fraud", "SUSPECTED", "1953-02-01", "1953-02-01", "b is said to have cheated a", 5, 20),
+        Claim("k2", "c1", "c", None, "illness", "TRUE", "", "", "c was ill", 30, 39),
+    )
+    quotes = {"k1": Quote("c1", 5, 20, "b cheated a, so"), "k2": Quote("c1", 30, 39, "c was ill")}
+    sources = sources_of(replace(base, claims=claims), of_claim=lambda c: [quotes[c.id]] if c.id in quotes else [])
+    found = build_report_context(Community("w", 0, 0, None, ("a", "b", "c")), [], sources, ten, 1000)
+
+    assert [e.text for e in found if e.id[0] == "K"] == [
+        "claim K1: b – a (fraud, SUSPECTED, 1953-02-01): b is said to have cheated a",
+        "claim K2: c (illness, TRUE): c was ill",
+    ]
+    assert [e.id for e in found] == ["E1", "E2", "K1", "R1", "E3", "K2", "R2"]
+    assert [e.quotes for e in found if e.id[0] == "K"] == [(quotes["k1"],), (quotes["k2"],)]

@@ -1,0 +1,265 @@
+"""Microsoft GraphRAG's output is taken over: what its text proves is kept, with its reports; the rest is listed."""
+
+import json
+import shutil
+
+import pytest
+
+from localrag.errors import UsageError
+from localrag.exchange.foreign import read_graphrag
+from localrag.indexing.extraction.nlp import PHRASES_HASH
+from localrag.records import IMPORTED_MARK
+from localrag.store import chunks as chunks_store
+from localrag.store import documents, graph
+from localrag.store.opening import LOCATION_KEY, open_index
+from tests.conftest import DATA, run_localrag, write_town
+
+DULCE = DATA / "texts" / "dulce_ms_graphrag_output"
+pytestmark = [pytest.mark.ci, pytest.mark.skipif(not DULCE.exists(), reason="needs the annotated data")]
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def imported(folder, source=DULCE):
+    done = run_localrag("import", "graphrag", str(source), "--json", "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def dulce(tmp_path_factory):
+    """An index made of nothing but the imported output, and what the import said."""
+    folder = tmp_path_factory.mktemp("dulce")
+    return folder, imported(folder)
+
+
+@pytest.fixture
+def copy(dulce, tmp_path):
+    shutil.copytree(dulce[0], tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def opened(folder):
+    return open_index(folder / ".localrag")
+
+
+def reports_of(folder):
+    db = opened(folder)
+    return graph.imported_reports(db)
+
+
+def wrongs(folder):
+    done = run_localrag("check", cwd=folder)
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+def test_what_the_text_proves_is_kept_and_the_rest_is_listed(dulce):
+    """Of 39 entities those named verbatim, relationships whose ends share a chunk, claims whose quote stands there; each other with why."""
+    said = dulce[1]
+    tables = {n: parquet.read_table(DULCE / f"{n}.parquet").to_pylist() for n in ("text_units", "entities", "relationships", "covariates")}
+    texts = {t["id"]: t["text"].casefold() for t in tables["text_units"]}
+    nowhere = {e["title"] for e in tables["entities"] if not any(e["title"].casefold() in texts[u] for u in e["text_unit_ids"])}
+
+    assert said["found"] == {"documents": 1, "chunks": 5, "entities": 39, "relationships": 107, "claims": 41, "reports": 10}
+    assert said["kept"]["entities"] == 39 - len(nowhere) == 29
+    listed = {row["what"] for row in said["left_out"]}
+    assert {f"entity {name}" for name in nowhere} <= listed
+    for what in ("entity", "relationship"):
+        table = {"entity": "entities", "relationship": "relationships"}[what]
+        assert said["kept"][table] + sum(name.startswith(f"{what} ") for name in listed) == said["found"][table]
+    assert said["kept"]["reports"] == 10
+    assert said["kept"]["claims"] >= 24
+    assert all(row["reason"] for row in said["left_out"])
+
+
+def test_chunks_mentions_and_claims_are_verbatim_and_the_index_is_sound(dulce):
+    """`localrag check` finds nothing wrong; the chunks are those that were paid for."""
+    db = opened(dulce[0])
+    chunks = chunks_store.all_chunks(db)
+    (text,) = [text for (text,) in db.execute("SELECT text FROM documents")]
+
+    assert [c.text for c in chunks] == [t["text"].strip() for t in parquet.read_table(DULCE / "text_units.parquet").to_pylist()]
+    assert all(text[m.start : m.end] == m.name for m in graph.mentions(db) if "\n" not in text[m.start : m.end])
+    assert {"Alex Mercer", "Taylor Cruz", "Jordan Hayes", "Sam Rivera"} <= {e.name for e in graph.entities(db)}
+    mercer = next(e for e in graph.entities(db) if e.name == "Alex Mercer")
+    assert (mercer.type, mercer.description[:17]) == ("person", "Agent Alex Mercer")
+    assert wrongs(dulce[0]) == ""
+
+
+def test_reports_are_kept_word_for_word_with_quotes_in_place_of_numbers(dulce):
+    """Title, summary, rating and findings are GraphRAG's; what `[Data: …]` pointed to is quoted from the documents."""
+    theirs = {row["full_content"][:400]: row for row in parquet.read_table(DULCE / "community_reports.parquet").to_pylist()}
+    ours = {r.markdown[:400]: r for r in graph.imported_reports(opened(dulce[0])).values() if r.markdown[:400] in theirs}
+
+    assert len(theirs) == 10
+    assert ours.keys() == theirs.keys()
+    for key, report in ours.items():
+        row = theirs[key]
+        assert (report.title, report.summary, report.rating) == (row["title"], row["summary"], row["rank"])
+        assert [f.summary for f in report.findings] == [f["summary"] for f in row["findings"]]
+        for finding, theirs_too in zip(report.findings, row["findings"], strict=True):
+            assert "[Data:" not in finding.explanation
+            assert theirs_too["explanation"].startswith(finding.explanation[:60])
+    ours = reports_of(dulce[0])
+    assert sum(bool(f.quotes) for r in ours.values() for f in r.findings) > 0.75 * sum(len(r.findings) for r in ours.values())
+
+
+@pytest.mark.parametrize("mode", ["mix", "local", "global", "drift", "basic"])
+def test_every_mode_answers_with_verbatim_citations(dulce, mode):
+    """What was imported is asked like anything else."""
+    question = "What are the main themes?" if mode == "global" else "Who retrieved alien technology from the crash site?"
+    done = run_localrag("ask", question, "--mode", mode, "--json", cwd=dulce[0])
+    answer = json.loads(done.stdout)
+    (text,) = [text for (text,) in opened(dulce[0]).execute("SELECT text FROM documents")]
+
+    assert answer["citations"]
+    assert all(text[c["start"] : c["end"]] == c["quote"] for c in answer["citations"])
+    if mode != "global":
+        assert any("crash site" in c["quote"] for c in answer["citations"])
+
+
+def test_importing_the_same_again_changes_nothing(copy):
+    """No row of the index changes, except the note of where the copied index was last written."""
+
+    sums = "INSERT INTO \"table_checksums\" VALUES('index_settings'"
+
+    def rows():
+        return sorted(row for row in opened(copy).conn.iterdump() if f"'{LOCATION_KEY}'" not in row and not row.startswith(sums))
+
+    before = rows()
+    done = imported(copy)
+
+    assert done["known"] is True
+    assert rows() == before
+
+
+def test_indexing_a_folder_into_it_keeps_what_was_imported(copy):
+    """Documents, descriptions, communities and reports stay as they are beside what is new; so after a second file, and a removal."""
+    db = opened(copy)
+    before, entities = reports_of(copy), {e.name: e.description for e in graph.entities(db)}
+    groups = {c.id: {*c.entity_ids} for c in graph.communities(db)}
+    db.close()
+    write_town(copy / "docs")
+    for step in ("index . --extractor phrases", "index . --extractor phrases", "rm docs/b.txt -q"):
+        done = run_localrag(*step.split(), cwd=copy)
+        assert done.returncode == 0, done.stderr
+        db = opened(copy)
+        assert reports_of(copy) == before, step
+        now = {e.name: e.description for e in graph.entities(db)}
+        assert entities.items() <= now.items()
+        assert {"Ingrid Holm", "Alex Mercer"} <= now.keys()
+        assert {c.id: {*c.entity_ids} for c in graph.communities(db) if c.id in groups} == groups
+        assert db.execute("SELECT count(*) FROM documents WHERE content_hash LIKE ?", [f"{IMPORTED_MARK} %"]).fetchone()[0] == 1
+        assert wrongs(copy) == ""
+
+
+def test_a_damaged_document_waits_to_be_imported_again(copy):
+    """Repaired, it is not taken for one whose file is gone; the next import of the same output makes it sound."""
+    db = opened(copy)
+    with db.atomic():
+        db.execute("UPDATE documents SET text = text || '!' WHERE id = (SELECT min(id) FROM documents)")
+    db.close()
+    run_localrag("check", "--repair", cwd=copy)
+    write_town(copy / "docs")
+    before = len(documents.document_hashes(opened(copy)))
+    assert run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=copy).returncode == 0
+    assert len(documents.document_hashes(opened(copy))) == before + 3
+    imported(copy)
+
+    assert len(documents.document_hashes(opened(copy))) == before + 3
+    assert not wrongs(copy)
+
+
+def test_no_chat_model_reads_what_was_read(copy, dulce):
+    """Indexing with the model's extraction asks it about the new document only."""
+    (copy / "docs").mkdir()
+    (copy / "docs" / "a.txt").write_text("Ingrid Holm bought the ferry Skua in Vardby.")
+    done = run_localrag("index", "docs", cwd=copy)
+    assert done.returncode == 0, done.stderr
+    db = opened(copy)
+
+    recipes = db.execute(
+        "SELECT d.path, e.config_hash FROM extractions e JOIN chunks c ON c.id = e.chunk_id JOIN documents d ON d.id = c.document_id"
+    )
+    by_model = {path for path, recipe in recipes if recipe not in (PHRASES_HASH, IMPORTED_MARK)}
+    assert by_model == {"docs/a.txt"}
+    assert {r.title for r in reports_of(copy).values()} == {r.title for r in reports_of(dulce[0]).values()}
+
+
+def test_what_an_imported_document_said_goes_with_it(copy):
+    """After `localrag rm` no report that was made of it is left."""
+    write_town(copy / "docs")
+    run_localrag("index", "docs", "--extractor", "phrases", cwd=copy)
+    (path,) = [p for p, h in documents.document_hashes(opened(copy)).items() if h.startswith(IMPORTED_MARK)]
+    done = run_localrag("rm", path, "-q", cwd=copy)
+
+    assert done.returncode == 0, done.stderr
+    assert reports_of(copy) == {}
+    assert b"Paranormal" not in (copy / ".localrag" / "index.db").read_bytes()
+    assert wrongs(copy) == ""
+
+
+def rewritten(target, rename, columns):
+    """The Dulce output under other names of files and columns; a column renamed to None is left out."""
+    target.mkdir()
+    for file in DULCE.glob("*.parquet"):
+        table = parquet.read_table(file)
+        names = {c: columns.get((file.stem, c), c) for c in table.column_names}
+        table = table.select([c for c, new in names.items() if new]).rename_columns([new for new in names.values() if new])
+        parquet.write_table(table, target / f"{rename(file.stem)}.parquet")
+    return target
+
+
+def test_versions_1_to_3_are_read_alike(tmp_path):
+    """Names of files before 2.0, several documents of a chunk, no parents of communities, another word for a reason."""
+    first = rewritten(
+        tmp_path / "one",
+        lambda stem: f"create_final_{stem}",
+        {("communities", "parent"): None, ("communities", "children"): None, ("entities", "frequency"): None,
+         ("entities", "degree"): None, ("community_reports", "rating_explanation"): "rank_explanation"},
+    )  # fmt: skip
+    units = parquet.read_table(first / "create_final_text_units.parquet").to_pylist()
+    import pyarrow
+
+    rows = [{k: v for k, v in u.items() if k != "document_id"} | {"document_ids": [u["document_id"]]} for u in units]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), first / "create_final_text_units.parquet")
+    (tmp_path / "project").mkdir()
+    shutil.copytree(DULCE, tmp_path / "project" / "output")
+    third, second = read_graphrag(DULCE), read_graphrag(first)
+
+    assert read_graphrag(tmp_path / "project") == third
+    for part in ("sources", "passages", "nodes", "edges", "statements", "groups"):
+        assert getattr(second, part) == getattr(third, part), part
+
+
+def test_other_versions_and_damaged_tables_are_refused_by_name(tmp_path):
+    """With what was expected and what was found; no index is made."""
+    old = rewritten(tmp_path / "old", lambda stem: f"create_final_{stem}", {("entities", "title"): "name"})
+    with pytest.raises(UsageError, match=r"expected a column title, found .*name"):
+        read_graphrag(old)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "stats.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"expected documents\.parquet.*found stats\.json"):
+        read_graphrag(tmp_path / "empty")
+    shutil.copytree(DULCE, tmp_path / "torn")
+    (tmp_path / "torn" / "entities.parquet").write_bytes(b"PAR1 torn")
+    with pytest.raises(UsageError, match=r"entities\.parquet cannot be read"):
+        read_graphrag(tmp_path / "torn")
+    done = run_localrag("import", "graphrag", str(old), cwd=tmp_path)
+    assert done.returncode == 2
+    assert not (tmp_path / ".localrag").exists()
+
+
+def test_text_that_is_in_no_chunk_gets_chunks_of_its_own(tmp_path):
+    """And a chunk whose text stands in no document is listed."""
+    import pyarrow
+
+    shutil.copytree(DULCE, tmp_path / "holes")
+    units = parquet.read_table(DULCE / "text_units.parquet").to_pylist()
+    units[2]["text"] = "This stands nowhere. " * 20
+    parquet.write_table(pyarrow.Table.from_pylist(units), tmp_path / "holes" / "text_units.parquet")
+    said = imported(tmp_path, tmp_path / "holes")
+
+    assert said["kept"]["chunks"] == 4
+    assert {"what": f"chunk {units[2]['id'][:12]}", "reason": "its text does not occur in dulce.txt"} in said["left_out"]
+    assert wrongs(tmp_path) == ""
+    assert len(chunks_store.all_chunks(opened(tmp_path))) > 5

@@ -1,0 +1,175 @@
+"""The Parquet tables: those of Microsoft GraphRAG 3, column by column, and read by its own loaders where it is installed."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from localrag.exchange.export import export_index
+from localrag.exchange.formats import parquet_schema
+from localrag.store import export_rows, graph
+from tests.conftest import DATA
+from tests.exchange.made import make_index
+
+parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+# What its page for looking at graphs reads of each file (`readParquetFile` of graphrag-visualizer), but for columns it has no data in.
+VISUALIZER = {
+    "entities": "id human_readable_id title type description text_unit_ids",
+    "relationships": "id human_readable_id source target description weight combined_degree text_unit_ids",
+    "documents": "id human_readable_id title text text_unit_ids",
+    "text_units": "id human_readable_id text n_tokens entity_ids relationship_ids",
+    "communities": "id human_readable_id community parent level title entity_ids relationship_ids text_unit_ids period size",
+    "community_reports": "id human_readable_id community parent level title summary full_content rank findings full_content_json"
+    " period size",
+    "covariates": "id human_readable_id covariate_type type description subject_id object_id status start_date end_date source_text"
+    " text_unit_id",
+}
+# A Python that has GraphRAG: its libraries do not go together with all of ours.
+GRAPHRAG = os.environ.get("LOCALRAG_TEST_GRAPHRAG_PYTHON", "")
+READ = """
+import json, sys, pandas
+from pathlib import Path
+from graphrag.data_model import dfs
+from graphrag.query import indexer_adapters as read
+table = {path.stem: pandas.read_parquet(path) for path in Path(sys.argv[1]).glob("*.parquet")}
+communities, reports = dfs.communities_typed(table["communities"]), dfs.community_reports_typed(table["community_reports"])
+entities = read.read_indexer_entities(dfs.entities_typed(table["entities"]), communities, None)
+relationships = read.read_indexer_relationships(dfs.relationships_typed(table["relationships"]))
+print(json.dumps({
+    "entities": [[e.id, e.title, e.description, e.rank, len(e.text_unit_ids), sorted(e.community_ids)] for e in entities],
+    "relationships": [[r.source, r.target, r.weight, r.rank] for r in relationships],
+    "reports": len(read.read_indexer_reports(reports, communities, None, dynamic_community_selection=True)),
+    "deepest reports": len(read.read_indexer_reports(reports, communities, 0)),
+    "chunks": [u.text for u in read.read_indexer_text_units(table["text_units"])],
+    "communities": len(read.read_indexer_communities(communities, reports)),
+    "claims": [[c.subject_id, c.attributes["object_id"]] for c in read.read_indexer_covariates(table["covariates"])],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(opened, tmp_path_factory):
+    path = tmp_path_factory.mktemp("parquet") / "out"
+    export_index(opened, "parquet", path)
+    return path
+
+
+def rows(folder, name):
+    return parquet.read_table(folder / f"{name}.parquet").to_pylist()
+
+
+def test_every_row_of_the_index_is_there(opened, folder):
+    """As many rows as the index has of each; texts and weights as they are stored."""
+    counts = graph.counts(opened.db)
+    assert len(rows(folder, "documents")) == counts["documents"]
+    assert len(rows(folder, "text_units")) == counts["chunks"]
+    assert len(rows(folder, "communities")) == counts["communities"] == len(rows(folder, "community_reports"))
+    assert len(rows(folder, "covariates")) == counts["claims"] == 2
+    entities = {row["id"]: row for row in rows(folder, "entities")}
+    for e in graph.entities(opened.db):
+        assert (entities[e.id]["description"], entities[e.id]["degree"]) == (e.description, e.degree)
+    related = {row["id"]: row for row in rows(folder, "relationships")}
+    for r in graph.relationships(opened.db):
+        own = related[r.id]
+        assert {own["source"], own["target"]} == {entities[r.source_id]["title"], entities[r.target_id]["title"]}
+        assert own["weight"] == r.weight
+        assert own["combined_degree"] == entities[r.source_id]["degree"] + entities[r.target_id]["degree"]
+    assert [row["text"] for row in rows(folder, "text_units")] == [row["text"] for row in export_rows.chunks(opened.db)]
+
+
+def test_titles_name_one_entity_each(folder):
+    """The ends of relationships are titles, so two entities of one name have two of them."""
+    titles = [row["title"] for row in rows(folder, "entities")]
+    assert len(titles) == len(set(titles))
+
+
+def test_ids_lead_from_table_to_table(folder):
+    """Every id in a list is one of the table that it names; parents and children are those of each other."""
+    found = {name: rows(folder, name) for name in parquet_schema()}
+    ids = {name: {row["id"] for row in some} for name, some in found.items()}
+    for some in found.values():
+        for row in some:
+            for column, name in (("text_unit_ids", "text_units"), ("entity_ids", "entities"), ("relationship_ids", "relationships")):
+                assert set(row.get(column) or ()) <= ids[name]
+            assert set(row.get("covariate_ids") or ()) <= ids["covariates"]
+    communities = {row["community"]: row for row in found["communities"]}
+    for number, row in communities.items():
+        assert all(communities[child]["parent"] == number for child in row["children"])
+        assert row["parent"] == -1 or number in communities[row["parent"]]["children"]
+        assert row["size"] == len(row["entity_ids"])
+    for row in found["community_reports"]:
+        assert json.loads(row["full_content_json"])["title"] == row["title"]
+        assert row["parent"] == communities[row["community"]]["parent"]
+
+
+@pytest.mark.ci
+@pytest.mark.skipif(not (DATA / "texts" / "dulce_ms_graphrag_output").is_dir(), reason="the example of GraphRAG's output is not here")
+@pytest.mark.parametrize("name", [name for name in parquet_schema() if name != "documents"])
+def test_columns_and_types_are_those_of_graphrag(folder, name):
+    """Against its own files: the same columns with the same types; the order is that of its version 3, in which one table was changed."""
+    theirs = parquet.read_schema(DATA / "texts" / "dulce_ms_graphrag_output" / f"{name}.parquet").remove_metadata()
+    ours = parquet.read_schema(folder / f"{name}.parquet").remove_metadata()
+    assert ours.names == theirs.names
+    for field in theirs:
+        assert str(ours.field(field.name).type).replace("item", "element") == str(field.type).replace("item", "element")
+
+
+def test_documents_have_the_columns_of_version_3(folder):
+    """Which calls the last one raw_data, where version 2 had metadata."""
+    names = parquet.read_schema(folder / "documents.parquet").names
+    assert names == ["id", "human_readable_id", "title", "text", "text_unit_ids", "creation_date", "raw_data"]
+    assert json.loads(rows(folder, "documents")[0]["raw_data"]) == {"author": "R. Sand: 'x'"}
+
+
+@pytest.mark.parametrize(("name", "columns"), VISUALIZER.items())
+def test_graphrag_visualizer_finds_what_it_reads(folder, name, columns):
+    """Every file and column that it reads is there, and numbers are numbers to it."""
+    for row in rows(folder, name):
+        assert set(columns.split()) <= row.keys()
+        for column in ("human_readable_id", "community", "parent", "level", "size", "n_tokens", "combined_degree"):
+            assert column not in row or isinstance(row[column], int)
+
+
+def test_rows_are_written_in_groups(opened, tmp_path, monkeypatch):
+    """A large table is several row groups, none longer than the limit."""
+    monkeypatch.setattr("localrag.exchange.formats.GROUP_ROWS", 10)
+    export_index(opened, "parquet", tmp_path / "out")
+    file = parquet.ParquetFile(tmp_path / "out" / "entities.parquet")
+    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [10, 10, 6]
+
+
+def test_without_claims_their_table_is_missing(tmp_path):
+    """As in GraphRAG's own output; and one of an earlier export, which had claims, goes."""
+    plain = make_index(tmp_path / "a", ("Ada", "Bob", "Cid"))
+    made = export_index(plain, "parquet", tmp_path / "out")
+    assert "covariates.parquet" in made.files
+    other = make_index(tmp_path / "b", ("Ada", "Bob", "Cid"), claims=False)
+    again = export_index(other, "parquet", tmp_path / "out")
+    assert again.removed == ("covariates.parquet",)
+    assert not (tmp_path / "out" / "covariates.parquet").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path(GRAPHRAG).is_file(), reason="LOCALRAG_TEST_GRAPHRAG_PYTHON names no Python with graphrag")
+def test_graphrags_own_loaders_read_it(opened, folder):
+    """Entities with their communities, relationships, reports, chunks and claims, as many as there are and with their values."""
+    done = subprocess.run([GRAPHRAG, "-c", READ, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout.splitlines()[-1])
+    titles = export_rows.unique_entity_titles(opened.db)
+    entities = {row[0]: row for row in read["entities"]}
+    levels = len(graph.communities_per_level(opened.db))
+    for e in graph.entities(opened.db):
+        _, title, description, rank, chunks, communities = entities[e.id]
+        assert (title, description or "", rank, chunks) == (titles[e.id], e.description, e.degree, 1)
+        assert len(communities) == levels
+    weights = {frozenset((a, b)): (weight, rank) for a, b, weight, rank in read["relationships"]}
+    for r in graph.relationships(opened.db):
+        assert weights[frozenset((titles[r.source_id], titles[r.target_id]))][0] == r.weight
+    counts = graph.counts(opened.db)
+    assert (read["reports"], read["communities"]) == (counts["reports"], counts["communities"])
+    assert read["deepest reports"] == graph.communities_per_level(opened.db)[0]
+    assert read["chunks"] == [row["text"] for row in export_rows.chunks(opened.db)]
+    assert sorted(read["claims"]) == sorted([[titles[c.subject_id], titles.get(c.object_id, "NONE")] for c in graph.claims(opened.db)])

@@ -1,0 +1,152 @@
+"""A small window: what an answer may take shrinks to what is left, and a chunk that is still too long is read in parts."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from localrag.engine.settings import EngineOptions
+from localrag.errors import ContextTooSmall
+from localrag.indexing.extraction.extract import extract_chunk
+from localrag.indexing.extraction.names import DocumentCasing
+from localrag.indexing.pipeline import build_index
+from localrag.llm.model import ChatModel
+from localrag.model_files import find_chat_model
+from localrag.project import open_for_query, open_for_writing
+from localrag.query.answer import answer_question
+from localrag.query.question import QueryOptions
+from localrag.records import Chunk
+from localrag.settings import IndexSettings
+from localrag.store import runs
+from localrag.store.llm_cache import SqliteLlmCache
+from localrag.store.opening import open_index
+from tests.fakes import Scripted, example
+from tests.servers import Server, llama_server, refusal
+
+PEOPLE = ["Ingrid Holm", "Lars Holm", "Ruth Sand", "Odile Ferrant", "Idris Kovac", "Petra Niel"]
+TEXT = " ".join(
+    f"{who} of the Northern Line wrote to the council of Vardby in {1970 + n} that the ferry Skua leaks and that the pier has to be built."
+    for n, who in enumerate(PEOPLE * 2)
+)
+
+
+def read(model, text=TEXT, *, style="abstractive", **settings):
+    """What is extracted from a chunk, and what was lost."""
+    chunk, lost = Chunk("c", "d", 0, 0, len(text), text, 0), []
+    found = asyncio.run(extract_chunk(chunk, DocumentCasing(text), model, IndexSettings(style=style, **settings), style, lost))
+    return found, lost
+
+
+@pytest.fixture
+def model(tmp_path, chat_file):
+    """A function that gives a model: one of this process with a window of so many tokens, or that of a server."""
+    made = []
+
+    def opened(window=0, url="", engine=None):
+        ledger = SqliteLlmCache(open_index(tmp_path / str(len(made)), create=True))
+        file = find_chat_model(url) if url else chat_file
+        made.append(ChatModel(ledger, file, EngineOptions(f"n_ctx={window}" if window else "")))
+        made[-1]._engine = engine
+        return made[-1]
+
+    yield opened
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize("style", ["abstractive", "extractive"])
+def test_a_chunk_is_read_in_a_window_of_2048_tokens(model, style):
+    """Names are found, and nothing is lost, in a window that has no room for the longest list there may be."""
+    found, lost = read(model(2048), style=style)
+
+    assert lost == []
+    assert {"Ingrid Holm", "Lars Holm"} & {e.name for e in found.entities}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", ["abstractive", "extractive"])
+def test_a_chunk_is_read_by_a_server_with_2048_tokens_a_slot(model, chat_file, style):
+    """The same with llama.cpp's own server, started with `-c 4096 -np 2`."""
+    pytest.importorskip("xllamacpp")
+    with llama_server(Path(chat_file.path), slots=2, window=2048) as url:
+        found, lost = read(model(url=f"{url}#smol"), style=style)
+
+    assert lost == []
+    assert {"Ingrid Holm", "Lars Holm"} & {e.name for e in found.entities}
+
+
+def test_a_server_that_refuses_what_is_too_long_is_asked_for_less(model):
+    """Where a server does not tell its window, a shorter answer is asked for until it takes the request."""
+    asked = []
+
+    def answers(body):
+        asked.append(body["max_tokens"])
+        if body["max_tokens"] > 700:
+            return refusal(400, f"This model's maximum context length is 2048 tokens. You requested {body['max_tokens']}.")
+        return json.dumps(example(body["response_format"]["json_schema"]["schema"]))
+
+    with Server(answers) as server:
+        found, lost = read(model(url=f"{server.url}#small"), "Ingrid Holm met Lars Holm in Vardby.", style="extractive")
+
+    assert lost == []
+    assert "Ingrid Holm" in {e.name for e in found.entities}
+    assert max(asked) > 700
+
+
+def says(request):
+    """A model that finds every person a text names, and one claim of each."""
+    told = request.messages[-1]["content"] if request.task == "entities" else request.messages[-3]["content"]
+    names = [n for n in PEOPLE if n in told.rsplit("Text:\n", 1)[-1]]
+    if request.task == "entities":
+        return {"items": [{"name": n, "type": "person", "description": f"{n} wrote a letter"} for n in names]}
+    if request.task == "claims":
+        names = request.grammar.schema["properties"]["items"]["items"]["properties"]["subject"]["enum"]
+        rest = {"object": "NONE", "type": "letter", "status": "TRUE", "from": "", "to": "", "description": "it was said"}
+        return {"items": [{"subject": n, "source": f"{n} of the Northern Line wrote to the council", **rest} for n in names]}
+    return {"items": []}
+
+
+def test_a_chunk_that_leaves_no_room_is_read_in_parts(model):
+    """Every name is found once, and each claim stands in the chunk where it says it does, in the second part as in the first."""
+    text = TEXT[: len(TEXT) // 2].rsplit(" ", 1)[0]
+    engine = Scripted(says, window=1500)
+    found, lost = read(model(engine=engine), text * 6, claims=True)
+
+    assert lost == []
+    assert engine.tasks.count("entities") > 2
+    assert sorted(e.name for e in found.entities) == sorted(PEOPLE)
+    assert len(found.claims) >= len(PEOPLE)
+    for claim in found.claims:
+        assert (text * 6)[claim.start : claim.end].startswith(claim.subject)
+
+
+def test_a_long_chunk_without_names_is_read_in_parts_and_has_none(model):
+    """Where no part names anything, the extraction is empty, and nothing is lost."""
+    engine = Scripted(says, window=1500)
+    found, lost = read(model(engine=engine), "It rained, and nobody went out all day. " * 150)
+
+    assert lost == []
+    assert engine.tasks.count("entities") > 2
+    assert found.entities == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["basic", "global"])
+def test_an_index_is_made_and_asked_in_a_window_of_2048_tokens(tmp_path, mode):
+    """Descriptions, reports, claims and answers are written, and no call fails because the window is too small."""
+    for n in range(2):
+        (tmp_path / f"{n}.txt").write_text(f"Letter {n}. {TEXT}", encoding="utf-8")
+    options = EngineOptions("n_ctx=2048")
+    with open_for_writing(tmp_path / ".localrag", engine=options) as opened:
+        project = replace(opened, settings=replace(opened.settings, style="abstractive", claims=True, max_gleanings=1))
+        runs.save_settings(project.db, settings=project.settings.to_json())
+        outcome = asyncio.run(build_index([tmp_path], project, lambda _: None))
+    with open_for_query(tmp_path / ".localrag", engine=options) as project:
+        given = asyncio.run(answer_question("Who wrote that the Skua leaks?", project, QueryOptions(mode)))
+
+    assert [f for f in outcome.failures if f.kind == ContextTooSmall.kind] == []
+    assert given.llm_calls > 0
+    assert "too small" not in given.note
+    assert "failed" not in given.note

@@ -1,0 +1,138 @@
+"""Sentences and chunks: exact offsets, nothing lost, overlap of whole sentences."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from localrag.indexing.documents import split_document
+from localrag.records import Document
+from localrag.text.sentences import cjk_bigrams, is_cjk, sentences
+
+WORDS = st.sampled_from(
+    "Anna sold the boat. Mr. Holm, 3.5 kg of fish!\n\n # Heading\n - item one\n 王海明走了。 他没有回来！ “Why?” ".split(" ")
+)
+texts = st.lists(WORDS, max_size=80).map(" ".join)
+
+
+def words(texts):
+    """A stand-in for the model's tokenizer: one token per four characters."""
+    return [(len(t) + 3) // 4 for t in texts]
+
+
+def document(text):
+    return Document("d", "d.txt", "d", text, "h")
+
+
+@given(texts)
+def test_sentences_cover_every_visible_character(text):
+    """Sentences are in order, do not overlap, and leave only whitespace between them."""
+    spans = sentences(text)
+    gaps, at = [], 0
+    for start, end in spans:
+        assert start >= at
+        gaps.append(text[at:start])
+        at = end
+    gaps.append(text[at:])
+
+    assert not "".join(gaps).strip()
+
+
+def test_abbreviations_quotes_and_wrapped_lines_do_not_end_a_sentence():
+    """Mr. and initials are no sentence ends; a line break after a long line is none either, a heading stands alone."""
+    text = (
+        "# The yard\nMr. J. Holm paid 3.50 to St. Mary's in the long winter of that year, and\nnobody thanked him. He left.\n\n"
+        "Short line\nAnother\n"
+    )
+
+    assert [text[a:b] for a, b in sentences(text)] == [
+        "# The yard",
+        "Mr. J. Holm paid 3.50 to St. Mary's in the long winter of that year, and\nnobody thanked him.",
+        "He left.",
+        "Short line",
+        "Another",
+    ]
+
+
+def test_chinese_sentences_end_at_chinese_stops():
+    """。！？ end sentences, also inside quotation marks."""
+    text = "王海明走了。他没有回来！“为什么？”她问。"
+
+    assert [text[a:b] for a, b in sentences(text)][:2] == ["王海明走了。", "他没有回来！"]
+    assert is_cjk(text)
+    assert cjk_bigrams("海鸥号 ok 王") == "海鸥 鸥号 王"
+
+
+@given(texts, st.integers(5, 40), st.integers(0, 10))
+@example("boat. boat. Anna Anna 王海明走了。 one\n Anna", 9, 7)  # most of a chunk is overlap, and its end could be chosen within it
+def test_chunks_are_exact_stretches_that_cover_the_text(text, size, overlap):
+    """`split_document.text == text[start:end]`, no chunk is over the size, every sentence is in one, and each chunk adds something."""
+    chunks = split_document(document(text), words, size=size, overlap=min(overlap, size - 1))
+
+    for c in chunks:
+        assert c.text == text[c.start : c.end]
+        assert c.tokens <= size or len(c.text) <= 4
+    covered = {i for c in chunks for i in range(c.start, c.end)}
+    assert all(i in covered for i, character in enumerate(text) if not character.isspace() and character != "\ufeff")
+    assert all(a.end < b.end and a.start < b.start for a, b in pairwise(chunks))
+
+
+def test_the_next_chunk_repeats_whole_sentences():
+    """The overlap is made of whole sentences of the chunk before."""
+    text = " ".join(f"Sentence number {n:02d} is here." for n in range(12))
+    chunks = split_document(document(text), words, size=30, overlap=10)
+
+    assert len(chunks) > 2
+    for a, b in pairwise(chunks):
+        assert b.start < a.end
+        assert b.text.startswith("Sentence number")
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "多" * 3000])
+def test_a_sentence_longer_than_a_chunk_is_cut(text):
+    """A text without any sentence end is cut into chunks of the size, nothing lost."""
+    chunks = split_document(document(text), words, size=50, overlap=10)
+
+    assert "".join(text[c.start : c.end] for c in chunks) == text
+    assert all(c.tokens <= 50 for c in chunks)
+
+
+def test_a_row_of_a_table_is_not_divided():
+    """A row that carries its headers is one sentence: no chunk begins within it, whatever full stops it holds."""
+    rows = [f"Name: Dr. N. Sand {n} · Note: She left. He stayed. It rained for a day or so. · Port: Brannock" for n in range(20)]
+    chunks = split_document(document("\n".join(rows)), words, size=60, overlap=0)
+
+    assert len(chunks) > 5
+    assert all(line in rows for c in chunks for line in c.text.strip().split("\n"))
+
+
+def test_a_header_counts_as_part_of_every_chunk():
+    """With a header before it, no chunk is over the size; its text is verbatim all the same."""
+    text = " ".join(f"Sentence number {n:02d} is here." for n in range(30))
+    header = "Title: The log · Author: Ruth Sand"
+    chunks = split_document(document(text), words, size=40, overlap=0, header=header)
+
+    assert all(c.tokens <= 40 and c.tokens == words([f"{header}\n{c.text}"])[0] for c in chunks)
+    assert "".join(c.text for c in chunks).replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_edit_leaves_the_chunks_of_the_rest_as_they_were(seed):
+    """A sentence put in, and one taken out, change a few chunks around them; all others are the same texts."""
+    rng = random.Random(seed)
+    said = [
+        f"{rng.choice(['Anna', 'Lars', 'The keeper'])} {rng.choice(['sold', 'saw', 'mended'])} boat {rng.randrange(9999)}"
+        for _ in range(900)
+    ]
+    text = "".join(f"{s}.{rng.choice([' ', ' ', ' ', chr(10) * 2])}" for s in said)
+    before = {c.text for c in split_document(document(text), words, size=150, overlap=20)}
+    at = text.index(said[300 + seed * 40])
+    edits = [text[:at] + "Nobody knew why. " + text[at:], text.replace(f"{said[200 + seed * 50]}.", "", 1)]
+
+    changed = [sum(c.text not in before for c in split_document(document(edit), words, size=150, overlap=20)) for edit in edits]
+
+    assert len(before) > 40
+    assert max(changed) <= 10, changed
+    assert min(changed) >= 1

@@ -1,0 +1,272 @@
+"""A document whose file is elsewhere is the same document: its ids, and all that was made of it, stay."""
+
+import random
+import shutil
+
+import pytest
+
+from localrag.store import collections
+from localrag.store.check import check_index, problems
+from localrag.store.opening import open_index
+from tests.cli.commands.test_index import rows
+from tests.conftest import run_localrag, seeds
+from tests.indexing.test_documents_update import SAME, sentence
+from tests.indexing.test_nothing_to_do import OLD, index, opened, write
+
+pytestmark = pytest.mark.usefixtures("hashed_module")
+LASTING = (
+    "chunks",
+    "extractions",
+    "sentence_spans",
+    "embeddings",
+    "mentions",
+    "evidence",
+    "reports",
+    "entities",
+    "communities",
+    "chunks_fts",
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Twelve documents in two folders, changed long ago, and their index with reports."""
+    rng = random.Random(7)
+    for n in range(12):
+        write(tmp_path / "docs" / "top" / f"s{n % 2}" / f"f{n}.txt", "\n\n".join(sentence(rng) for _ in range(9)), OLD + n)
+    index(tmp_path, chunk_tokens=60, chunk_overlap=0)
+    return tmp_path
+
+
+def state(folder, tables=LASTING):
+    return {table: rows(folder, f"SELECT rowid, * FROM {table} ORDER BY rowid") for table in tables}
+
+
+def ids(folder):
+    return dict(rows(folder, "SELECT path, id FROM documents"))
+
+
+def sound(folder):
+    """Whether `check` finds nothing wrong, and nothing due."""
+    db = open_index(folder / ".localrag")
+    try:
+        parts = check_index(db, folder / ".localrag")
+        return not list(problems(parts)) and not any(part.problems for part in parts)
+    finally:
+        db.close()
+
+
+def equals_fresh(folder):
+    """Whether an index is that of its files made at once, by names, paths and places."""
+    fresh = folder / "fresh"
+    shutil.copytree(folder / "docs", fresh / "docs")
+    index(fresh, chunk_tokens=60, chunk_overlap=0)
+    for name, sql in SAME.items():
+        assert rows(folder, sql) == rows(fresh, sql), name
+    return True
+
+
+def test_a_renamed_folder_opens_no_file_and_rewrites_nothing(folder):
+    """Every document keeps its id; no row of chunks, sentences, extractions, vectors, graph or reports changes, no file is opened."""
+    before, known = state(folder), ids(folder)
+    (folder / "docs" / "top").rename(folder / "docs" / "tip and top")
+    loaded = []
+
+    assert opened(folder, lambda: loaded.append(index(folder))) == []
+
+    assert len(loaded[0].moved) == 12 == loaded[0].n_changed
+    assert ids(folder) == {path.replace("top", "tip and top"): key for path, key in known.items()}
+    assert state(folder) == before
+    assert sound(folder)
+    assert index(folder).n_changed == 0
+    assert equals_fresh(folder)
+
+
+def test_a_moved_file_takes_its_name_and_day_along(folder):
+    """A title that is the file's name follows it, a title of its own stays; a copy put elsewhere is of its file's day."""
+    write(folder / "docs" / "own.md", "# A title of its own\n\nRuth Sand met Lars Holm.\n")
+    index(folder)
+    (folder / "docs" / "own.md").rename(folder / "docs" / "other.md")
+    write(folder / "docs" / "far.txt", (folder / "docs" / "top" / "s0" / "f0.txt").read_text(), OLD + 9 * 86_400)
+    (folder / "docs" / "top" / "s0" / "f0.txt").unlink()
+    key = ids(folder)["docs/top/s0/f0.txt"]
+
+    assert sorted(index(folder).moved) == ["docs/far.txt", "docs/other.md"]
+
+    assert ids(folder)["docs/far.txt"] == key
+    assert equals_fresh(folder)
+
+
+def test_a_new_file_of_the_same_text_at_the_old_place_is_another_document(folder):
+    """A moved to B, then a new A with the text A had: two documents, two ids, and the index is sound."""
+    a, b = folder / "docs" / "top" / "s0" / "f0.txt", folder / "docs" / "b.txt"
+    key = ids(folder)["docs/top/s0/f0.txt"]
+    a.rename(b)
+    index(folder)
+    write(a, b.read_text(), OLD + 3)
+
+    assert index(folder).new == ("docs/top/s0/f0.txt",)
+
+    assert ids(folder)["docs/b.txt"] == key != ids(folder)["docs/top/s0/f0.txt"]
+    assert sound(folder)
+    assert equals_fresh(folder)
+
+
+def test_a_move_and_a_new_file_in_its_place_at_once(folder):
+    """Between two runs A became B and another A was written: B is the document that A was, A a new one."""
+    a, b = folder / "docs" / "top" / "s0" / "f0.txt", folder / "docs" / "b.txt"
+    key = ids(folder)["docs/top/s0/f0.txt"]
+    a.rename(b)
+    write(a, "Walter Muir owns the Northern Line.")
+
+    loaded = index(folder)
+
+    assert (loaded.moved, loaded.new, loaded.changed, loaded.deleted) == (("docs/b.txt",), ("docs/top/s0/f0.txt",), (), ())
+    assert ids(folder)["docs/b.txt"] == key
+    assert sound(folder)
+    assert equals_fresh(folder)
+
+
+def test_documents_that_exchange_their_names(folder):
+    """Two files exchanged, three in a circle: each document keeps its id, and its collections go with it."""
+    here = folder / "docs" / "top" / "s0"
+    db = open_index(folder / ".localrag", create=True)
+    collections.add_to_collection(db, "first", ["docs/top/s0/f0.txt"])
+    collections.add_to_collection(db, "second", ["docs/top/s0/f2.txt"])
+    db.close()
+    known, before = ids(folder), state(folder)
+    for old, new in (("f0", "x"), ("f2", "f0"), ("x", "f2"), ("f4", "y"), ("f6", "f4"), ("f8", "f6"), ("y", "f8")):
+        (here / f"{old}.txt").rename(here / f"{new}.txt")
+
+    assert len(index(folder).moved) == 5
+
+    now = ids(folder)
+    for old, new in (("f0", "f2"), ("f2", "f0"), ("f4", "f8"), ("f6", "f4"), ("f8", "f6")):
+        assert now[f"docs/top/s0/{new}.txt"] == known[f"docs/top/s0/{old}.txt"]
+    assert rows(folder, "SELECT name, path FROM collection_documents ORDER BY 1") == [
+        ("first", "docs/top/s0/f2.txt"),
+        ("second", "docs/top/s0/f0.txt"),
+    ]
+    assert state(folder) == before
+    assert sound(folder)
+    assert equals_fresh(folder)
+
+
+def test_a_file_moved_over_another_one(folder):
+    """The document that was there goes, that of the file is there now; the index is that of the files."""
+    here = folder / "docs" / "top" / "s0"
+    (here / "f0.txt").replace(here / "f2.txt")
+
+    index(folder)
+
+    assert "docs/top/s0/f0.txt" not in ids(folder)
+    assert sound(folder)
+    assert equals_fresh(folder)
+
+
+def test_a_copy_is_a_second_document(folder):
+    """A copied file is new, also where the first is edited afterwards; the copy of a file that is gone is that document moved."""
+    here = folder / "docs" / "top" / "s0"
+    key = ids(folder)["docs/top/s0/f0.txt"]
+    shutil.copy2(here / "f0.txt", here / "copy.txt")
+    write(here / "f0.txt", (here / "f0.txt").read_text() + "\n\nRuth Sand came later.", OLD + 50)
+
+    loaded = index(folder)
+
+    assert (loaded.new, loaded.changed, loaded.moved) == (("docs/top/s0/copy.txt",), ("docs/top/s0/f0.txt",), ())
+    shutil.copy2(here / "f4.txt", folder / "docs" / "f4.txt")
+    (here / "f4.txt").unlink()
+    assert index(folder).moved == ("docs/f4.txt",)
+    assert key not in ids(folder).values()
+    assert equals_fresh(folder)
+
+
+def test_a_folder_renamed_while_some_of_its_files_are_edited(folder):
+    """Edited files are new and gone, the others move, one that gets another suffix is read anew; the index is that of the files."""
+    top = folder / "docs" / "top"
+    top.rename(folder / "docs" / "new")
+    for n in (0, 3):
+        file = folder / "docs" / "new" / f"s{n % 2}" / f"f{n}.txt"
+        write(file, file.read_text() + "\n\nAgnes Thorburn met Walter Muir at Molde on day 3.", OLD + 100)
+    (folder / "docs" / "new" / "s0" / "f2.txt").rename(folder / "docs" / "new" / "s0" / "f2.md")
+
+    loaded = index(folder)
+
+    assert sorted(loaded.new) == ["docs/new/s0/f0.txt", "docs/new/s1/f3.txt"]
+    assert sorted(loaded.deleted) == ["docs/top/s0/f0.txt", "docs/top/s1/f3.txt"]
+    assert len(loaded.moved) == 10
+    assert sound(folder)
+    assert equals_fresh(folder)
+
+
+def test_an_edited_document_keeps_its_chunks_sentences(folder, monkeypatch):
+    """Of an edited document only chunks of another text are split into sentences."""
+    from localrag.indexing.extraction import tasks
+    from localrag.text import sentences
+
+    split = []
+    real = sentences.sentence_bounds
+    monkeypatch.setattr(tasks, "sentence_bounds", lambda text: split.append(text) or real(text))
+    file = folder / "docs" / "top" / "s0" / "f0.txt"
+    write(file, file.read_text() + "\n\nAgnes Thorburn met Walter Muir at Molde on day 3.", OLD + 100)
+    index(folder)
+
+    chunks = rows(folder, "SELECT c.text FROM chunks c JOIN documents d ON d.id = document_id WHERE path = 'docs/top/s0/f0.txt'")
+    assert 0 < len(split) < len(chunks)
+
+
+def test_a_name_before_the_chunks_is_read_anew(folder):
+    """Where titles stand before chunks, a file of another name gives other vectors; one that only changes its folder keeps them."""
+    index(folder, prepend_metadata=True)
+    here = folder / "docs" / "top" / "s0"
+    (here / "f0.txt").rename(here / "other.txt")
+    (here / "f2.txt").rename(folder / "docs" / "f2.txt")
+    key = ids(folder)["docs/top/s0/f2.txt"]
+
+    assert sorted(index(folder).moved) == ["docs/f2.txt", "docs/top/s0/other.txt"]
+
+    assert ids(folder)["docs/f2.txt"] == key
+    assert sound(folder)
+
+
+def test_a_moved_document_can_be_removed_without_a_trace(folder):
+    """`rm` of a document that moved leaves neither its words nor the names it had."""
+    write(folder / "docs" / "zebulon.txt", "Zebulon Quarrick met Lars Holm at Xanthorpe.")
+    index(folder)
+    (folder / "docs" / "zebulon.txt").rename(folder / "docs" / "z.txt")
+    index(folder)
+
+    done = run_localrag("rm", "docs/z.txt", cwd=folder)
+
+    assert done.returncode == 0, done.stderr
+    data = b"".join(f.read_bytes() for f in (folder / ".localrag").rglob("*") if f.is_file()).lower()
+    assert not [w for w in (b"zebulon", b"quarrick", b"xanthorpe") if w in data]
+
+
+@pytest.mark.parametrize("seed", seeds(0, 1, 2))
+def test_any_moves_and_edits_end_in_the_index_of_the_files(folder, seed):
+    """Files moved, exchanged, copied, edited and deleted at random, over several runs: the index is that of the files made at once."""
+    rng = random.Random(seed)
+    for run in range(4):
+        for _ in range(rng.randrange(2, 7)):
+            files = sorted((folder / "docs").rglob("*.txt"))
+            a, b = rng.sample(files, 2)
+            kind = rng.choice(["move", "move", "swap", "copy", "edit", "over", "gone"])
+            if kind == "move":
+                to = folder / "docs" / rng.choice(["p", "q"]) / rng.choice([a.name, f"n{rng.randrange(20)}.txt"])
+                to.parent.mkdir(exist_ok=True)
+                a.rename(to)
+            elif kind == "swap":
+                spare = a.with_suffix(".spare")
+                a.rename(spare), b.rename(a), spare.rename(b)
+            elif kind == "copy":
+                shutil.copy2(a, folder / "docs" / f"copy{rng.randrange(20)}.txt")
+            elif kind == "edit":
+                write(a, a.read_text() + f"\n\n{sentence(rng)}", OLD + 1000 * run + rng.randrange(900))
+            elif kind == "over":
+                a.replace(b)
+            elif len(files) > 6:
+                a.unlink()
+        index(folder)
+        assert sound(folder)
+    assert equals_fresh(folder)

@@ -1,0 +1,375 @@
+"""Indexing with workers on the machines of a Ray cluster: the same index as alone, whatever is lost, and nothing left behind."""
+
+import asyncio
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from localrag.errors import ModelError
+from localrag.project import open_for_writing
+from localrag.store.llm_cache import SqliteLlmCache, count_by_numerics_class
+from localrag.store.opening import open_index
+from tests.crew_ray import NAMES, ROOT, WORDS, Machines, bench_processes, engine_kit, indexed, scripted_kit, write_corpus
+from tests.fakes import example
+from tests.servers import Server
+
+pytest.importorskip("ray")
+pytestmark = [pytest.mark.ci, pytest.mark.ray, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def token():
+    """The token that the tests' clusters ask for."""
+    from ray._private.authentication_test_utils import reset_auth_token_state
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        reset_auth_token_state()
+        yield
+
+
+@pytest.fixture(scope="module")
+def machines(token, tmp_path_factory):
+    """Two machines; what a test loses it puts back."""
+    made = Machines(tmp_path_factory.mktemp("machines"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Documents, and the tables of the index that this process makes of them alone."""
+    folder = tmp_path_factory.mktemp("corpus")
+    docs = write_corpus(folder / "docs")
+    return docs, indexed(docs, folder / "alone")[1]
+
+
+def on_ray(machines, seconds=0.0, **options):
+    from localrag.indexing.workers.ray_pool import ray_pool
+
+    return ray_pool(machines.address, **{"every": 0.5, "pack": partial(scripted_kit, seconds=seconds)} | options)
+
+
+def committed(index):
+    """The prompts whose answers are committed at this moment."""
+    if not (index / "index.db").exists():
+        return set()
+    with closing(sqlite3.connect(f"file:{index}/index.db?mode=ro", uri=True)) as db:
+        try:
+            return {row[0] for row in db.execute("SELECT prompt_hash FROM llm_calls")}
+        except sqlite3.OperationalError:
+            return set()
+
+
+class When:
+    """Does something in the middle of a run: when so many answers are committed."""
+
+    def __init__(self, index, n, act):
+        self.index, self.n, self.act, self.known, self.at = index, n, act, set(), 0.0
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+
+    def watch(self):
+        while len(committed(self.index)) < self.n:
+            time.sleep(0.02)
+        self.known, self.at = committed(self.index), time.time()
+        self.act()
+
+
+def some_moment(seed, expected):
+    """When so many answers are committed."""
+    return int(len(expected["llm_calls"]) * random.Random(seed).uniform(0.1, 0.8))
+
+
+def asked_after(machines, moment):
+    """The prompts that any worker's model was asked after a moment."""
+    rows = [line.split() for file in machines.folder.glob("home*/asked") for line in file.read_text().splitlines()]
+    return {prompt for at, prompt in rows if float(at) > moment}
+
+
+def served(said, schema):
+    """What a model server answers: the names that stand in what it is asked about, where it is asked for names."""
+    items = schema["properties"].get("items")
+    if items is None:
+        return {"line": "The Skua is a ferry"} if "line" in schema["properties"] else example(schema)
+    if "name" not in items["items"].get("properties", {}):
+        return {"items": []}
+    return {
+        "items": [example(items["items"]) | {"name": name, "description": f"{name} is in {len(said)}"} for name in NAMES if name in said]
+    }
+
+
+def left_on(machines):
+    """The files of the machines that hold words of the corpus: homes, logs, Ray's folder."""
+    files = [p for folder in (machines.folder, machines.ray) for p in folder.rglob("*") if p.is_file() and not p.is_symlink()]
+    return [p for p in files if any(w in p.read_bytes() for w in WORDS)]
+
+
+@pytest.mark.slow
+def test_the_index_is_the_one_made_alone(machines, corpus, tmp_path):
+    """Every table is equal but for times; both machines did some of it; no word of a document stands in any of their files."""
+    docs, expected = corpus
+    said = []
+    outcome, found, figures = indexed(docs, docs.parent / tmp_path.name, on_ray(machines, 0.02), said)
+
+    assert outcome.failures == ()
+    assert found == expected
+    assert [row["units"] > 0 for row in figures["workers"]] == [True, True], ([(r["units"], r["state"]) for r in figures["workers"]], said)
+    assert left_on(machines) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "seed"), [("machine", 1), ("machine", 2), ("process", 3), ("process", 4)])
+def test_what_is_lost_is_done_by_others(machines, corpus, tmp_path, how, seed):
+    """A machine or a worker's process is killed at some moment: the index is the same, and no committed call is asked for again."""
+    docs, expected = corpus
+    index, moment = docs.parent / tmp_path.name, some_moment(seed, expected)
+
+    def kill():
+        if how == "machine":
+            machines.kill(seed)
+            machines.nodes.append(machines.add())
+        else:
+            os.kill(bench_processes(machines)[seed % 2], signal.SIGKILL)
+
+    when = When(index, moment, kill)
+    outcome, found, _ = indexed(docs, index, on_ray(machines, 0.05))
+    when.thread.join(30)
+
+    assert when.known
+    assert outcome.failures == ()
+    assert found == expected
+    assert not when.known & asked_after(machines, when.at)
+
+
+RUN = """
+import sys
+from functools import partial
+from pathlib import Path
+from localrag.indexing.workers.ray_pool import ray_pool
+from tests.crew_ray import indexed, scripted_kit
+address, docs, index = sys.argv[1:]
+indexed(Path(docs), Path(index), ray_pool(address, every=0.5, pack=partial(scripted_kit, seconds=0.1)))
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on(machines, corpus, tmp_path):
+    """The workers end with it; the same command makes the same index, and asks for nothing that was committed."""
+    docs, expected = corpus
+    index = docs.parent / tmp_path.name
+    run = subprocess.Popen([sys.executable, "-c", RUN, machines.address, docs, index], env=os.environ | {"PYTHONPATH": str(ROOT)})
+    When(index, some_moment(5, expected), run.kill).thread.join(120)
+    assert run.wait(10) == -signal.SIGKILL
+    until(lambda: not bench_processes(machines))
+    known, at = committed(index), time.time()
+    outcome, found, _ = indexed(docs, index, on_ray(machines))
+
+    assert known
+    assert outcome.failures == ()
+    assert found == expected
+    assert not known & asked_after(machines, at)
+
+
+@pytest.mark.slow
+def test_a_machine_that_joins_late_works_too(token, tmp_path):
+    """The run waits for the first one and says so; a second one gets its part; where one is silent for seconds, the other does it all."""
+    docs = write_corpus(tmp_path / "docs", 120)
+    expected, machines, said = indexed(docs, tmp_path / "alone")[1], Machines(tmp_path / "machines", 0), []
+    try:
+        threading.Timer(4, lambda: machines.nodes.append(machines.add())).start()
+        index = tmp_path / "index"
+        When(index, 1, lambda: machines.nodes.append(machines.add()))
+        _, found, figures = indexed(docs, index, on_ray(machines, 1.5), said)
+
+        assert found == expected
+        assert "waiting" in said[0]
+        assert [row["units"] > 0 for row in figures["workers"]] == [True, True], (
+            [(r["units"], r["state"]) for r in figures["workers"]],
+            said,
+        )
+
+        raylet = machines.nodes[1].all_processes["raylet"][0].process.pid
+        parted = tmp_path / "parted"
+        When(parted, 5, lambda: [os.kill(raylet, signal.SIGSTOP), time.sleep(8), os.kill(raylet, signal.SIGCONT)])
+        _, found, figures = indexed(docs, parted, on_ray(machines, 1.5), said)
+        assert found == expected, said
+        assert any("gone" in row["state"] for row in figures["workers"]), figures
+    finally:
+        machines.close()
+
+
+@pytest.mark.slow
+def test_where_the_head_ends_the_run_says_so_and_goes_on_with_another(token, corpus, tmp_path):
+    """A clear error within seconds; the same command makes the same index with a new cluster, and asks for nothing that was committed."""
+    docs, expected = corpus
+    index, machines = docs.parent / tmp_path.name, Machines(tmp_path / "first", 1)
+    try:
+        When(index, some_moment(6, expected), machines.cluster.head_node.kill_gcs_server)
+        with pytest.raises(ModelError, match="has ended") as ended:
+            indexed(docs, index, on_ray(machines, 0.1))
+        assert "run the same command again" in ended.value.hint
+    finally:
+        machines.close()
+    known, machines = committed(index), Machines(tmp_path / "second", 1)
+    try:
+        at = time.time()
+        outcome, found, _ = indexed(docs, index, on_ray(machines))
+        assert known
+        assert outcome.failures == ()
+        assert found == expected
+        assert not known & asked_after(machines, at)
+    finally:
+        machines.close()
+
+
+@pytest.mark.slow
+def test_a_document_that_ends_three_workers_is_left_out(machines, tmp_path):
+    """It is noted as a failure; all the others are indexed."""
+    docs = write_corpus(tmp_path / "docs", 6, "POISON. Ingrid Holm bought the Skua.")
+    outcome, found, _ = indexed(docs, docs.parent / tmp_path.name, on_ray(machines))
+
+    assert [(f.stage, f.kind) for f in outcome.failures] == [("extraction", "took its worker down")]
+    assert sum(found["documents"].values()) == 7
+
+
+@pytest.mark.slow
+def test_who_computes_otherwise_is_named_and_refused_or_recorded(token, corpus, tmp_path):
+    """By default those of the largest class work; `mixed` takes all, and the index says which answers are whose."""
+    docs, expected = corpus
+    machines, said = Machines(tmp_path / "machines"), []
+    try:
+        machines.add(LOCALRAG_TEST_ARITHMETIC="odd")
+        _, found, figures = indexed(docs, docs.parent / tmp_path.name, on_ray(machines, 0.05), said)
+
+        assert found == expected
+        assert len(figures["workers"]) == 2
+        assert "computes differently from the others" in said[0]
+        assert "--allow-mixed-hardware" in said[0]
+
+        _, found, figures = indexed(docs, docs.parent / "mixed", on_ray(machines, 0.05, mixed=True), said)
+        assert len(figures["workers"]) == 3
+        assert {k: v for k, v in found.items() if k != "llm_calls"} == {k: v for k, v in expected.items() if k != "llm_calls"}
+        db = open_index(docs.parent / "mixed", create=False)
+        kinds = count_by_numerics_class(db)
+        assert len(kinds) == 2
+        assert sum(kinds.values()) == sum(found["llm_calls"].values())
+        assert SqliteLlmCache(db).find(next(db.query("SELECT key FROM llm_calls"))["key"]).numerics in kinds
+    finally:
+        machines.close()
+
+
+@pytest.mark.slow
+def test_equal_machines_that_measured_differently_work_together(token, tmp_path, tiny):
+    """The one whose engine would be set up otherwise is told how the others' are; then it is of their class."""
+    machines, said = Machines(tmp_path / "machines", 0), []
+    own = "n_ctx=512,slots=2,threads=1,weights=own,extra_buffers=no,kv_unified=no,flash_attention=no,gpu_layers=0,kv_cache_type="
+
+    async def met(project):
+        async with on_ray(machines, pack=engine_kit)(project) as (_, worker_pool):
+            while len(worker_pool.status()) < 3 and not any("cannot work" in text for text in said):
+                await asyncio.sleep(0.1)
+            return worker_pool.status()
+
+    try:
+        for kv in ("f16", "bf16", "bf16"):
+            machines.add(LOCALRAG_TEST_ENGINE=own + kv)
+        with open_for_writing(tmp_path / "index", model=str(tiny("llama").path)) as project:
+            project.model.options = replace(project.model.options, notify=said.append)
+            rows = asyncio.run(met(project))
+
+        told = [text for text in said if "set up as those of the others" in text]
+        assert len(rows) == 3, said
+        assert len({row["class"] for row in rows}) == 1
+        assert len(told) == 1
+        assert told[0].endswith("kv_cache_type=bf16. By itself it would be extra_buffers=no, kv_cache_type=f16."), told
+    finally:
+        machines.close()
+
+
+@pytest.mark.slow
+def test_a_model_server_is_asked_by_this_machine(machines, tmp_path):
+    """The workers do what needs no chat model, this machine asks the server; the index is the one made alone."""
+    docs, said, at = write_corpus(tmp_path / "docs"), [], time.time()
+
+    def answer(body):
+        return json.dumps(served(body["messages"][-1]["content"], body["response_format"]["json_schema"]["schema"]))
+
+    with Server(answer, gets={"/v1/models": {"data": [{"id": "m"}]}}) as server:
+        model = f"{server.url}#m"
+        outcome, expected, _ = indexed(docs, tmp_path / "alone", model=model)
+        alone = len(server.bodies)
+        assert outcome.failures == ()
+        outcome, found, figures = indexed(docs, tmp_path / "index", on_ray(machines), said, model=model)
+        rows = {row["name"]: row for row in figures["workers"]}
+
+        assert outcome.failures == ()
+        assert found == expected
+        assert len(server.bodies) == 2 * alone
+        assert rows.pop("this machine")["calls"] == sum(expected["llm_calls"].values()) == alone
+        assert all(row["units"] and not row["calls"] for row in rows.values()), (rows, said)
+        assert not asked_after(machines, at)
+
+
+OTHER_PROMPTS = """
+from pathlib import Path
+from localrag.system import files
+files.shipped_data_path = lambda name, own=files.shipped_data_path: Path(__file__).parent / name if name == "prompts" else own(name)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_machine_lacks_is_sent_or_named(token, corpus, tmp_path, tiny):
+    """A model comes in pieces and stays; a machine with no room, or other prompts, is named and the others go on."""
+    docs, _ = corpus
+    machines, said = Machines(tmp_path / "machines", 1), []
+    other = tmp_path / "other"
+    shutil.copytree(ROOT / "prompts", other / "prompts")
+    prompt = other / "prompts" / "abstractive" / "entities.md"
+    prompt.write_text(prompt.read_text() + "\nBe brief.\n")
+    shutil.copy(ROOT / "models.toml", other)
+    (other / "sitecustomize.py").write_text(OTHER_PROMPTS)
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", small], check=False).returncode == 0
+    try:
+        machines.add(PYTHONPATH=f"{other}{os.pathsep}{ROOT}")
+        if mounted:
+            machines.add(LOCALRAG_HOME=str(small))
+        chat = tiny("llama")
+        outcome, _, figures = indexed(docs, docs.parent / tmp_path.name, on_ray(machines, 0.02), said, model=str(chat.path))
+        told = "\n".join(said)
+
+        assert outcome.failures == ()
+        assert len(figures["workers"]) == 1
+        assert f"Sent the model {chat.name}" in told
+        assert (machines.nodes[0].home / "cache" / "models" / chat.fingerprint / chat.path.name).read_bytes() == chat.path.read_bytes()
+        assert "it has localrag's own files" in told
+        assert not mounted or "There is no room for the model" in told
+        assert left_on(machines) == []
+    finally:
+        machines.close()
+        if mounted:
+            subprocess.run(["umount", "-l", small], check=True)
+
+
+def until(true, seconds=30):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)

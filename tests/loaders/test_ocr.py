@@ -1,0 +1,363 @@
+"""Scans and pictures are read by a real Tesseract: right words, whole sentences, places that cover what was drawn."""
+
+import base64
+import io
+import os
+import random
+import re
+import struct
+import zlib
+from itertools import chain
+
+import numpy as np
+import pypdfium2
+import pytest
+from PIL import Image, ImageDraw
+
+from localrag.loaders.content import LoadOptions, OpenFile
+from localrag.loaders.discover import find_files
+from localrag.loaders.ocr import ocr_pages_reader
+from localrag.loaders.page_images import MAX_RENDERED_PIXELS, render_for_ocr
+from localrag.loaders.quote_boxes import find_quote_boxes
+from localrag.loaders.reader import load_files
+from tests.indexing import files
+from tests.indexing.scans import FOUND, GERMAN, TEXT, Kept, drawn, needs, saved, scanned_pdf, share_found
+
+pytestmark = [pytest.mark.ci, needs("eng")]
+ROTATED = {3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}  # what undoes the EXIF number
+
+
+def read(tmp_path, name, data, languages="eng", kept=None, heard=None):
+    """What becomes of a file."""
+    file = tmp_path / name
+    file.write_bytes(data)
+    reader = ocr_pages_reader(FOUND, languages, Kept() if kept is None else kept, lambda *step: heard is not None and heard.append(step))
+    (found,) = load_files([file], tmp_path, LoadOptions(ocr=languages), scans=reader)
+    return found
+
+
+def opened(file):
+    """An open file, as the process that parses receives it."""
+    return OpenFile(file.name, os.open(file, os.O_RDONLY))
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "tiff", "webp", "bmp", "gif"])
+def test_the_words_of_a_picture_are_read(tmp_path, kind):
+    """97 of 100 words or more of clean drawn text, in every format; sentences are joined over their lines, and it is said who read them."""
+    found = read(tmp_path, f"letter.{kind}", saved(drawn(TEXT), kind.upper()))
+
+    assert share_found(TEXT, found.text) >= 0.97
+    assert "ninety crowns. The harbour master" in found.text
+    assert [p.label for p in found.parts] == ["page 1"]
+    assert re.fullmatch(rf"Tesseract {FOUND.version}, eng; 1 page, mean confidence of words 9\d %", dict(found.metadata)["ocr"])
+
+
+@needs("deu")
+def test_german_is_read_with_its_umlauts(tmp_path):
+    """Read in German, the umlauts and the ß are there."""
+    found = read(tmp_path, "brief.png", saved(drawn(GERMAN)), "deu")
+
+    assert share_found(GERMAN, found.text) >= 0.97
+    assert {"Bürgermeister", "Größere", "ließ"} <= set(found.text.split())
+
+
+@pytest.mark.parametrize("number", ROTATED)
+def test_a_photograph_is_turned_as_its_exif_says(tmp_path, number):
+    """The camera's sensor lay on its side; the text is read upright."""
+    exif = Image.Exif()
+    exif[0x0112] = number
+    found = read(tmp_path, "photo.jpg", saved(drawn(TEXT).transpose(ROTATED[number]), "JPEG", exif=exif))
+
+    assert share_found(TEXT, found.text) >= 0.97
+
+
+@needs("osd")
+def test_a_page_that_was_scanned_on_its_side_is_read(tmp_path):
+    """Nothing says that it is turned but its letters; what is quoted is framed where it stands on the picture."""
+    kept = Kept()
+    image = drawn(TEXT).rotate(90, expand=True, fillcolor=255)
+    found = read(tmp_path, "side.png", saved(image), kept=kept)
+    [(_, page)] = kept.values()
+    [shown] = find_quote_boxes(opened(tmp_path / "side.png"), [1], "Lars Holm answered", 0.5, {1: page})["pages"]
+
+    assert share_found(TEXT, found.text) >= 0.97
+    mask = framed(image, shown["boxes"])
+    quoted = drawn("\n\n\nLars Holm answered").rotate(90, expand=True, fillcolor=255)
+    assert (black(quoted) & mask).sum() >= 0.9 * black(quoted).sum()
+    assert (black(image) & mask).sum() <= 1.1 * black(quoted).sum()
+
+
+def black(image):
+    return np.asarray(image) < 128
+
+
+def framed(image, boxes):
+    """The pixels that boxes, in fractions of a picture, hold."""
+    mask = np.zeros((image.height, image.width), bool)
+    for left, top, right, bottom in boxes:
+        rows, columns = slice(int(top * image.height), round(bottom * image.height) + 1), slice(int(left * image.width), None)
+        mask[rows, columns][:, : round((right - left) * image.width) + 1] = True
+    return mask
+
+
+def test_the_frames_of_a_quote_cover_its_pixels(tmp_path):
+    """Words drawn in a place of their own: what is framed holds nine tenths of their ink and no ink of others."""
+    image = drawn(TEXT)
+    words_only = drawn("Skua leaked badly", image=Image.new("L", image.size, 255), at=(200, 900))
+    drawn("Skua leaked badly", image=image, at=(200, 900))
+    kept = Kept()
+    found = read(tmp_path, "a.png", saved(image), kept=kept)
+    [(_, page)] = kept.values()
+    [shown] = find_quote_boxes(opened(tmp_path / "a.png"), [1], "Skua leaked badly", 0.95, {1: page})["pages"]
+    mask, ink = framed(image, shown["boxes"]), black(words_only)
+
+    assert "Skua leaked badly" in found.text
+    assert len(shown["boxes"]) == 1
+    assert (ink & mask).sum() >= 0.9 * ink.sum()
+    assert not (black(image) & ~ink & mask).any()
+
+
+def test_two_columns_are_read_one_after_the_other(tmp_path):
+    """No line goes over to the column beside it, and a word divided at a line's end is whole."""
+    left = "The council met on Monday\nand heard the harbour mas-\nter, who wanted a new crane\nfor the northern quay. He had\n"
+    left += "the drawings with him and a\nletter of the bank, which the\nmembers read without a word.\nNobody asked for the price\n"
+    left += "of the old one."
+    right = "Fishing was poor all winter.\nMany boats stayed in port,\nand the auction hall stood\nempty until Easter. Then the\n"
+    right += "herring came, so many that\nthe barrels ran out on the\nsecond day and salt had to\nbe brought from Vardby by\nsteamer."
+    page = drawn(right, at=(1350, 200), image=drawn(left))
+    found = read(tmp_path, "columns.png", saved(page))
+    flat = " ".join(found.text.split())
+
+    assert "heard the harbour master, who wanted a new crane for the northern quay." in flat
+    assert flat.index("of the old one.") < flat.index("Fishing was poor")
+
+
+def test_every_page_of_a_tiff_is_a_part(tmp_path):
+    """A fax of three pages: each is named, in order, and the second, which is blank, is none."""
+    pages = [drawn("The first page speaks of herring."), Image.new("L", (2480, 1400), 255), drawn("The third page speaks of tar.")]
+    found = read(tmp_path, "fax.tif", saved(pages[0], "TIFF", save_all=True, append_images=pages[1:], compression="tiff_lzw"))
+
+    assert [(p.label, found.text[p.start : p.end]) for p in found.parts] == [
+        ("page 1", "The first page speaks of herring."),
+        ("page 3", "The third page speaks of tar."),
+    ]
+    assert "not read" not in dict(found.metadata)
+
+
+def test_of_a_moving_picture_the_first_frame_is_read(tmp_path):
+    """An animation is no document of as many pages."""
+    frames = [drawn("The ferry leaves at nine."), drawn("Something else entirely.")]
+    found = read(tmp_path, "move.gif", saved(frames[0], "GIF", save_all=True, append_images=frames[1:]))
+
+    assert found.text == "The ferry leaves at nine."
+
+
+def test_a_screenshot_with_small_letters_is_read(tmp_path):
+    """Letters of a screen, 16 pixels high, are enlarged first; white on black as well."""
+    small = drawn(TEXT, size=(800, 260), at=(20, 20), letters=16, font="DejaVuSans.ttf")
+    dark = Image.eval(small, lambda v: 255 - v)
+
+    assert share_found(TEXT, read(tmp_path, "a.png", saved(small)).text) >= 0.97
+    assert share_found(TEXT, read(tmp_path, "b.png", saved(dark)).text) >= 0.97
+
+
+def test_what_lets_light_through_stands_on_white(tmp_path):
+    """Black letters on a background without colour are no black picture."""
+    image = Image.new("RGBA", (2480, 1400), (0, 0, 0, 0))
+    image.paste((0, 0, 0, 255), mask=Image.eval(drawn(TEXT), lambda v: 255 - v))
+
+    assert share_found(TEXT, read(tmp_path, "a.png", saved(image)).text) >= 0.97
+
+
+def test_a_pdf_of_images_is_read_page_by_page(tmp_path):
+    """Sentences go on over the end of a page, page numbers are left out, and progress is told for each page."""
+    heard = []
+    first = drawn("The harbour of Brannock was closed for the whole of that winter, and the people who\nlived from it went", letters=40)
+    second = drawn("inland to look for work.", letters=40)
+    for n, image in enumerate((first, second), 4):
+        drawn(str(n), at=(1220, 1300), letters=40, image=image)
+    found = read(tmp_path, "scan.pdf", scanned_pdf(first, second), heard=heard)
+
+    assert "the people who lived from it went inland to look for work." in found.text
+    assert [p.label for p in found.parts] == ["page 1", "page 2"]
+    assert heard[0] == (0, 2) and heard[-1] == (2, 2)
+
+
+def mixed_pdf():
+    """Two pages of text, and between them a scan."""
+    made = pypdfium2.PdfDocument(files.pdf(["Ruth Sand sailed to Vardby."], ["Lars Holm stayed at home."]))
+    scan = pypdfium2.PdfDocument(scanned_pdf(drawn("The bill of lading names forty barrels.")))
+    made.import_pages(scan, index=1)
+    data = io.BytesIO()
+    made.save(data)
+    return data.getvalue()
+
+
+def test_in_a_mixed_pdf_only_the_scans_are_read_by_ocr(tmp_path):
+    """Pages with text keep it; the scan between them has its place."""
+    kept = Kept()
+    found = read(tmp_path, "mixed.pdf", mixed_pdf(), kept=kept)
+
+    assert [(p.label, found.text[p.start : p.end]) for p in found.parts] == [
+        ("page 1", "Ruth Sand sailed to Vardby."),
+        ("page 2", "The bill of lading names forty barrels."),
+        ("page 3", "Lars Holm stayed at home."),
+    ]
+    assert [n for _, n in kept] == [2]
+    shown = find_quote_boxes(opened(tmp_path / "mixed.pdf"), [1, 2], found.text[: found.parts[1].end], 0.0, {2: kept[next(iter(kept))][1]})[
+        "pages"
+    ]
+    assert [(page["n"], len(page["boxes"])) for page in shown] == [(1, 1), (2, 1)]
+
+
+def test_without_ocr_a_mixed_pdf_says_which_pages_are_not_read(tmp_path):
+    """What has text is indexed, and the scan is named; the hash differs, so that it is read when there is something to read it with."""
+    file = tmp_path / "mixed.pdf"
+    file.write_bytes(mixed_pdf())
+    (found,) = load_files([file], tmp_path)
+
+    assert [p.label for p in found.parts] == ["page 1", "page 3"]
+    assert dict(found.metadata)["not read"] == "page 2: a scan"
+    assert found.content_hash == files.file_hash(file) != files.file_hash(file, LoadOptions(ocr="eng"))
+
+
+@pytest.mark.parametrize("height", [842, 300])
+def test_a_stamp_of_the_scanner_does_not_pass_for_the_text_of_a_page(tmp_path, height):
+    """An image over the whole page with a line of its program on it is a scan; over a third of the page it is a figure."""
+    scan = pypdfium2.PdfDocument(scanned_pdf(drawn(TEXT, size=(2480, 3508))))
+    (image,) = scan[0].get_objects()
+    stamped = pypdfium2.PdfDocument(files.pdf(["Scanned by an app"]))
+    placed = pypdfium2.PdfImage.new(stamped)
+    placed.set_bitmap(image.get_bitmap())
+    placed.set_matrix(pypdfium2.PdfMatrix().scale(595, height))
+    page = stamped[0]
+    page.insert_obj(placed)
+    page.gen_content()
+    data = io.BytesIO()
+    stamped.save(data)
+    found = read(tmp_path, "stamped.pdf", data.getvalue())
+
+    assert ("ninety crowns" in found.text) == (height == 842)
+    assert (found.text == "Scanned by an app") == (height == 300)
+
+
+def noise(seed=0):
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (900, 1200), dtype="uint8"))
+
+
+def test_pages_of_nonsense_are_listed_and_not_indexed(tmp_path):
+    """The words that Tesseract sees in noise are no text; the other pages are read."""
+    found = read(tmp_path, "scan.pdf", scanned_pdf(drawn("The ferry leaves at nine."), noise()))
+
+    assert found.text == "The ferry leaves at nine."
+    assert dict(found.metadata)["not read"] == "page 2: no legible text"
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "reason"),
+    [
+        ("noise.png", noise(1), "a picture: no legible text"),
+        ("blank.png", Image.new("L", (900, 900), 250), "a picture: blank"),
+        ("icon.png", Image.new("L", (16, 16), 0), "a picture too small for text"),
+    ],
+)
+def test_a_picture_without_text_is_skipped_with_the_reason(tmp_path, name, image, reason):
+    """It is remembered as it is, so that it is not read again."""
+    found = read(tmp_path, name, saved(image))
+
+    assert (found.reason, found.is_failure) == (reason, False)
+    assert found.content_hash == files.file_hash(tmp_path / name, LoadOptions(ocr="eng"))
+
+
+def test_a_huge_picture_is_refused_in_words(tmp_path):
+    """What 3 kB say they unpack to is told before a pixel is unpacked."""
+    head = struct.pack(">IIBBBBB", 60_000, 60_000, 1, 0, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(bytes(100_000), 9)), (b"IEND", b""))
+    data = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
+    )
+    found = read(tmp_path, "bomb.png", data)
+
+    assert found.reason == "too large a picture: 60,000 × 60,000 pixels, more than 150 million"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.png", b"\x89PNG\r\n\x1a\nrubbish", "damaged: it is not a picture, despite its name"),
+        ("b.jpg", b"no picture", "damaged: it is not a picture, despite its name"),
+    ],
+)
+def test_a_corrupt_picture_is_told_as_damaged(tmp_path, name, data, reason):
+    """It fails, and the next file is read."""
+    found = read(tmp_path, name, data)
+
+    assert (found.reason, found.is_failure) == (reason, True)
+
+
+def test_a_picture_that_ends_too_early_does_not_take_the_run_with_it(tmp_path):
+    """Half a JPEG: the reason is told."""
+    data = saved(drawn(TEXT), "JPEG")
+    found = read(tmp_path, "half.jpg", data[: len(data) // 2])
+
+    assert "truncated" in found.reason
+
+
+def test_a_page_as_large_as_a_wall_is_drawn_smaller(tmp_path):
+    """A poster of two metres would have 560 million pixels at 300 dpi."""
+    made = pypdfium2.PdfDocument.new()
+    made.new_page(5_700, 5_700)
+    data = io.BytesIO()
+    made.save(data)
+    (tmp_path / "poster.pdf").write_bytes(data.getvalue().replace(b"/Contents", b"/Contents"))
+    assert render_for_ocr(opened(tmp_path / "poster.pdf"), 1) == {"blank": True}
+
+    document = pypdfium2.PdfDocument(files.pdf_of(["0 0 5000 5000 re f"]))
+    document[0].set_mediabox(0, 0, 5_700, 5_700)
+    data = io.BytesIO()
+    document.save(data)
+    (tmp_path / "poster.pdf").write_bytes(data.getvalue())
+    image = Image.open(io.BytesIO(base64.b64decode(render_for_ocr(opened(tmp_path / "poster.pdf"), 1)["image"])))
+    assert 0.9 * MAX_RENDERED_PIXELS < image.width * image.height <= 1.01 * MAX_RENDERED_PIXELS
+
+
+def test_a_page_that_looks_the_same_is_not_read_again(tmp_path):
+    """A page is added to a scan: what was read of the others is taken over, whatever the file's bytes."""
+    kept, heard = Kept(), []
+    one, two, three = (drawn(f"This is page {name}.") for name in ("one", "two", "three"))
+    read(tmp_path, "a.pdf", scanned_pdf(one, two), kept=kept)
+    looks = {looks for looks, _ in kept.values()}
+    for key, (seen, page) in list(kept.items()):
+        kept[key] = seen, page | {"by": "whoever was first"}
+    found = read(tmp_path, "a.pdf", scanned_pdf(one, two, three), kept=kept, heard=heard)
+
+    assert [page["by"].partition(" ")[0] for (scan, _), (_, page) in kept.items() if scan == kept.owner[1]] == [
+        "whoever",
+        "whoever",
+        "Tesseract",
+    ]
+    assert len(looks) == 2
+    assert found.text.endswith("This is page three.")
+
+
+def test_noise_of_the_scanner_does_no_harm(tmp_path):
+    """Grey, speckled and turned by half a degree, as scans are: 95 of 100 words are right."""
+    rng = random.Random(1)
+    image = drawn(TEXT).rotate(0.5, fillcolor=255)
+    pen = ImageDraw.Draw(image)
+    for _ in range(2_000):
+        x, y = rng.randrange(image.width), rng.randrange(image.height)
+        pen.point((x, y), rng.randrange(256))
+    found = read(tmp_path, "scan.jpg", saved(Image.eval(image, lambda v: 20 + v * 8 // 10), "JPEG", quality=60))
+
+    assert share_found(TEXT, found.text) >= 0.95
+
+
+def test_pages_are_found_among_other_files(tmp_path):
+    """A folder of notes and pictures: each is a document, none is missed."""
+    (tmp_path / "a.txt").write_text("A note.")
+    (tmp_path / "b.PNG").write_bytes(saved(drawn("A picture of words.")))
+    reader = ocr_pages_reader(FOUND, "eng", Kept(), lambda *_: None)
+    found = load_files(find_files([tmp_path]).files, tmp_path, LoadOptions(ocr="eng"), scans=reader)
+
+    assert list(chain.from_iterable((d.path, d.text) for d in found)) == ["a.txt", "A note.", "b.PNG", "A picture of words."]

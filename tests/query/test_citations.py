@@ -1,0 +1,83 @@
+"""Citations: sentences of a model are cited by what supports them, marked or left out."""
+
+import pytest
+
+from localrag.engine.embedder import open_embedder
+from localrag.model_files import find_embedder
+from localrag.query.citations import cite, parse_cited_prose, support_checker
+from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource
+from localrag.query.sentence_ranking import chunk_quotes
+from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Chunk, Document, Quote
+from localrag.store import documents
+from localrag.store.opening import open_index
+
+TEXT = (
+    "Ingrid Holm bought the ferry Skua in 1971. The hull had rusted in the yard for two winters. "
+    "The mayor of Vardby promised a new pier. Nobody in the council believed him."
+)
+
+
+@pytest.fixture(scope="module")
+def embed():
+    return open_embedder(find_embedder(None)).embed
+
+
+@pytest.fixture
+def db(tmp_path):
+    made = open_index(tmp_path / "index", create=True)
+    documents.save_document(made, Document("d", "a.txt", "a", TEXT, "h"), [Chunk("c", "d", 0, 0, len(TEXT), TEXT, 40)])
+    return made
+
+
+WHOLE = Quote("c", 0, len(TEXT), TEXT)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "quote"),
+    [
+        ("The ferry Skua was bought by Ingrid Holm in 1971.", "Ingrid Holm bought the ferry Skua in 1971."),
+        ("A new pier was promised by the mayor of Vardby.", "The mayor of Vardby promised a new pier."),
+        ("The ferry Skua was bought by Ingrid Holm in 1975.", None),
+        ("The ferry Skua was bought by Ruth Sand in 1971.", None),
+        ("Whales migrate north in summer to feed.", None),
+    ],
+)
+def test_a_sentence_is_cited_by_the_one_that_supports_it(sentence, quote, embed):
+    """The quote is the best sentence of the passage; another number, another name or another matter is no support."""
+    found = support_checker(embed)(sentence, [WHOLE], ())
+
+    assert (found.state == SUPPORTED_STATE) == (quote is not None)
+    assert quote in (None, *(q.text for q in found.quotes[:1]))
+    assert all(TEXT[q.start : q.end] == q.text for q in found.quotes)
+
+
+def test_unsupported_sentences_are_marked_or_left_out(db, embed):
+    """A sentence of the model that nothing supports carries a mark; `strict` leaves it out; either way it is counted."""
+    prose = "Ingrid Holm bought the ferry Skua in 1971. [1]\nThe ferry sank in 1980. [1]\nIt was painted green. [7]"
+    draft = AnswerDraft(tuple(parse_cited_prose(prose, [DraftSource("", (WHOLE,))])))
+
+    marked, strict = cite(draft, db, support_checker(embed)), cite(draft, db, support_checker(embed), strict=True)
+
+    assert marked.count(UNSUPPORTED_STATE) == strict.count(UNSUPPORTED_STATE) == 2
+    assert marked.text.count("[unsupported]") == 2
+    assert strict.text == "Ingrid Holm bought the ferry Skua in 1971. [1]"
+    assert [c.quote for c in strict.citations] == ["Ingrid Holm bought the ferry Skua in 1971."]
+
+
+def test_a_quote_that_is_not_in_its_document_is_no_citation(db, embed):
+    """What does not stand at its place is not cited."""
+    draft = AnswerDraft(
+        (AnswerPoint("Something.", (Quote("c", 0, 9, "Somewhere"),)), AnswerPoint("Else.", (Quote("c", 0, 11, "Ingrid Holm"),)))
+    )
+    found = cite(draft, db, support_checker(embed))
+
+    assert [c.quote for c in found.citations] == ["Ingrid Holm"]
+    assert found.count(UNSUPPORTED_STATE) == 1
+
+
+def test_a_mark_alone_is_no_quote():
+    """What is left between two sentences without a letter or digit, a closing quotation mark say, is never quoted."""
+    text = "Ruth Sand left.\n\n”\n\n* * *\n\nLars Holm stayed."
+    quotes = chunk_quotes([Chunk("c", "d", 0, 0, len(text), text, 20)])
+
+    assert [q.text for q in quotes] == ["Ruth Sand left.", "Lars Holm stayed."]

@@ -1,0 +1,232 @@
+"""The check of answers: a sentence is supported only by one sentence of its source that says the same."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localrag.engine.embedder import open_embedder
+from localrag.entailment import parse_sentence
+from localrag.entailment.comparison import contradiction
+from localrag.entailment.lexicon import chinese_quantities, english_quantities
+from localrag.eval.metrics import evaluate_entailment, load_cases
+from localrag.model_files import find_embedder
+from localrag.query.citations import alias_lookup, is_entailed, support_checker, supporting_quotes
+from localrag.records import Quote
+from localrag.store.opening import open_index
+
+SETS = Path(__file__).parents[1] / "data" / "support"
+FINED = "The committee under Farrant fined Hugh Dunmore £620 in 1973."
+
+
+@pytest.fixture(scope="module")
+def embed():
+    return open_embedder(find_embedder(None)).embed
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence", "held"),
+    [
+        (FINED, "Hugh Dunmore was fined 620 pounds in 1973.", True),
+        (FINED, "Farrant was fined £620 in 1973.", False),
+        (FINED, "The committee did not fine Hugh Dunmore.", False),
+        (FINED, "The committee fined Hugh Dunmore £260 in 1973.", False),
+        ("The committee fined the fleet £40.", "The committee fined Lee £40.", False),
+        ("Lee joined the fleet.", "Lee joined the fleet.", True),
+        ("Pekka Salminen taught Olivia Brandt the violin.", "Olivia Brandt was taught the violin by Pekka Salminen.", True),
+        ("Pekka Salminen taught Olivia Brandt the violin.", "Olivia Brandt taught Pekka Salminen the violin.", False),
+        ("The dam lost 1,000 litres a day.", "The dam lost one thousand litres a day.", True),
+        ("The gate opens before noon.", "The gate opens after noon.", False),
+        ("The museum is closed on Mondays.", "The museum is not open on Mondays.", True),
+        ("The museum is closed on Mondays.", "The museum is open on Mondays.", False),
+        ("The airline may cut 1,200 jobs.", "The airline has cut 1,200 jobs.", False),
+        ("Most delegates supported the amendment.", "All delegates supported the amendment.", False),
+        ("The clerk failed to post the notice.", "The clerk did not post the notice.", True),
+        ("Tom had borrowed the ladder from Hale.", "Tom had lent the ladder to Hale.", False),
+        ("Blood pressure fell in the first group but rose in the second.", "Blood pressure rose in the first group.", False),
+        ("陈国梁把渔船卖给了林海生。", "渔船被陈国梁卖给了林海生。", True),
+        ("陈国梁把渔船卖给了林海生。", "林海生把渔船卖给了陈国梁。", False),
+        ("委员会以七票对两票通过了提案，预算为三十万元。", "预算为30万元。", True),
+        ("委员会以七票对两票通过了提案，预算为三十万元。", "委员会没有通过提案。", False),
+        ("委员会以七票对两票通过了提案，预算为三十万元。", "委员会否决了提案。", False),
+    ],
+)
+def test_a_source_supports_what_it_says_and_nothing_else(source, sentence, held):
+    """Names, numbers, denial, and who did what to whom are those of the source, in whatever voice and format."""
+    assert is_entailed(sentence, source) is held
+
+
+def test_two_sentences_do_not_support_one():
+    """What only the sentences of a passage together seem to say is not supported by it."""
+    text = "Rosa Delgado sold the bakery in 2004. Miguel moved the shop to Calle Mayor."
+    whole = [Quote("c", 0, len(text), text)]
+
+    assert supporting_quotes("Miguel moved the shop to Calle Mayor.", whole)
+    assert not supporting_quotes("Rosa Delgado moved the shop to Calle Mayor.", whole)
+    assert not supporting_quotes("Miguel sold the bakery in 2004.", whole)
+
+
+def test_every_sentence_of_a_stretch_has_to_be_supported():
+    """Two sentences are supported by two quotes, and by none if one of them is made up."""
+    text = "Rosa Delgado sold the bakery in 2004. Miguel moved the shop to Calle Mayor."
+    whole = [Quote("c", 5, 5 + len(text), text)]
+
+    found = supporting_quotes("Rosa Delgado sold the bakery in 2004. Miguel moved the shop to Calle Mayor.", whole)
+
+    assert [(q.start, q.text) for q in found] == [(5, text[:37]), (43, text[38:])]
+    assert not supporting_quotes("Rosa Delgado sold the bakery in 2004. Miguel burned the shop.", whole)
+
+
+def test_a_pronoun_stands_for_the_subject_of_the_sentence_before():
+    """ "He" at the head of a sentence is the subject of the one before it, and nobody else who stands there."""
+    before, source = "Farrant chaired the meeting with Edith Lisle.", "He fined Hugh Dunmore £620."
+
+    assert is_entailed("Farrant fined Hugh Dunmore £620.", source, before)
+    assert not is_entailed("Farrant fined Hugh Dunmore £620.", source)
+    assert not is_entailed("Edith Lisle fined Hugh Dunmore £620.", source, before)
+
+
+def test_an_alias_of_the_graph_stands_for_a_name(tmp_path):
+    """A source may call an entity by any name the graph knows it by, and by no other."""
+    db = open_index(tmp_path / "index", create=True)
+    db.table("entities").insert(
+        {"id": "e", "name": "Margaret Lisle", "type": "person", "description": "", "degree": 0, "descriptions": "[]"}
+    )
+    db.table("entity_aliases").insert_all({"alias": a, "entity_id": "e"} for a in ("Margaret Lisle", "Peggy"))
+    aliases = alias_lookup(db)
+
+    assert is_entailed("Margaret Lisle signed the petition.", "Peggy signed the petition.", aliases=aliases)
+    assert not is_entailed("Margaret Lisle signed the petition.", "Peggy signed the petition.")
+    assert not is_entailed("Ruth Sand signed the petition.", "Peggy signed the petition.", aliases=aliases)
+
+
+def test_numbers_are_equal_however_they_are_written():
+    """1,000, 1000, one thousand and 一千 are one number; units are read with them."""
+    english = [
+        (a.value, a.unit) for a in english_quantities("£1,000, 1000 km, one thousand, 12 per cent, two hundred and five, 3.2 million")
+    ]
+    chinese = [a.value for a in chinese_quantities("一千元、三十万、百分之十二、1.2亿、一亿两千万、二〇〇四年、一万亿，一直")]
+
+    assert english == [("1000", "pound"), ("1000", "km"), ("1000", ""), ("12", "percent"), ("205", ""), ("3200000", "")]
+    assert chinese == ["1000", "300000", "12", "120000000", "120000000", "2004", "1000000000000"]
+
+
+def test_a_sentence_that_says_nothing_is_not_supported():
+    """Without a word that the source could hold there is nothing to support."""
+    assert not is_entailed("Yes.", FINED)
+    assert not is_entailed("It was so.", FINED)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "!!!", "§ 3 (a)", "«Où est-il?»", "الكتاب على الطاولة", "the the the", "、，。", "A" * 3000, "被把由", "第1.2.3亿，.5万"]
+)
+def test_any_text_can_be_read(text):
+    """Nothing that a model or a document can hold breaks the reading."""
+    parse_sentence(text)
+    assert not is_entailed(text or "x", FINED)
+    is_entailed(FINED, text)
+
+
+PARTS = (
+    "I'd've y'all're shouldn't've it's cannot 's s' n't 37signals B2B 7-Eleven 3.11.2 1,000 half twice once few a 不 没有 五百 年 No. ½ ②"
+)
+ODD = st.lists(st.one_of(st.sampled_from(PARTS.split()), st.text(max_size=6)), max_size=12).map(" ".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ODD, st.one_of(ODD, st.text(alphabet="aIdvets'’ʼ´ -.,0129%£年不没", max_size=40)))
+def test_no_text_breaks_the_reading(claim, source):
+    """Arbitrary text, contractions and names with digits among it, is read and compared without an error."""
+    is_entailed(claim, source)
+    contradiction(parse_sentence(claim), parse_sentence(source))
+
+
+@pytest.mark.parametrize("mark", ["'", "’", "ʼ", "´", "＇"])
+@pytest.mark.parametrize(
+    ("contracted", "words"),
+    [
+        ("I'd've waited", "I would have waited"),
+        ("y'all're late", "y'all are late"),
+        ("they shouldn't've waited", "they should not have waited"),
+    ],
+)
+def test_contractions_of_several_parts_are_read_as_their_words(contracted, words, mark):
+    """Each part stands for its word, with any apostrophe."""
+    one, other = parse_sentence(contracted.replace("'", mark)), parse_sentence(words)
+
+    assert [w.text for w in one.words] == [w.text for w in other.words]
+    assert [(c.negated, c.modes) for c in one.clauses] == [(c.negated, c.modes) for c in other.clauses]
+
+
+@pytest.mark.parametrize("name", ["37signals", "3M", "7-Eleven", "B2B", "Qwen2.5", "COVID-19", "A4", "GPT-4", "3D"])
+def test_digits_in_a_name_are_no_number(name):
+    """A name that contains digits is a word, and differs from one with other digits."""
+    other = name.translate(str.maketrans("0123456789", "1234567890"))
+
+    assert [a.value for a in english_quantities(f"In 2024 {name} had 60 users.")] == ["2024", "60"]
+    assert is_entailed(f"Ruth Sand chose {name}.", f"{name} was chosen by Ruth Sand.")
+    assert not is_entailed(f"Ruth Sand chose {name}.", f"{other} was chosen by Ruth Sand.")
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("24hours, 30-Day, 5km, 8GB, 100ms, $3M", ["24", "30", "5", "8", "100", "3000000"]),
+        ("mid-1990s, 10k, 3rd", ["1990", "10000", "3"]),
+        ("release 3.11.2 of 3.11", ["3.11.2", "3.11"]),
+        ("twice a year, once a year, three times", ["2", "1", "3"]),
+        ("once you go", []),
+    ],
+)
+def test_a_number_with_its_unit_is_one(text, values):
+    """Units and scales may follow without a space; a version is one number; "once" and "twice" are numbers where they count."""
+    assert [a.value for a in english_quantities(text)] == values
+
+
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [
+        ("The board meets once a year.", "The board meets twice a year."),
+        ("The board meets twice a year.", "The board meets once a year."),
+        ("The board meets three times a year.", "The board meets twice a year."),
+        ("Few of the members voted.", "Most of the members voted."),
+        ("Most of the members voted.", "Few of the members voted."),
+        ("Few members voted.", "Many members voted."),
+        ("All of the members voted.", "Some of the members voted."),
+    ],
+)
+def test_how_often_and_how_many_are_compared(claim, source):
+    """Once contradicts twice, and few contradicts most; neither supports the other."""
+    assert not is_entailed(claim, source)
+    assert contradiction(parse_sentence(claim), parse_sentence(source))
+    assert is_entailed(source, source)
+    assert not contradiction(parse_sentence(source), parse_sentence(source))
+
+
+def test_not_all_are_some_and_how_many_is_no_quantifier():
+    """A statement about "not all" does not support one about all; "how many" is no quantifier."""
+    assert not is_entailed("All proxies set the headers.", "Not all proxies set the headers.")
+    assert not contradiction(
+        parse_sentence("The user says how many proxies set the headers."), parse_sentence("All proxies set the headers.")
+    )
+
+
+def test_a_few_are_some():
+    """With an article, "few" means some."""
+    assert is_entailed("A few members voted.", "Some members voted.")
+    assert not contradiction(parse_sentence("A few members voted."), parse_sentence("Some members voted."))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_near_misses_are_refused_and_paraphrases_kept(language, embed, tmp_path):
+    """On the half of the set that the rules were not tuned on: 95 % of the contradictions refused, 55 % of the paraphrases kept."""
+    lines = (SETS / "held_out.jsonl").read_text(encoding="utf-8").splitlines()
+    file = tmp_path / "half.jsonl"
+    file.write_text("\n".join(line for line in lines if json.loads(line)["language"] == language), encoding="utf-8")
+
+    found = evaluate_entailment(load_cases(file), support_checker(embed))
+
+    assert found["refused"] >= 0.95
+    assert found["kept"] >= 0.55

@@ -1,0 +1,118 @@
+"""An answer from the documents' sentences: the short answer, the sentence that holds it first, and what leads to it."""
+
+import asyncio
+import json
+
+import pytest
+
+from localrag.engine.settings import EngineOptions
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_query, open_for_writing
+from localrag.query.answer import answer_question
+from localrag.query.question import QueryOptions
+from tests.conftest import run_localrag
+
+TEXTS = {
+    "skua": "# The Skua\n\nThe ferry Skua was bought by Ingrid Holm in 1974. Her aunt lent her the money. The Skua is painted green.\n",
+    "holm": "# Ingrid Holm\n\nIngrid Holm grew up on a farm. She was born in the town of Molde. Her mother kept forty goats.\n",
+    "tern": "# The Tern\n\nThe ferry Tern belongs to the Northern Line. It was painted white in 1950, and red in 1960.\n",
+    "bread": "# Bread\n\nBread is baked from flour, water and salt. It rests overnight before it is baked.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Short documents under a title, indexed without a model."""
+    made = tmp_path_factory.mktemp("brief")
+    for name, text in TEXTS.items():
+        (made / f"{name}.md").write_text(text, encoding="utf-8")
+    with open_for_writing(made / ".localrag", extractor="phrases") as opened:
+        asyncio.run(build_index([made], opened, lambda _: None))
+    return made
+
+
+@pytest.fixture(scope="module")
+def project(folder):
+    with open_for_query(folder / ".localrag") as opened:
+        yield opened
+
+
+def asked(text, project, **options):
+    return asyncio.run(answer_question(text, project, QueryOptions(**options)))
+
+
+@pytest.mark.parametrize(
+    ("question", "short"),
+    [
+        ("Who bought the ferry Skua?", "Ingrid Holm"),
+        ("In which year was the Skua bought?", "1974"),
+        ("Where was Ingrid Holm born?", "Molde"),
+    ],
+)
+def test_the_short_answer_comes_first(project, question, short):
+    """In bold, in the documents' words; then the sentence that holds it, and three sentences at most."""
+    found = asked(question, project)
+
+    assert found.short_answer is not None
+    assert short in found.short_answer
+    assert found.answer.startswith(f"**{found.short_answer}**\n\n")
+    assert found.short_answer in found.citations[0].quote
+    assert len(found.citations) <= 3
+
+
+def test_a_question_of_yes_or_no_gets_one(project):
+    """Nothing else than yes or no is given as the short answer."""
+    assert asked("Is the Skua painted green?", project).short_answer in {"yes", "no", None}
+
+
+def test_what_the_question_says_is_no_answer(project):
+    """A short answer holds a word that the question does not."""
+    found = asked("What colour is the ferry Skua painted?", project)
+
+    assert found.short_answer is None or not set(found.short_answer.lower().split()) <= {"the", "ferry", "skua", "painted"}
+
+
+def test_what_documents_do_not_say_has_no_short_answer(project):
+    """Where the answer is that the documents do not say it, there is none; nor for a question of the whole."""
+    unsaid = asked("Who won the chess championship in Reykjavik?", project)
+
+    assert not unsaid.is_answerable
+    assert unsaid.short_answer is None
+    assert asked("What are the main themes?", project).short_answer is None
+
+
+def test_a_first_question_loads_no_chat_model(folder):
+    """Whether a model is small, and so whether sentences are quoted, stands in its file's header."""
+    with open_for_query(folder / ".localrag") as opened:
+        asked("Who bought the ferry Skua?", opened)
+
+        assert opened.model.metrics() == {}
+
+
+def test_without_the_adapter_sentences_stand_alone(folder):
+    """`--engine adapter=no` leaves the reader out: no short answer, and no model is loaded for one."""
+    args = ("ask", "Who bought the ferry Skua?", "--json")
+    without = json.loads(run_localrag(*args, "--engine", "adapter=no", cwd=folder).stdout)
+    having = json.loads(run_localrag(*args, cwd=folder).stdout)
+
+    assert without["short"] is None
+    assert not without["answer"].startswith("**")
+    assert having["short"] == "Ingrid Holm"
+
+
+def test_a_reader_that_cannot_run_costs_the_short_answer_only(folder, tmp_path, monkeypatch):
+    """A damaged adapter is named with what mends it, and the question is answered."""
+    from localrag import model_files
+    from localrag.system import files
+
+    (tmp_path / "reader.gguf").write_bytes(b"GGUF, or not")
+    there = files.shipped_data_path
+    monkeypatch.setattr(model_files, "shipped_data_path", lambda name: tmp_path / "reader.gguf" if name.endswith(".gguf") else there(name))
+    said = []
+    with open_for_query(folder / ".localrag", engine=EngineOptions(notify=said.append)) as opened:
+        found = asked("Who bought the ferry Skua?", opened)
+        asked("Where was Ingrid Holm born?", opened)
+
+    assert found.short_answer is None
+    assert "Ingrid Holm" in found.answer
+    assert len([line for line in said if "is damaged" in line and "adapter=no" in line]) == 1

@@ -1,0 +1,334 @@
+"""`localrag mcp`: over standard input and output, by the SDK's client, with a running `serve` and without."""
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import uvicorn
+from mcp import Client, StdioServerParameters
+from mcp.shared.exceptions import MCPError
+from mcp.types import PromptReference
+
+from localrag.errors import LocalragError
+from localrag.project import open_for_query
+from localrag.serve.app import make_app
+from localrag.serve.auth import SERVER_FILE, AccessPolicy, announce_server, find_running_server
+from localrag.serve.context import IndexProcess, ServerContext
+from localrag.serve.mcp_server import ServerOrLocalBackend, make_server
+from localrag.serve.query_worker import QueryWorker
+from tests.conftest import run_localrag
+from tests.serve.server import served
+
+KEY = "k" * 32
+MODES = ("legacy", "auto")
+NO_MODEL = ("--model", "no-such-model")  # a process that opens the index itself fails by it
+WHO = {"question": "Who is the mate of the Skua?", "mode": "mix"}
+
+
+@pytest.fixture(scope="module")
+def folder(plain_town, tmp_path_factory):
+    return Path(shutil.copytree(plain_town, tmp_path_factory.mktemp("bridge") / "town"))
+
+
+def started(folder, *args):
+    command = ["-m", "localrag", "mcp", "--index", str(folder), *args]
+    proxy = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), "http://127.0.0.1:1")  # is never asked
+    return StdioServerParameters(command=sys.executable, args=command, env=os.environ | proxy, cwd="/")
+
+
+def by(server, mode, *calls):
+    """What some calls give, one after the other, by one client that starts one process."""
+
+    async def made():
+        async with Client(server, mode=mode) as client:
+            return [await call(client) for call in calls]
+
+    return asyncio.run(made())
+
+
+def tool(called, /, **arguments):
+    return lambda client: client.call_tool(called, arguments)
+
+
+def prose(result):
+    assert not result.is_error, result.content
+    return result.content[0].text
+
+
+async def no_tool(client):
+    try:
+        return (await client.call_tool("erase", {})).is_error
+    except MCPError:
+        return True
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.ci
+def test_everything_is_there_through_a_running_serve(folder, mode):
+    """Tools with their schemas, questions with progress, documents, prompt, names, errors; the models are those of `serve` alone."""
+    told = []
+
+    async def hear(*said):
+        told.append(said)
+
+    prompt = PromptReference(type="ref/prompt", name="answer-with-sources")
+    with served(folder):
+        tools, answered, found, listed, text, asked, names, nobody, unknown = by(
+            started(folder, *NO_MODEL),
+            mode,
+            lambda client: client.list_tools(),
+            lambda client: client.call_tool("ask", WHO, progress_callback=hear),
+            tool("search", query="Who bought the ferry?", k=2),
+            lambda client: client.list_resources(),
+            lambda client: client.read_resource("localrag://doc/docs/b.txt"),
+            lambda client: client.get_prompt("answer-with-sources", {"question": "Who?"}),
+            lambda client: client.complete(prompt, {"name": "about", "value": "lars"}),
+            tool("entity", name="Zaphod"),
+            no_tool,
+        )
+
+    assert {t.name for t in tools.tools} == {"search", "ask", "passage", "entity", "communities", "report", "documents"}
+    assert all(t.output_schema for t in tools.tools)
+    assert "Lars Holm" in prose(answered)
+    assert answered.structured_content["citations"]
+    assert told
+    assert len(found.structured_content["passages"]) == 2
+    assert len(listed.resources) == 3
+    assert "leaks" in text.contents[0].text
+    assert "Who?" in asked.messages[0].content.text
+    assert "Lars Holm" in names.completion.values
+    assert nobody.is_error
+    assert unknown
+
+
+@pytest.mark.ci
+def test_the_process_answers_itself_where_no_server_runs(folder):
+    """Also where one has left a file behind, and also where one ends while a program is connected."""
+    stale = {"pid": os.getpid(), "began": psutil.Process().create_time(), "host": "127.0.0.1", "port": 1, "key_file": str(folder / "key")}
+    (folder / ".localrag" / SERVER_FILE).touch(0o600)
+    (folder / ".localrag" / SERVER_FILE).write_text(json.dumps(stale))
+    (own,) = by(started(folder), "auto", tool("ask", **WHO))
+
+    async def through_its_end():
+        async with Client(started(folder, *NO_MODEL)) as client:
+            with served(folder):
+                during = await client.call_tool("ask", WHO)
+            return during, await client.call_tool("ask", WHO)
+
+    during, after = asyncio.run(through_its_end())
+
+    assert "Lars Holm" in prose(own)
+    assert "Lars Holm" in prose(during)
+    assert after.is_error
+    assert "no-such-model" in after.content[0].text
+
+
+class Slow(QueryWorker):
+    """Whose questions take for ever; it counts those that have ended."""
+
+    ended = 0
+
+    async def ask(self, text, options, watch=None, history=(), *, person=False):
+        watch.on_status("Reading 14 reports")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended += 1
+
+
+@contextmanager
+def slow_server(folder):
+    """A server in this process, announced, whose questions take for ever."""
+    index = folder / ".localrag"
+    worker = Slow(index, None)
+    site = ServerContext(index, folder, worker, IndexProcess(index), folder / "inbox")
+    app = make_app(site, AccessPolicy(KEY))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    key = folder / "slow.key"
+    key.write_text(KEY)
+    try:
+        with announce_server(index, "127.0.0.1", server.servers[0].sockets[0].getsockname()[1], key):
+            yield worker
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.ci
+def test_a_question_that_is_cancelled_ends_in_the_server(folder, mode):
+    """Through the bridge; what is being done is told before, and the bridge goes on to answer."""
+    told = []
+
+    async def made(worker):
+        heard = asyncio.Event()
+
+        async def hear(progress, total, message):
+            told.append((total, message))
+            heard.set()
+
+        async with Client(started(folder, *NO_MODEL), mode=mode) as client:
+            call = asyncio.create_task(client.call_tool("ask", {"question": "Who?"}, progress_callback=hear))
+            await asyncio.wait_for(heard.wait(), 60)
+            call.cancel()
+            await asyncio.wait([call])
+            for _ in range(200):
+                if worker.ended:
+                    break
+                await asyncio.sleep(0.05)
+            return worker.ended, await client.call_tool("documents", {})
+
+    with slow_server(folder) as worker:
+        ended, after = asyncio.run(made(worker))
+
+    assert told[0] == (45, "Reading 14 reports")
+    assert ended == 1
+    assert after.structured_content["total"] == 3
+
+
+@pytest.mark.ci
+def test_nothing_but_the_protocol_is_on_standard_output(folder):
+    """Though models are loaded and a question answered; when the input ends, so does the process, and says nothing."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+    messages = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "ferry"}}},
+    ]
+    command = [sys.executable, "-m", "localrag", "mcp", "--index", str(folder)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/")
+    process.stdin.write("".join(json.dumps({"jsonrpc": "2.0"} | m) + "\n" for m in messages))
+    process.stdin.flush()
+    lines = [json.loads(process.stdout.readline()) for _ in range(2)]
+    rest, said = process.communicate(timeout=60)
+
+    assert [line["id"] for line in lines] == [1, 2]
+    assert not lines[1]["result"].get("isError")
+    assert rest == ""
+    assert process.returncode == 0, said
+
+
+def test_what_could_not_be_opened_is_tried_again(folder):
+    """By the next question, so that the program need not be started anew."""
+    index = folder / ".localrag"
+    tries = []
+
+    def opened():
+        tries.append(1)
+        if len(tries) == 1:
+            raise LocalragError("The model file is not there.")
+        return open_for_query(index)
+
+    async def made():
+        nearest = ServerOrLocalBackend(index, opened)
+        async with Client(make_server(index, nearest)) as client:
+            found = [await client.call_tool("search", {"query": "ferry"}) for _ in range(2)]
+        nearest.close()
+        return found
+
+    first, second = asyncio.run(made())
+
+    assert "not there" in first.content[0].text
+    assert second.structured_content["passages"]
+
+
+def test_who_waits_for_what_cannot_be_opened_is_told_last(folder):
+    """So that a question asked right after is not given to the thread that has failed."""
+    heard = []
+
+    def opened():
+        raise LocalragError("The model file is not there.")
+
+    worker = QueryWorker(folder / ".localrag", opened)
+    worker.start(lambda error: (time.sleep(0.2), heard.append(str(error))))
+
+    with pytest.raises(LocalragError, match="not there"):
+        worker.wait()
+    assert heard
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"pid": 1}, {"began": 1.0}, {"port": 1}, {"host": "192.168.1.20"}, {"host": "example.org"}, {"more": 1}],
+    ids=lambda c: "-".join(c) + str(*c.values()),
+)
+def test_only_a_server_that_lives_listens_and_is_on_this_machine_is_used(tmp_path, changed):
+    """Nobody else is sent the key: not another process, not another machine, not a port that something else has."""
+    server = uvicorn.Config(lambda: None, port=0).bind_socket()
+    server.listen(1)
+    key, port = tmp_path / "key", server.getsockname()[1]
+    try:
+        with announce_server(tmp_path, "0.0.0.0", port, key):
+            found = find_running_server(tmp_path)
+            mode = stat.S_IMODE((tmp_path / SERVER_FILE).stat().st_mode)
+            (tmp_path / SERVER_FILE).write_text(json.dumps(json.loads((tmp_path / SERVER_FILE).read_text()) | changed))
+            other = find_running_server(tmp_path)
+    finally:
+        server.close()
+
+    assert found.address == f"http://127.0.0.1:{port}/mcp"
+    assert mode == 0o600
+    assert other is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
+def test_a_file_that_others_may_have_written_is_not_read(tmp_path):
+    """And one of a server that has ended is gone; of one that only the network reaches there is none."""
+    server = uvicorn.Config(lambda: None, port=0).bind_socket()
+    server.listen(1)
+    port = server.getsockname()[1]
+    with announce_server(tmp_path, "127.0.0.1", port, tmp_path / "key"):
+        (tmp_path / SERVER_FILE).chmod(0o666)
+        assert find_running_server(tmp_path) is None
+        (tmp_path / SERVER_FILE).chmod(0o600)
+        assert find_running_server(tmp_path) == replace(find_running_server(tmp_path), port=port)
+    assert not (tmp_path / SERVER_FILE).exists()
+    with announce_server(tmp_path, "192.168.1.20", port, tmp_path / "key"):
+        assert not (tmp_path / SERVER_FILE).exists()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("program", "key", "more"),
+    [
+        ("claude", "mcpServers", {}),
+        ("cursor", "mcpServers", {}),
+        ("lmstudio", "mcpServers", {}),
+        ("vscode", "servers", {"type": "stdio"}),
+        ("zed", "context_servers", {"source": "custom", "env": {}}),
+    ],
+)
+def test_the_settings_of_programs_are_printed(folder, tmp_path, program, key, more):
+    """What to paste is all that is on standard output; its paths are absolute, and what it says starts the server."""
+    done = run_localrag("mcp", "--index", os.path.relpath(folder), "--config", program, cwd=Path.cwd())
+    (server,) = json.loads(done.stdout)[key].values()
+
+    assert done.returncode == 0, done.stderr
+    assert {k: server[k] for k in more} == more
+    assert Path(server["command"]).is_absolute()
+    assert server["args"][-2:] == ["--index", str(folder / ".localrag")]
+    if program == "claude":
+        parameters = StdioServerParameters(command=server["command"], args=server["args"], env=dict(os.environ), cwd=str(tmp_path))
+        (listed,) = by(parameters, "auto", lambda client: client.list_tools())
+        assert len(listed.tools) == 7
+
+
+def test_an_index_that_is_not_there_and_a_program_nobody_knows(tmp_path):
+    """Both are said, with the exit codes of every command."""
+    assert run_localrag("mcp", cwd=tmp_path).returncode == 3
+    assert run_localrag("mcp", "--config", "emacs", cwd=tmp_path).returncode == 2

@@ -1,0 +1,91 @@
+"""The picture's places: published together with their graph, gone with it, made for an index that has none."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from localrag.engine.settings import EngineOptions
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.records import Community, CommunityEdge, Entity, Graph, GraphLayout, Mention, Position, Relationship
+from localrag.store import browse, generations, layout, runs
+from localrag.store.check import check_index
+from localrag.store.opening import open_index
+from tests.graphs import staged_graph
+from tests.store.test_generations import add
+
+pytestmark = pytest.mark.usefixtures("hashed_module")
+LAYOUT = GraphLayout(
+    (Position("e", 0.5, 0.25, 0.1), Position("f", -0.5, 0.25, 0.1)),
+    (Position("k", 0, 0, 1), Position("m", 2, 0, 1)),
+    (CommunityEdge(0, "k", "m", 2),),
+)
+
+
+@pytest.fixture
+def db(tmp_path):
+    """An index of two entities in two communities."""
+    made = open_index(tmp_path / "index", create=True)
+    (chunk,) = add(made, "a.txt", "Ingrid Holm met Lars Holm.")
+    mentions = (Mention("e", chunk.id, "Ingrid Holm", 0, 11), Mention("f", chunk.id, "Lars Holm", 16, 25))
+    graph = Graph((Entity("e", "Ingrid Holm", "person"), Entity("f", "Lars Holm", "person")), (Relationship("r", "e", "f"),), mentions)
+    levels = [Community("k", 0, 0, None, ("e",)), Community("m", 0, 1, None, ("f",))]
+    generations.publish(made, staged_graph(made, graph, levels), layout=LAYOUT, settings={"graph_hash": "one", "layout_hash": "one"})
+    return made
+
+
+def test_a_layout_is_read_as_it_was_published(db):
+    """Places and links come back as they were, and another layout takes their place, row by row."""
+    assert layout.load_layout(db) == LAYOUT
+    before = db.conn.total_changes
+    with db.atomic():
+        layout.save_layout(db, LAYOUT)
+    assert db.conn.total_changes == before
+    other = GraphLayout((LAYOUT.entities[0], Position("f", 1, 1, 1)), LAYOUT.communities, ())
+    with db.atomic():
+        layout.save_layout(db, other)
+    assert layout.load_layout(db) == other
+
+
+def test_places_go_with_what_they_are_of(db):
+    """A graph without an entity and its community has no place for them, nor a link."""
+    chunk = db.execute("SELECT id FROM chunks").fetchone()[0]
+    graph = Graph((Entity("e", "Ingrid Holm", "person"),), (), (Mention("e", chunk, "Ingrid Holm", 0, 11),))
+    generations.publish(db, staged_graph(db, graph, [Community("k", 0, 0, None, ("e",))]), settings={"graph_hash": "two"})
+    assert layout.load_layout(db) == GraphLayout(LAYOUT.entities[:1], LAYOUT.communities[:1], ())
+
+
+def test_new_places_are_a_new_stamp(db):
+    """Who keeps a picture is told that it changed."""
+    before = browse.change_token(db)
+    runs.save_settings(db, layout_hash="two")
+    assert browse.change_token(db) != before
+
+
+def test_an_index_without_places_is_laid_out_by_the_next_run(plain_town, tmp_path):
+    """An index of an earlier version, and one whose places were lost: nothing else is redone, and a finished one is not laid out again."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    folder = tmp_path / "town" / ".localrag"
+    db = open_index(folder, create=True)
+    first = layout.load_layout(db)
+    assert first.entities
+    with db.atomic():
+        for table in ("entity_positions", "community_positions", "community_edges"):
+            db.execute(f"DELETE FROM {table}")
+        db.execute("DELETE FROM index_settings WHERE key = 'layout_hash'")
+    db.close()
+
+    def stages():
+        seen = set()
+        with open_for_writing(folder, extractor="phrases", engine=EngineOptions()) as project:
+            asyncio.run(build_index([tmp_path / "town" / "docs"], project, lambda p: seen.add(p.stage)))
+        return seen
+
+    assert "layout" in (again := stages())
+    assert "entity resolution" not in again
+    db = open_index(folder)
+    assert layout.load_layout(db) == first
+    assert not [w for part in check_index(db, folder) for w in part.problems]
+    db.close()
+    assert "layout" not in stages()

@@ -1,0 +1,118 @@
+"""`make demo` and `make setup`: each step says what it does, and the demo gets only what it needs."""
+
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WHEEL = "llama_cpp_python-{version}-py3-none-linux_x86_64.whl"
+# Stands in for the Python of .venv: notes what pip is asked, and prints what pip prints.
+PYTHON = """#!/bin/sh
+echo "$*" >> {log}
+case "$*" in
+  "-c "*torch*|"-c "*llama*) exit 1 ;;
+  *"cache dir"*) echo {cache} ;;
+  *"cache list"*) ls {cache}/*.whl 2>/dev/null ;;
+  *"install --verbose llama-cpp-python"*)
+    echo "  Downloading https://host/llama_cpp_python.tar.gz (76.6 MB)"
+    for n in 1 2 3 4 5 6 7 8 9 10; do echo "  [$n/10] Building C object $n"; done
+    {failure}
+    echo "Installing collected packages: diskcache, llama-cpp-python" ;;
+  *"install"*) echo "  Downloading https://host/small-1.0-py3-none-any.whl (1.2 MB)"
+    echo "  Downloading https://host/large-2.0-py3-none-any.whl (83.5 MB)" ;;
+esac
+"""
+
+
+@pytest.fixture
+def install(tmp_path):
+    """A function that runs the script in a folder of its own; its exit code, what it printed, and the calls of pip."""
+
+    def run(target, *, cached=False, failure=":"):
+        for name in ("install.py", "compiler_flags.py"):
+            (tmp_path / "scripts").mkdir(exist_ok=True)
+            shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+        shutil.copy(ROOT / "pyproject.toml", tmp_path)
+        cache, log = tmp_path / "cache", tmp_path / "calls"
+        cache.mkdir(exist_ok=True)
+        log.write_text("")
+        if cached:
+            requirement = next(line for line in (ROOT / "pyproject.toml").read_text().splitlines() if '"llama-cpp-python' in line)
+            (cache / WHEEL.format(version=requirement.split(">=")[1].split(",")[0])).touch()
+        python = tmp_path / ".venv" / "bin" / "python"
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.write_text(PYTHON.format(log=log, cache=cache, failure=failure))
+        python.chmod(python.stat().st_mode | stat.S_IXUSR)
+        # Without a compiler no program is compiled to look for faulty ones.
+        done = subprocess.run(
+            [sys.executable, tmp_path / "scripts" / "install.py", *([target] if target else [])],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={"PATH": "/usr/bin:/bin", "CXX": "true"},
+        )
+        return done, [line for line in log.read_text().splitlines() if " install " in line]
+
+    return run
+
+
+def test_the_demo_gets_only_what_it_needs(install):
+    """Neither the extras nor the tests' packages; every step says what it does and how long it takes."""
+    done, calls = install("demo")
+
+    assert done.returncode == 0, done.stderr
+    assert not [call for call in calls if "[" in call or "--group" in call]
+    assert any(call.endswith("install -e . --progress-bar=off") for call in calls)
+    steps = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    assert [step[:5] for step in steps] == ["[1/4]", "[2/4]", "[3/4]", "[4/4]"]
+    assert all("second" in step or "minute" in step for step in steps)
+    assert "compiled for this processor" in steps[2]
+
+
+def test_compiling_tells_how_far_it_is_and_downloads_are_named_if_large(install):
+    """A line at each fifth; small downloads are not listed, and of a large one the address is left out."""
+    said = install("demo")[0].stdout
+
+    assert [line.strip() for line in said.splitlines() if "compiled:" in line] == [f"compiled: {n} of 10 files" for n in (2, 4, 6, 8, 10)]
+    assert "downloading large-2.0 (83.5 MB)" in said
+    assert "small-1.0" not in said
+    assert "https://" not in said
+
+
+def test_a_wheel_in_pips_cache_is_used_and_named(install):
+    """It says so, and does not speak of compiling for minutes."""
+    said = install("demo", cached=True)[0].stdout
+
+    assert "[3/4] llama.cpp, from pip's cache: llama_cpp_python-" in said
+    assert "compiled for" not in said
+
+
+def test_setup_installs_everything(install):
+    """After the steps of the demo, the extras and what tests and documentation need."""
+    done, calls = install("all")
+
+    assert done.returncode == 0, done.stderr
+    assert "[5/5]" in done.stdout
+    assert "-e .[all,train,ray] --group dev" in calls[-1]
+
+
+def test_a_failed_step_shows_what_pip_said_and_ends(install):
+    """The last lines of its output, the command, and an exit code; no later step is tried."""
+    done, calls = install("demo", failure='echo "no cmake was found"; exit 1')
+
+    assert done.returncode == 1
+    assert "no cmake was found" in done.stderr
+    assert "This command failed" in done.stderr
+    assert not [call for call in calls if "-e ." in call]
+
+
+def test_a_wrong_target_is_refused(install):
+    """Nothing is installed."""
+    done, calls = install("")
+
+    assert (done.returncode, calls) == (1, [])
+    assert "demo|all" in done.stderr

@@ -1,0 +1,97 @@
+"""The list of models: the shipped one, the user's over it, and what is said of a faulty one."""
+
+import pytest
+
+from localrag.errors import ModelError, UsageError
+from localrag.model_files import add_model, merged_models, remove_model, set_default, user_file, user_models
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCALRAG_HOME", str(tmp_path / "own"))
+
+
+def write(text):
+    user_file().parent.mkdir(exist_ok=True)
+    user_file().write_text(text, encoding="utf-8")
+
+
+def test_without_a_list_of_the_user_there_is_the_shipped_one():
+    """The bundled models are known, and the defaults."""
+    assert user_models() == {}
+    assert merged_models()["default_chat"] == "smollm2-135m"
+    assert "all-minilm-l6-v2" in merged_models()["embedder"]
+
+
+def test_the_users_list_stands_over_the_shipped_one():
+    """What is added is known beside the bundled models, and may be the default; adapters stay those that are shipped."""
+    add_model("chat", "qwen3-0.6b", "/models/q.gguf", "Qwen/Qwen3-0.6B-GGUF")
+    set_default("chat", "qwen3-0.6b")
+
+    assert merged_models()["chat"]["qwen3-0.6b"] == {"path": "/models/q.gguf", "source": "Qwen/Qwen3-0.6B-GGUF"}
+    assert "smollm2-135m" in merged_models()["chat"]
+    assert merged_models()["default_chat"] == "qwen3-0.6b"
+    assert "reader" in merged_models()["adapter"]
+    assert user_file().stat().st_mode & 0o077 == 0
+
+
+def test_what_the_user_wrote_stays_as_it_is():
+    """Comments and other entries survive what the commands write."""
+    write('# mine\n[chat.a]  # good at German\npath = "/a.gguf"\n')
+    add_model("embedder", "b", "/b.gguf")
+    set_default("embedder", "b")
+
+    text = user_file().read_text(encoding="utf-8")
+    assert "# mine" in text
+    assert "[chat.a]  # good at German" in text
+    assert user_models() == {"default_embedder": "b", "chat": {"a": {"path": "/a.gguf"}}, "embedder": {"b": {"path": "/b.gguf"}}}
+
+
+def test_a_model_is_forgotten_also_as_the_default():
+    """After `rm` the default is the bundled one again; what is not on the user's list cannot be removed."""
+    add_model("chat", "a", "/a.gguf")
+    set_default("chat", "a")
+    remove_model("chat", "a")
+
+    assert merged_models()["default_chat"] == "smollm2-135m"
+    assert "a" not in merged_models()["chat"]
+    with pytest.raises(UsageError, match="not on your own list"):
+        remove_model("chat", "smollm2-135m")
+
+
+def test_the_bundled_model_can_be_the_default_again():
+    """It is written by leaving the line out."""
+    add_model("chat", "a", "/a.gguf")
+    set_default("chat", "a")
+    set_default("chat", "smollm2-135m")
+
+    assert "default_chat" not in user_models()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said", "hint"),
+    [
+        ('[chat.a]\npath = "/a.gguf\n', "line 2", "not valid TOML", "Correct that line"),
+        ('[chat.a]\npaht = "/a.gguf"\n', "line 2", "has no setting 'paht'", "Did you mean 'path'"),
+        ('[chatt.a]\npath = "/a.gguf"\n', "line 1", "no setting 'chatt'", "Did you mean 'chat'"),
+        ("[chat.a]\npath = 3\n", "line 2", "path of chat.a is not a text", 'path = "…"'),
+        ('\n[chat.a]\nsource = "x"\n', "line 2", "chat.a has no path", "Add: path"),
+        ('[chat.qwen3-0.6b]\npath = "/a.gguf"\n', "line 1", "a table within a table", '[chat."qwen3-0.6b"]'),
+        ('[chat.a]\npath = "/a.gguf"\n[chat.b]\npath = 3\n', "line 4", "path of chat.b is not a text", 'path = "…"'),
+        ('[chat]\na.path = "/a.gguf"\nb = {paht = "/b"}\n', "line 3", "has no setting 'paht'", "Did you mean 'path'"),
+        ('default_chat = "a"\n[chat.b]\npath = "/b.gguf"\n', "line 1", "no chat model 'a'", "There are: smollm2-135m, b"),
+        ("default_chat = 1\n", "line 1", "not the name of a model", 'default_chat = "NAME"'),
+    ],
+)
+def test_a_typo_is_said_with_its_line_and_the_remedy(text, line, said, hint):
+    """Nothing of a faulty list is used, and nothing is written over it."""
+    write(text)
+    with pytest.raises(ModelError) as raised:
+        merged_models()
+
+    assert line in str(raised.value)
+    assert said in str(raised.value)
+    assert hint in raised.value.hint
+    with pytest.raises(ModelError):
+        add_model("chat", "b", "/b.gguf")
+    assert user_file().read_text(encoding="utf-8") == text
