@@ -19,7 +19,7 @@ from localrag.filters import DocumentFilter
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets
 from localrag.llm.model import ChatModel
 from localrag.llm.prompts import load_overrides, prompt_files, prompt_name, read_domain, untrusted_prompts
-from localrag.llm.qa_reader import QaReader
+from localrag.llm.reader import PassageReader
 from localrag.llm.tagger import Tagger
 from localrag.model_files import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker, merged_models
 from localrag.settings import INDEX_FOLDER, IndexSettings, project_file
@@ -31,6 +31,8 @@ from localrag.store.location import DATABASE_FILE, find_nearest_index
 from localrag.store.opening import mark_as_writing, open_index, writer_lock
 from localrag.system.files import config_dir
 from localrag.system.trust import check_owned, is_trust_known, remember_trust
+
+SHARED_READER = PassageReader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ class Project(OpenIndex):
     """An opened index with its settings and models, for indexing and questions.
 
     `db` may be pinned to a snapshot; `write_db` stores settings. `reranker` scores chunks for a question, higher is better, if one was
-    chosen; `qa_reader` extracts short answers from texts, `tagger` names and their relations; only a project with the bundled chat model
-    has a tagger. Without `keep_answers` no question or answer is stored. `search_cache` holds search results for one question on an
-    unchanging index; None disables it.
+    chosen; `reader` finds answers in passages, `tagger` names and their relations; only a project with the bundled chat model has a tagger.
+    Without `keep_answers` no question or answer is stored. `search_cache` holds search results for one question on an unchanging index;
+    None disables it.
     """
 
     write_db: Database
@@ -57,7 +59,7 @@ class Project(OpenIndex):
     model: ChatModel
     embedder: EmbeddingModel
     reranker: Callable[[str, Sequence[str]], NDArray[np.float32]] | None = None
-    qa_reader: QaReader | None = None
+    reader: PassageReader | None = None
     tagger: Tagger | None = None
     keep_answers: bool = True
     search_cache: dict[Hashable, Any] | None = None
@@ -65,8 +67,6 @@ class Project(OpenIndex):
     def close(self) -> None:
         """Free the models."""
         self.model.close()
-        if self.qa_reader:
-            self.qa_reader.close()
 
 
 @contextmanager
@@ -184,7 +184,7 @@ def open_for_writing(
         settings = replace(IndexSettings.from_json(stored.get("settings", {})), **changes)
         runs.save_settings(db, settings=settings.to_json(), **models)
         settings = _with_files(settings, folder, engine or EngineOptions())
-        reader, tagger = qa_reader_for(chat, engine or EngineOptions()), tagger_for(chat, engine or EngineOptions())
+        reader, tagger = passage_reader_for(engine or EngineOptions()), tagger_for(chat, engine or EngineOptions())
         vectors_by = open_embedder(vectors)
         project = Project(
             documents_root(folder),
@@ -269,7 +269,7 @@ def _project_to_ask(
         _save_model_path(db, stored["chat_model"], chat)
     settings = _with_files(IndexSettings.from_json(stored.get("settings", {})), folder, engine)
     rerank = open_reranker(find_reranker(reranker)) if reranker else None
-    reader = qa_reader_for(chat, engine) if asks else None
+    reader = passage_reader_for(engine) if asks else None
     query_embedder = open_embedder(embedder, quick=True)
     cache = llm_cache.SqliteLlmCache(db) if logs else llm_cache.MemoryOverlayCache(llm_cache.SqliteLlmCache(db))
     return Project(
@@ -314,15 +314,14 @@ def bound_models(path: Path | None) -> dict[str, Any]:
         return runs.load_settings(db) if has_rows(db, "documents") else {}
 
 
-def qa_reader_for(chat: ModelFile, engine: EngineOptions) -> QaReader | None:
-    """The reader of short answers, unless disabled. Manual engine settings apply to it only if it shares the chat model's file."""
-    is_bundled = chat.fingerprint == bundled_chat_model().fingerprint
-    return QaReader(engine if is_bundled else replace(engine, overrides="")) if engine.use_qa_reader else None
+def passage_reader_for(engine: EngineOptions) -> PassageReader | None:
+    """The reader of passages, unless disabled. All projects of a process share one, which is loaded once."""
+    return SHARED_READER if engine.use_adapters else None
 
 
 def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
     """The tagger of names, only for the bundled chat model and unless disabled."""
-    return Tagger() if engine.use_qa_reader and not chat.url and chat.fingerprint == bundled_chat_model().fingerprint else None
+    return Tagger() if engine.use_adapters and not chat.url and chat.fingerprint == bundled_chat_model().fingerprint else None
 
 
 def bound_model_names(folder: Path) -> tuple[str | None, str | None]:

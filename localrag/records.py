@@ -366,14 +366,30 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerPassage:
+    """A passage that answers a question, as it stands in the document at characters `start` to `end`; `n` is its citation.
+
+    `headings`: the document's title and the headings above it. `marked`: the short answer in it, as characters of `text`; None without one.
+    """
+
+    n: int
+    path: str
+    headings: tuple[str, ...]
+    start: int
+    end: int
+    text: str
+    marked: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer(CheckedSentences):
     """An answer with its sources and cost. `note`: what the reader should know about how it was made.
 
     `standalone_question`: the question rewritten without its context; `reason`: why the mode was chosen. `is_answerable`: False if the
-    documents do not contain the answer; the citations are then the closest passages. `confidence`: the probability that they answer the
-    question, None for global questions. `short_answer`: a few words of the documents, or yes or no. `id`: its number, 0 if not stored.
-    `citation_marks`: (offset, n) of its `[n]`, because the documents' own text may contain such marks. `filter_text` and `collections`: the
-    filter it was answered with; empty for all documents.
+    documents do not contain the answer; the citations are then the closest passages. `confidence`: the probability that what is shown
+    answers the question, None for global questions. `passages`: those of an extractive answer, best first. `short_answer`: a few words of
+    the documents. `id`: its number, 0 if not stored. `citation_marks`: (offset, n) of its `[n]`, because the documents' own text may
+    contain such marks. `filter_text` and `collections`: the filter it was answered with; empty for all documents.
     """
 
     question: str
@@ -397,6 +413,7 @@ class Answer(CheckedSentences):
     citation_marks: tuple[tuple[int, int], ...] = ()
     filter_text: str = ""
     collections: tuple[str, ...] = ()
+    passages: tuple[AnswerPassage, ...] = ()
 
 
 # Field of an answer → its JSON key, if different.

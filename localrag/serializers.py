@@ -57,15 +57,21 @@ def sentences(answer: Answer) -> list[JsonRow]:
     return [{"text": answer.answer[s.start : s.end]} | asdict(s) | {"citations": list(s.citations)} for s in answer.sentences]
 
 
+def answer_passages(answer: Answer) -> list[JsonRow]:
+    """The passages of an extractive answer as they stand in the documents."""
+    return [asdict(p) | {"headings": list(p.headings), "marked": p.marked and list(p.marked)} for p in answer.passages]
+
+
 def serialize_answer(answer: Answer, number: int = 0, at: str = "") -> JsonRow:
     """An answer with its cost; `number` and `at` (time) for a stored one."""
     values = {ANSWER_JSON_KEYS.get(f.name, f.name): getattr(answer, f.name) for f in fields(answer)}
-    values = {key: value for key, value in values.items() if key not in ("citations", "id", "marks", "sentences")}
+    values = {key: value for key, value in values.items() if key not in ("citations", "id", "marks", "sentences", "passages")}
     confidence = answer.confidence and round(answer.confidence, 3)
     cited = {
         "citations": citations(answer),
         "segments": split_at_citations(answer.answer, answer.citation_marks),
         "sentences": sentences(answer),
+        "passages": answer_passages(answer),
     }
     values = with_new_keys(values, "short", "asked", "answerable", "unsupported", "where")
     return {"id": number or answer.id, "at": at} | values | {"confidence": confidence} | cited

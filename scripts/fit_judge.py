@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 from localrag.engine.embedder import open_embedder
 from localrag.eval.judge import CRITERIA, FEATURES, TIE_MARGIN, answer_features, sentences_of
 from localrag.model_files import find_embedder
-from scripts.training_data import part, rng_of
+from scripts.splits import part, rng_of
 
 EMPTY = (
     "There are many aspects to this question.",

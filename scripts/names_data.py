@@ -18,7 +18,7 @@ from typing import Any
 from localrag.eval.datasets import GoldDocument, GoldMention, join_tokens, load_gold
 from localrag.llm.tagger import ENTITY_TYPES
 from localrag.text.sentences import cached_sentences
-from scripts.training_data import part
+from scripts.splits import part
 
 OTHER = "other"
 TYPED = {

@@ -34,7 +34,7 @@ from localrag.query.sentence_ranking import (
     score_candidates,
 )
 from localrag.store import documents as documents_store
-from scripts.training_data import part
+from scripts.splits import part
 
 SETS = ("hotpot_dev100", "xquad_en", "xquad_zh", "zh_cmrc_trial", "musique_dev100")
 FITTED_ON = {"words": ("hotpot_dev100", "xquad_en"), "CJK": ("xquad_zh", "zh_cmrc_trial")}

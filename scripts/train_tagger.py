@@ -276,7 +276,7 @@ def summary(c: list[int], scored: list[tuple[float, bool]], gold: int) -> dict[s
 
 
 def export(model: Tagger, path: Path) -> None:
-    """Write what was trained as a GGUF adapter (`localrag.engine.use_qa_reader`)."""
+    """Write what was trained as a GGUF adapter (`localrag.engine.use_adapters`)."""
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, 6)
     tensors = [(f"{head}.{name}", p) for head in ("tags", "pairs") for name, p in getattr(model, head).named_parameters()]
     written = [(n, p.detach().cpu().float().numpy()) for n, p in tensors]

@@ -9,8 +9,8 @@ import pytest
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.answer import answer_question
-from localrag.query.answerability import refusal_text
 from localrag.query.conversation import suggest_questions
+from localrag.query.extractive import refusal_text
 from localrag.query.question import QueryOptions
 from localrag.store import chunks, documents, graph, runs
 from tests.conftest import TOWN

@@ -96,7 +96,7 @@ ROOMS = {
         {"budgets", "prompts", "tagger"},
         {"model"},
         {"grammar"},
-        {"qa_reader"},
+        {"reader"},
     ],
     "loaders": [
         {"content", "discover", "sandbox"},
@@ -109,8 +109,8 @@ ROOMS = {
     "query": [
         {"question", "question_analysis", "retriever"},
         {"citations", "reading_budget", "sentence_ranking"},
+        {"answerability", "passages"},
         {"extractive"},
-        {"answerability"},
         {"abstractive"},
         {"basic_search", "conversation"},
         {"global_search", "local_search"},
@@ -142,7 +142,7 @@ ROOMS = {
     ],
     "text": [
         {"sentences"},
-        {"kinds", "parts_of_speech"},
+        {"kinds", "outline", "parts_of_speech"},
         {"quotes"},
     ],
 }
@@ -331,7 +331,7 @@ def test_functions_fit_on_a_screen():
 
 
 # These are replaced by a trained reader next: only names that others use were changed.
-TO_BE_REPLACED = ("entailment/", "query/answerability", "query/extractive", "query/sentence_ranking", "llm/qa_reader")
+TO_BE_REPLACED = ("entailment/", "query/answerability", "query/sentence_ranking")
 OLD_NAMES = frozenset((Path(__file__).parent / "data" / "old_names.txt").read_text(encoding="utf-8").split())
 PRIVATE_WORDS = frozenset("door crew bench parcel kit shop harvest mend anew lacking unsaid".split())
 NAMED_BY_THE_COMMAND = {"bench_app", "bench_command", "BenchProgress"}  # `localrag bench`

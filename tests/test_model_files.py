@@ -31,7 +31,7 @@ def test_the_users_list_stands_over_the_shipped_one():
     assert merged_models()["chat"]["qwen3-0.6b"] == {"path": "/models/q.gguf", "source": "Qwen/Qwen3-0.6B-GGUF"}
     assert "smollm2-135m" in merged_models()["chat"]
     assert merged_models()["default_chat"] == "qwen3-0.6b"
-    assert "reader" in merged_models()["adapter"]
+    assert "tagger" in merged_models()["adapter"]
     assert user_file().stat().st_mode & 0o077 == 0
 
 

@@ -40,7 +40,7 @@ from scripts.reader_model import Reader, Start, best_span, e5, minilm, read, rea
 from scripts.train_reader import entailment_losses, hard_negatives, loss_of
 from tests.conftest import run_module
 
-CHECKPOINT = Path(__file__).resolve().parents[1] / "scripts" / "checkpoints" / "reader_e5.safetensors"
+CHECKPOINT = Path(__file__).resolve().parents[1] / "adapters" / "reader_e5.safetensors"
 FILLING = "The harbour was quiet that year, and few ships came in before the winter storms. " * 30
 
 

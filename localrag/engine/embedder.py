@@ -6,7 +6,7 @@ therefore have a fixed number of rows, and each runs on a single thread: threads
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -255,25 +255,49 @@ class Batch:
     texts: list[tuple[int, int]] = field(default_factory=list)
 
 
-class BertModel:
-    """A BERT model computed by torch on the CPU, from a folder for which `is_bert` holds, merged with an adapter."""
+@dataclass(frozen=True, slots=True)
+class BertShape:
+    """What computing with the weights of a BERT needs to know: `window` is the most tokens of a text, `row_multiple` as of a batch."""
 
-    def __init__(self, folder: Path, adapter: LoraAdapter | None = None) -> None:
-        """Load the model. Raises OSError, KeyError, SafetensorError."""
+    layers: int
+    heads: int
+    epsilon: float
+    window: int
+    row_multiple: int = BATCH_ROW_MULTIPLE
+    mean_pooling: bool = True
+
+
+def load_bert(folder: Path, adapter: LoraAdapter | None = None) -> "BertModel":
+    """The BERT of a folder for which `is_bert` holds, merged with an adapter. Raises OSError, KeyError, SafetensorError."""
+    config = read_json(folder / "config.json")
+    window = max_tokens(folder, of_states=adapter is not None)
+    multiple = BATCH_ROW_MULTIPLE if adapter else max(BATCH_ROWS, _round_up(window, TEXT_ROW_MULTIPLE))
+    heads, epsilon = int(config["num_attention_heads"]), float(config["layer_norm_eps"])
+    shape = BertShape(int(config["num_hidden_layers"]), heads, epsilon, window, multiple, pooling(folder) == "MEAN")
+    return BertModel(shape, {name: np.array(weights, np.float32) for name, weights in gguf_tensors(folder, adapter)})
+
+
+BertInput = tuple[tuple[int, ...], int]  # the tokens of a text, and how many of them come before those of a pair's second text
+WordEmbeddings = Callable[[Any], Any]  # the embeddings, (n, width) float32, of tokens, (n,) int64, as torch tensors
+
+
+class BertModel:
+    """A BERT model computed by torch on the CPU. A text's states are bit for bit the same in any batch."""
+
+    def __init__(self, shape: BertShape, weights: Mapping[str, NDArray[np.float32]], words: WordEmbeddings | None = None) -> None:
+        """`weights` have GGUF names; `words` replaces the table of word embeddings among them. Raises KeyError for a missing one."""
         import torch
 
         features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         native = features.get("avx512_bf16") or features.get("amx_bf16")
         # bfloat16 is twice as fast where the CPU computes it, slower elsewhere; cosine to float32's vectors over 0.9999 (measured).
         self._dtype = torch.bfloat16 if native else torch.float32
-        config = read_json(folder / "config.json")
-        self.window, self._mean = max_tokens(folder, of_states=adapter is not None), pooling(folder) == "MEAN"
+        self.window, self._mean, self._multiple = shape.window, shape.mean_pooling, shape.row_multiple
         self._rows = max(BATCH_ROWS, _round_up(self.window, TEXT_ROW_MULTIPLE))
-        self._multiple = BATCH_ROW_MULTIPLE if adapter else self._rows
-        self._heads, self._eps = int(config["num_attention_heads"]), float(config["layer_norm_eps"])
-        loaded = {name: torch.from_numpy(np.array(weights, np.float32)) for name, weights in gguf_tensors(folder, adapter)}
+        self._heads, self._eps = shape.heads, shape.epsilon
         self._of: dict[str, Any] = {}
-        self._prepare_weights(loaded, int(config["num_hidden_layers"]))
+        self._prepare_weights({name: torch.from_numpy(values) for name, values in weights.items()}, shape.layers)
+        self._words = words or (lambda tokens: self._of["token_embd.weight"][tokens])
 
     def _prepare_weights(self, loaded: dict[str, Any], layers: int) -> None:
         """Convert the weights: query, key and value of an attention become one matrix, with the attention scale applied to the query."""
@@ -283,9 +307,12 @@ class BertModel:
             for kind in ("weight", "bias"):
                 q, k, v = (loaded.pop(f"blk.{n}.attn_{part}.{kind}") for part in "qkv")
                 loaded[f"blk.{n}.qkv.{kind}"] = torch.cat([q * (len(q) / self._heads) ** -0.5, k, v])
-        loaded["position_embd.weight"] = loaded["position_embd.weight"] + loaded.pop("token_types.weight")[0]
+        first, *second = loaded.pop("token_types.weight")
+        loaded["position_embd.weight"] = loaded["position_embd.weight"] + first
+        if second:
+            loaded["second.weight"] = second[0] - first  # what is added to the tokens of a pair's second text
         self._of, self._layers = {name: weights.to(self._dtype) for name, weights in loaded.items()}, layers
-        self.width = int(self._of["token_embd.weight"].shape[1])
+        self.width = int(self._of["position_embd.weight"].shape[1])
 
     def embed(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """(n, width) float32, each row L2-normalised, of texts given as tokens, none longer than the window. Raises EngineError."""
@@ -293,14 +320,18 @@ class BertModel:
         vectors = np.array(pooled, np.float32).reshape(len(texts), self.width)
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12), np.float32)
 
-    def hidden_states(self, texts: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
-        """For each text, given as tokens, (tokens, width) float32; equal texts are computed once. Raises EngineError."""
+    def hidden_states(self, texts: Sequence[Sequence[int]], seconds: Sequence[int] = ()) -> list[NDArray[np.float32]]:
+        """For each text, given as tokens, (tokens, width) float32; equal texts are computed once. Raises EngineError.
+
+        `seconds`: of each text, if all are pairs, the number of its tokens before those of the second one.
+        """
         import torch
 
         if any(not 0 < len(tokens) <= self.window for tokens in texts):
             raise EngineError(f"A text is longer than the {self.window} tokens that the model reads, or is empty.")
-        distinct = list(dict.fromkeys(map(tuple, texts)))
-        states: dict[tuple[int, ...], NDArray[np.float32]] = {}
+        given = [(tuple(tokens), second) for tokens, second in zip(texts, seconds or [len(t) for t in texts], strict=True)]
+        distinct = list(dict.fromkeys(given))
+        states: dict[BertInput, NDArray[np.float32]] = {}
 
         def compute(batch: Batch) -> None:
             torch.set_num_threads(1)  # for this thread only
@@ -308,8 +339,8 @@ class BertModel:
                 states.update(self._compute([(distinct[n], rows) for n, rows in batch.texts]))
 
         with ThreadPoolExecutor(worker_cores()) as threads:
-            list(threads.map(compute, self._batches(distinct)))
-        return [states[tuple(tokens)] for tokens in texts]
+            list(threads.map(compute, self._batches([tokens for tokens, _ in distinct])))
+        return [states[text] for text in given]
 
     def _batches(self, texts: Sequence[Sequence[int]]) -> list[Batch]:
         """Assign texts to batches, longest first, each to the first batch with room, so that short texts fill the gaps."""
@@ -326,24 +357,28 @@ class BertModel:
                 first += 1
         return batches
 
-    def _compute(self, texts: list[tuple[tuple[int, ...], int]]) -> Iterator[tuple[tuple[int, ...], NDArray[np.float32]]]:
+    def _compute(self, texts: list[tuple[BertInput, int]]) -> Iterator[tuple[BertInput, NDArray[np.float32]]]:
         """The texts of a batch with their hidden states; each text comes with its number of rows."""
         import torch
         from torch.nn.functional import gelu
 
         starts = np.cumsum([0, *(rows for _, rows in texts)]).tolist()
         tokens, positions = torch.zeros((2, _round_up(starts[-1], self._multiple)), dtype=torch.int64)
-        for start, (text, _) in zip(starts, texts, strict=False):
+        for start, ((text, _), _) in zip(starts, texts, strict=False):
             tokens[start : start + len(text)] = torch.tensor(text)
             positions[start : start + len(text)] = torch.arange(len(text))
-        x = self._norm("token_embd_norm", self._of["token_embd.weight"][tokens] + self._of["position_embd.weight"][positions])
-        groups = self._groups(texts)
+        x = self._words(tokens).to(self._dtype) + self._of["position_embd.weight"][positions]
+        for start, ((text, second), _) in zip(starts, texts, strict=False):
+            if second < len(text):
+                x[start + second : start + len(text)] += self._of["second.weight"]
+        x = self._norm("token_embd_norm", x)
+        groups = self._groups([(text, rows) for (text, _), rows in texts])
         for n in range(self._layers):
             x = self._norm(f"blk.{n}.attn_output_norm", x + self._linear(f"blk.{n}.attn_output", self._attention(n, x, groups)))
             inner = gelu(self._linear(f"blk.{n}.ffn_up", x))
             x = self._norm(f"blk.{n}.layer_output_norm", x + self._linear(f"blk.{n}.ffn_down", inner))
         states = x.float().numpy()
-        return ((text, states[start : start + len(text)].copy()) for start, (text, _) in zip(starts, texts, strict=False))
+        return ((text, states[start : start + len(text[0])].copy()) for start, (text, _) in zip(starts, texts, strict=False))
 
     def _groups(self, texts: list[tuple[tuple[int, ...], int]]) -> list[tuple[int, int, int, Any]]:
         """Texts of a batch with equal numbers of rows: first row, number of texts, rows per text, mask of the padding rows or None."""
@@ -409,7 +444,7 @@ def bert_embedder(file: ModelFile) -> BertEmbedder | None:
     if torch.cuda.is_available():  # ROCm calls itself cuda, too
         return None
     try:
-        return BertEmbedder(file, BertModel(file.path)) if is_bert(file.path) else None
+        return BertEmbedder(file, load_bert(file.path)) if is_bert(file.path) else None
     except (OSError, ValueError, KeyError, TypeError, SafetensorError):
         return None
 

@@ -111,7 +111,7 @@ class EngineOptions:
     notify: Callable[[str], None] = _silent
     allowed_hosts: tuple[str, ...] = ()  # beyond this machine, for a model behind a server
     parallel_requests: int = 0  # requests to each server at the same time; 0: as many as it tells
-    use_qa_reader: bool = True  # let the bundled model that was taught to read look for short answers
+    use_adapters: bool = True  # the reader of passages, and the tagger of the bundled model
     prefix_files: bool = True  # keep the KV of beginnings that prompts share as files; they hold the tokens of those beginnings
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class EngineOptions:
         own = [part for part in parts if part.partition("=")[0].strip() == "adapter"]
         values = ",".join(part for part in parts if part not in own)
         EngineSettings().with_values(values)  # a mistake is said before anything is opened
-        return cls(values, use_qa_reader=all(_parse_value("adapter", part.partition("=")[2].strip(), bool) for part in own), **others)
+        return cls(values, use_adapters=all(_parse_value("adapter", part.partition("=")[2].strip(), bool) for part in own), **others)
 
 
 def validate(settings: EngineSettings) -> EngineSettings:

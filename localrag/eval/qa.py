@@ -73,7 +73,7 @@ async def _one_set(gold: GoldDataset, setup: QaSetup, folder: Path, done: RowsBy
         (docs / name).write_text(text, encoding="utf-8")
     opened = open_for_writing(docs.parent / ".localrag", model=setup.model, engine=setup.engine, extractor=setup.extractor)
     with opened as project:
-        reads = " read" if project.qa_reader else ""
+        reads = " read" if project.reader else ""
         setup_key = f"{setup.extractor} {project.model.file.fingerprint} {replace(setup.options, mode='')}{reads}"
         wanted = [(q, mode, (gold.name, q.id, mode, setup_key)) for q in gold.questions for mode in setup.modes]
         if any(key not in done for *_, key in wanted):

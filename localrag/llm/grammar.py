@@ -20,7 +20,6 @@ DEFAULT_ENTITY_TYPE = "thing"  # the type of a noun phrase that has none of the 
 MAX_WORD_CHARS = 40  # longer words (base64, addresses) are no part of names
 MAX_NAME_WORDS = 8
 MAX_NAME_CHARS = 60
-MAX_ANSWER_WORDS = 16  # of a short answer
 MAX_DESCRIPTION_CHARS = 200
 ENTITY_BYTES, PAIR_BYTES = 3500, 2500  # a list ends after the line that exceeds this: a small model would fill any limit
 MAX_CLAIM_BYTES = 2500
@@ -258,14 +257,6 @@ def _phrase_rule(text: str, words: int, characters: int) -> str:
         return rf'/[^\s"\\]([^\n"\\]{{0,{characters - 2}}}{end})?/'
     word = rf'[^\s"\\]{{1,{MAX_WORD_CHARS}}}'
     return rf'/(\.?\w[^\s"\\]{{0,{MAX_WORD_CHARS}}} ({word} ){{0,{words - 2}}})?[^\s"\\]{{0,{MAX_WORD_CHARS}}}{end}/'
-
-
-def short_answer(text: str, others: Sequence[str], *, stretch: bool = True) -> Grammar:
-    """One of the `others`, or a span of the text's words without final punctuation."""
-    if not stretch:
-        return choice_of(others)
-    shape = rf"([^\s]{{1,{MAX_WORD_CHARS}}} ){{0,{MAX_ANSWER_WORDS - 1}}}[^\s]{{0,{MAX_WORD_CHARS}}}" + r'[^\s",.;:!?]'
-    return from_lark(f"start: {' | '.join(map(lark_literal, others))} | ANSWER\n{_span_rule(text)}\nANSWER: SPAN & /{shape}/")
 
 
 def claim_lines(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.embedder import BertModel
+from localrag.engine.embedder import load_bert
 from localrag.engine.weights import LoraAdapter, load_adapter
 from localrag.errors import ModelError
 from localrag.model_files import ModelFile, find_adapter, shipped_models
@@ -295,7 +295,7 @@ class HiddenStates:
             pooled = open_pooled(merged, "states")
             return lambda texts: run_in_short_lived_thread(lambda: pooled.compute_each(texts))
         try:
-            return BertModel(self._file.path, self._adapter).hidden_states
+            return load_bert(self._file.path, self._adapter).hidden_states
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise ModelError(
                 f"{self._file.name} cannot be merged with its adapter: {error}", "Reinstall its package, or use --engine adapter=no"

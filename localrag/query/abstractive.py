@@ -12,8 +12,8 @@ from localrag.llm.grammar import cited_lines
 from localrag.llm.model import CALL_ERRORS, PERSON, EchoDetector
 from localrag.llm.prompts import Message, load_prompt
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
-from localrag.query.answerability import begins_unsaid
 from localrag.query.citations import parse_cited_prose, round_marks
+from localrag.query.extractive import is_refusal
 from localrag.query.question import AnswerPoint, DraftSource, Question
 from localrag.text.sentences import collapse_whitespace, sentences
 
@@ -201,7 +201,7 @@ class _PointStream:
 
 def _declines(line: str, text: str) -> bool:
     """Whether a line only says that the sources do not answer the question: one marked sentence, or the standard phrase for it."""
-    return (line.rstrip().endswith(NOT_SAID) and len(sentences(text)) == 1) or begins_unsaid(line)
+    return (line.rstrip().endswith(NOT_SAID) and len(sentences(text)) == 1) or is_refusal(line)
 
 
 _ENDED = re.compile(r"[.!?…。！？][\"”’')\]]*\s*$")

@@ -11,13 +11,14 @@ from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.llm.budgets import MIN_BUDGETS, record_throughput
 from localrag.llm.model import elapsed_seconds
 from localrag.project import Project, resolve_answer_style
-from localrag.query.answerability import refusal_draft, refusal_text, should_refuse
 from localrag.query.basic_search import ask_basic, ask_graph_walk, ask_vector_search
 from localrag.query.citations import CitedAnswer, Citer, alias_lookup, support_checker
 from localrag.query.conversation import rewrite_standalone
 from localrag.query.drift_search import ask_drift
+from localrag.query.extractive import refusal_draft, refusal_text, refuse_unrelated
 from localrag.query.global_search import ask_global, ask_text_map_reduce
 from localrag.query.local_search import ask_local
+from localrag.query.passages import CHUNKS_READ
 from localrag.query.question import (
     MAX_QUESTION_CALLS,
     MAX_QUESTION_CHARS,
@@ -32,7 +33,7 @@ from localrag.query.question import (
 )
 from localrag.query.question_analysis import first_word, global_question_word
 from localrag.query.reading_budget import CONFIRM_FROM_CALLS
-from localrag.query.retriever import named_entities
+from localrag.query.retriever import hybrid_search, named_entities
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, UNSUPPORTED_STATE, Answer
 from localrag.store import answers, graph, runs
 from localrag.store.database import snapshot
@@ -71,6 +72,7 @@ MODE_FUNCTIONS = {
     "ts": ask_text_map_reduce,
     "ss": ask_vector_search,
 }
+PASSAGE_MODES = frozenset({"mix", "local", "basic", "ss"})  # their passages tell whether the documents answer
 ECHOED = "The model gave back its instructions instead of an answer, twice. Try another one: --model PATH.gguf"
 __all__ = ["MAX_QUESTION_CHARS", "MODE_FUNCTIONS", "NO_LIMIT", "AnswerCallbacks", "QueryOptions", "answer_question"]
 
@@ -148,22 +150,27 @@ async def _produce_answer(
     question = replace(question, on_point=citer.add, watch=watch)
     mode, reason = route_question(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _available_mode(project, mode)
-    refuses, confidence = await should_refuse(question, project)
+    near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)
 
-    def made(mode: str, cited: CitedAnswer, level: int | None, *notes: str) -> Answer:
+    def made(mode: str, cited: CitedAnswer, draft: AnswerDraft, *notes: str) -> Answer:
         said = [note, *notes, _failure_note(budget), _unsupported_note(cited, strict=options.strict)]
-        answer = replace(_answer_of(text, question, cited), mode=mode, reason=reason, level=level, note=" ".join(n for n in said if n))
-        return replace(answer, is_answerable=not (refuses or budget.declined or budget.echoed) and bool(cited.text), confidence=confidence)
+        answer = replace(
+            _answer_of(text, question, cited), mode=mode, reason=reason, level=draft.level, note=" ".join(n for n in said if n)
+        )
+        is_answerable = not (draft.is_refused or budget.declined or budget.echoed) and bool(cited.text)
+        return replace(answer, is_answerable=is_answerable, confidence=draft.confidence)
 
     try:
-        mode, draft, mode_note = (mode, refusal_draft(question, project), "") if refuses else await _draft(mode, question, project)
+        refusal = await refuse_unrelated(question, near, project) if mode not in PASSAGE_MODES else None
+        mode, draft, mode_note = (mode, refusal, "") if refusal else await _draft(mode, question, project)
         if budget.declined or budget.echoed:
-            draft = replace(refusal_draft(question, project, budget.declined or ECHOED), note=draft.note, level=draft.level)
+            said = await refusal_draft(question, near, project, budget.declined or ECHOED)
+            draft = replace(said, note=draft.note, level=draft.level)
     except asyncio.CancelledError:
         if (partial := citer.result()).text:
-            keep(made(mode, partial, None, "Stopped before its end."))
+            keep(made(mode, partial, AnswerDraft(()), "Stopped before its end."))
         raise
-    done = made(mode, citer.result(draft), draft.level, mode_note, draft.note, _budget_note(budget, options))
+    done = made(mode, citer.result(draft), draft, mode_note, draft.note, _budget_note(budget, options))
     return replace(done, short_answer=draft.short_answer or None)
 
 
@@ -193,6 +200,7 @@ def _answer_of(text: str, question: Question, cited: CitedAnswer) -> Answer:
         contradicted=cited.count(CONTRADICTED_STATE),
         sentences=cited.sentences,
         citation_marks=cited.citation_marks,
+        passages=cited.passages,
         conversation=question.options.conversation or 0,
     )
     return _with_selection(made, question.options)

@@ -80,7 +80,7 @@ async def answer_from_passages(
     if not passages:
         return AnswerDraft((), "No passage of the index matches this question.")
     if question.is_extractive:
-        return await extractive_draft(question, passages, project, names)
+        return await extractive_draft(question, passages, project)
     budgets = await effective_budgets(question, project)
     within_budget = fit_budget([c for c, _ in passages], lambda c: c.tokens, budgets.sources) or [passages[0][0]]
     points = await write_cited_prose(question, project, passage_sources(within_budget, project), "answer")

@@ -28,6 +28,7 @@ from localrag.records import (
     SENTENCE_STATES,
     SUPPORTED_STATE,
     UNSUPPORTED_STATE,
+    AnswerPassage,
     AnswerSentence,
     Citation,
     Document,
@@ -295,6 +296,7 @@ class CitedAnswer:
     n_repeated: int = 0
     citation_marks: tuple[tuple[int, int], ...] = ()
     sentences: tuple[AnswerSentence, ...] = ()
+    passages: tuple[AnswerPassage, ...] = ()
 
     def count(self, state: str) -> int:
         """Number of sentences with this state."""
@@ -325,11 +327,15 @@ class Citer:
         self._sentences: list[AnswerSentence] = []
         self._counts = dict.fromkeys(SENTENCE_STATES, 0)
         self._said = RepetitionFilter()
+        self._passages: list[AnswerPassage] = []
         self._taken = self._repeated = 0
 
     def add(self, point: AnswerPoint) -> None:
         """Add the next point of the answer."""
         self._taken += 1
+        if point.passage:
+            self._add_passage(point, *point.passage)
+            return
         before = "\n\n" * bool(self._text) + (f"**{point.title}**\n" if point.title else "") + "- " * self._bullets
         for text in _prose_sentences(point.text) if point.is_generated else [point.text]:
             if point.is_generated and not self._said.is_new(text):
@@ -347,6 +353,19 @@ class Citer:
             self._say_sentence(before, text, Verdict(state, verdict.quotes), numbers)
             before = " "  # sentences of a point form one paragraph
 
+    def _add_passage(self, point: AnswerPoint, headings: tuple[str, ...], marked: tuple[int, int] | None) -> None:
+        """Add a passage as it stands, below its file and headings."""
+        numbers = self._cite(point.quotes)
+        if not numbers:
+            return
+        citation, quote = self._citations[numbers[0] - 1], point.quotes[0]
+        place = to_one_line(" › ".join((citation.path, *filter(None, (citation.part,)), *headings)))
+        before = "\n\n" * bool(self._text) + f"**{place}**\n"
+        self._counts[SUPPORTED_STATE] += 1
+        self._say_sentence(before, quote.text, Verdict(SUPPORTED_STATE, point.quotes), numbers)
+        span = None if marked is None else (marked[0] - quote.start, marked[1] - quote.start)
+        self._passages.append(AnswerPassage(citation.n, citation.path, headings, quote.start, quote.end, quote.text, span))
+
     def result(self, draft: AnswerDraft | None = None) -> CitedAnswer:
         """The answer, after adding the remaining points of its draft; without a draft, the answer so far."""
         if draft:
@@ -355,7 +374,8 @@ class Citer:
             for point in draft.points[self._taken :]:
                 self.add(point)
         counts = tuple(self._counts.values())
-        return CitedAnswer(self._text, tuple(self._citations), counts, self._repeated, tuple(self._places), tuple(self._sentences))
+        marks, sentences = tuple(self._places), tuple(self._sentences)
+        return CitedAnswer(self._text, tuple(self._citations), counts, self._repeated, marks, sentences, tuple(self._passages))
 
     def _cite(self, quotes: Sequence[Quote]) -> list[int]:
         """The numbers of the verbatim quotes."""

@@ -1,155 +1,133 @@
-"""Extractive answers: the short answer, the sentence that contains it, and supporting sentences.
+"""Extractive answers: a sure short answer, and the passages that answer as they stand in the documents."""
 
-The reader (`llm/qa_reader.py`) gets the best-ranked sentences, each with its neighbours, and returns the words that answer the question
-(open-domain reading, Chen et al. 2017). Without a reader, or if it finds no answer, the best-ranked sentences are the answer.
-"""
+import asyncio
+from collections.abc import Sequence
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
-
-from localrag.llm.qa_reader import NONE, ReaderAnswer
+from localrag.errors import ModelError
 from localrag.project import Project
-from localrag.query.question import AnswerDraft, Question
-from localrag.query.question_analysis import global_question_word
-from localrag.query.retriever import content_stems
-from localrag.query.sentence_ranking import (
-    MAX_SENTENCES,
-    NAME,
-    CandidateSentences,
-    LazySequence,
-    chunk_quotes,
-    drop_repetitions,
-    quote_point,
-    rank_quotes,
-    score_candidates,
+from localrag.query.answerability import is_unlikely
+from localrag.query.passages import (
+    CHUNKS_READ,
+    PASSAGES_SHOWN,
+    ReadWindow,
+    ShownPassage,
+    answer_confidence,
+    chunk_windows,
+    is_unrelated,
+    passages_of,
+    rank_unread,
+    read_windows,
+    short_answer,
 )
-from localrag.records import Chunk
+from localrag.query.question import AnswerDraft, AnswerPoint, Question
+from localrag.query.question_analysis import asks_about_everything, detect_language
+from localrag.records import Chunk, Quote
 from localrag.store import documents
-from localrag.text.sentences import is_cjk
+from localrag.text.sentences import cached_sentences
 
-BRIEF = 3  # sentences under a short answer
-READ = 3  # windows of sentences that are read
-STRETCH = 420  # characters of a window, as in training
-LOOKED_AT = 12  # best sentences among which one is looked for that leads to the answer's
-SURE = -2.3  # natural logarithm of a short answer's probability, from which on it is given
-_YES_OR_NO = re.compile(r"^(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|must)\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Short:
-    """A short answer, the number of the sentence that holds it, and its probability (natural logarithm)."""
-
-    text: str
-    sentence: int
-    log_probability: float
+MAX_FILE_NAMES = 20  # of a question that are looked up
+_REFUSAL_TEXTS = {
+    "en": ("The documents do not say.", "Closest:"),
+    "de": ("Das steht nicht in den Dokumenten.", "Am nächsten kommt:"),
+    "es": ("Los documentos no lo dicen.", "Lo más cercano:"),
+    "fr": ("Les documents ne le disent pas.", "Au plus près :"),
+    "it": ("I documenti non lo dicono.", "Il più vicino:"),
+    "pt": ("Os documentos não o dizem.", "O mais próximo:"),
+    "nl": ("De documenten zeggen dat niet.", "Het dichtst erbij:"),
+    "zh": ("文档中没有提到。", "最接近的内容："),
+    "ja": ("文書には書かれていません。", "最も近い箇所："),
+    "ko": ("문서에 나와 있지 않습니다.", "가장 가까운 내용:"),
+}
 
 
-async def extractive_draft(
-    question: Question, passages: Sequence[tuple[Chunk, float]], project: Project, names: Sequence[str] = (), opening: str = ""
-) -> AnswerDraft:
-    """The sentences of scored passages that answer best, below the short answer where the reader finds one."""
-    weight = {c.id: score for c, score in passages}
-    quotes = chunk_quotes([c for c, _ in passages], question.text)
-    found = score_candidates(question.text, quotes, names, weight)
-    order = LazySequence(drop_repetitions(rank_quotes(question.text, question.vector, found, project, weight), found.texts))
-    short = None if global_question_word(question.text) else await read(question, found, order, project)
-    if short is None or short.log_probability < SURE:
-        k = 1 if question.wants_one_sentence else MAX_SENTENCES
-        return AnswerDraft(tuple(quote_point(found.quotes[n]) for n in islice(order, k)), opening)
-    leading = _leading_to(short.sentence, islice((n for n in order if n != short.sentence), LOOKED_AT), found, project, names)
-    first = [short.sentence, *leading]
-    shown = islice(chain(first, (n for n in order if n not in first)), 1 if question.wants_one_sentence else BRIEF)
-    bold = "" if question.options.response_type else f"**{short.text}**"  # a form that the user chose is kept to
-    return AnswerDraft(tuple(quote_point(found.quotes[n]) for n in shown), bold, short_answer=short.text)
+def refusal_text(question: str) -> str:
+    """That the documents do not say it, in the question's language, else in English."""
+    return _REFUSAL_TEXTS.get(detect_language(question), _REFUSAL_TEXTS["en"])[0]
 
 
-def windows_to_read(question: Question, passages: Sequence[Chunk], project: Project) -> list[str]:
-    """The best sentences of passages, each with its neighbours, as texts for the reader."""
-    weight = {c.id: 1 - n / len(passages) for n, c in enumerate(passages)}
-    found = score_candidates(question.text, chunk_quotes(passages, question.text), (), weight)
-    order = drop_repetitions(rank_quotes(question.text, question.vector, found, project, weight), found.texts)
-    windows = list(_windows(found, order))
-    titles = documents.document_titles(project.db, {found.quotes[w[0]].chunk_id for w in windows})
-    return [_text(window, found, titles) for window in windows]
+def is_refusal(text: str) -> bool:
+    """Whether a text begins with this program's own phrase for "The documents do not say.", in any language."""
+    return any(text.lstrip().casefold().startswith(said.rstrip(".。").casefold()) for said, _ in _REFUSAL_TEXTS.values())
 
 
-async def read(question: Question, found: CandidateSentences, order: Iterable[int], project: Project) -> Short | None:
-    """The short answer that the reader finds likeliest in the best sentences; None where it finds none."""
-    if project.qa_reader is None or is_cjk(question.text):  # it can hardly read Chinese: EM 7 % on XQuAD
-        return None
-    windows = list(_windows(found, order))
-    if not windows:
-        return None
-    question.report_status(f"reading {len(windows)} passages …")
-    titles = documents.document_titles(project.db, {found.quotes[w[0]].chunk_id for w in windows})
-    texts = [_text(window, found, titles) for window in windows]
-    whether = _asks_whether(question.text)
-    if whether:  # two things may have to be compared, which stand in different passages
-        windows, texts = [list(islice(order, 1)), *windows], [" ".join(texts), *texts]
-    said = await project.qa_reader.read(question.text, texts, yes_or_no=whether)
-    answers = [(one, window) for one, window in zip(said, windows, strict=False) if _new(one, question.text)]
-    if not answers:
-        return None
-    best, window = max(answers, key=lambda a: a[0].log_probability)
-    holding = [n for n in window if whether or best.text in found.texts[n]] or window
-    sentence = holding[0] if len(holding) == 1 else next((n for n in order if n in holding), holding[0])
-    return Short(best.text, sentence, best.log_probability)
+async def read_chunks(question: Question, chunks: Sequence[Chunk], project: Project) -> tuple[list[ReadWindow], bool]:
+    """The windows of the best chunks, the likeliest to answer first, and whether the reader read them.
 
-
-def _new(said: ReaderAnswer, question: str) -> bool:
-    """Whether something is said that the question does not say itself."""
-    return said.text != NONE and (not content_stems(said.text) or not content_stems(said.text) <= content_stems(question))
-
-
-def _asks_whether(question: str) -> bool:
-    return bool(_YES_OR_NO.search(question)) and " or " not in question
-
-
-def _windows(found: CandidateSentences, order: Iterable[int]) -> Iterator[list[int]]:
-    """The best sentences, each with the sentences before and after it in its passage, as far as there is room; none in two windows."""
-    taken: set[int] = set()
-    windows = 0
-    for n in order:
-        if n in taken:
-            continue
-        first = last = n
-        grown = True
-        while grown:
-            grown = False
-            for new in (last + 1, first - 1):
-                if 0 <= new < len(found.quotes) and new not in taken and found.quotes[new].chunk_id == found.quotes[n].chunk_id:
-                    a, b = min(first, new), max(last, new)
-                    if sum(len(t) + 1 for t in found.texts[a : b + 1]) <= STRETCH:
-                        first, last, grown = a, b, True
-        taken.update(range(first, last + 1))
-        yield list(range(first, last + 1))
-        windows += 1
-        if windows == READ:
-            return
-
-
-def _text(window: Sequence[int], found: CandidateSentences, titles: Mapping[str, str]) -> str:
-    """What the reader is shown of a window: its sentences behind the title of their document."""
-    text = " ".join(found.texts[n] for n in window)
-    title = titles.get(found.quotes[window[0]].chunk_id, "")
-    return f"{title}. {text}" if title and not text.startswith(title) else text
-
-
-def _leading_to(answer: int, others: Iterable[int], found: CandidateSentences, project: Project, names: Sequence[str]) -> list[int]:
-    """The best sentence that says what the answer's passage has to do with the question, if that does not name what the question names.
-
-    It names what the question names, and what the answer's passage is about: its title, or a name in the sentence with the answer.
+    Where it is switched off or cannot be loaded, which is said once, they are ranked by retrieval and by the question's words.
     """
-    asked = [n.lower() for n in names]
-    text, quote = found.texts[answer], found.quotes[answer]
-    if not asked or any(n in text.lower() for n in asked):
-        return []
-    title = documents.document_titles(project.db, [quote.chunk_id]).get(quote.chunk_id, "")
-    about = {n.lower() for n in (title, *(m.group() for m in NAME.finditer(text))) if " " in n and n.lower() not in asked}
-    for n in others:
-        other = found.texts[n].lower()
-        if found.quotes[n].chunk_id != quote.chunk_id and any(a in other for a in about) and any(a in other for a in asked):
-            return [n]
-    return []
+    windows = list(chunk_windows(chunks[:CHUNKS_READ], project))
+    if project.reader is not None:
+        try:
+            return await asyncio.to_thread(read_windows, question.text, windows, project), True
+        except ModelError as error:
+            project.reader.report(project.model.options.notify, error)
+    return rank_unread(question.text, windows), False
+
+
+async def extractive_draft(question: Question, passages: Sequence[tuple[Chunk, float]], project: Project, opening: str = "") -> AnswerDraft:
+    """The passages that answer best, below the short answer where the reader is sure of one; a refusal where it is sure that none does."""
+    read, is_read = await read_chunks(question, [chunk for chunk, _ in passages], project)
+    if not read:
+        return AnswerDraft((), refusal_text(question.text), is_refused=True)
+    is_global = asks_about_everything(question.text)
+    sure = answer_confidence(read) if is_read and not is_global else None
+    if is_read and not is_global and _is_unanswered(question, read, project):
+        return _refusal(question, passages_of(read, None), "", sure)
+    short = short_answer(question.text, read) if is_read and not is_global else None
+    if question.options.response_type:  # a form that the user chose: sentences, not passages
+        best = dict.fromkeys([*filter(None, [short]), *read][: 1 if question.wants_one_sentence else PASSAGES_SHOWN])
+        sentences = tuple(map(_sentence_point, best))
+        return AnswerDraft(sentences, opening, confidence=sure, short_answer=short.answer if short else "")
+    points = tuple(map(_passage_point, passages_of(read, short)))
+    if short is None:
+        return AnswerDraft(points, opening, confidence=sure)
+    return AnswerDraft(points, f"**{short.answer}**", confidence=sure, short_answer=short.answer)
+
+
+async def refuse_unrelated(question: Question, chunks: Sequence[Chunk], project: Project) -> AnswerDraft | None:
+    """A refusal of a question of particulars if the reader is sure that none of the nearest chunks answers it; None if not, or unread.
+
+    A model that writes prose is asked every question, and declines itself.
+    """
+    if project.reader is None or not question.is_extractive or asks_about_everything(question.text):
+        return None
+    read, is_read = await read_chunks(question, chunks, project)
+    if not (is_read and read and _is_unanswered(question, read, project)):
+        return None
+    return _refusal(question, passages_of(read, None), "", answer_confidence(read))
+
+
+def _is_unanswered(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
+    """Whether reader and words agree that the documents do not answer a question that names none of them."""
+    return is_unrelated(read) and is_unlikely(question, project) and not names_a_document(question.text, project)
+
+
+def names_a_document(question: str, project: Project) -> bool:
+    """Whether a question names an indexed file, as "summarize prices.csv" does."""
+    names = [word.strip("\"'«»“”„‘’()?!.,:;").rpartition("/")[2] for word in question.split()]
+    return any(documents.has_file(project.db, name) for name in [n for n in dict.fromkeys(names) if "." in n][:MAX_FILE_NAMES])
+
+
+async def refusal_draft(question: Question, chunks: Sequence[Chunk], project: Project, said: str = "") -> AnswerDraft:
+    """The closest passages of the documents, behind `said` or "The documents do not say." in the question's language."""
+    read, is_read = await read_chunks(question, chunks, project)
+    return _refusal(question, passages_of(read, None) if read else [], said, answer_confidence(read) if is_read and read else None)
+
+
+def _refusal(question: Question, passages: Sequence[ShownPassage], said: str, sure: float | None) -> AnswerDraft:
+    intro = _REFUSAL_TEXTS.get(detect_language(question.text), _REFUSAL_TEXTS["en"])[1]
+    opening = f"{said or refusal_text(question.text)}" + f"\n\n{intro}" * bool(passages)
+    return AnswerDraft(tuple(map(_passage_point, passages)), opening, is_refused=True, confidence=sure)
+
+
+def _passage_point(passage: ShownPassage) -> AnswerPoint:
+    quote = Quote(passage.chunk_id, passage.start, passage.end, passage.text)
+    return AnswerPoint(passage.text, (quote,), passage=(passage.headings, passage.marked))
+
+
+def _sentence_point(read: ReadWindow) -> AnswerPoint:
+    """The sentence of a window that holds its best answer."""
+    text, start = read.window.text, read.reading.start
+    first, last = next(((a, b) for a, b in cached_sentences(text) if b > start), (0, len(text)))
+    quote = Quote(read.window.chunk_id, read.window.start + first, read.window.start + last, text[first:last])
+    return AnswerPoint(quote.text, (quote,))

@@ -41,7 +41,7 @@ async def ask_local(question: Question, project: Project) -> AnswerDraft:
     names = sorted({*(n.text for n in mentions), *(a for aliases in graph.aliases_of(db, named).values() for a in aliases)})
     if question.is_extractive:
         claimed = _claim_passages(question, project, named)
-        return await extractive_draft(question, [*claimed, *scored], project, names, _opening_sentence(entities[: len(named)]))
+        return await extractive_draft(question, [*claimed, *scored], project, _opening_sentence(entities[: len(named)]))
     points = await write_cited_prose(question, project, await _sources(question, project, entities, passages), "answer")
     return AnswerDraft(tuple(points) or extract_answer_points(question, scored, project, names))
 

@@ -25,7 +25,8 @@ class DraftSource:
 class AnswerPoint:
     """A part of an answer with its quotes and an optional `title`; one that a model wrote (`is_generated`) has to be checked.
 
-    `given` are all passages that the model was shown: one that it did not cite may support the point.
+    `given` are all passages that the model was shown: one that it did not cite may support the point. `passage`, of a point that is its
+    one quote as it stands: the headings above it, and the offsets of the short answer in the document.
     """
 
     text: str
@@ -33,13 +34,14 @@ class AnswerPoint:
     title: str = ""
     is_generated: bool = False
     given: tuple[Quote, ...] = ()
+    passage: tuple[tuple[str, ...], tuple[int, int] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerDraft:
     """An answer before its citations are numbered. `note` tells the user how it was produced.
 
-    `short_answer`: the answer in a few words of the documents, if there is one.
+    `short_answer`: the answer in a few words of the documents, if there is one. `is_refused`: the points only come closest to an answer.
     """
 
     points: tuple[AnswerPoint, ...]
@@ -47,6 +49,8 @@ class AnswerDraft:
     level: int | None = None
     note: str = ""
     short_answer: str = ""
+    is_refused: bool = False
+    confidence: float | None = None
 
 
 # Limits if the user sets none. In the paper (table 3) the coarsest reports had 26,657 and 39,770 tokens.

@@ -8,7 +8,7 @@ ending; a word listed for several languages needs the meaning in only one.
 import re
 from functools import cache, lru_cache
 
-from localrag.text.sentences import CJK, is_cjk
+from localrag.text.sentences import CJK, STOP_WORDS, is_cjk
 
 # Function words that identify languages.
 FUNCTION_WORDS_BY_LANGUAGE = {
@@ -311,6 +311,15 @@ def _cjk_signals(question: str) -> str:
     if first["ASPECT"] and (first["MAIN"] or first["WHOLE"]):
         return first["ASPECT"]
     return first["BROAD"] or first["WHOLE"]
+
+
+def asks_about_everything(question: str) -> bool:
+    """Whether a question is one about the documents as a whole, or names nothing but documents, as "Which files?" does."""
+    if global_question_word(question):
+        return True
+    small = _FUNCTION_WORDS[code] | STOP_WORDS if (code := detect_language(question)) in _FUNCTION_WORDS else STOP_WORDS
+    words = [w for w in _LETTERS.findall(question.lower()) if w not in small and len(w) > 1]
+    return bool(words) and all(_matches("WHOLE", w) for w in words)
 
 
 def first_word(question: str, kind: str) -> str:

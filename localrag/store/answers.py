@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import ANSWER_JSON_KEYS, Answer, AnswerSentence, Citation, to_row
+from localrag.records import ANSWER_JSON_KEYS, Answer, AnswerPassage, AnswerSentence, Citation, to_row
 from localrag.store.database import ViewRow
 
 
@@ -60,8 +60,14 @@ def _parse_answer(row: dict[str, Any]) -> Answer:
     marks = tuple((offset, n) for offset, n in values.get("marks", ()))
     cited, named = tuple(Citation(**c) for c in values["citations"]), tuple(values.get("collections", ()))
     sentences = tuple(AnswerSentence(**s | {"citations": tuple(s["citations"])}) for s in values.get("sentences", ()))
-    values |= {"id": row["id"], "marks": marks, "citations": cited, "collections": named, "sentences": sentences}
+    passages = tuple(map(_parse_passage, values.get("passages", ())))
+    values |= {"id": row["id"], "marks": marks, "citations": cited, "collections": named, "sentences": sentences, "passages": passages}
     return Answer(**{names.get(key, key): value for key, value in values.items()})
+
+
+def _parse_passage(values: dict[str, Any]) -> AnswerPassage:
+    marked = values.get("marked")
+    return AnswerPassage(**values | {"headings": tuple(values["headings"]), "marked": None if marked is None else (marked[0], marked[1])})
 
 
 def conversations(db: Database, limit: int) -> list[ViewRow]:

@@ -5,7 +5,7 @@ import shlex
 import sqlite3
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -22,6 +22,7 @@ _KIND = r"(?:chunk|entity|report)\.[0-9a-f]+"
 _CACHE = rf"(?:{_KIND}\.faiss|network\.[0-9a-f]+\.(?:[0-9a-f]+\.arrays|\w+\.npz))"
 _PART = rf"(?:{_CACHE}|{_KIND}|index\.db[\w.-]*|domain\.toml[\w.]*|aliases\.txt|serve\.key)(?:\.localrag-\d+-[0-9a-f]+)?\.part(?:-journal)?"
 _IS_CACHE = re.compile(rf"{_CACHE}|{_PART}").fullmatch
+WRITER_LOCK_FILE = "writer.lock"
 WRITER_BUSY_TIMEOUT_S = 600.0  # seconds to wait for another writer, so that no indexed work is lost
 READER_BUSY_TIMEOUT_S = 120.0  # the longest measured write took 80 s: a first graph of 100,000 chunks
 WAL_LIMIT_BYTES = 64 << 20  # bytes of the WAL above which it is truncated
@@ -123,8 +124,28 @@ def log_size(path: Path) -> int:
         return 0
 
 
+def active_writer(folder: Path) -> str:
+    """The number of the process that holds the lock for writing to an index; empty if none does."""
+    import fcntl  # not on Windows
+
+    with suppress(FileNotFoundError), (folder / WRITER_LOCK_FILE).open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return lock.read().strip() or "unknown"
+    return ""
+
+
+def busy_error(folder: Path, writer: str) -> IndexBusy:
+    """The error if another process writes to an index."""
+    return IndexBusy(f"Another localrag (process {writer}) is writing to {folder}.", "Wait for it, or stop it; its finished work is saved.")
+
+
 def _open_error(path: Path, error: sqlite3.OperationalError) -> LocalragError:
-    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    # SQLITE_PROTOCOL: the process that has just opened the log was stopped before it had read it.
+    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
+        if writer := active_writer(path.parent):
+            return busy_error(path.parent, writer)
         return IndexBusy(
             f"Another process holds the index in {path.parent} exclusively.", "Wait for it, or stop it; its finished work is saved."
         )

@@ -20,8 +20,10 @@ from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
 from localrag.store import runs
 from localrag.store.database import (
     WAL_LIMIT_BYTES,
+    WRITER_LOCK_FILE,
     ImmediateDatabase,
     back_up_database,
+    busy_error,
     connect,
     connect_existing,
     connect_without_log,
@@ -240,7 +242,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
     import fcntl  # not on Windows
 
     try:
-        f = ensure_private_file(ensure_private_folder(folder) / "writer.lock").open("a+")
+        f = ensure_private_file(ensure_private_folder(folder) / WRITER_LOCK_FILE).open("a+")
     except OSError as error:
         raise LocalragError(f"The index folder {folder} cannot be made or written to: {error.strerror}.", _ELSEWHERE) from error
     with f:
@@ -248,10 +250,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             f.seek(0)
-            raise IndexBusy(
-                f"Another localrag (process {f.read().strip() or 'unknown'}) is writing to {folder}.",
-                "Wait for it, or stop it; its finished work is saved.",
-            ) from error
+            raise busy_error(folder, f.read().strip() or "unknown") from error
         f.truncate(0)
         f.write(str(os.getpid()))
         f.flush()

@@ -177,4 +177,4 @@ def test_a_name_that_begins_with_a_dot_is_asked_about(tmp_path, monkeypatch):
     assert json.loads(out("questions", "--about", ".NET", "-n", "1", "--json")) == ["What is said about .NET?"]
     asked = json.loads(out("ask", "Who does not like .NET?", "--style", "extractive", "--json"))
     assert asked["mode"] == "mix"
-    assert "Lars Holm does not like .NET at all." in [c["quote"] for c in asked["citations"]]
+    assert any("Lars Holm does not like .NET at all." in c["quote"] for c in asked["citations"])

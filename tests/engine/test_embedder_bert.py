@@ -10,7 +10,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from localrag.engine.embedder import BATCH_ROWS, BertModel, LazyEmbedder, bert_embedder
+from localrag.engine.embedder import BATCH_ROWS, LazyEmbedder, bert_embedder, load_bert
 from localrag.engine.weights import window_tokenizer
 from localrag.errors import EngineError
 from localrag.model_files import ModelFile, find_embedder
@@ -57,7 +57,7 @@ def test_a_texts_states_do_not_depend_on_company_order_or_cores(floats, request,
     """Together, alone, the other way round and with other numbers of threads they are bit for bit the same."""
     if floats == "32 bits":
         request.getfixturevalue("plain_cpu")
-    model = BertModel(FOLDER)
+    model = load_bert(FOLDER)
     together = model.hidden_states(TOKENS)
 
     assert [s.shape for s in together] == [(n, 384) for n in LENGTHS]
@@ -69,7 +69,7 @@ def test_a_texts_states_do_not_depend_on_company_order_or_cores(floats, request,
 
 def test_batches_are_full():
     """Texts of all lengths leave less than a twentieth of the rows to nobody; none is in two batches, none forgotten."""
-    model = BertModel(FOLDER)
+    model = load_bert(FOLDER)
     texts = [[1] * rng.choice([256, 256, 256, rng.randrange(16, 256)]) for _ in range(200)]
     batches = model._batches(texts)
 
@@ -100,7 +100,7 @@ def test_no_text_gives_no_vector():
 def test_a_text_longer_than_the_window_is_refused():
     """It is never cut in silence; an embedder gives the model windows."""
     with pytest.raises(EngineError, match="longer than the 256 tokens"):
-        BertModel(FOLDER).hidden_states([[101] * 300])
+        load_bert(FOLDER).hidden_states([[101] * 300])
 
 
 def test_a_model_of_another_kind_is_left_to_sentence_transformers(tmp_path):

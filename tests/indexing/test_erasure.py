@@ -93,7 +93,7 @@ def made(tmp_path_factory):
     index(folder)
     with opened(folder) as project:
         for question in QUESTIONS:
-            asyncio.run(answer_question(question, project, QueryOptions("basic", style="extractive")))
+            asyncio.run(answer_question(question, project, QueryOptions("basic", style="extractive", response_type="single sentence")))
         back_up_database(project.db, project.folder / "index.db", "m003_something")
         example_of = Example(SECRET[:44], (("Zebulon Quarrick", "person"),))
         for domain in (Domain("letters of Zebulon Quarrick"), Domain("letters", "a clerk", examples=(example_of,))):

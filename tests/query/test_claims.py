@@ -62,7 +62,7 @@ def test_an_extractive_local_answer_may_quote_a_claim(index, monkeypatch):
     with open_for_query(index) as project:
         given = asyncio.run(answer_question(QUESTION, project, QueryOptions("local", style="extractive")))
 
-    assert SAID in [c.quote for c in given.citations]
+    assert any(SAID in c.quote for c in given.citations)
 
 
 def without_the_claim(search):

@@ -88,7 +88,7 @@ def ask(index, monkeypatch, tmp_path):
     said = []
 
     def asked(mode, says=well, *, agree=None, style="abstractive", **options):
-        with open_for_query(index, engine=EngineOptions(notify=said.append, use_qa_reader=False)) as project:
+        with open_for_query(index, engine=EngineOptions(notify=said.append, use_adapters=False)) as project:
             project.db.execute("DELETE FROM llm_calls")
             scripted = answered_by(project, Scripted(says, window=4096))
             given = asyncio.run(

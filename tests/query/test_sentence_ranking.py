@@ -104,11 +104,11 @@ def test_every_figure_moves_the_rank_by_its_weight():
         ("Where was Ingrid Holm born?", "She was born in Molde"),
     ],
 )
-def test_the_sentence_that_answers_comes_first(project, question, said):
-    """Not the sentence with most of the question's words, but the one with what it asks for."""
+def test_the_passage_that_answers_comes_first(project, question, said):
+    """Not the passage with most of the question's words, but the one with what it asks for."""
     given = asyncio.run(answer_question(question, project, QueryOptions("mix", style="extractive")))
 
-    assert given.citations[0].quote.startswith(said)
+    assert said in given.citations[0].quote
 
 
 @dataclass

@@ -19,7 +19,7 @@ def told(town):  # noqa: F811
 
     def asked(mode, style="abstractive", **options):
         said = []
-        with open_for_query(town, engine=EngineOptions(use_qa_reader=False), logs=False) as project:
+        with open_for_query(town, engine=EngineOptions(use_adapters=False), logs=False) as project:
             answered_by(project, Scripted(well))
             asyncio.run(
                 answer_question(QUESTION, project, QueryOptions(mode, style=style, **options), AnswerCallbacks(on_status=said.append))
@@ -60,7 +60,7 @@ def test_an_extractive_answer_says_that_it_searches(told, mode):
 
 def test_nothing_is_kept_of_a_project_that_does_not_log(town):  # noqa: F811
     """The answer has no number, the same call is not made twice, and the database has no row more."""
-    with open_for_query(town, engine=EngineOptions(use_qa_reader=False), logs=False) as project:
+    with open_for_query(town, engine=EngineOptions(use_adapters=False), logs=False) as project:
         answered_by(project, Scripted(well))
         before = project.db.execute("SELECT (SELECT count(*) FROM llm_calls), (SELECT count(*) FROM answers)").fetchone()
         first, second = (asyncio.run(answer_question(QUESTION, project, QueryOptions("basic", style="abstractive"))) for _ in range(2))

@@ -40,7 +40,7 @@ def folder(indexed):
 
 @pytest.fixture(scope="module")
 def worker(folder):
-    made = QueryWorker(folder / ".localrag", lambda: open_for_query(folder / ".localrag", engine=EngineOptions(use_qa_reader=False)))
+    made = QueryWorker(folder / ".localrag", lambda: open_for_query(folder / ".localrag", engine=EngineOptions(use_adapters=False)))
     made.start()
     yield made
     made.close()

@@ -82,7 +82,8 @@ def test_an_index_of_the_previous_schema_is_asked_and_edited(previous):
     answer = json.loads(done.stdout)
     with open_for_writing(previous.parent) as project:
         first, second = [found for *_, found in reversed(answers.newest_answers(project.db, 9))]
-        assert (first.question, first.answer, first.citations) == (second.question, second.answer, second.citations)
+        assert (first.question, first.citations[0].path) == (second.question, second.citations[0].path)
+        assert first.citations[0].quote in second.citations[0].quote
         assert second.answer == answer["answer"]
         known = runs.load_settings(project.db)["graph_hash"]
         asyncio.run(build_index([previous.parent / "harbour"], project, lambda _: None))

@@ -70,6 +70,7 @@ def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
         "related": answer.related,
         "contradicted": answer.contradicted,
         "sentences": serializers.sentences(answer),
+        "passages": [p | {"path": display_path(p["path"], root)} for p in serializers.answer_passages(answer)],
         "conversation": answer.conversation,
         "answerable": answer.is_answerable,
         "confidence": answer.confidence and round(answer.confidence, 3),

@@ -1,7 +1,6 @@
 """Copies of a model's weights in the user cache: requantised, converted to GGUF, merged with an adapter."""
 
 import ctypes
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from localrag.engine.llama.library import clear_log, last_log_line, load_model
 from localrag.engine.memory import file_type, read_model_memory
-from localrag.engine.weights import LoraAdapter, fingerprint_of, gguf_tensors, is_bert, load_adapter, max_tokens, pooling, read_json
+from localrag.engine.weights import LoraAdapter, gguf_tensors, is_bert, max_tokens, pooling, read_json
 from localrag.errors import ModelError
 from localrag.gguf import is_complete
 from localrag.model_files import ModelFile, checked_header
@@ -117,7 +116,6 @@ def convert_to_gguf(file: ModelFile, adapter: LoraAdapter | None = None) -> Mode
 
 def _write_gguf(folder: Path, target: Path, adapter: LoraAdapter | None) -> None:
     import gguf
-    import numpy as np
 
     config, context_length = read_json(folder / "config.json"), max_tokens(folder, of_states=adapter is not None)
     writer = gguf.GGUFWriter(target, "bert")
@@ -137,56 +135,6 @@ def _write_gguf(folder: Path, target: Path, adapter: LoraAdapter | None) -> None
         weights = full[:context_length] if name.startswith("position_embd") else full
         small = weights.ndim == 1 or name.startswith(("position_embd", "token_types"))
         writer.add_tensor(name, weights.astype(np.float32 if small else np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-Q8_0 = 7  # llama_ftype
-
-
-def merge_adapter(file: ModelFile, adapter: Path, notify: Callable[[str], None]) -> ModelFile:
-    """The model of one GGUF file merged with an adapter, changed weights in Q8_0; made if missing or damaged.
-
-    Raises ModelError.
-    """
-    target = cache_dir() / "models" / f"{file.path.stem}.{file.fingerprint}-{fingerprint_of(adapter)}.gguf"
-    if not is_complete(target):
-        notify("Preparing the reader of short answers (only once).")
-        try:
-            ensure_private_folder(target.parent)
-            with atomic_file(target) as part:
-                _write_merged(file.path, part, load_adapter(adapter))
-        except OSError as error:
-            raise ModelError(
-                f"{file.path.name} cannot be merged with its adapter in {target.parent}: {error.strerror or error}.",
-                "Free some space there.",
-            ) from error
-    touch_atime(target)
-    return replace(file, path=target)
-
-
-def _write_merged(source: Path, target: Path, adapter: LoraAdapter) -> None:
-    import gguf
-    from gguf.quants import dequantize, quantize
-
-    reader = gguf.GGUFReader(source)
-    fields: dict[str, Any] = dict(reader.fields)
-    writer = gguf.GGUFWriter(target, fields.pop("general.architecture").contents())
-    for name, field in fields.items():
-        if name.startswith("GGUF.") or name == "general.file_type":
-            continue
-        kind = field.types[0]
-        writer.add_key_value(name, field.contents(), kind, sub_type=field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
-    writer.add_file_type(Q8_0)
-    for tensor in reader.tensors:
-        if not adapter.modifies(tensor.name):
-            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-            continue
-        weights = adapter.merged(tensor.name, dequantize(tensor.data, tensor.tensor_type))
-        kind = gguf.GGMLQuantizationType.Q8_0
-        writer.add_tensor(tensor.name, quantize(np.ascontiguousarray(weights), kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -106,13 +106,13 @@ def test_where_no_copy_can_be_kept_questions_are_embedded_all_the_same(monkeypat
 
 
 def test_a_question_never_waits_for_torch(plain_town, tmp_path):
-    """Neither torch nor sentence-transformers is loaded to answer with verbatim sentences; nor scipy where nothing walks over the graph."""
+    """Without the reader neither torch nor sentence-transformers is loaded for an answer; nor scipy where nothing walks over the graph."""
     folder = shutil.copytree(plain_town, tmp_path / "town")
     code = (  # a command ends the process itself
         "import atexit, os, sys; from localrag.cli import main;"
         "atexit.register(lambda: {'torch', 'transformers', 'scipy'} & set(sys.modules) and os._exit(9)); main()"
     )
     for mode in ("basic", "global"):
-        call = [sys.executable, "-c", code, "ask", "Who is the mate of the Skua?", "--mode", mode]
+        call = [sys.executable, "-c", code, "ask", "Who is the mate of the Skua?", "--mode", mode, "--engine", "adapter=no"]
         done = subprocess.run(call, cwd=folder, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

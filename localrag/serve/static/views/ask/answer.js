@@ -13,17 +13,32 @@ export function Turn({ turn, opened, again }) {
   const chip = (n) => html`<${Chip} answer=${number} n=${n} citations=${now.citations} current=${opened === `${number}/${n}`} />`;
   const running = now.state === "running";
   const segments = now.draft ? [...now.segments, { draft: now.draft }] : now.segments;
+  const passages = (!running && now.answer?.passages) || [];
   const fresh = useRef(live.value?.turn === turn).current;
   return html`<article class=${`turn ${fresh ? "fresh" : ""}`} aria-busy=${running} data-state=${now.state}>
     <h2 dir="auto">${turn.question}</h2>
     <${Lead} answer=${now.answer} question=${turn.question} segments=${now.segments} />
-    ${segments.length > 0 && html`<div class="answer" dir="auto"><${Markdown} segments=${segments} chip=${chip} /></div>`}
+    ${passages.length > 0 && html`<div class="answer" dir="auto"><${Passages} passages=${passages} chip=${chip} /></div>`}
+    ${!passages.length && segments.length > 0 && html`<div class="answer" dir="auto"><${Markdown} segments=${segments} chip=${chip} /></div>`}
     ${running && html`<${Status} now=${now} />`}
     ${now.state === "stopped" && html`<p class="badge">${t(segments.length ? "ask.stopped" : "ask.stopped.empty")}</p>`}
     ${now.state === "failed" && html`<${Failure} error=${now.error} again=${() => again(turn.question)} />`}
     ${!running && now.citations.length > 0 && html`<${Sources} answer=${number} citations=${now.citations} opened=${opened} />`}
     ${!running && html`<${Foot} turn=${turn} now=${now} again=${again} />`}
   </article>`;
+}
+
+/** Passages of the documents with their lines as they stand, each below its file and headings, the short answer marked. */
+function Passages({ passages, chip }) {
+  return passages.map(({ n, path, headings, text, marked }) => {
+    const signs = [...text]; // places count characters, not halves of pairs
+    const part = (start, end) => signs.slice(start, end).join("");
+    const shown = marked ? html`${part(0, marked[0])}<strong>${part(...marked)}</strong>${part(marked[1])}` : text;
+    return html`<section key=${n} class="passage">
+      <h3 dir="auto">${[fileName(path), ...headings].join(" › ")} ${chip(n)}</h3>
+      <pre lang="" dir="auto">${shown}</pre>
+    </section>`;
+  });
 }
 
 /** The mark of a citation, which opens its source. */
@@ -44,7 +59,7 @@ function Lead({ answer, question, segments }) {
   if (!answer) return null;
   const short = answer.short_answer ?? answer.short;
   const standalone = answer.standalone_question ?? answer.asked;
-  const said = segments[0]?.text?.includes(short); // the text begins with it already
+  const said = !answer.passages?.length && segments[0]?.text?.includes(short); // the text begins with it already
   const asked = standalone && standalone !== question;
   return html`
     ${asked && html`<p class="soft">${t("ask.understood", { question: standalone })}</p>`}

@@ -1,0 +1,297 @@
+"""Passages that answer a question: stretches of the retrieved documents, read by the reader, shown as they stand.
+
+A window is a stretch of whole blocks under one heading. The reader reads the windows of a question as one batch (`llm/reader.py`). The
+passage that is shown first is the paragraph, list or table that holds a sure short answer, or the section from the best window on, with its
+code and steps.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from localrag.llm.reader import PassageReading
+from localrag.project import Project
+from localrag.query.retriever import content_stems
+from localrag.records import Chunk, Document
+from localrag.store import documents as documents_store
+from localrag.text.outline import MAX_TITLE_CHARS, Block, BlockKind, Outline, attached
+from localrag.text.sentences import cached_sentences
+
+WINDOW_CHARS = 700  # of whole blocks; a longer block is a window of its own
+MAX_REST_CHARS = 120  # of blocks that stand in the window before them even so: "Yours sincerely" alone says nothing
+CHUNKS_READ = 6  # best ones of retrieval: more hold the answer hardly more often
+MAX_PASSAGE_CHARS = 1200  # of the passage that is shown first
+PASSAGES_SHOWN = 3
+# Log odds that a window answers: the reader's relevance, a part of those of its best short answer, less for each rank of its chunk.
+SPAN_WEIGHT, RANK_WEIGHT = 0.1, 0.5
+CONFIDENCE_WEIGHTS = (0.28, 0.13, -0.06)  # logistic: of the best relevance, of the best short answer's log odds, bias
+MIN_SHORT_SCORE = 6.5  # log odds from which on eight in ten short answers are right
+MAX_SHORT_WORDS = 6
+MAX_UNRELATED = (-1.2, -5.0)  # best relevance and best short answer's log odds below which the documents do not answer
+_DIRECTIVE_LINE = re.compile(r"^[ \t]*\.\. .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of a document's blocks under one heading; `rank` is that of its chunk in retrieval, from 0."""
+
+    document: Document
+    outline: Outline
+    chunk_id: str
+    blocks: tuple[Block, ...]
+    rank: int
+
+    @property
+    def start(self) -> int:
+        """Offset of its first character in the document."""
+        return self.blocks[0].start
+
+    @property
+    def end(self) -> int:
+        """Offset after its last character."""
+        return self.blocks[-1].end
+
+    @property
+    def text(self) -> str:
+        """Its text in the document."""
+        return self.document.text[self.start : self.end]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWindow:
+    """A window with what the reader says of it."""
+
+    window: Window
+    reading: PassageReading
+
+    @property
+    def score(self) -> float:
+        """Log odds, up to a constant, that the window answers the question."""
+        return self.reading.relevance + SPAN_WEIGHT * self.reading.score - RANK_WEIGHT * self.window.rank
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The likeliest short answer as offsets in the document."""
+        return self.window.start + self.reading.start, self.window.start + self.reading.end
+
+    @property
+    def answer(self) -> str:
+        """The likeliest short answer."""
+        return self.window.document.text[slice(*self.span)]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPassage:
+    """A stretch of a document that is shown: characters `start` to `end`, below the document's title and `headings`.
+
+    `marked`: the short answer in it, as offsets in the document.
+    """
+
+    document: Document
+    chunk_id: str
+    start: int
+    end: int
+    headings: tuple[str, ...]
+    marked: tuple[int, int] | None = None
+
+    @property
+    def text(self) -> str:
+        """The passage as it stands in the document."""
+        return self.document.text[self.start : self.end]
+
+
+def chunk_windows(chunks: Sequence[Chunk], project: Project) -> Iterator[Window]:
+    """The windows of chunks, best chunk first; each once."""
+    known: dict[str, tuple[Document, Outline]] = {}
+    seen: set[tuple[str, int]] = set()
+    for rank, chunk in enumerate(chunks):
+        if chunk.document_id not in known:
+            document = documents_store.find_document(project.db, documents_store.document_path(project.db, chunk.id))
+            if document is None:
+                continue
+            known[chunk.document_id] = document, Outline(document.text)
+        document, outline = known[chunk.document_id]
+        for blocks in _stretches(_blocks_of(outline, chunk, document.text), document):
+            if (document.id, blocks[0].start) not in seen and any(_says_something(b, document.text) for b in blocks):
+                seen.add((document.id, blocks[0].start))
+                yield Window(document, outline, chunk.id, blocks, rank)
+
+
+def _blocks_of(outline: Outline, chunk: Chunk, text: str) -> list[Block]:
+    """The blocks of a chunk, with what follows a text that ends in a colon; of very long ones the parts in the chunk."""
+    blocks = outline.blocks_between(chunk.start, chunk.end)
+    if not blocks:
+        return []
+    end = blocks[-1].end
+    group = next(g for g in attached([*blocks, *outline.blocks_between(end, end + WINDOW_CHARS)], text) if blocks[-1] in g)
+    return [part for b in [*blocks, *(b for b in group if b.start >= end)] for part in _block_parts(b, chunk, text)]
+
+
+def _block_parts(block: Block, chunk: Chunk, text: str) -> Iterator[Block]:
+    """The block; or if it is longer than two windows, its lines in the chunk, a window at a time, below the first row of a table."""
+    if block.end - block.start <= 2 * WINDOW_CHARS:
+        yield block
+        return
+    line = text.rfind("\n", 0, chunk.start) + 1
+    first = max(block.start, line if chunk.start - line < WINDOW_CHARS else chunk.start)
+    last = min(block.end, chunk.end)
+    headings = block.headings
+    header = text[block.start : block.end].partition("\n")[0][:MAX_TITLE_CHARS]
+    if block.kind is BlockKind.TABLE and first > block.start and ": " not in header:  # otherwise each row names its columns
+        headings += (header,)
+    start = end = first
+    for size in _sizes(text[first:last]):
+        if end > start and end + size - start > WINDOW_CHARS:
+            yield replace(block, start=start, end=end, headings=headings)
+            start = end
+        end += size
+    if end > start:
+        yield replace(block, start=start, end=end, headings=headings)
+
+
+def _sizes(text: str) -> Iterator[int]:
+    """The lengths of a text's lines; of one longer than a window, those of its sentences, cut where they are longer too."""
+    for line in text.splitlines(keepends=True):
+        starts = [start for start, _ in cached_sentences(line)][1:] if len(line) > WINDOW_CHARS else []
+        for start, end in pairwise([0, *starts, len(line)]):
+            yield from (min(WINDOW_CHARS, end - at) for at in range(start, end, WINDOW_CHARS))
+
+
+def _place(document: Document, block: Block) -> tuple[tuple[str, ...], str]:
+    """The headings above a block, and the page, slide or other part that it begins in."""
+    return block.headings, next((p.label for p in document.parts if p.start <= block.start < p.end), "")
+
+
+def _says_something(block: Block, text: str) -> bool:
+    """Whether a block has more than a heading, a directive or a link target."""
+    return block.kind is not BlockKind.HEADING and any(map(str.isalnum, _DIRECTIVE_LINE.sub("", text[block.start : block.end])))
+
+
+def _stretches(blocks: Sequence[Block], document: Document) -> Iterator[tuple[Block, ...]]:
+    """Blocks under one heading, and on one page, that stand together, up to WINDOW_CHARS."""
+    stretch: list[Block] = []
+    for group in attached(blocks, document.text):
+        is_elsewhere = stretch and _place(document, group[0]) != _place(document, stretch[-1])
+        is_new = group[0].kind is BlockKind.HEADING or is_elsewhere
+        is_full = stretch and group[-1].end - stretch[0].start > WINDOW_CHARS and group[-1].end - group[0].start > MAX_REST_CHARS
+        if stretch and (is_new or is_full):
+            yield tuple(stretch)
+            stretch = []
+        stretch += group
+    if stretch:
+        yield tuple(stretch)
+
+
+def read_windows(question: str, windows: Sequence[Window], project: Project) -> list[ReadWindow]:
+    """The windows with their readings, the likeliest to answer first. Raises ModelError if the reader cannot be loaded."""
+    assert project.reader is not None
+    cache = {} if project.search_cache is None else project.search_cache.setdefault(("readings", question), {})
+    new = [w for w in windows if (w.document.id, w.start, w.end) not in cache]
+    for window, reading in zip(new, project.reader.read(question, [w.text for w in new]), strict=True):
+        cache[window.document.id, window.start, window.end] = reading
+    read = [ReadWindow(w, cache[w.document.id, w.start, w.end]) for w in windows]
+    return sorted(read, key=lambda w: -w.score)
+
+
+def rank_unread(question: str, windows: Iterable[Window]) -> list[ReadWindow]:
+    """The windows by rank and by the question's words in them, for want of a reader."""
+    wanted = content_stems(question)
+
+    def of(window: Window) -> PassageReading:
+        return PassageReading(0, 0, -math.inf, len(wanted & content_stems(window.text)) / max(1, len(wanted)))
+
+    return sorted((ReadWindow(w, of(w)) for w in windows), key=lambda w: RANK_WEIGHT * w.window.rank - 4 * w.reading.relevance)
+
+
+def answer_confidence(read: Sequence[ReadWindow]) -> float:
+    """The probability that the first passages answer the question."""
+    relevance, answer = _best(read)
+    return float(1 / (1 + np.exp(-np.dot(CONFIDENCE_WEIGHTS, (relevance, max(answer, -30.0), 1.0)))))
+
+
+def is_unrelated(read: Sequence[ReadWindow]) -> bool:
+    """Whether the reader is sure that none of the windows answers."""
+    relevance, answer = _best(read)
+    return relevance < MAX_UNRELATED[0] and answer < MAX_UNRELATED[1]
+
+
+def _best(read: Sequence[ReadWindow]) -> tuple[float, float]:
+    best = [w.reading for w in read[:PASSAGES_SHOWN]]
+    return max((r.relevance for r in best), default=-math.inf), max((r.score for r in best), default=-math.inf)
+
+
+def short_answer(question: str, read: Sequence[ReadWindow]) -> ReadWindow | None:
+    """The window whose short answer is sure, names something new and is short; None without one."""
+    found = max(read[:PASSAGES_SHOWN], key=lambda w: w.reading.score + w.reading.relevance, default=None)
+    if found is None or found.reading.score < MIN_SHORT_SCORE or not 0 < len(found.answer.split()) <= MAX_SHORT_WORDS:
+        return None
+    stems = content_stems(found.answer)
+    return None if "\n" in found.answer or (stems and stems <= content_stems(question)) else found
+
+
+def passages_of(read: Sequence[ReadWindow], short: ReadWindow | None) -> list[ShownPassage]:
+    """The passages that are shown: first that of the short answer, or the section that begins with the best window."""
+    first = short or read[0]
+    shown = [_holding(first) if short else _section(first)]
+    for other in read:
+        if len(shown) == PASSAGES_SHOWN:
+            break
+        if not any(_overlap(p, other.window) for p in shown):
+            start = next(b.start for b in other.window.blocks if b.kind is not BlockKind.HEADING)
+            shown.append(_passage(other.window, start, _cut(other.window, start, other.window.end, WINDOW_CHARS)))
+    return shown
+
+
+def _overlap(passage: ShownPassage, window: Window) -> bool:
+    return passage.document.id == window.document.id and passage.start < window.end and window.start < passage.end
+
+
+def _passage(window: Window, start: int, end: int, marked: tuple[int, int] | None = None) -> ShownPassage:
+    headings = tuple(dict.fromkeys(filter(None, (window.document.title, *window.blocks[0].headings))))
+    text = window.document.text[start:end]
+    return ShownPassage(window.document, window.chunk_id, start, start + len(text.rstrip()), headings, marked)
+
+
+def _holding(read: ReadWindow) -> ShownPassage:
+    """The blocks that stand together around the short answer, the answer marked."""
+    window, (start, end) = read.window, read.span
+    group = next(g for g in attached(window.blocks, window.document.text) if start < g[-1].end)
+    first = next((b.start for b in group if b.kind is not BlockKind.HEADING and start >= b.start), group[0].start)
+    if group[-1].end - first > MAX_PASSAGE_CHARS:
+        first = max(first, _line_start(window.document.text, max(first, start - MAX_PASSAGE_CHARS // 2)))
+    return _passage(window, first, max(end, _cut(window, first, group[-1].end, MAX_PASSAGE_CHARS)), (start, end))
+
+
+def _line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def _section(read: ReadWindow) -> ShownPassage:
+    """From the window on, the blocks of its section, up to MAX_PASSAGE_CHARS."""
+    window, end = read.window, read.window.end
+    start = next(b.start for b in window.blocks if b.kind is not BlockKind.HEADING)  # its headings stand above it
+    depth, part = _place(window.document, window.blocks[0])
+    for block in window.outline.blocks_between(window.end, window.start + MAX_PASSAGE_CHARS):
+        if block.start < window.end:
+            continue
+        headings, label = _place(window.document, block)
+        if headings[: len(depth)] != depth or label != part or block.end - window.start > MAX_PASSAGE_CHARS:
+            break
+        if block.kind is not BlockKind.HEADING:  # a heading with nothing below it is not shown
+            end = block.end
+    return _passage(window, start, _cut(window, start, end, MAX_PASSAGE_CHARS))
+
+
+def _cut(window: Window, start: int, end: int, most: int) -> int:
+    """The end of a stretch, or of its last whole block, line or sentence within `most` characters."""
+    if end - start <= most:
+        return end
+    text = window.document.text[start : start + most]
+    if blocks := [b.end for b in window.blocks if start < b.end <= start + most and b.kind is not BlockKind.HEADING]:
+        return blocks[-1]
+    sentence = max((b for _, b in cached_sentences(text)[:-1]), default=0)
+    return start + (max(sentence, text.rfind("\n")) if max(sentence, text.rfind("\n")) > most // 3 else most)

@@ -1,0 +1,86 @@
+"""The reader: answers in passages, relevance and entailment; the same whatever is read beside."""
+
+import pytest
+
+from localrag.errors import ModelError
+from localrag.llm import reader as reader_module
+from localrag.llm.reader import WINDOW_TOKENS, PassageReader
+
+FERRY = "The ferry Skua was bought by Ingrid Holm in 1974. She paid four hundred pounds for it."
+OTHERS = ["Bread is baked from flour, water and salt.", "The Tern was painted white in 1950.", "渔船海鸥号由霍尔姆于1974年购得。"]
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return PassageReader()
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [("Who bought the ferry?", "Ingrid Holm"), ("When was the Skua bought?", "1974"), ("How much did she pay?", "four hundred pounds")],
+)
+def test_an_answer_is_a_stretch_of_the_passage(reader, question, answer):
+    """The passage that answers is the most relevant one, and the answer stands in it as marked."""
+    passages = [*OTHERS[:2], FERRY]
+    found = reader.read(question, passages)
+
+    assert max(found, key=lambda r: r.relevance) is found[2]
+    assert FERRY[found[2].start : found[2].end] == answer
+    assert found[2].score > 0 > found[0].score
+
+
+def test_chinese_is_read(reader):
+    """A question and a passage in Chinese."""
+    found = reader.read("谁买了海鸥号？", OTHERS)
+
+    assert max(found, key=lambda r: r.relevance) is found[2]
+    assert "霍尔姆" in OTHERS[2][found[2].start : found[2].end]
+
+
+def test_what_is_read_beside_changes_nothing(reader):
+    """A passage is read bit for bit the same alone and among others."""
+    alone = reader.read("Who bought the ferry?", [FERRY])
+    among = reader.read("Who bought the ferry?", [*OTHERS, FERRY, *OTHERS])
+
+    assert among[len(OTHERS)] == alone[0]
+
+
+def test_a_long_passage_is_read_to_its_end(reader):
+    """The answer is found in the last of many windows."""
+    passage = "Nothing of interest happened that day on the pier, and the gulls were quiet. " * 60 + FERRY
+    found = reader.read("Who bought the ferry Skua?", [passage])[0]
+
+    assert len(reader._model.tokens(passage).ids) > 3 * WINDOW_TOKENS
+    assert passage[found.start : found.end] == "Ingrid Holm"
+
+
+def test_headings_are_read_and_hold_no_answer(reader):
+    """What stands above a passage is no part of it."""
+    found = reader.read("Who bought the ferry?", [FERRY], ["Ingrid Holm › The ferry\n"])[0]
+
+    assert FERRY[found.start : found.end] == "Ingrid Holm"
+
+
+@pytest.mark.parametrize("question", ["?", "the of and", "x" * 2000, "wo boght teh fery skuaa", "ཀ་ཁ་ག", "\u200b"])
+@pytest.mark.parametrize("passage", ["", " ", "a", "def f(x):\n    return x\n" * 50, "| 1 | 2 |\n" * 500, "\U0001f600" * 300])
+def test_odd_texts_are_read(reader, question, passage):
+    """Questions of one sign, of stop words, misspelt or of an unknown script; passages of nothing, one letter, code and rows."""
+    (found,) = reader.read(question, [passage])
+
+    assert 0 <= found.start <= found.end <= len(passage)
+
+
+def test_entailment_tells_what_a_passage_says(reader):
+    """Three probabilities; a statement of the passage is entailed more than one about something else."""
+    said, other = reader.entailments([(FERRY, "Ingrid Holm bought the Skua."), (FERRY, "The mate is old.")])
+
+    assert sum(said) == pytest.approx(1, abs=1e-5)
+    assert said.entailed > 0.5 > other.entailed
+
+
+def test_without_its_package_the_reader_says_what_to_install(monkeypatch):
+    """The error names the package."""
+    monkeypatch.setattr(reader_module, "BASE_PACKAGE", "no_such_package")
+    with pytest.raises(ModelError, match="no_such_package is not installed") as refused:
+        PassageReader().load()
+    assert "pip install" in refused.value.hint

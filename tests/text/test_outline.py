@@ -1,0 +1,102 @@
+"""The outline of a text: headings of Markdown and reStructuredText, blocks, and what stands together."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from localrag.text.outline import BlockKind, Outline, attached
+
+MARKDOWN = """# Guide
+
+Intro text.
+
+## Install
+
+Run this:
+
+```sh
+# not a heading
+pip install x
+```
+
+- one
+- two
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+### Notes
+
+Last words.
+"""
+
+RST = """=====
+Guide
+=====
+
+Intro text.
+
+Install
+-------
+
+Run this::
+
+    # not a heading
+    pip install x
+
+Notes
+~~~~~
+
+Last words.
+"""
+
+
+@pytest.mark.parametrize("text", [MARKDOWN, RST])
+def test_headings_have_levels_and_code_has_none(text):
+    """The same three headings in both languages; a comment in code is none."""
+    outline = Outline(text)
+
+    assert [(h.level, h.title) for h in outline.headings] == [(1, "Guide"), (2, "Install"), (3, "Notes")]
+    assert outline.blocks[-1].headings == ("Guide", "Install", "Notes")
+    assert text[outline.blocks[-1].start : outline.blocks[-1].end] == "Last words."
+
+
+def test_blocks_are_of_their_kinds():
+    """Paragraphs, code, lists and tables of Markdown."""
+    kinds = [b.kind for b in Outline(MARKDOWN).blocks]
+
+    heading, paragraph = BlockKind.HEADING, BlockKind.PARAGRAPH
+    assert kinds == [heading, paragraph, heading, paragraph, BlockKind.CODE, BlockKind.LIST, BlockKind.TABLE, heading, paragraph]
+
+
+@pytest.mark.parametrize("text", [MARKDOWN, RST])
+def test_what_follows_a_colon_stands_with_it(text):
+    """The code below "Run this:" is in one group with it, and so is the heading above."""
+    groups = [text[g[0].start : g[-1].end] for g in attached(Outline(text).blocks, text)]
+
+    assert any("Install" in g and "Run this" in g and "pip install x" in g for g in groups)
+    assert not any("Intro" in g and "Run this" in g for g in groups)
+
+
+def test_blocks_cover_every_text_in_order():
+    """Whatever lines a text has, its blocks do not overlap, and every letter is in one."""
+    chance = random.Random(3)
+    lines = ["# a", "b", "---", "===", "- c", "", "", "```", "    d", "| e | f |", ".. g::", "h:", "1. i", "~~~~", "j\tk", "***"]
+    for _ in range(300):
+        text = "\n".join(chance.choice(lines) for _ in range(chance.randrange(30)))
+        blocks = Outline(text).blocks
+
+        assert all(a.end <= b.start for a, b in pairwise(blocks))
+        covered = {n for b in blocks for n in range(b.start, b.end)}
+        assert all(n in covered for n, c in enumerate(text) if c.isalnum())
+        for start in range(0, len(text), 7):
+            found = Outline(text).blocks_between(start, start + 5)
+            assert list(found) == [b for b in blocks if b.start < start + 5 and b.end > start]
+
+
+def test_a_long_text_takes_time_in_proportion():
+    """Fifty thousand lines of any of the shapes are read, none of them twice."""
+    for line in ("[" * 200, "# " + "#" * 200, "-" * 200, "| " * 100, "a" * 200, "`" * 200):
+        assert Outline("\n".join([line] * 5000)).blocks
