@@ -33,7 +33,7 @@ TokenIds = Sequence[int]
 CLS, SEP, UNKNOWN = 0, 2, 3  # tokens of the encoder
 QUERY_PREFIX = "query: "  # before a question
 WINDOW_TOKENS = 256  # of a question with a passage, with the encoder's own three, as in training
-MAX_QUESTION_TOKENS, MAX_HYPOTHESIS_TOKENS, MAX_HEAD_TOKENS = 64, 90, 48
+MAX_QUESTION_TOKENS, MAX_HYPOTHESIS_TOKENS = 64, 90
 OVERLAP_TOKENS = 60  # of two windows of a passage
 MIN_WINDOW_TOKENS = 40  # a rest of a passage that is shorter stands in the window before it
 MAX_ANSWER_TOKENS = 30  # after the first
@@ -81,23 +81,18 @@ class PassageReader:
     def _model(self) -> "_ReaderModel":
         return _load()
 
-    def read(self, question: str, passages: Sequence[str], heads: Sequence[str] = ()) -> list[PassageReading]:
-        """What each passage answers, of a long one its best window. Raises ModelError if the model cannot be loaded.
-
-        `heads`: of each passage, what stands above it, such as headings; it is read with every window, and holds no answer.
-        """
+    def read(self, question: str, passages: Sequence[str]) -> list[PassageReading]:
+        """What each passage answers, of a long one its best window. Raises ModelError if the model cannot be loaded."""
         with self._lock:
             model = self._model
             asked = model.tokens(QUERY_PREFIX + question).ids[:MAX_QUESTION_TOKENS]
             tokens = [model.tokens(passage) for passage in passages]
-            above = [model.tokens(head).ids[-MAX_HEAD_TOKENS:] for head in heads] or [[]] * len(passages)
-            room = [WINDOW_TOKENS - 3 - len(asked) - len(head) for head in above]
-            windows = [(n, w) for n, t in enumerate(tokens) for w in _windows(len(t.ids), room[n])]
-            states = model.states([(asked, above[n] + tokens[n].ids[w]) for n, w in windows])
+            windows = [(n, w) for n, t in enumerate(tokens) for w in _windows(len(t.ids), WINDOW_TOKENS - 3 - len(asked))]
+            states = model.states([(asked, tokens[n].ids[w]) for n, w in windows])
         best = [PassageReading(0, 0, -np.inf, -np.inf)] * len(passages)
         for (n, window), state in zip(windows, states, strict=True):
             spans, relevance = model.answer_logits(state)
-            first, last, score = best_span(np.concatenate([spans[:1], spans[len(asked) + 2 + len(above[n]) : -1]]))
+            first, last, score = best_span(np.concatenate([spans[:1], spans[len(asked) + 2 : -1]]))
             old, places = best[n], tokens[n].offsets[window]
             span = _trimmed(passages[n], places[first][0], places[last][1]) if score > old.score else old[:2]
             best[n] = PassageReading(*span, max(score, old.score), max(relevance, old.relevance))

@@ -21,8 +21,8 @@ from localrag.text.sentences import STOP_WORDS, cached_sentences, cjk_bigrams, c
 
 PASSAGES_CHECKED = 5  # passages
 SENTENCES = 4  # those with most of the question's words, whose meaning is compared with its own
-FEW = 50  # passages: in a smaller index rarity is reckoned as if it had so many, or what all of three passages name would count nothing
-MOST_WORDS, MOST_NAMES = 60, 20  # of a question
+MIN_RARITY_CHUNKS = 50  # in a smaller index a word is as rare as if it had this many chunks
+MAX_WORDS, MAX_NAMES = 60, 20  # of a question
 
 _WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"[A-ZÀ-Þ][\w'’.-]*(?: [A-ZÀ-Þ][\w'’.-]*)*")
@@ -57,10 +57,10 @@ FLOOR, CJK_FLOOR = -4.6, -0.7
 def is_unlikely(question: Question, project: Project) -> bool:
     """Whether the words of a question and its meaning are too far from the documents for them to answer it."""
     found = signals(question.text, question.vector, project)
-    return found is not None and standing(found) < (CJK_FLOOR if found.cjk else FLOOR)
+    return found is not None and answer_log_odds(found) < (CJK_FLOOR if found.cjk else FLOOR)
 
 
-def standing(found: Signals) -> float:
+def answer_log_odds(found: Signals) -> float:
     """The log-odds that a question is answerable."""
     *weights, bias = CJK_WEIGHTS if found.cjk else WEIGHTS
     return float(np.dot(weights, astuple(found)[:-1])) + bias
@@ -100,7 +100,7 @@ def unmatched_name_share(question: str, project: Project, *, foreign: bool = Fal
     for m in _NAME.finditer(question):
         words = [w for part in re.sub(r"['’]s\b", "", m.group()).split() for w in _WORD.findall(part)]
         names.append(words[1:] if not question[: m.start()].strip(' ¿¡"“«') else words)
-    names = [n for n in names[:MOST_NAMES] if n]
+    names = [n for n in names[:MAX_NAMES] if n]
     lost = sum(not exists_chunk_with_all(project.db, n) for n in names)
     return 0.0 if not names or (foreign and lost < len(names)) else lost / len(names)
 
@@ -115,10 +115,10 @@ def _words(question: str, project: Project, *, foreign: bool) -> dict[str, float
     words = [w for w in dict.fromkeys(_WORD.findall(question)) if not cjk_bigrams(w) and w.lower() not in small and len(w) > 1]
     if words and all(is_of(w, "WHOLE") for w in words):  # "How many documents are there?"
         return {}
-    have = document_frequencies(project.db, [*words, *dict.fromkeys(cjk_bigrams(question).split())][:MOST_WORDS])
+    have = document_frequencies(project.db, [*words, *dict.fromkeys(cjk_bigrams(question).split())][:MAX_WORDS])
     if foreign and any(have.values()):
         have = {w: n for w, n in have.items() if n}
-    chunks = max(FEW, graph.counts(project.db, ["chunks"])["chunks"])
+    chunks = max(MIN_RARITY_CHUNKS, graph.counts(project.db, ["chunks"])["chunks"])
     weight: dict[str, float] = {}
     for w, n in have.items():
         (key,) = _keys(w) or {w}

@@ -17,7 +17,12 @@ def reader():
 
 @pytest.mark.parametrize(
     ("question", "answer"),
-    [("Who bought the ferry?", "Ingrid Holm"), ("When was the Skua bought?", "1974"), ("How much did she pay?", "four hundred pounds")],
+    [
+        ("Who bought the ferry?", "Ingrid Holm"),
+        ("When was the Skua bought?", "1974"),
+        ("How much did she pay?", "four hundred pounds"),
+        pytest.param("Wer kaufte die Fähre Skua?", "Ingrid Holm", marks=pytest.mark.xfail(strict=True, reason="weak across languages")),
+    ],
 )
 def test_an_answer_is_a_stretch_of_the_passage(reader, question, answer):
     """The passage that answers is the most relevant one, and the answer stands in it as marked."""
@@ -52,13 +57,6 @@ def test_a_long_passage_is_read_to_its_end(reader):
 
     assert len(reader._model.tokens(passage).ids) > 3 * WINDOW_TOKENS
     assert passage[found.start : found.end] == "Ingrid Holm"
-
-
-def test_headings_are_read_and_hold_no_answer(reader):
-    """What stands above a passage is no part of it."""
-    found = reader.read("Who bought the ferry?", [FERRY], ["Ingrid Holm › The ferry\n"])[0]
-
-    assert FERRY[found.start : found.end] == "Ingrid Holm"
 
 
 @pytest.mark.parametrize("question", ["?", "the of and", "x" * 2000, "wo boght teh fery skuaa", "ཀ་ཁ་ག", "\u200b"])

@@ -153,7 +153,7 @@ def test_a_question_of_nothing_but_documents_is_not_refused(project, text):
 def works(tmp_path_factory):
     """An index of one short document."""
     folder = tmp_path_factory.mktemp("works")
-    text = "Our automobile was repaired by Olsen in March 2024 for 1,040 crowns."
+    text = "The melting furnace of the works is delivered by Halberg & Dunn. It was ordered in March 2024 for 104,000 crowns."
     (folder / "xq-7.txt").write_text(text, encoding="utf-8")
     with open_for_writing(folder / ".localrag", extractor="phrases") as small:
         asyncio.run(build_index([folder], small, lambda _: None, reports=False))
@@ -162,10 +162,10 @@ def works(tmp_path_factory):
 
 def test_what_is_asked_in_other_words_is_not_refused(works):
     """A question that shares no word with the documents is answered if the reader finds an answer."""
-    given = asked(works, "Who fixed the car?", style="extractive")
+    given = asked(works, "Which firm brings the new oven?", style="extractive")
 
     assert given.is_answerable
-    assert "Olsen" in given.answer
+    assert "Halberg & Dunn" in given.answer
 
 
 def test_a_question_that_names_a_file_is_not_refused(works):

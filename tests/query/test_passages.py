@@ -37,9 +37,13 @@ def asked(project, text, **options):
     return asyncio.run(answer_question(text, project, QueryOptions(**options)))
 
 
-def test_a_how_to_shows_its_code_and_its_steps(project):
+WEAK = pytest.mark.xfail(strict=True, reason="the reader prefers the introduction above the section")
+
+
+@pytest.mark.parametrize("verb", ["run", pytest.param("deploy", marks=WEAK)])
+def test_a_how_to_shows_its_code_and_its_steps(project, verb):
     """The section with the unit file, with its lines as they stand, and not the one after it."""
-    first = asked(project, "How do I run tidewatch with systemd?").passages[0]
+    first = asked(project, f"How do I {verb} tidewatch with systemd?").passages[0]
 
     assert first.path == "deploy.md"
     assert first.headings == ("Deploying", "Running with systemd")
