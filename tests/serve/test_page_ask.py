@@ -352,6 +352,23 @@ def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
         assert [e for e in heard.errors if "404" not in e] == []
 
 
+def test_a_dialog_that_is_opened_again_at_once_stays_open(browser, server):
+    """Before the browser has told the page that the first one is closed: that message must not close the second."""
+    asked = "Who is the mate of the Skua, Orlando Pym?"
+    with opened(browser, server) as (page, _):
+        ask(page, asked).locator("footer.foot").wait_for()
+        button = page.get_by_role("button", name=f"Delete conversation: {asked}")
+        button.click()
+        page.get_by_role("dialog").wait_for()
+        button.evaluate("""async (button) => {
+            document.querySelector("dialog [autofocus]").click();
+            await Promise.resolve();
+            button.click();
+            await new Promise((done) => setTimeout(done, 300));
+        }""")
+        assert page.get_by_role("dialog").is_visible()
+
+
 def test_a_conversation_that_cannot_be_deleted_now_says_why(browser, server, folder):
     """While another process writes to the index; it stays in the list, and can be deleted afterwards."""
     asked = "Which colour has the lighthouse that Nora Bly painted?"

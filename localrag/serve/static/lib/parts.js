@@ -30,25 +30,35 @@ export function Sure({ title, what, label, act, close, children }) {
   const box = useRef(null);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
+  const over = useRef(false);
   useEffect(() => box.current.showModal(), []);
+  // The close event comes a task later: whoever opens the dialog again before it must not have it taken away.
+  const ended = () => {
+    if (!over.current) close();
+    over.current = true;
+  };
+  const leave = () => {
+    box.current?.close();
+    ended();
+  };
   const sure = async () => {
     setBusy(true);
     setError(null);
     try {
       await act();
-      box.current?.close();
+      leave();
     } catch (failed) {
       setError(failed);
     }
     setBusy(false);
   };
-  return html`<dialog ref=${box} class="removal" aria-labelledby="removal-title" onClose=${close}>
+  return html`<dialog ref=${box} class="removal" aria-labelledby="removal-title" onClose=${ended}>
     <h2 id="removal-title">${title}</h2>
     <p class="path" dir="auto">${what}</p>
     ${children}
     ${error && html`<${Failure} error=${error} />`}
     <p class="choices">
-      <button type="button" autofocus onClick=${() => box.current.close()}>${t("cancel")}</button>
+      <button type="button" autofocus onClick=${leave}>${t("cancel")}</button>
       <button type="button" class="danger" disabled=${busy} onClick=${sure}>${label}</button>
     </p>
   </dialog>`;
