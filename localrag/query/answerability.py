@@ -1,17 +1,20 @@
-"""How likely documents answer a question, by words and meaning: what the reader's refusals must agree with.
+"""Whether the documents answer a question: what the reader finds in them, and in a small collection their words too.
 
-Five features are weighted (logistic regression): how many of the question's words its nearest passages contain, the cosine of their best
-sentence, and whether the names in the question occur at all. The reader alone is too strict with questions in other words than the text's.
+The documents answer where the odds that the reader gives its windows come to one or more together. It is too strict with questions in quite
+other words than the text's, of which a small collection has no nearer passage. There the words must agree: how many of the question's its
+nearest passages contain, the cosine of their best sentence, and whether the names in the question occur at all.
 """
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.project import Project
+from localrag.query.passages import ReadWindow
 from localrag.query.question import Question
 from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language, is_of
 from localrag.query.retriever import hybrid_search
@@ -46,15 +49,24 @@ class Signals:
     cjk: bool
 
 
-# Logistic weights of the signals in their order, and of 1, fitted on questions to their own paragraphs and others'. Below FLOOR (log odds)
-# a question counts as one that the documents do not answer, if the reader finds nothing either; a higher floor refuses questions in
-# other words than the text's. Character pairs are no words, and the bundled embedder knows little Chinese: CJK text has its own.
+SMALL_COLLECTION_CHUNKS = 100
+
+# Logistic weights of the words' signals in their order, and of 1, fitted on questions to their own paragraphs and others'. Below FLOOR (log
+# odds) a question is far from the documents; a higher floor refuses questions in other words than the text's. Character pairs are no words,
+# and the bundled embedder knows little Chinese: CJK text has its own.
 WEIGHTS = (3.1, 1.3, 1.6, 7.0, -2.9, -5.8)
 CJK_WEIGHTS = (6.8, 5.0, 5.4, 0.0, 0.0, -4.2)
 FLOOR, CJK_FLOOR = -4.6, -0.7
 
 
-def is_unlikely(question: Question, project: Project) -> bool:
+def is_unanswered(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
+    """Whether the documents do not answer a question, of whose nearest passages the windows were read."""
+    if np.logaddexp.reduce([w.reading.relevance for w in read]) >= 0:
+        return False
+    return graph.counts(project.db, ["chunks"])["chunks"] >= SMALL_COLLECTION_CHUNKS or _is_far(question, project)
+
+
+def _is_far(question: Question, project: Project) -> bool:
     """Whether the words of a question and its meaning are too far from the documents for them to answer it."""
     found = signals(question.text, question.vector, project)
     return found is not None and answer_log_odds(found) < (CJK_FLOOR if found.cjk else FLOOR)

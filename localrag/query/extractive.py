@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from localrag.errors import ModelError
 from localrag.project import Project
-from localrag.query.answerability import is_unlikely
+from localrag.query.answerability import is_unanswered
 from localrag.query.passages import (
     CHUNKS_READ,
     PASSAGES_SHOWN,
@@ -13,7 +13,6 @@ from localrag.query.passages import (
     ShownPassage,
     answer_confidence,
     chunk_windows,
-    is_unrelated,
     passages_of,
     rank_unread,
     read_windows,
@@ -98,8 +97,8 @@ async def refuse_unrelated(question: Question, chunks: Sequence[Chunk], project:
 
 
 def _is_unanswered(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
-    """Whether reader and words agree that the documents do not answer a question that names none of them."""
-    return is_unrelated(read) and is_unlikely(question, project) and not names_a_document(question.text, project)
+    """Whether the documents do not answer a question, which names none of them."""
+    return is_unanswered(question, read, project) and not names_a_document(question.text, project)
 
 
 def names_a_document(question: str, project: Project) -> bool:

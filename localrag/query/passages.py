@@ -31,7 +31,6 @@ SPAN_WEIGHT, RANK_WEIGHT = 0.1, 0.5
 CONFIDENCE_WEIGHTS = (0.28, 0.13, -0.06)  # logistic: of the best relevance, of the best short answer's log odds, bias
 MIN_SHORT_SCORE = 6.5  # log odds from which on eight in ten short answers are right
 MAX_SHORT_WORDS = 6
-MAX_UNRELATED = (-1.2, -5.0)  # best relevance and best short answer's log odds below which the documents do not answer
 _DIRECTIVE_LINE = re.compile(r"^[ \t]*\.\. .*$", re.MULTILINE)
 
 
@@ -211,12 +210,6 @@ def answer_confidence(read: Sequence[ReadWindow]) -> float:
     """The probability that the first passages answer the question."""
     relevance, answer = _best(read)
     return float(1 / (1 + np.exp(-np.dot(CONFIDENCE_WEIGHTS, (relevance, max(answer, -30.0), 1.0)))))
-
-
-def is_unrelated(read: Sequence[ReadWindow]) -> bool:
-    """Whether the reader is sure that none of the windows answers."""
-    relevance, answer = _best(read)
-    return relevance < MAX_UNRELATED[0] and answer < MAX_UNRELATED[1]
 
 
 def _best(read: Sequence[ReadWindow]) -> tuple[float, float]:

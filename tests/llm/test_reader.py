@@ -2,8 +2,8 @@
 
 import pytest
 
+from localrag.engine import e5
 from localrag.errors import ModelError
-from localrag.llm import reader as reader_module
 from localrag.llm.reader import WINDOW_TOKENS, PassageReader
 
 FERRY = "The ferry Skua was bought by Ingrid Holm in 1974. She paid four hundred pounds for it."
@@ -78,7 +78,7 @@ def test_entailment_tells_what_a_passage_says(reader):
 
 def test_without_its_package_the_reader_says_what_to_install(monkeypatch):
     """The error names the package."""
-    monkeypatch.setattr(reader_module, "BASE_PACKAGE", "no_such_package")
+    monkeypatch.setattr(e5, "BASE_PACKAGE", "no_such_package")
     with pytest.raises(ModelError, match="no_such_package is not installed") as refused:
         PassageReader().load()
     assert "pip install" in refused.value.hint

