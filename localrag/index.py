@@ -258,7 +258,7 @@ class AskOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A found chunk: characters `start` to `end` of the document at `path`, in its `part` (such as a page).
+    """A found chunk: characters `start` to `end` of the document at `path`, in its `part` (such as a page), below its `headings`.
 
     `score`: 1 for the best hit. `best_sentence`: the sentence of `text` nearest to the query.
     """
@@ -270,6 +270,7 @@ class SearchHit:
     text: str
     best_sentence: str
     score: float
+    headings: tuple[str, ...] = ()
 
 
 class Index(IndexReader):
@@ -535,7 +536,9 @@ class Index(IndexReader):
         with filter_project(self._search_project(), selection) as project:
             vector = project.embedder.embed([query])[0]
             rows = serializers.serialize_passages(query, vector, retrieve(query, vector, project, k), project)
-        return [SearchHit(r["path"], r["part"], r["start"], r["end"], r["text"], r["snippet"], r["score"]) for r in rows]
+        return [
+            SearchHit(r["path"], r["part"], r["start"], r["end"], r["text"], r["snippet"], r["score"], tuple(r["headings"])) for r in rows
+        ]
 
     @property
     def calls(self) -> int:

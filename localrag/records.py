@@ -116,7 +116,7 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A text unit of a document: `text == document.text[start:end]`."""
+    """A text unit of a document: `text == document.text[start:end]`. `headings`: those above its first character, outermost first."""
 
     id: str
     document_id: str
@@ -125,6 +125,7 @@ class Chunk:
     end: int
     text: str
     tokens: int
+    headings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

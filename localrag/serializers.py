@@ -261,7 +261,7 @@ def serialize_report(community: str, db: Database) -> JsonRow:
 def serialize_passages(
     query: str, vector: "NDArray[np.float32]", hits: "Sequence[tuple[Chunk, float]]", project: "Project"
 ) -> list[JsonRow]:
-    """Found chunks with their location, score and the sentence nearest to the query."""
+    """Found chunks with their location, headings, score and the sentence nearest to the query."""
     from localrag.query.sentence_ranking import word_overlap
 
     rows = []
@@ -271,7 +271,7 @@ def serialize_passages(
         texts = [collapse_whitespace(chunk.text[a:b]) for a, b in spans]
         similarity = project.embedder.embed(texts) @ vector + np.array(word_overlap(query, texts), np.float32)
         rows.append(
-            {**locations[chunk.id], "start": chunk.start, "end": chunk.end}
+            {**locations[chunk.id], "start": chunk.start, "end": chunk.end, "headings": list(chunk.headings)}
             | {"score": round(score, 3), "snippet": texts[int(np.argmax(similarity))], "text": chunk.text}
         )
     return rows

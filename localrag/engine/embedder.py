@@ -104,7 +104,8 @@ class LlamaCppEmbedder(LazyEmbedder):
         from localrag.engine.llama.weights import convert_to_gguf
 
         copy = convert_to_gguf(self.file)
-        return GgufEmbedder(copy, window_tokenizer(self.file.path)) if copy else super()._made
+        # One thread: a question has few texts, and two threads wait for each other wherever another program keeps a core busy.
+        return GgufEmbedder(copy, window_tokenizer(self.file.path), threads=1) if copy else super()._made
 
 
 def embed_windows(
@@ -124,18 +125,19 @@ def embed_windows(
 class GgufEmbedder:
     """Embeds texts with the GGUF embedding model in `file`, loaded on first use.
 
-    `windows` splits a text into token lists that fit the model's window; by default with the file's own vocabulary.
+    `windows` splits a text into token lists that fit the model's window; by default with the file's own vocabulary. `threads`: by default
+    as many as cores.
     """
 
-    def __init__(self, file: ModelFile, windows: Callable[[str], list[list[int]]] | None = None) -> None:
-        self.file = file
+    def __init__(self, file: ModelFile, windows: Callable[[str], list[list[int]]] | None = None, threads: int | None = None) -> None:
+        self.file, self._threads = file, threads
         self._windows = windows or self._own_windows
 
     @cached_property
     def _pooled(self) -> "PooledModel":
         from localrag.engine.autotune.load import open_pooled
 
-        return open_pooled(self.file)
+        return open_pooled(self.file, threads=self._threads)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token count.

@@ -49,6 +49,7 @@ from localrag.records import (
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store import runs
+from localrag.text.outline import Outline
 from localrag.text.quotes import entity_quotes, relationship_quotes
 from localrag.text.sentences import collapse_whitespace, sentences
 
@@ -151,9 +152,9 @@ def _chunks(document: Document, places: Mapping[str, tuple[int, int]], counts: C
             new_spans += [(at + c.start, at + c.end) for c in split_document(part, counts, size=size, overlap=overlap)]
         at = max(at, end)
     spans = sorted({*spans, *new_spans})
-    texts = [document.text[a:b] for a, b in spans]
+    texts, outline = [document.text[a:b] for a, b in spans], Outline(document.text)
     return [
-        Chunk(content_id(document.id, a, b), document.id, n, a, b, text, tokens)
+        Chunk(content_id(document.id, a, b), document.id, n, a, b, text, tokens, outline.headings_at(a))
         for n, ((a, b), text, tokens) in enumerate(zip(spans, texts, counts(texts) if texts else [], strict=True))
     ]
 

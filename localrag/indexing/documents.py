@@ -33,6 +33,7 @@ from localrag.store.documents import MovedTo, file_stats, move_documents, new_do
 from localrag.store.graph import has_rows
 from localrag.system.files import stat_key
 from localrag.system.resources import worker_cores
+from localrag.text.outline import Outline
 from localrag.text.sentences import Span, collapse_whitespace, sentences
 
 
@@ -250,7 +251,7 @@ def split_document(
     size = max(size - counts([before])[0], size // 2) if before else size
     units = _units(text, spans or sentences(text), counts, size)
     weights = counts([text[start:end] for start, end in units])
-    chunks: list[Chunk] = []
+    outline, chunks = Outline(text), list[Chunk]()
     first = done = 0
     while first < len(units):
         last, total = first, 0
@@ -261,7 +262,8 @@ def split_document(
             last = _best_end(text, units, weights, max(first, done), last, total * PARAGRAPH_SLACK)
         start, end = units[first].start, units[last - 1].end
         body = text[start:end]
-        chunks.append(Chunk(content_id(document.id, start, end), document.id, len(chunks), start, end, body, counts([before + body])[0]))
+        tokens, headings = counts([before + body])[0], outline.headings_at(start)
+        chunks.append(Chunk(content_id(document.id, start, end), document.id, len(chunks), start, end, body, tokens, headings))
         if last == len(units):
             break
         # The next sentence must still fit after the overlap, or a chunk would have no new text.

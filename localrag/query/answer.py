@@ -96,6 +96,8 @@ async def answer_question(
     """
     started, before = time.perf_counter(), _llm_usage(project)
     _check(text, options)
+    if project.reader is not None and options.mode in {"auto", *PASSAGE_MODES}:
+        project.reader.start_loading()
 
     def keep(made: Answer) -> Answer:
         calls, read, written = (now - then for now, then in zip(_llm_usage(project), before, strict=True))

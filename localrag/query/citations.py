@@ -362,9 +362,11 @@ class Citer:
         place = to_one_line(" › ".join((citation.path, *filter(None, (citation.part,)), *headings)))
         before = "\n\n" * bool(self._text) + f"**{place}**\n"
         self._counts[SUPPORTED_STATE] += 1
-        self._say_sentence(before, quote.text, Verdict(SUPPORTED_STATE, point.quotes), numbers)
         span = None if marked is None else (marked[0] - quote.start, marked[1] - quote.start)
         self._passages.append(AnswerPassage(citation.n, citation.path, headings, quote.start, quote.end, quote.text, span))
+        if self._watch.on_passage:
+            self._watch.on_passage(self._passages[-1])
+        self._say_sentence(before, quote.text, Verdict(SUPPORTED_STATE, point.quotes), numbers)
 
     def result(self, draft: AnswerDraft | None = None) -> CitedAnswer:
         """The answer, after adding the remaining points of its draft; without a draft, the answer so far."""

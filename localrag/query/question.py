@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.filters import DocumentFilter
-from localrag.records import Answer, Citation, Quote
+from localrag.records import Answer, AnswerPassage, Citation, Quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class AnswerCallbacks:
 
     `on_text` receives every new part of the final text, `on_citation` each citation before the text with its number, `on_draft` the
     unchecked sentence being generated, `on_status` the current step. `confirm_cost` is asked if the answer may take more than a minute.
-    `on_stored` receives the stored answer, also a cancelled one.
+    `on_stored` receives the stored answer, also a cancelled one; `on_passage` each passage of an extractive answer before its text.
     """
 
     on_text: Callable[[str], None] | None = None
@@ -142,6 +142,7 @@ class AnswerCallbacks:
     on_status: Callable[[str], None] | None = None
     confirm_cost: Callable[[], bool] | None = None
     on_stored: Callable[[Answer], None] | None = None
+    on_passage: Callable[[AnswerPassage], None] | None = None
 
 
 NO_CALLBACKS = AnswerCallbacks()

@@ -23,11 +23,12 @@ _ESCAPED = str.maketrans({"%": "%25", "#": "%23", "?": "%3F"})  # kept by `{+pat
 
 
 class PassageResult(BaseModel):
-    """A passage that was found; the characters `start` to `end` of its document."""
+    """A passage that was found, below the `headings`; the characters `start` to `end` of its document."""
 
     document: str
     path: str
     part: str
+    headings: list[str]
     start: int
     end: int
     score: float
@@ -52,6 +53,21 @@ class CitationResult(BaseModel):
     state: str
 
 
+class AnswerPassageResult(BaseModel):
+    """A passage of an answer as it stands in its document, below the `headings`; `n` is its citation.
+
+    `marked`: the short answer in it, as characters of `text`.
+    """
+
+    n: int
+    path: str
+    headings: list[str]
+    start: int
+    end: int
+    text: str
+    marked: tuple[int, int] | None
+
+
 class Sentence(BaseModel):
     """A sentence of an answer. `state`: supported (proved), related (on the topic, not proved), contradicted, or unsupported."""
 
@@ -74,6 +90,7 @@ class AnswerResult(BaseModel):
     note: str
     citations: list[CitationResult]
     sentences: list[Sentence]
+    passages: list[AnswerPassageResult]
 
 
 class DocumentTextResult(BaseModel):
@@ -184,7 +201,10 @@ def passages_result(rows: Sequence[ResultRow]) -> CallToolResult:
         return _result("Nothing was found.", PassagesResult(passages=[]))
     room = MAX_RESULT_BYTES // 2 // len(rows)
     passages = [
-        PassageResult(**{k: row[k] for k in PassageResult.model_fields} | {"snippet": truncate_bytes(row["snippet"], room // 2)})
+        PassageResult(
+            **{k: row[k] for k in PassageResult.model_fields}
+            | {"snippet": truncate_bytes(row["snippet"], room // 2), "headings": _fit_bytes(row["headings"], room // 8)}
+        )
         for row in rows
     ]
     fenced = fence_texts("passage", texts := [truncate_bytes(row["text"], room) for row in rows])
@@ -219,12 +239,16 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
     fenced = text and fence_texts("answer", [text])(text)
     prose = "\n\n".join(part for part in (refusal, fenced, listed and f"Sources\n{listed}", to_one_line(note)) if part)
     flags = {k: answer[k] for k in ("mode", "answerable", "is_answerable")} | {"complete": complete, "note": note.strip()}
-    values = AnswerResult(answer=text, citations=sources, sentences=_fit_bytes(sentences, MAX_RESULT_BYTES // 12), **flags)
+    passages = _fit_bytes(map(AnswerPassageResult.model_validate, answer["passages"]), room)
+    if left_out := len(answer["passages"]) - len(passages):
+        note += f" {left_out} further passages are only in the text."
+    said = _fit_bytes(sentences, MAX_RESULT_BYTES // 12)
+    values = AnswerResult(answer=text, citations=sources, sentences=said, passages=passages, **flags)
     return _result(prose, values, [document_link(s.path) for s in sources])
 
 
 NARROW_QUESTION_HINT = "To continue: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
-_NOTHING = {"answer": "", "mode": "", "answerable": True, "is_answerable": True, "citations": [], "sentences": []}
+_NOTHING = {"answer": "", "mode": "", "answerable": True, "is_answerable": True, "citations": [], "sentences": [], "passages": []}
 EMPTY_ANSWER: ResultRow = _NOTHING | {"note": "Nothing was answered within the time."}
 
 

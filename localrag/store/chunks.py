@@ -97,10 +97,15 @@ def _chunks(db: Database, clauses: str, values: list[Any]) -> list[Chunk]:
     chunks = []
     for row in db.query(f"SELECT c.*, s.spans FROM {joined} {clauses}", values):
         bounds = row.pop("spans")
-        chunks.append(Chunk(**row))
+        chunks.append(Chunk(**row | {"headings": tuple(json.loads(row["headings"]))}))
         if bounds is not None:
             cache_sentence_bounds(row["text"], bounds)
     return chunks
+
+
+def chunk_row(chunk: Chunk) -> dict[str, Any]:
+    """The row of a chunk."""
+    return asdict(chunk) | {"headings": json.dumps(chunk.headings, ensure_ascii=False)}
 
 
 def delete_extractions(db: Database, config_hash: str, chunk_ids: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import IMPORTED_MARK, Chunk, Document, DocumentPart, SkippedFile, content_id
-from localrag.store.chunks import chunks_of, save_sentences
+from localrag.store.chunks import chunk_row, chunks_of, save_sentences
 from localrag.store.full_text import index_chunks, unindex_chunks
 from localrag.store.tombstones import record_removal
 from localrag.system.files import FileStat
@@ -57,7 +57,7 @@ def save_document(db: Database, document: Document, chunks: Sequence[Chunk], *, 
         remove_document(db, document.path, edited=True)
         prefix = "staged_" if is_staged else "main."
         _insert_rows(db, f"{prefix}documents", [_document_row(document)])
-        _insert_rows(db, f"{prefix}chunks", map(asdict, chunks))
+        _insert_rows(db, f"{prefix}chunks", map(chunk_row, chunks))
         if not is_staged:
             index_chunks(db, ((c.id, c.text) for c in chunks))
         reused = ({"kind": "chunk", "subject_id": c} | vectors[h] for c, h in hashes.items() if h in vectors)
@@ -77,7 +77,7 @@ def update_document(db: Database, document: Document, chunks: Sequence[Chunk]) -
         if _has_graph(db) and not _has_path(db, "staged_documents", document.path):
             db.execute("INSERT OR IGNORE INTO staged_deletions VALUES (?)", [document.path])
             _insert_rows(db, "staged_documents", [_document_row(document)])
-            _insert_rows(db, "staged_chunks", map(asdict, chunks))
+            _insert_rows(db, "staged_chunks", map(chunk_row, chunks))
             return
         prefix = "staged_" if _has_path(db, "staged_documents", document.path) else "main."
         for c in chunks:

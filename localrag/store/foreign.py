@@ -18,8 +18,8 @@ from localrag.settings import IndexSettings
 from localrag.store.check import rebuild_full_text
 from localrag.store.opening import LOCATION_KEY
 from localrag.store.schema import (
+    PREVIOUS_SCHEMA_HASHES,
     PREVIOUS_STEPS,
-    PREVIOUS_VERSION,
     SCHEMA_VERSION,
     SchemaObjects,
     create_schema,
@@ -57,8 +57,8 @@ def sanitize_database(path: Path) -> list[tuple[str, str]]:
         with closing(sqlite3.connect(path)) as connection:
             _read_only(connection)
             objects, expected = schema_objects(connection), current_schema()
-            if _version(connection) == PREVIOUS_VERSION:
-                if not is_previous_schema(objects):
+            if (version := _version(connection)) != SCHEMA_VERSION:
+                if not is_previous_schema(objects, version):
                     raise _unusable("it was made by an older localrag, and other tables or triggers were added to it")
                 expected = objects
             foreign = sorted(name for name, sql in objects.items() if expected.get(name) != sql)
@@ -100,7 +100,7 @@ def _version(connection: sqlite3.Connection) -> int:
         raise IndexMismatch(
             f"The index in the pack was made by a newer localrag (schema {version}).", "Upgrade: pip install --upgrade localrag"
         )
-    if version < PREVIOUS_VERSION:
+    if version < min(PREVIOUS_SCHEMA_HASHES):
         raise IndexMismatch(
             f"The index in the pack was made by an older localrag (schema {version}).",
             "Index there again with this version, and pack again.",

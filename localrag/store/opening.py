@@ -34,7 +34,7 @@ from localrag.store.database import (
 )
 from localrag.store.location import DATABASE_FILE
 from localrag.store.schema import (
-    PREVIOUS_VERSION,
+    PREVIOUS_SCHEMA_HASHES,
     SCHEMA_VERSION,
     create_schema,
     keep_checksums,
@@ -153,7 +153,7 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False, allow
     `still`: pin a read snapshot of the current state, for commands that end soon (see `snapshot`). `allow_torn`: also open an inconsistent
     copy, for `check` and its repair.
 
-    An index of the previous schema version is upgraded after a backup; without `create` the writer lock is taken for that time. Raises
+    An index of a previous schema version is upgraded after a backup; without `create` the writer lock is taken for that time. Raises
     NoIndex, IndexBusy, IndexMismatch (another schema version), TornCopy, LocalragError (damaged or not writable).
     """
     path = folder / DATABASE_FILE
@@ -199,7 +199,7 @@ def _configured(db: ImmediateDatabase, path: Path, *, create: bool) -> Immediate
 
 
 def _prepare_schema(db: ImmediateDatabase, path: Path, *, locked: bool) -> None:
-    """Create the schema in a new database, or upgrade the previous version. `locked`: the caller holds the writer lock.
+    """Create the schema in a new database, or upgrade a previous version. `locked`: the caller holds the writer lock.
 
     Raises IndexMismatch for another schema version, IndexBusy.
     """
@@ -208,7 +208,7 @@ def _prepare_schema(db: ImmediateDatabase, path: Path, *, locked: bool) -> None:
         return
     if version > SCHEMA_VERSION:
         raise IndexMismatch(f"The index {path} was made by a newer localrag (schema {version}).", "Upgrade: pip install --upgrade localrag")
-    if version not in (0, PREVIOUS_VERSION):
+    if version not in (0, *PREVIOUS_SCHEMA_HASHES):
         raise IndexMismatch(
             f"The index {path} was made by an older localrag (schema {version}), whose tables this one does not read.",
             f"Move {path.parent} away and index again: localrag index PATH",
@@ -226,7 +226,7 @@ def _create_or_upgrade(db: Database, path: Path) -> None:
     version = schema_version(db.conn)  # again, under the lock
     if version == 0:
         create_schema(db)
-    elif version == PREVIOUS_VERSION:
+    elif version in PREVIOUS_SCHEMA_HASHES:
         back_up_database(db, path, f"schema-{SCHEMA_VERSION}")
         for old in path.parent.glob(f"{DATABASE_FILE}.before-m[0-9]*"):  # backups of earlier versions' steps
             old.unlink()

@@ -1,6 +1,6 @@
-"""The schema of `index.db`, its version, the upgrade from the previous version, and a checksum per table.
+"""The schema of `index.db`, its version, the upgrade from previous versions, and a checksum per table.
 
-The previous schema is upgraded in one transaction that changes names only: no row is rewritten, except in `index_settings`. An older index
+The previous schemas are upgraded in one transaction, which changes names, adds columns at the end of tables and fills them. An older index
 must be built again.
 
 SQLite detects damage to its structures, but not a changed byte in a value. `table_checksums` holds per table the sum of its rows'
@@ -20,9 +20,10 @@ from zlib import crc32
 from sqlite_utils import Database
 
 from localrag.records import content_id
+from localrag.text.outline import Outline
 
 SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
-SCHEMA_VERSION = 31  # PRAGMA user_version; the previous schema counted its steps in a table, up to 30
+SCHEMA_VERSION = 32  # PRAGMA user_version; schema 30 counted its steps in a table
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
 REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"
@@ -67,7 +68,8 @@ CREATE TABLE gc_queue (kind TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kin
 
 CREATE TABLE chunks (
     id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
-    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL);
+    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL,
+    headings TEXT NOT NULL DEFAULT '[]');
 
 CREATE INDEX chunks_by_document ON chunks(document_id, ordinal);
 
@@ -304,7 +306,8 @@ CREATE INDEX staged_documents_by_content ON staged_documents(path, content_hash)
 
 CREATE TABLE staged_chunks (
     id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES staged_documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
-    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL);
+    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL,
+    headings TEXT NOT NULL DEFAULT '[]');
 
 CREATE INDEX staged_chunks_by_document ON staged_chunks(document_id, ordinal);
 
@@ -353,11 +356,11 @@ CREATE TRIGGER documents_title_updated AFTER UPDATE OF title ON documents WHEN o
 
 CONTENT_TABLES = tuple(name for name in re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE) if name != "table_checksums")
 
-PREVIOUS_VERSION = 30  # the only version that can be upgraded
-PREVIOUS_SCHEMA_HASH = "9bc4dda628f49724e8a3"  # hash of its objects, see `is_previous_schema`
+# The versions that can be upgraded, each with the hash of its objects, see `is_previous_schema`. In 31 chunks have no headings.
+PREVIOUS_SCHEMA_HASHES = {30: "9bc4dda628f49724e8a3", 31: "e204735fce674d68348a"}
 ADDED_TABLES = ("table_checksums",)
-PREVIOUS_STEPS = "_sqlite_migrations"  # table of the previous schema's steps
-_PREVIOUS_SEARCH = "chunk_search"  # full-text index of the previous schema, and prefix of its tables
+PREVIOUS_STEPS = "_sqlite_migrations"  # table of schema 30's steps
+_PREVIOUS_SEARCH = "chunk_search"  # full-text index of schema 30, and prefix of its tables
 _INDEX_OF_KEY = re.compile(r"(sqlite_autoindex_)(\w+)(_\d+)")
 _RENAMED_OBJECTS = dict(  # old name → new name; full-text tables and key indexes follow their tables
     pair.split("=")
@@ -419,19 +422,20 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def upgrade_schema(db: Database) -> None:
-    """Upgrade a database of the previous schema, in one transaction.
+    """Upgrade a database of a previous schema, in one transaction.
 
-    Tables and columns keep their order and rows, so only the names in SQLite's stored schema text change. `ALTER TABLE` would leave another
-    text than `create_schema`, and would rebuild indexes.
+    Tables and columns keep their order and rows, and rows that were stored without an added column have its default. So only SQLite's
+    stored schema text changes. `ALTER TABLE` would leave another text than `create_schema`, and would rebuild indexes.
     """
     try:
         with db.atomic():
             old, new = schema_objects(db.conn), current_schema()
-            renamed = json.dumps(_RENAMED_SETTINGS)
-            db.execute("UPDATE settings SET key = coalesce(json_extract(:new, '$.' || key), key)", {"new": renamed})
-            db.execute(f"DROP TABLE {PREVIOUS_STEPS}")
-            for name in ADDED_TABLES:
-                db.execute(str(new["table", name][1]))
+            if ("table", PREVIOUS_STEPS) in old:
+                renamed = json.dumps(_RENAMED_SETTINGS)
+                db.execute("UPDATE settings SET key = coalesce(json_extract(:new, '$.' || key), key)", {"new": renamed})
+                db.execute(f"DROP TABLE {PREVIOUS_STEPS}")
+                for name in ADDED_TABLES:
+                    db.execute(str(new["table", name][1]))
             db.execute("PRAGMA writable_schema = ON")
             update = "UPDATE sqlite_master SET name = ?, tbl_name = ?, sql = ? WHERE type = ? AND name = ?"
             rows = ((_new_name(name), kind, name) for kind, name in old)
@@ -440,8 +444,20 @@ def upgrade_schema(db: Database) -> None:
             )
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             db.execute("PRAGMA writable_schema = RESET")  # reloads the schema
+            _store_headings(db)
     finally:
         db.execute("PRAGMA writable_schema = RESET")
+
+
+def _store_headings(db: Database) -> None:
+    """Store the headings of all chunks."""
+    for documents, chunks in (("documents", "chunks"), ("staged_documents", "staged_chunks")):
+        for (document,) in db.execute(f"SELECT id FROM {documents}").fetchall():
+            (text,) = db.execute(f"SELECT text FROM {documents} WHERE id = ?", [document]).fetchone()
+            outline = Outline(text)
+            rows = db.execute(f"SELECT start, id FROM {chunks} WHERE document_id = ?", [document]).fetchall()
+            headings = ((json.dumps(outline.headings_at(start), ensure_ascii=False), chunk) for start, chunk in rows)
+            db.conn.executemany(f"UPDATE {chunks} SET headings = ? WHERE id = ?", headings)
 
 
 def current_schema() -> SchemaObjects:
@@ -457,14 +473,14 @@ def schema_objects(connection: sqlite3.Connection) -> SchemaObjects:
     return {(str(kind), str(name)): (str(table), sql) for kind, name, table, sql in rows}
 
 
-def is_previous_schema(objects: SchemaObjects) -> bool:
-    """Whether these are exactly the objects of the previous schema, so that a foreign database can safely be upgraded."""
+def is_previous_schema(objects: SchemaObjects, version: int) -> bool:
+    """Whether these are exactly the objects of a previous schema, so that a foreign database can safely be upgraded."""
     compared = {key: value for key, value in objects.items() if key[0] not in ("table", "index") or value[0] != PREVIOUS_STEPS}
-    return content_id(*(repr(row) for row in sorted(compared.items()))) == PREVIOUS_SCHEMA_HASH
+    return content_id(*(repr(row) for row in sorted(compared.items()))) == PREVIOUS_SCHEMA_HASHES[version]
 
 
 def _new_name(name: str) -> str:
-    """The current name of an object of the previous schema."""
+    """The current name of an object of schema 30."""
     if index := _INDEX_OF_KEY.fullmatch(name):
         return f"{index[1]}{_new_name(index[2])}{index[3]}"
     if name.startswith(f"{_PREVIOUS_SEARCH}_"):

@@ -88,6 +88,11 @@ class Outline:
         last = bisect_right(self._starts, max(start, end - 1))
         return [block for block in self.blocks[first:last] if block.end > start]
 
+    def headings_at(self, offset: int) -> tuple[str, ...]:
+        """The headings above a character, outermost first, with the one that it is in."""
+        n = bisect_right(self._starts, offset)
+        return self.blocks[n - 1].headings if n else ()
+
     def section_of(self, block: Block) -> Sequence[Block]:
         """The blocks below the heading that is nearest above a block, also below headings within it; all blocks if there is none."""
         depth = len(block.headings)

@@ -4,6 +4,7 @@ import pytest
 
 from localrag.engine import e5
 from localrag.errors import ModelError
+from localrag.llm import reader as reader_module
 from localrag.llm.reader import WINDOW_TOKENS, PassageReader
 
 FERRY = "The ferry Skua was bought by Ingrid Holm in 1974. She paid four hundred pounds for it."
@@ -50,12 +51,34 @@ def test_what_is_read_beside_changes_nothing(reader):
     assert among[len(OTHERS)] == alone[0]
 
 
+def test_the_pieces_of_the_texts_suffice(reader):
+    """Texts of many scripts have the tokens that all pieces give them; unknown signs beside each other are one token."""
+    tokenizer = e5.E5File(e5.package_file()).tokenizer()
+    whole, numbers = tokenizer.over(range(len(tokenizer._pieces)))
+    texts = [
+        "",
+        " ",
+        *OTHERS,
+        FERRY,
+        "ﬁrst\t\tＡ  ½",
+        "wo boght teh fery skuaa",
+        "ཀ་ཁ་ག ꙮꙮ a\u200bb",
+        "def f(x):\n    return x[0]",
+        "😀" * 9,
+        "x" * 2000,
+    ]
+    texts += ["Die Fähre fährt über den Fjord.", "Паром идёт через фьорд.", "フェリーはフィヨルドを渡る。", "العبّارة تعبر المضيق"]
+
+    expected = [whole.encode(text, add_special_tokens=False) for text in texts]
+    assert [(t.ids, t.offsets) for t in tokenizer.tokenize(texts)] == [([numbers[n] for n in e.ids], e.offsets) for e in expected]
+
+
 def test_a_long_passage_is_read_to_its_end(reader):
     """The answer is found in the last of many windows."""
     passage = "Nothing of interest happened that day on the pier, and the gulls were quiet. " * 60 + FERRY
     found = reader.read("Who bought the ferry Skua?", [passage])[0]
 
-    assert len(reader._model.tokens(passage).ids) > 3 * WINDOW_TOKENS
+    assert len(reader._model.tokenize([passage])[0].ids) > 3 * WINDOW_TOKENS
     assert passage[found.start : found.end] == "Ingrid Holm"
 
 
@@ -74,6 +97,38 @@ def test_entailment_tells_what_a_passage_says(reader):
 
     assert sum(said) == pytest.approx(1, abs=1e-5)
     assert said.entailed > 0.5 > other.entailed
+
+
+@pytest.mark.parametrize("is_truncated", [True, False])
+def test_other_words_than_its_own_are_refused(monkeypatch, tmp_path, is_truncated):
+    """A truncated file of words, and the one of another model in the same package."""
+    damaged = tmp_path / "e5-small-q4.bin"
+    damaged.write_bytes(e5.package_file().read_bytes()[:20_000_000])
+    if is_truncated:
+        monkeypatch.setattr(reader_module, "package_file", lambda: damaged)
+    else:
+        monkeypatch.setattr(e5, "BASE_FILE", "e5-small-enpt-q4.bin")
+    with pytest.raises(ModelError, match=r"damaged|cannot be loaded") as refused:
+        PassageReader().load()
+    assert "pip install" in refused.value.hint
+
+
+def test_a_reader_that_loads_beside_other_work_reads_the_same(reader):
+    """`read` waits for the thread, which loads the model once."""
+    beside = PassageReader()
+    beside.start_loading()
+    beside.start_loading()
+
+    assert beside.read("Who bought the ferry?", [FERRY]) == reader.read("Who bought the ferry?", [FERRY])
+
+
+def test_what_is_wrong_is_raised_where_the_reader_is_asked(monkeypatch):
+    """A model that cannot be loaded ends its thread without a word; reading raises the error."""
+    monkeypatch.setattr(e5, "BASE_PACKAGE", "no_such_package")
+    beside = PassageReader()
+    beside.start_loading()
+    with pytest.raises(ModelError, match="no_such_package is not installed"):
+        beside.read("Who bought the ferry?", [FERRY])
 
 
 def test_without_its_package_the_reader_says_what_to_install(monkeypatch):

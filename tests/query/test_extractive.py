@@ -1,15 +1,21 @@
 """An answer from the documents' sentences: the short answer, the sentence that holds it first, and what leads to it."""
 
 import asyncio
+import io
 import json
+from dataclasses import asdict
 
 import pytest
 
+from localrag import serializers
+from localrag.cli.views import answers as views
+from localrag.cli.views.console import SafeConsole
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.answer import answer_question
-from localrag.query.question import QueryOptions
+from localrag.query.question import AnswerCallbacks, QueryOptions
+from localrag.serve import mcp_results
 from tests.conftest import run_localrag
 
 TEXTS = {
@@ -60,6 +66,36 @@ def test_the_short_answer_comes_first(project, question, short):
     first = found.passages[0]
     assert first.text == found.citations[0].quote
     assert first.text[slice(*first.marked)] == found.short_answer
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_underlines_the_short_answer(project, monkeypatch, is_terminal):
+    """Where it stands in its passage, below file and headings in bold; a pipe gets the words alone."""
+    shown = io.StringIO()
+    monkeypatch.setattr(views, "stdout_console", SafeConsole(file=shown, force_terminal=is_terminal, soft_wrap=True))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    stream = views.AnswerStream(live=True)
+    watch = AnswerCallbacks(on_text=stream.write, on_passage=stream.add_passage)
+    found = asyncio.run(answer_question("Who bought the ferry Skua?", project, QueryOptions(), watch))
+    stream.finish(found.answer)
+
+    if is_terminal:
+        assert "The ferry Skua was bought by \x1b[1;4mIngrid Holm\x1b[0m in 1974." in shown.getvalue()
+        assert "\x1b[1mskua.md › The Skua\x1b[0m\n" in shown.getvalue()
+    else:
+        assert shown.getvalue() == found.answer.replace("**", "") + "\n"
+
+
+def test_passages_have_one_shape_in_every_interface(project):
+    """The library's record, and the same keys and values in the JSON of the command line, the server and MCP."""
+    found = asked("Who bought the ferry Skua?", project)
+    stored = serializers.serialize_answer(found)
+    of_mcp = mcp_results.answer_result(stored).structured_content["passages"]
+    of_cli = [shown | {"path": p.path} for shown, p in zip(views.answer_json(found, project.root)["passages"], found.passages, strict=True)]
+
+    assert found.passages[0].marked
+    assert of_cli == stored["passages"] == of_mcp == json.loads(json.dumps([asdict(p) for p in found.passages]))
 
 
 def test_what_the_question_says_is_no_answer(project):

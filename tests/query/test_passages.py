@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from localrag.index import Index
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.answer import answer_question
@@ -90,10 +91,50 @@ def test_a_kept_answer_has_its_passages(project):
     assert found.passages[0].text == "The office is in Bergen."
 
 
-@pytest.mark.parametrize("question", ["x" * 2000, "limit", "the of and", "wo iz teh ofice"])
+@pytest.mark.parametrize("question", ["x" * 2000, "limit", "the of and", "wo iz teh ofice", "ཡིག་ཚང་ག་པར་ཡོད།"])
 def test_odd_questions_are_answered(project, question):
-    """A question of 2,000 characters, of one word, of stop words, misspelt: passages or a refusal with the closest, no error."""
+    """A question of 2,000 characters, of one word, of stop words, misspelt, in an unknown language: passages or a refusal, no error."""
     found = asked(project, question)
 
     assert found.answer
     assert found.passages or not found.is_answerable or found.mode == "global"
+
+
+def test_a_found_chunk_has_the_headings_above_it(project):
+    """In the library's hit, and in the chunk of a citation."""
+    index = Index.open(project.folder)
+    hit = index.search("unit file of systemd", k=1)[0]
+    cited = asked(project, "Where is the office?").citations[0]
+
+    assert (hit.path, hit.headings) == ("deploy.md", ("Deploying",))
+    assert index.passage(cited).headings == ("Team",)
+
+
+@pytest.fixture(scope="module")
+def odd_project(tmp_path_factory):
+    """A file of code, one of one letter, and a table of 500 rows."""
+    folder = tmp_path_factory.mktemp("odd")
+    (folder / "tides.py").write_text("def tide_height(hours):\n    return 2.4 * math.sin(hours / 1.97)\n" * 20, encoding="utf-8")
+    (folder / "letter.txt").write_text("q", encoding="utf-8")
+    rows = "".join(f"| berth {n} | {n * 3 + 7} m |\n" for n in range(500))
+    (folder / "berths.md").write_text(f"# Berths\n\n| name | length |\n|---|---|\n{rows}", encoding="utf-8")
+    with open_for_writing(folder / ".localrag", extractor="phrases") as opened:
+        asyncio.run(build_index([folder], opened, lambda _: None))
+    with open_for_query(folder / ".localrag") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("question", "path", "words"),
+    [
+        ("How is tide_height computed?", "tides.py", "math.sin(hours / 1.97)"),
+        ("What is the length of berth 321?", "berths.md", "berth 321"),
+        ("q", "letter.txt", "q"),
+    ],
+)
+def test_odd_documents_are_shown(odd_project, question, path, words):
+    """Code as it stands, the row of a long table, and a text of one letter."""
+    shown = [p for p in asked(odd_project, question).passages if p.path == path]
+
+    assert any(words in passage.text for passage in shown)
+    assert all(len(passage.text) <= 2000 for passage in shown)

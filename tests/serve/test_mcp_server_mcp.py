@@ -93,7 +93,7 @@ HUGE = "鸥" * 50_000
 def everything_huge():
     """A result of each tool, of values as long and as many as they come."""
     one = {"id": HUGE[:40], "name": HUGE, "type": "PERSON", "title": HUGE, "number": "1.4", "level": 1, "entities": 9, "parent": None}
-    place = {"document": "d", "path": "docs/鸥.md", "part": "p. 3", "start": 1, "end": 2, "score": 0.5}
+    place = {"document": "d", "path": "docs/鸥.md", "part": "p. 3", "start": 1, "end": 2, "score": 0.5, "headings": ["鸥"] * 6}
     quote = place | {"n": 1, "quote": HUGE, "text": HUGE, "snippet": HUGE, "before": HUGE, "name": HUGE, "after": HUGE}
     related = {"entity": one, "weight": 1.0, "description": HUGE}
     totals = {"relationships_total": 900, "mentions_total": 900}
@@ -112,6 +112,7 @@ def everything_huge():
             "note": "",
             "citations": [cited] * 99,
             "sentences": [said] * 99,
+            "passages": [{"n": 1, "path": "a", "headings": [], "start": 0, "end": 9, "text": HUGE, "marked": None}] * 3,
         }
     )
     yield mcp_results.document_text_result(part)

@@ -1,4 +1,4 @@
-"""The schema, and an index of the one before it: brought up to date in one step with a copy of what was, or refused by name."""
+"""The schema, and an index of one before it: brought up to date in one step with a copy of what was, or refused by name."""
 
 import asyncio
 import json
@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import IndexBusy, IndexMismatch
+from localrag.indexing.documents import split_document
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
+from localrag.records import Document
 from localrag.store import answers, documents, graph, runs
 from localrag.store.check import check_index, problems
+from localrag.store.chunks import all_chunks
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import (
     _RENAMED_SETTINGS,
@@ -20,6 +23,7 @@ from localrag.store.schema import (
     SCHEMA_VERSION,
     _new_name,
     current_schema,
+    is_previous_schema,
     schema_objects,
     schema_version,
 )
@@ -59,7 +63,10 @@ def previous(tmp_path):
 
 
 def test_an_index_of_the_previous_schema_keeps_every_row(previous):
-    """All rows are as they were, in tables and columns of today's names; the schema is just that of a new index; check finds no fault."""
+    """All rows are as they were, in tables and columns of today's names; the schema is just that of a new index; check finds no fault.
+
+    Chunks have a column more, at the end.
+    """
     tables = previous_tables(previous / "index.db")
     before = rows(previous / "index.db", [*tables, "settings"])
     with closing(open_index(previous)) as db:
@@ -68,12 +75,35 @@ def test_an_index_of_the_previous_schema_keeps_every_row(previous):
         assert list(problems(check_index(db, previous))) == []
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     after = rows(previous / "index.db", [*map(_new_name, tables), "index_settings"])
+    assert [row[-1] for row in after["chunks"]] == ["[]"]
+    after["chunks"] = [row[:-1] for row in after["chunks"]]
 
     assert {_new_name(table): before[table] for table in tables} == {t: r for t, r in after.items() if t != "index_settings"}
     assert {_RENAMED_SETTINGS.get(key, key): value for key, value in before["settings"]} == dict(after["index_settings"])
     assert len(before["settings"]) == len(after["index_settings"])
     assert {*CONTENT_TABLES, "chunks_fts"} == {*map(_new_name, tables), "index_settings"}
     assert sum(map(len, before.values())) > 100
+
+
+def test_chunks_of_an_index_without_headings_get_theirs(tmp_path):
+    """Published and staged ones; the schema without them is known by its hash, and the one with them is that of a new index."""
+    headed = Document("d", "a.md", "A", "# Pier\n\nGulls.\n\n## Boats\n\nThe Skua leaks.\n", "h")
+    chunks = split_document(headed, lambda texts: [len(text.split()) for text in texts], size=4, overlap=0)
+    with closing(open_index(tmp_path, create=True)) as db:
+        documents.save_document(db, headed, chunks)
+        for table in ("documents", "chunks"):
+            db.execute(f"INSERT INTO staged_{table} SELECT * FROM {table}")
+    with closing(sqlite3.connect(tmp_path / "index.db")) as db, db:
+        for table in ("chunks", "staged_chunks"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN headings")
+        db.execute("PRAGMA user_version = 31")
+        assert is_previous_schema(schema_objects(db), 31)
+    with closing(open_index(tmp_path)) as db:
+        assert all_chunks(db) == chunks
+        assert {c.headings for c in chunks} == {("Pier",), ("Pier", "Boats")}
+        assert {*db.execute("SELECT id, headings FROM staged_chunks")} == {*db.execute("SELECT id, headings FROM chunks")}
+        assert schema_objects(db.conn) == current_schema()
+        assert list(problems(check_index(db, tmp_path))) == []
 
 
 def test_an_index_of_the_previous_schema_is_asked_and_edited(previous):

@@ -54,6 +54,17 @@ Last words.
 
 
 @pytest.mark.parametrize("text", [MARKDOWN, RST])
+@pytest.mark.parametrize(
+    ("words", "headings"),
+    [("Intro", ("Guide",)), ("Install", ("Guide", "Install")), ("pip", ("Guide", "Install")), ("words", ("Guide", "Install", "Notes"))],
+)
+def test_a_character_has_the_headings_above_it(text, words, headings):
+    """A heading stands below those around it and is its own."""
+    assert Outline(text).headings_at(text.index(words)) == headings
+    assert Outline(text[text.index("Intro") :]).headings_at(0) == ()
+
+
+@pytest.mark.parametrize("text", [MARKDOWN, RST])
 def test_headings_have_levels_and_code_has_none(text):
     """The same three headings in both languages; a comment in code is none."""
     outline = Outline(text)

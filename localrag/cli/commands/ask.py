@@ -135,7 +135,9 @@ def ask_and_print(
     stream, calls = AnswerStream(live=not as_json), index.calls
     agree = _confirm_cost if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
-        watch = AnswerCallbacks(on_text=stream.write, on_status=status_line.show, confirm_cost=agree, on_stored=kept)
+        watch = AnswerCallbacks(
+            on_text=stream.write, on_status=status_line.show, confirm_cost=agree, on_stored=kept, on_passage=stream.add_passage
+        )
         result = index.ask(question, watch=watch, history=history, **how)
     except KeyboardInterrupt:
         print_note(_interrupted_answer(bool(stream.heard), index.calls - calls) if index.logs else "\nStopped. Nothing was stored.")

@@ -99,7 +99,7 @@ def search_command(
             print_note(f"{nothing} {nothing.hint}")
             passages = []
         root = opened.root
-    keys = ("start", "end", "score", "snippet", "text")
+    keys = ("start", "end", "headings", "score", "snippet", "text")
     rows = [to_row(passage, {"best_sentence": "snippet"}) for passage in passages]
     found = [{"path": display_path(row["path"], root)} | {key: row[key] for key in keys} for row in rows]
     if as_json:

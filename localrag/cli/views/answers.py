@@ -12,22 +12,38 @@ from localrag import serializers
 from localrag.cli.views.console import print_note, stdout_console, styled
 from localrag.cli.views.terminal import escape_line, status_line
 from localrag.filters import DocumentFilter
-from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Answer, Chunk, Citation, with_new_keys
+from localrag.query.citations import escape_marks
+from localrag.records import (
+    CONTRADICTED_STATE,
+    RELATED_STATE,
+    SUPPORTED_STATE,
+    UNSUPPORTED_STATE,
+    Answer,
+    AnswerPassage,
+    Chunk,
+    Citation,
+    with_new_keys,
+)
 from localrag.text.sentences import collapse_whitespace
 
 
 class AnswerStream:
-    """Prints an answer while it is written, if `live`; otherwise only collects it in `heard`."""
+    """Prints an answer while it is written, if `live`; otherwise only collects it in `heard`. Short answers in its passages are marked."""
 
     def __init__(self, *, live: bool) -> None:
         self.live, self.heard = live, ""
+        self._passages: list[AnswerPassage] = []
+
+    def add_passage(self, passage: AnswerPassage) -> None:
+        """Take a passage whose text comes next."""
+        self._passages.append(passage)
 
     def write(self, text: str) -> None:
         """Add and print the next lines of the answer."""
         self.heard += text
         if self.live:
             status_line.clear()
-            stdout_console.print(_bold_titles(text), end="")
+            stdout_console.print(_mark_answers(_bold_titles(text), self._passages), end="")
 
     def finish(self, answer: str) -> None:
         """Print the part of the final answer that was not printed yet, or all of it if it differs from the printed part."""
@@ -123,9 +139,20 @@ def _bold_titles(text: str) -> Text:
     return shown
 
 
+def _mark_answers(shown: Text, passages: Sequence[AnswerPassage]) -> Text:
+    """The text with the short answers underlined where a passage in it has one."""
+    for passage in passages:
+        at = shown.plain.find(escape_marks(passage.text))
+        if passage.marked and at >= 0:
+            start, end = (at + len(escape_marks(passage.text[:offset])) for offset in passage.marked)
+            shown.stylize("bold underline", start, end)
+    return shown
+
+
 def print_source(citation: Citation, chunk: Chunk | None, root: Path, state: str = SUPPORTED_STATE) -> None:
     """Print the chunk of a citation with the quote marked (only the quote if the chunk is None), and a note if its `state` is no proof."""
-    stdout_console.print(styled((display_location(citation, root), "bold"), f", characters {citation.start}-{citation.end}\n"))
+    place = " › ".join((display_location(citation, root), *(map(escape_line, chunk.headings) if chunk else ())))
+    stdout_console.print(styled((place, "bold"), f", characters {citation.start}-{citation.end}\n"))
     if state in _STATE_NOTES:
         stdout_console.print(styled((f"{_STATE_NOTES[state]}\n", STATE_COLORS[state])))
     if chunk is None:

@@ -21,10 +21,10 @@ MAX_ROWS = 15  # relationships, claims and mentions of an entity
 
 
 def print_passages(rows: Sequence[dict[str, Any]]) -> None:
-    """Print passages with location, score and best sentence."""
+    """Print passages with location, headings, score and best sentence."""
     for n, row in enumerate(rows, 1):
         place = (f":{row['start']}-{row['end']}  {row['score']:.2f}", "dim")
-        stdout_console.print(styled((f"{n:>3}  {escape_line(row['path'])}", "bold"), place))
+        stdout_console.print(styled((f"{n:>3}  {escape_line(' › '.join((row['path'], *row['headings'])))}", "bold"), place))
         stdout_console.print(f"     {row['snippet'][:300]}")
     if not rows:
         stdout_console.print("Nothing was found.")

@@ -310,7 +310,7 @@ def _read_crash_markers(record: TuningRecord) -> None:
 MIN_COSINE = 0.99  # to the plain layout's vectors; 16-bit floats and other kernels stay over 0.999 (measured)
 
 
-def open_pooled(file: ModelFile, gives: OutputKind = "vectors") -> PooledModel:
+def open_pooled(file: ModelFile, gives: OutputKind = "vectors", threads: int | None = None) -> PooledModel:
     """Load an embedding model or reranker. Raises ModelError, and NativeTrialFailed if no layout works on this machine."""
     record = read_record(file)
     settings = record.cached_settings("")
@@ -322,7 +322,7 @@ def open_pooled(file: ModelFile, gives: OutputKind = "vectors") -> PooledModel:
         record.save_settings("", 0, {"settings": chosen, "busy": False})
         settings = EngineSettings(**chosen)
     write_crash_marker(record, settings)
-    return PooledModel(file, settings, gives)
+    return PooledModel(file, settings, gives, threads)
 
 
 def choose_pooled_settings(journal: TrialLog, *, file: dict[str, str], gives: OutputKind) -> dict[str, Any]:

@@ -27,9 +27,9 @@ OutputKind = Literal["vectors", "scores", "states"]  # per text; "states": per t
 class PooledModel:
     """A loaded embedding or reranking model. `window`: maximal tokens of a text; `width`: numbers per text or token."""
 
-    def __init__(self, file: ModelFile, settings: EngineSettings, gives: OutputKind = "vectors") -> None:
+    def __init__(self, file: ModelFile, settings: EngineSettings, gives: OutputKind = "vectors", threads: int | None = None) -> None:
         """Load the model. Raises ModelError, also if it has no outputs of this kind."""
-        self._file, self._gives = file, gives
+        self._file, self._gives, self._threads = file, gives, threads or worker_cores()
         params, self._kept = model_params(settings)
         checked_header(file.path)
         self.model = load_model(file.path, params)
@@ -62,7 +62,7 @@ class PooledModel:
         options.n_seq_max = MAX_SEQUENCES
         options.kv_unified = True
         options.embeddings = True
-        options.n_threads = options.n_threads_batch = worker_cores()
+        options.n_threads = options.n_threads_batch = self._threads
         options.no_perf = True
         context = llama_cpp.llama_init_from_model(self.model, options) or None
         if context is None:
