@@ -1,6 +1,7 @@
 """Passages: how-tos with their code, lists with their items, rows of a table; verbatim, under file and headings."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -97,3 +98,10 @@ def test_odd_questions_are_answered(project, question):
 
     assert found.answer
     assert found.passages or not found.is_answerable or found.mode == "global"
+
+
+def test_without_a_reader_the_sentence_with_most_words_of_the_question_is_quoted(project):
+    """Where one sentence is asked for and nothing reads, neither a heading nor the first sentence stands for the passage."""
+    found = asked(replace(project, reader=None), "How do I change the time of a query?", response_type="single sentence")
+
+    assert [c.quote for c in found.citations] == ["Change it with `--query-limit`."]
