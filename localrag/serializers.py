@@ -262,14 +262,14 @@ def serialize_passages(
     query: str, vector: "NDArray[np.float32]", hits: "Sequence[tuple[Chunk, float]]", project: "Project"
 ) -> list[JsonRow]:
     """Found chunks with their location, headings, score and the sentence nearest to the query."""
-    from localrag.query.sentence_ranking import word_overlap
+    from localrag.query.retriever import word_share
 
     rows = []
     locations = browse.chunk_locations(project.db, [chunk.id for chunk, _ in hits])
     for chunk, score in hits:
         spans = cached_sentences(chunk.text) or ((0, len(chunk.text)),)
         texts = [collapse_whitespace(chunk.text[a:b]) for a, b in spans]
-        similarity = project.embedder.embed(texts) @ vector + np.array(word_overlap(query, texts), np.float32)
+        similarity = project.embedder.embed(texts) @ vector + np.array([word_share(query, t) for t in texts], np.float32)
         rows.append(
             {**locations[chunk.id], "start": chunk.start, "end": chunk.end, "headings": list(chunk.headings)}
             | {"score": round(score, 3), "snippet": texts[int(np.argmax(similarity))], "text": chunk.text}

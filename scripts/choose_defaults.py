@@ -21,8 +21,8 @@ from localrag.eval.metrics import evidence_recall
 from localrag.eval.win_rates import interval
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
+from localrag.query.basic_search import fit_budget
 from localrag.query.retriever import retrieve
-from localrag.query.sentence_ranking import fit_budget
 from localrag.records import Quote
 
 MOST = 60  # passages looked at: enough for the largest budget in the smallest chunks

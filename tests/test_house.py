@@ -108,7 +108,7 @@ ROOMS = {
     ],
     "query": [
         {"question", "question_analysis", "retriever"},
-        {"citations", "reading_budget", "sentence_ranking"},
+        {"citations", "reading_budget"},
         {"answerability", "passages"},
         {"extractive"},
         {"abstractive"},
@@ -331,7 +331,7 @@ def test_functions_fit_on_a_screen():
 
 
 # These are replaced by a trained reader next: only names that others use were changed.
-TO_BE_REPLACED = ("entailment/", "query/answerability", "query/sentence_ranking")
+TO_BE_REPLACED = ("entailment/", "query/answerability")
 OLD_NAMES = frozenset((Path(__file__).parent / "data" / "old_names.txt").read_text(encoding="utf-8").split())
 PRIVATE_WORDS = frozenset("door crew bench parcel kit shop harvest mend anew lacking unsaid".split())
 NAMED_BY_THE_COMMAND = {"bench_app", "bench_command", "BenchProgress"}  # `localrag bench`

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,11 @@ from localrag.store.full_text import search_chunks
 RECALL_AT = (2, 5, 8)
 CANDIDATES = 50  # chunks asked for: several may be of one passage
 
-Retrieve = Callable[[str, NDArray[np.float32], Project, int], Sequence[Chunk]]
+Retrieve = Callable[[str, NDArray[np.float32], Project, int], Sequence[Chunk] | Awaitable[Sequence[Chunk]]]
 
 
 RETRIEVERS: dict[str, Retrieve] = {
-    "mix": lambda question, vector, project, k: [c for c, _ in retrieve_two_hop(question, vector, project, k)],
+    "mix": retrieve_two_hop,
     "walk": lambda question, vector, project, k: [c for c, _ in retrieve(question, vector, project, k)],
     "basic": hybrid_search,
     "local": passages_mentioning,
@@ -64,19 +64,25 @@ async def evaluate_retrieval(
             lost = {"skipped": len(outcome.documents.skipped), "failures": len(outcome.failures)}
             asked = replace(project, reranker=open_reranker(find_reranker(reranker))) if reranker else project
             return [
-                about | {"mode": m} | _retrieval_metrics(task, m, asked, of_path) | {"index_seconds": round(seconds, 1)} | lost
+                about | {"mode": m} | await _retrieval_metrics(task, m, asked, of_path) | {"index_seconds": round(seconds, 1)} | lost
                 for m in modes
             ]
 
 
-def _retrieval_metrics(task: RetrievalTask, mode: str, project: Project, of_path: dict[str, str]) -> dict[str, Any]:
+async def _retrieve(mode: str, question: str, project: Project) -> Sequence[Chunk]:
+    """The chunks that a mode finds for a question, best first."""
+    found = RETRIEVERS[mode](question, project.embedder.embed([question])[0], project, CANDIDATES)
+    return await found if isinstance(found, Awaitable) else found
+
+
+async def _retrieval_metrics(task: RetrievalTask, mode: str, project: Project, of_path: dict[str, str]) -> dict[str, Any]:
     path = documents.document_paths(project.db)
     shares: dict[int, list[float]] = {k: [] for k in RECALL_AT}
     spent = []
-    RETRIEVERS[mode](task.questions[0][0], project.embedder.embed([task.questions[0][0]])[0], project, CANDIDATES)  # fills the caches
+    await _retrieve(mode, task.questions[0][0], project)  # fills the caches
     for question, gold in task.questions:
         begun = time.perf_counter()
-        hits = RETRIEVERS[mode](question, project.embedder.embed([question])[0], project, CANDIDATES)
+        hits = await _retrieve(mode, question, project)
         spent.append(time.perf_counter() - begun)
         ids = list(dict.fromkeys(of_path[path[c.document_id]] for c in hits))
         for k in RECALL_AT:

@@ -17,12 +17,12 @@ from localrag.llm.model import CALL_ERRORS, EchoDetector, trim_strings
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project
 from localrag.query.abstractive import effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
+from localrag.query.extractive import read_chunks
 from localrag.query.global_search import report_source, select_themes
 from localrag.query.local_search import ask_local
-from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, Question
+from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, Question, quote_point
 from localrag.query.reading_budget import confirm_cost
 from localrag.query.retriever import named_entities, retrieve
-from localrag.query.sentence_ranking import extract_answer_points
 from localrag.records import Report
 from localrag.store import graph, vectors
 from localrag.text.sentences import collapse_whitespace
@@ -30,7 +30,7 @@ from localrag.text.sentences import collapse_whitespace
 PRIMER_REPORTS = 5  # reports of the first step
 FOLLOW_UPS = 3  # local questions per round
 DRIFT_ROUNDS = 2
-FOLLOW_UP_ENTITIES, FOLLOW_UP_PASSAGES = 3, 5  # second step of an extractive answer
+FOLLOW_UP_ENTITIES, FOLLOW_UP_PASSAGES = 3, 2  # second step of an extractive answer; of each passage a sentence
 T = TypeVar("T")
 MAX_REPORT_ANSWER_CHARS, MAX_FOLLOW_UP_CHARS = 500, 150  # a report's answer, and a follow-up question
 
@@ -39,7 +39,7 @@ async def ask_drift(question: Question, project: Project) -> AnswerDraft:
     """Answer broadly first, then in detail. Extractive: the nearest reports, then passages about their central entities."""
     report_ids = [i for i, _ in vectors.nearest(project.db, project.folder, "report", question.vector, PRIMER_REPORTS)]
     if question.is_extractive:
-        return _extractive(question, report_ids, project)
+        return await _extractive(question, report_ids, project)
     reports, budget = graph.reports_of(project.db, report_ids), question.budget
     if question.options.context_only:
         return AnswerDraft(tuple(await write_cited_prose(question, project, [report_source(r) for r in reports], "reduce")))
@@ -94,7 +94,7 @@ async def _confirm_cost(question: Question, project: Project, reports: Sequence[
     confirm_cost(question, project, calls if max_calls is None else min(calls, max_calls), tokens)
 
 
-def _extractive(question: Question, report_ids: Sequence[str], project: Project) -> AnswerDraft:
+async def _extractive(question: Question, report_ids: Sequence[str], project: Project) -> AnswerDraft:
     broad = select_themes(question, report_ids, project)[:3]
     named = {n.entity_id for n in named_entities(question.text, project)}
     members = Counter(
@@ -105,9 +105,12 @@ def _extractive(question: Question, report_ids: Sequence[str], project: Project)
     detail: list[AnswerPoint] = []
     for entity in central:
         text = f"{question.text} {entity.name}"
-        entity_question = replace(question, text=text, vector=project.embedder.embed([text])[0])
-        passages = retrieve(text, entity_question.vector, project, FOLLOW_UP_PASSAGES)
-        new = [p for p in extract_answer_points(entity_question, passages, project, [entity.name]) if p.text not in quoted_texts][:2]
+        passages = retrieve(text, project.embedder.embed([text])[0], project, FOLLOW_UP_PASSAGES)
+        read, _ = await read_chunks(text, [chunk for chunk, _ in passages], project)
+        best: dict[str, AnswerPoint] = {}
+        for window in read:
+            best.setdefault(window.window.chunk_id, quote_point(window.sentence))
+        new = [p for p in best.values() if p.text not in quoted_texts]
         quoted_texts |= {p.text for p in new}
         detail += [replace(p, title=entity.name if n == 0 else "") for n, p in enumerate(new)]
     followed = ", ".join(e.name for e in central)

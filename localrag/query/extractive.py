@@ -18,11 +18,10 @@ from localrag.query.passages import (
     read_windows,
     short_answer,
 )
-from localrag.query.question import AnswerDraft, AnswerPoint, Question
+from localrag.query.question import AnswerDraft, AnswerPoint, Question, quote_point
 from localrag.query.question_analysis import asks_about_everything, detect_language
 from localrag.records import Chunk, Quote
 from localrag.store import documents
-from localrag.text.sentences import cached_sentences
 
 MAX_FILE_NAMES = 20  # of a question that are looked up
 _REFUSAL_TEXTS = {
@@ -49,7 +48,7 @@ def is_refusal(text: str) -> bool:
     return any(text.lstrip().casefold().startswith(said.rstrip(".。").casefold()) for said, _ in _REFUSAL_TEXTS.values())
 
 
-async def read_chunks(question: Question, chunks: Sequence[Chunk], project: Project) -> tuple[list[ReadWindow], bool]:
+async def read_chunks(question: str, chunks: Sequence[Chunk], project: Project) -> tuple[list[ReadWindow], bool]:
     """The windows of the best chunks, the likeliest to answer first, and whether the reader read them.
 
     Where it is switched off or cannot be loaded, which is said once, they are ranked by retrieval and by the question's words.
@@ -57,15 +56,15 @@ async def read_chunks(question: Question, chunks: Sequence[Chunk], project: Proj
     windows = list(chunk_windows(chunks[:CHUNKS_READ], project))
     if project.reader is not None:
         try:
-            return await asyncio.to_thread(read_windows, question.text, windows, project), True
+            return await asyncio.to_thread(read_windows, question, windows, project), True
         except ModelError as error:
             project.reader.report(project.model.options.notify, error)
-    return rank_unread(question.text, windows), False
+    return rank_unread(question, windows), False
 
 
-async def extractive_draft(question: Question, passages: Sequence[tuple[Chunk, float]], project: Project, opening: str = "") -> AnswerDraft:
+async def extractive_draft(question: Question, chunks: Sequence[Chunk], project: Project, opening: str = "") -> AnswerDraft:
     """The passages that answer best, below the short answer where the reader is sure of one; a refusal where it is sure that none does."""
-    read, is_read = await read_chunks(question, [chunk for chunk, _ in passages], project)
+    read, is_read = await read_chunks(question.text, chunks, project)
     if not read:
         return AnswerDraft((), refusal_text(question.text), is_refused=True)
     is_global = asks_about_everything(question.text)
@@ -75,7 +74,7 @@ async def extractive_draft(question: Question, passages: Sequence[tuple[Chunk, f
     short = short_answer(question.text, read) if is_read and not is_global else None
     if question.options.response_type:  # a form that the user chose: sentences, not passages
         best = dict.fromkeys([*filter(None, [short]), *read][: 1 if question.wants_one_sentence else PASSAGES_SHOWN])
-        sentences = tuple(map(_sentence_point, best))
+        sentences = tuple(quote_point(window.sentence) for window in best)
         return AnswerDraft(sentences, opening, confidence=sure, short_answer=short.answer if short else "")
     points = tuple(map(_passage_point, passages_of(read, short)))
     if short is None:
@@ -90,7 +89,7 @@ async def refuse_unrelated(question: Question, chunks: Sequence[Chunk], project:
     """
     if project.reader is None or not question.is_extractive or asks_about_everything(question.text):
         return None
-    read, is_read = await read_chunks(question, chunks, project)
+    read, is_read = await read_chunks(question.text, chunks, project)
     if not (is_read and read and _is_unanswered(question, read, project)):
         return None
     return _refusal(question, passages_of(read, None), "", answer_confidence(read))
@@ -109,7 +108,7 @@ def names_a_document(question: str, project: Project) -> bool:
 
 async def refusal_draft(question: Question, chunks: Sequence[Chunk], project: Project, said: str = "") -> AnswerDraft:
     """The closest passages of the documents, behind `said` or "The documents do not say." in the question's language."""
-    read, is_read = await read_chunks(question, chunks, project)
+    read, is_read = await read_chunks(question.text, chunks, project)
     return _refusal(question, passages_of(read, None) if read else [], said, answer_confidence(read) if is_read and read else None)
 
 
@@ -122,11 +121,3 @@ def _refusal(question: Question, passages: Sequence[ShownPassage], said: str, su
 def _passage_point(passage: ShownPassage) -> AnswerPoint:
     quote = Quote(passage.chunk_id, passage.start, passage.end, passage.text)
     return AnswerPoint(passage.text, (quote,), passage=(passage.headings, passage.marked))
-
-
-def _sentence_point(read: ReadWindow) -> AnswerPoint:
-    """The sentence of a window that holds its best answer."""
-    text, start = read.window.text, read.reading.start
-    first, last = next(((a, b) for a, b in cached_sentences(text) if b > start), (0, len(text)))
-    quote = Quote(read.window.chunk_id, read.window.start + first, read.window.start + last, text[first:last])
-    return AnswerPoint(quote.text, (quote,))

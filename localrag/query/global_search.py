@@ -7,7 +7,6 @@ the share of the documents that mention it.
 
 import json
 import math
-import random
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -23,8 +22,10 @@ from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_stri
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project
 from localrag.query.abstractive import ask_within_budget, effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
-from localrag.query.basic_search import passage_sources
-from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question
+from localrag.query.basic_search import nearest_passages, passage_sources
+from localrag.query.extractive import extractive_draft
+from localrag.query.passages import CHUNKS_READ
+from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
 from localrag.query.reading_budget import (
     MAX_POINT_CHARS,
     LoadSources,
@@ -35,11 +36,10 @@ from localrag.query.reading_budget import (
     rank_by_relevance,
 )
 from localrag.query.retriever import content_stems
-from localrag.query.sentence_ranking import extract_answer_points, quote_point, quote_text
 from localrag.records import Quote, Report, content_id
 from localrag.store import chunks, graph, vectors
 from localrag.store import documents as documents_store
-from localrag.text.quotes import informativeness, is_repetition
+from localrag.text.quotes import informativeness, is_repetition, quote_text
 from localrag.text.sentences import is_cjk
 
 MIN_RATING = 1  # of 0 to 5, for a relevant report
@@ -265,7 +265,6 @@ def chapter_starts(text: str) -> list[int]:
 TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
 TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
 MAX_POINTS = 6  # of an extractive answer
-MAX_PASSAGES_RANKED = 100  # for an extractive answer over the source text
 MAX_CHUNKS_READ = 1000  # by map calls over the source text, if calls are limited
 
 ScoredPoint = tuple[float, AnswerPoint]  # helpfulness of 0 to 100, and the point
@@ -291,15 +290,13 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
 
 
 async def ask_text_map_reduce(question: Question, project: Project) -> AnswerDraft:
-    """Answer from all of the source text, or from the passages nearest the question if all would exceed the budget."""
-    ids = chunks.chunk_ids(project.db)
+    """Answer from all of the source text, or from the passages nearest the question if all would exceed the budget, or without a model."""
     if not question.is_extractive:
+        ids = chunks.chunk_ids(project.db)
         points, read = await _map_reduce(question, project, _nearest(question, ids, project), _passages(project), "passages", len(ids))
         if points:
             return AnswerDraft(points, note=read)
-    drawn = random.Random(question.options.seed).sample(ids, min(MAX_PASSAGES_RANKED, len(ids)))
-    note = f"Chosen from {len(drawn)} of {len(ids)} passages, drawn at random." if len(drawn) < len(ids) else ""
-    return AnswerDraft(extract_answer_points(question, [(c, 0.0) for c in chunks.chunks_by_id(project.db, drawn)], project), note=note)
+    return await extractive_draft(question, nearest_passages(question, project, CHUNKS_READ), project)
 
 
 def report_source(report: Report) -> DraftSource:

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from localrag.project import Project
 from localrag.query.abstractive import effective_budgets, write_cited_prose
-from localrag.query.basic_search import passage_sources
+from localrag.query.basic_search import fit_budget, passage_sources
 from localrag.query.extractive import extractive_draft
 from localrag.query.question import AnswerDraft, DraftSource, Question
 from localrag.query.retriever import named_entities, retrieve
-from localrag.query.sentence_ranking import extract_answer_points, fit_budget
 from localrag.records import Chunk, Claim, Entity, Quote, Relationship
 from localrag.store import chunks as chunks_store
 from localrag.store import graph, vectors
@@ -31,19 +30,17 @@ MAX_REPORTS_TRIED = 50  # for REPORTS_SHARE
 async def ask_local(question: Question, project: Project) -> AnswerDraft:
     """Answer from the entities named in or near to the question, their relationships, reports, claims and passages."""
     db = project.db
-    mentions = named_entities(question.text, project)
-    named = list(dict.fromkeys(n.entity_id for n in mentions))
+    named = list(dict.fromkeys(n.entity_id for n in named_entities(question.text, project)))
     nearest = [i for i, _ in vectors.nearest(db, project.folder, "entity", question.vector, MAX_LOCAL_ENTITIES)]
     entities = graph.entities(db, list(dict.fromkeys([*named, *nearest]))[:MAX_LOCAL_ENTITIES])
     # Passages mentioning named entities come first; others fill up.
     passages = passages_mentioning(question.text, question.vector, project, MAX_LOCAL_PASSAGES, named)
-    scored = [(c, 1 - n / MAX_LOCAL_PASSAGES) for n, c in enumerate(passages)]
-    names = sorted({*(n.text for n in mentions), *(a for aliases in graph.aliases_of(db, named).values() for a in aliases)})
-    if question.is_extractive:
-        claimed = _claim_passages(question, project, named)
-        return await extractive_draft(question, [*claimed, *scored], project, _opening_sentence(entities[: len(named)]))
-    points = await write_cited_prose(question, project, await _sources(question, project, entities, passages), "answer")
-    return AnswerDraft(tuple(points) or extract_answer_points(question, scored, project, names))
+    if not question.is_extractive:
+        points = await write_cited_prose(question, project, await _sources(question, project, entities, passages), "answer")
+        if points:
+            return AnswerDraft(tuple(points))
+    claimed = _claim_passages(question, project, named)
+    return await extractive_draft(question, [*claimed, *passages], project, _opening_sentence(entities[: len(named)]))
 
 
 def _claims(question: Question, project: Project, entity_ids: Sequence[str]) -> list[Claim]:
@@ -55,12 +52,12 @@ def _claims(question: Question, project: Project, entity_ids: Sequence[str]) -> 
     return [claims[i] for i in np.argsort(-cosines, kind="stable")]
 
 
-def _claim_passages(question: Question, project: Project, named: Sequence[str]) -> list[tuple[Chunk, float]]:
+def _claim_passages(question: Question, project: Project, named: Sequence[str]) -> list[Chunk]:
     """The sentences of the nearest claims about the named entities, each as a passage."""
     claims = _claims(question, project, named)[:CLAIMED]
     chunks = _chunks_of_claims(claims, project)
     quotes = claim_quotes(claims, chunks).values()
-    return [(replace(chunks[q.chunk_id], start=q.start, end=q.end, text=q.text), 1.0) for q in quotes]
+    return [replace(chunks[q.chunk_id], start=q.start, end=q.end, text=q.text) for q in quotes]
 
 
 def _chunks_of_claims(claims: Sequence[Claim], project: Project) -> dict[str, Chunk]:

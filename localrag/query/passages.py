@@ -15,8 +15,8 @@ import numpy as np
 
 from localrag.llm.reader import PassageReading
 from localrag.project import Project
-from localrag.query.retriever import content_stems
-from localrag.records import Chunk, Document
+from localrag.query.retriever import content_stems, word_share
+from localrag.records import Chunk, Document, Quote
 from localrag.store import documents as documents_store
 from localrag.text.outline import MAX_TITLE_CHARS, Block, BlockKind, Outline, attached
 from localrag.text.sentences import cached_sentences
@@ -81,6 +81,13 @@ class ReadWindow:
     def answer(self) -> str:
         """The likeliest short answer."""
         return self.window.document.text[slice(*self.span)]
+
+    @property
+    def sentence(self) -> Quote:
+        """The sentence that holds the likeliest short answer."""
+        text = self.window.text
+        start, end = next((s for s in cached_sentences(text) if s.end > self.reading.start), (0, len(text)))
+        return Quote(self.window.chunk_id, self.window.start + start, self.window.start + end, text[start:end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +204,12 @@ def read_windows(question: str, windows: Sequence[Window], project: Project) -> 
 
 
 def rank_unread(question: str, windows: Iterable[Window]) -> list[ReadWindow]:
-    """The windows by rank and by the question's words in them, for want of a reader."""
-    wanted = content_stems(question)
+    """The windows by rank and by the question's words in them, for want of a reader; a sentence with most of these is the best."""
 
     def of(window: Window) -> PassageReading:
-        return PassageReading(0, 0, -math.inf, len(wanted & content_stems(window.text)) / max(1, len(wanted)))
+        spans = cached_sentences(window.text)
+        start, end = max(spans, key=lambda s: (word_share(question, window.text[s.start : s.end]), s.end - s.start), default=(0, 0))
+        return PassageReading(start, end, -math.inf, word_share(question, window.text))
 
     return sorted((ReadWindow(w, of(w)) for w in windows), key=lambda w: RANK_WEIGHT * w.window.rank - 4 * w.reading.relevance)
 

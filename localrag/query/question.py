@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from localrag.filters import DocumentFilter
 from localrag.records import Answer, AnswerPassage, Citation, Quote
+from localrag.text.quotes import quote_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class AnswerPoint:
     is_generated: bool = False
     given: tuple[Quote, ...] = ()
     passage: tuple[tuple[str, ...], tuple[int, int] | None] | None = None
+
+
+def quote_point(*quotes: Quote, title: str = "") -> AnswerPoint:
+    """A point that says what its quotes do, in their words but without their markup."""
+    return AnswerPoint(" ".join(filter(None, map(quote_text, quotes))), quotes, title)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,13 +79,6 @@ def _find_named_entities(question: str, project: Project) -> list[NamedEntity]:
     return list(entities.values())
 
 
-def names_in(question: str, project: Project) -> list[str]:
-    """The names in a question, with the aliases of the named entities, sorted."""
-    named = named_entities(question, project)
-    aliases = graph.aliases_of(project.db, [n.entity_id for n in named])
-    return sorted({*(n.text for n in named), *(a for names in aliases.values() for a in names)})
-
-
 def _phrases(question: str) -> Iterator[tuple[int, int, str, list[str]]]:
     """Phrases of up to MAX_NAME_WORDS words as (start, end, text, spellings of a name); for CJK spans of 2 to 12 characters."""
     words = list(_WORD_PATTERN.finditer(question))[:MAX_QUERY_WORDS]
@@ -214,3 +207,9 @@ def content_stems(text: str) -> set[str]:
     """The content words of `text`, truncated to five letters, which merges most inflections; CJK text as character pairs."""
     words = (w for w in re.findall(r"[^\W_]{3,}", text.lower()) if not is_cjk(w) and w not in STOP_WORDS)
     return {w[:5] for w in words} | set(cjk_bigrams(text).split())
+
+
+def word_share(question: str, text: str) -> float:
+    """The share of the question's content words that `text` has, 0 to 1."""
+    wanted = content_stems(question)
+    return len(wanted & content_stems(text)) / max(1, len(wanted))

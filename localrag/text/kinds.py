@@ -1,16 +1,14 @@
 """TextKind: whether a span is prose, a heading, code, markup, a table row, contents, a licence or a fragment; and markup stripping.
 
-Rules over the span and over the code blocks of its chunk. They decide what an answer may quote: everything stays searchable and citable,
-and code, rows and licences are quoted if the question asks for them.
+Rules over the span. They decide what descriptions, reports and themes quote; everything stays searchable and citable.
 """
 
 import html
 import re
-from collections.abc import Iterator
 from enum import StrEnum
 from functools import lru_cache
 
-from localrag.text.sentences import CJK, Span, cached_sentences, collapse_whitespace, is_cjk
+from localrag.text.sentences import CJK, collapse_whitespace, is_cjk
 
 
 class TextKind(StrEnum):
@@ -68,13 +66,6 @@ _CELL = re.compile(r"\s· | ·\s|\t|\s\|\s|^\||\|$")
 _FIELD = re.compile(r"^[^\s:：][^:：\n]{0,40}[:：]\s+\S.{0,60}$")
 _LOWER = re.compile(r"^[\"'“‘(\[]*[a-zà-öø-ÿа-я]")
 _MIN_WORDS = 4  # words of a shorter text that is no sentence
-_MAX_RECORD_CHARS = 400  # length of a record with one field per line
-
-_SET_IN = re.compile(r"(?: {4}|\t)\s*$")  # the indent of Markdown's code blocks
-_FENCE = re.compile(r"^[ \t]{0,12}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
-_OPENS = re.compile(
-    r"::[ \t]*$|^\s*\.\. (?:code|code-block|sourcecode|prompt|parsed-literal|highlight|toctree|image|figure|auto\w+|math)::", re.MULTILINE
-)
 
 
 @lru_cache(maxsize=32_768)  # several stages classify the sentences of a chunk, and reports those of the reports below
@@ -145,79 +136,6 @@ def _is_row(flat: str, plain: str) -> bool:
     return bool(_FIELD.match(plain)) and not _ENDED.search(plain) and len(parts) < 3 * _MIN_WORDS
 
 
-@lru_cache(maxsize=1024)
-def classify_sentences(text: str) -> tuple[tuple[Span, TextKind], ...]:
-    """The sentences of a chunk's text with their kinds; those inside a code block or directive are code."""
-    blocks = [*_fenced(text), *_indented(text)]
-    classified: list[tuple[Span, TextKind]] = []
-    for span in cached_sentences(text):
-        kind = _in_passage(text, span, blocks)
-        if kind == TextKind.ROW and classified and classified[-1][1] == TextKind.ROW and _same_record(text, classified[-1][0], span):
-            classified[-1] = Span(classified[-1][0].start, span.end), kind
-        else:
-            classified.append((span, kind))
-    return tuple(classified)
-
-
-def _same_record(text: str, before: Span, span: Span) -> bool:
-    """Whether two rows are fields of one record, one per line: `name: Canada`, `capital: Ottawa`."""
-    both = text[before.start : before.end], text[span.start : span.end]
-    is_near = span.end - before.start < _MAX_RECORD_CHARS and text[before.end : span.start].strip(" \t") == "\n"
-    return is_near and " · " not in "".join(both) and all(_FIELD.match(part.rpartition("\n")[2]) for part in both)
-
-
-def _in_passage(text: str, span: Span, blocks: list[Span]) -> TextKind:
-    sentence = text[span.start : span.end]
-    if any(b.start <= span.start < b.end for b in blocks):
-        return TextKind.CODE
-    kind = TextKind.MARKUP if _FENCE.match(sentence) else classify_sentence(sentence)
-    is_unclear = kind in (TextKind.FRAGMENT, TextKind.HEADING) and not _BULLET.match(sentence)
-    return TextKind.CODE if is_unclear and _SET_IN.search(text, text.rfind("\n", 0, span.start) + 1, span.start) else kind
-
-
-def _fenced(text: str) -> Iterator[Span]:
-    """The fenced blocks. A chunk may begin inside one: then its first fence, without a language, closes it."""
-    marks = list(_FENCE.finditer(text))
-    inside = min((False, True), key=lambda state: _contradictions(marks, text, inside=state)) if marks else False
-    start = 0
-    for mark in marks:
-        if inside:
-            yield Span(start, mark.end())
-        inside, start = not inside, mark.start()
-    if inside:
-        yield Span(start, len(text))
-
-
-def _contradictions(marks: list[re.Match[str]], text: str, *, inside: bool) -> float:
-    """A penalty for the assumption that a chunk begins inside a fence, or outside: closing fences with a language, its first lines."""
-    before = [line for line in text[: marks[0].start()].splitlines() if line.strip()]
-    n_code = sum(_is_code(collapse_whitespace(line)) or not _PROSE_WORD.search(line) for line in before)
-    penalty = (len(before) - n_code if inside else n_code) / (1 + len(before))
-    for mark in marks:
-        penalty += bool(inside and mark[2].strip())
-        inside = not inside
-    return penalty
-
-
-def _indented(text: str) -> Iterator[Span]:
-    """The indented blocks after `::` or a code directive of reStructuredText."""
-    if "::" not in text:
-        return
-    position, is_open, margin, start = 0, False, 0, -1
-    for line in text.splitlines(keepends=True):
-        indent = len(line) - len(line.lstrip(" \t"))
-        if line.strip():
-            if is_open and indent > margin:
-                start = position if start < 0 else start
-            else:
-                if start >= 0:
-                    yield Span(start, position)
-                is_open, margin, start = bool(_OPENS.search(line)), indent, -1
-        position += len(line)
-    if start >= 0:
-        yield Span(start, len(text))
-
-
 _IMAGE = re.compile(r"!\[[^\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])")
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\](?:\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"]*\")?\)|\[[^\]]*\])")
 _ROLE = re.compile(r":[a-z]+(?:[:+-][a-z]+)*:`([^`]+)`")
@@ -268,30 +186,3 @@ def _role(body: str) -> str:
     if opened and body.endswith(">") and title.strip() and target and ">" not in target:
         return title.rstrip()
     return body.rpartition(".")[2] if body.startswith("~") else body.lstrip("!.")
-
-
-_WHICH = r"\b(?:which|what|show|give|list|print)\b[^.?!]{0,40}\b"
-_KINDS_ASKED = (  # explicit requests only: "sync code" or "large tables" may be a question's subject
-    (
-        rf"{_WHICH}(?:code|commands?|snippets?|syntax|sql|quer(?:y|ies)|scripts?|regex|yaml|json|html)\b|\bcode (?:snippet|sample)s?\b"
-        r"|\bone.liner|\bwelcher? (?:befehl|code)|\bqué (?:comando|código)|\bquelle commande"
-        r"|\bquale comando|代码|命令|脚本|コード|コマンド",
-        (TextKind.CODE,),
-    ),
-    (
-        rf"{_WHICH}rows?\b|\b(?:in|from|of) (?:the|which|this) (?:\w+ )?(?:table|row|column|spreadsheet|sheet|csv)\b"
-        r"|\b(?:which|what|show the) table\b|\bin der tabelle|\ben la tabla|\bdans le tableau|表格|哪一行",
-        (TextKind.ROW,),
-    ),
-    (r"\b(?:licen[cs]es?|licensed|copyright|lizenz|licencia|rights reserved)\b|许可|版权", (TextKind.LICENCE,)),
-    (
-        rf"\btable of contents|{_WHICH}(?:headings|chapters|sections)\b|\binhaltsverzeichnis|\btabla de contenido|目录",
-        (TextKind.CONTENTS, TextKind.HEADING),
-    ),
-)
-_ASKED = tuple((re.compile(pattern, re.IGNORECASE), kinds) for pattern, kinds in _KINDS_ASKED)
-
-
-def requested_kinds(question: str) -> frozenset[TextKind]:
-    """The kinds of text, besides prose, that a question asks for explicitly."""
-    return frozenset(kind for pattern, kinds in _ASKED if pattern.search(question) for kind in kinds)

@@ -73,6 +73,14 @@ def format_claim(claim: Claim, entities: Mapping[str, Entity]) -> str:
     return f"{names} ({', '.join(filter(None, (claim.type, claim.status, period)))}): {claim.description}"
 
 
+def quote_text(quote: Quote) -> str:
+    """A quote as an answer shows it: sentences without markup, the fields of a row side by side, code as it is."""
+    kind = classify_sentence(quote.text)
+    if kind == TextKind.CODE:
+        return collapse_whitespace(quote.text)
+    return strip_markup(" · ".join(quote.text.splitlines()) if kind == TextKind.ROW else quote.text) or collapse_whitespace(quote.text)
+
+
 REPETITION_THRESHOLD = 0.85  # share of its words that another sentence has: above it, a sentence is a repetition
 _QUOTE_WORD = re.compile(rf"[{CJK}]{{1,2}}|[^\W_{CJK}]+")
 _STARTS_WITH_PRONOUN = re.compile(  # such a sentence depends on the one before it

@@ -6,7 +6,6 @@ from localrag.engine.embedder import open_embedder
 from localrag.model_files import find_embedder
 from localrag.query.citations import cite, parse_cited_prose, support_checker
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource
-from localrag.query.sentence_ranking import chunk_quotes
 from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Chunk, Document, Quote
 from localrag.store import documents
 from localrag.store.opening import open_index
@@ -73,11 +72,3 @@ def test_a_quote_that_is_not_in_its_document_is_no_citation(db, embed):
 
     assert [c.quote for c in found.citations] == ["Ingrid Holm"]
     assert found.count(UNSUPPORTED_STATE) == 1
-
-
-def test_a_mark_alone_is_no_quote():
-    """What is left between two sentences without a letter or digit, a closing quotation mark say, is never quoted."""
-    text = "Ruth Sand left.\n\n”\n\n* * *\n\nLars Holm stayed."
-    quotes = chunk_quotes([Chunk("c", "d", 0, 0, len(text), text, 20)])
-
-    assert [q.text for q in quotes] == ["Ruth Sand left.", "Lars Holm stayed."]

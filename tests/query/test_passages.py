@@ -1,6 +1,7 @@
 """Passages: how-tos with their code, lists with their items, rows of a table; verbatim, under file and headings."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -138,3 +139,10 @@ def test_odd_documents_are_shown(odd_project, question, path, words):
 
     assert any(words in passage.text for passage in shown)
     assert all(len(passage.text) <= 2000 for passage in shown)
+
+
+def test_without_a_reader_the_sentence_with_most_words_of_the_question_is_quoted(project):
+    """Where one sentence is asked for and nothing reads, neither a heading nor the first sentence stands for the passage."""
+    found = asked(replace(project, reader=None), "How do I change the time of a query?", response_type="single sentence")
+
+    assert [c.quote for c in found.citations] == ["Change it with `--query-limit`."]

@@ -239,8 +239,8 @@ def test_extractive_answers_hold_little_in_memory(ask, index, mode, options):
 
     assert engine.requests == []
     assert given.citations
-    assert mode == "ts" or all("ferry" in c.quote for c in given.citations)
-    assert peak < (22e6 if mode == "ts" else 12e6), peak  # ts compares the sentences of a hundred passages
+    assert all("ferry" in c.quote for c in given.citations)
+    assert peak < 12e6, peak
 
 
 class Terminal(io.StringIO):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localrag.text.kinds import TextKind, classify_sentence, classify_sentences, requested_kinds, strip_markup
+from localrag.text.kinds import TextKind, classify_sentence, strip_markup
 from localrag.text.quotes import informativeness, is_repetition
 from localrag.text.sentences import sentences
 
@@ -62,36 +62,6 @@ def test_what_is_no_sentence_is_told_from_prose(text, kind):
     assert informativeness(text, 1) == 0
 
 
-def test_a_block_of_code_is_code_whatever_its_lines_look_like():
-    """Between fences, behind the `::` of reStructuredText, and indented as in Markdown."""
-    text = "The server prints what it does:\n```\nThe server has started now.\n```\nIt stops at once.\n"
-    found = {text[a:b]: kind for (a, b), kind in classify_sentences(text)}
-    assert found["The server has started now."] == TextKind.CODE
-    assert found["It stops at once."] == TextKind.PROSE
-    text = "Look at what it prints::\n\n    The server has started now.\n\nIt stops at once.\n\n    pg_dump -s name-of-database\n"
-    found = {text[a:b]: kind for (a, b), kind in classify_sentences(text)}
-    assert found["The server has started now."] == found["pg_dump -s name-of-database"] == TextKind.CODE
-    assert found["It stops at once."] == TextKind.PROSE
-
-
-def test_a_passage_may_begin_within_a_block_of_code():
-    """Its first fence then closes one; the next names a language, and opens one."""
-    before, after = "limits = httpx.Limits(5)\n```\n\nThe pool is bounded now.\n\n", "Nothing waits any more.\n"
-    text = f"{before}```python\nprint('The pool is bounded.')\n```\n{after}"
-    found = {text[a:b]: kind for (a, b), kind in classify_sentences(text)}
-    assert found["The pool is bounded now."] == found["Nothing waits any more."] == TextKind.PROSE
-    assert found["limits = httpx.Limits(5)"] == found["print('The pool is bounded.')"] == TextKind.CODE
-
-
-def test_the_fields_of_a_record_are_one_row():
-    """Each on a line of its own, they are quoted together; the next record is another row."""
-    text = "name: Canada\ncapital: Ottawa\nsport: Hockey\n\nname: France\ncapital: Paris\n"
-    assert [text[a:b] for (a, b), kind in classify_sentences(text) if kind == TextKind.ROW] == [
-        "name: Canada\ncapital: Ottawa\nsport: Hockey",
-        "name: France\ncapital: Paris",
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
@@ -111,15 +81,6 @@ def test_the_fields_of_a_record_are_one_row():
 def test_a_sentence_is_shown_without_its_markup(text, plain):
     """Links by their text; no bullets, emphasis, backticks, tags, entities or notes."""
     assert strip_markup(text) == plain
-
-
-def test_a_question_may_ask_for_code_tables_or_licences():
-    """By its words, in several languages; most questions ask for none of them."""
-    assert requested_kinds("Which command creates a tarball?") == requested_kinds("用什么命令？") == {TextKind.CODE}
-    assert requested_kinds("Which row of the table names Ottawa?") == {TextKind.ROW}
-    assert requested_kinds("Under which licence is it?") == {TextKind.LICENCE}
-    assert requested_kinds("Who bought the ferry?") == set()
-    assert requested_kinds("Is async faster than sync code?") == requested_kinds("How are facets handled on large tables?") == set()
 
 
 def test_what_was_said_nearly_so_repeats():

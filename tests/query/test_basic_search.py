@@ -1,0 +1,103 @@
+"""Passages that are found by what a first passage says, read once; and what is shown where a model wrote nothing."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_query, open_for_writing
+from localrag.query import basic_search
+from localrag.query.answer import answer_question
+from localrag.query.basic_search import retrieve_two_hop
+from localrag.query.question import QueryOptions
+from localrag.query.retriever import retrieve
+from localrag.store import documents
+from tests.fakes import Scripted, answered_by
+
+TEXTS = {
+    "boat": "# The Skua\n\nThe ferry Skua was bought by Ingrid Holm. Her aunt lent her the money. The Skua is painted green.\n",
+    "ingrid": "# Ingrid Holm\n\nThe owner grew up on a farm. She was born in Molde on 4 May 1931. Her mother kept goats.\n",
+    "tern": "# The Tern\n\nThe ferry Tern was bought by the Northern Line. It was painted white in 1950, and red in 1960.\n",
+    "bread": "# Bread\n\nBread is baked from flour, water and salt. It rests overnight before it is baked.\n",
+    "stamps": "# Stamps\n\nStamps are collected by country and by year. The rarest was printed in Bergen.\n",
+}
+CHILDHOOD = "In which town did the buyer of the boat called Skua spend her childhood?"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """Short documents under a title, indexed without a model."""
+    folder = tmp_path_factory.mktemp("hops")
+    for name, text in TEXTS.items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    with open_for_writing(folder / ".localrag", extractor="phrases") as opened:
+        asyncio.run(build_index([folder], opened, lambda _: None))
+    with open_for_query(folder / ".localrag") as opened:
+        yield opened
+
+
+def asked(project, text, *options, **named):
+    return asyncio.run(answer_question(text, project, QueryOptions(*options, **named)))
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("Who bought the ferry Skua?", "The ferry Skua was bought by Ingrid Holm."),
+        ("When was the Tern painted white?", "It was painted white in 1950"),
+        ("Where was Ingrid Holm born?", "She was born in Molde"),
+    ],
+)
+def test_the_passage_that_answers_comes_first(project, question, said):
+    """Not the passage with most of the question's words, but the one with what it asks for."""
+    assert said in asked(project, question, "mix", style="extractive").citations[0].quote
+
+
+def names(project, chunks):
+    return [documents.document_path(project.db, c.id).removesuffix(".md") for c in chunks]
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["reader", "no reader"])
+def test_a_second_step_asks_with_what_the_first_found(project, monkeypatch, reads):
+    """The first step finds the name Ingrid Holm; so her passage, which shares no word with the question, comes second."""
+    searched = []
+    monkeypatch.setattr(basic_search, "retrieve", lambda question, *args: searched.append(question) or retrieve(question, *args))
+    vector = project.embedder.embed([CHILDHOOD])[0]
+    found = asyncio.run(retrieve_two_hop(CHILDHOOD, vector, project if reads else replace(project, reader=None), 3))
+
+    assert names(project, found)[:2] == ["boat", "ingrid"]
+    assert searched[0] == CHILDHOOD
+    assert searched[1].startswith(CHILDHOOD)
+    assert "Ingrid Holm" in searched[1]
+
+
+def test_without_a_passage_there_is_no_second_step(tmp_path):
+    """An index without a word gives no passages, and no error."""
+    (tmp_path / "a.txt").write_text("One.", encoding="utf-8")
+    with open_for_writing(tmp_path / ".localrag", extractor="phrases") as opened:
+        vector = opened.embedder.embed(["Who?"])[0]
+
+        assert asyncio.run(retrieve_two_hop("Who?", vector, opened, 3)) == []
+
+
+def test_no_passage_is_read_twice_for_a_question(project, monkeypatch):
+    """What the second step read for is read again for the answer from memory."""
+    read, reader = [], project.reader
+    monkeypatch.setattr(reader, "read", lambda q, texts, read_all=reader.read: read.extend(texts) or read_all(q, texts))
+
+    found = asked(project, CHILDHOOD, "mix", style="extractive")
+
+    assert found.passages
+    assert len(read) == len(set(read)) > 1
+
+
+@pytest.mark.parametrize("mode", ["basic", "local", "mix", "ss", "ts"])
+def test_what_a_model_did_not_write_is_shown_as_passages(project, mode):
+    """Where no call is left, the passages that the reader prefers are the answer, as they stand."""
+    with open_for_query(project.folder) as opened:
+        answered_by(opened, Scripted(lambda _: pytest.fail("no call is left")))
+        found = asked(opened, "Who bought the ferry Skua?", mode, style="abstractive", max_calls=0)
+
+    assert any("The ferry Skua was bought by Ingrid Holm." in p.text for p in found.passages)
+    assert found.citations
