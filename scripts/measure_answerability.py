@@ -69,7 +69,7 @@ def load(data: Path, work: Path, mtrag: Path | None) -> dict[str, list[Asked]]:
 def judged(asked: Asked, project: Project) -> Iterator[tuple[bool, bool]]:
     """Whether a question is answerable, and whether it is refused; nothing of one whose passage is not found at all."""
     question = Question(asked.question, project.embedder.embed([asked.question])[0], "extractive")
-    chunks = [c for c, _ in retrieve_two_hop(question.text, question.vector, project, CHUNKS)]
+    chunks = asyncio.run(retrieve_two_hop(question.text, question.vector, project, CHUNKS))
     own = {c.id for c in chunks if Path(document_path(project.db, c.id)).name in asked.files}
 
     def is_refused(found: list[Chunk]) -> bool:
