@@ -107,7 +107,7 @@ ROOMS = {
         {"reader"},
     ],
     "query": [
-        {"question", "question_analysis", "retriever"},
+        {"question", "question_analysis", "question_kind", "retriever"},
         {"citations", "reading_budget"},
         {"answerability", "passages"},
         {"extractive"},

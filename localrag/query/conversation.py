@@ -14,21 +14,22 @@ from localrag.llm.prompts import load_prompt
 from localrag.project import Project, resolve_answer_style
 from localrag.query.abstractive import try_ask_within_budget
 from localrag.query.question import Question
-from localrag.query.question_analysis import (
-    CJK_CORPUS_WORDS,
-    CJK_THEME_WORDS,
-    CORPUS_WORDS,
-    FUNCTION_WORDS_BY_LANGUAGE,
-    detect_language,
-    global_question_word,
-)
+from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
+from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.query.retriever import named_entities
 from localrag.records import Answer
 from localrag.store import browse, graph
 from localrag.text.sentences import collapse_whitespace, is_cjk
 
 ANY_CASE = re.IGNORECASE
-_WHOLE = "|".join(w.replace("*", r"\w*") for w in CORPUS_WORDS.split())
+# Words for documents: "these letters" refers to the collection, not to an earlier answer.
+_TEXTS = (
+    r"documents?|files?|texts?|notes|books?|novel|stor(?:y|ies)|reports?|papers|articles|letters|messages|minutes|records|reviews|interviews"
+    r"|collection|archive|corpus|folder|dataset|dokument\w*|texte\w*|dateien|berichte?|briefe|buch|bücher|sammlung|archiv|unterlagen"
+    r"|documentos?|textos?|archivos?|informes|cartas|libros?|fichiers?|textes?|rapports|lettres|livres?|documenti|testi|rapporti|libro"
+    r"|relatórios|livros?"
+)
+_CJK_TEXTS = "信|记录|邮件|合同|手册|论文|文档|文件|资料|文本|文章|全书|书|报告|内容|故事|小说|笔记|材料|数据|档案"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ _NEVER = re.compile(r"(?!)")
 ANAPHORA_BY_LANGUAGE = {
     "en": AnaphoraPatterns(
         fixed_phrases=re.compile(
-            rf"\b(?:this|these)(?: \w+)? (?:{_WHOLE})\b|\b(?:this|these|those) (?:year|month|week|days|morning|who|which|of|in|that)\b"
+            rf"\b(?:this|these)(?: \w+)? (?:{_TEXTS})\b|\b(?:this|these|those) (?:year|month|week|days|morning|who|which|of|in|that)\b"
             r"|\bthose (?:who|which|of|in|that|with|from)\b|\bthat \w+(?: [\w']+){0,4} (?:when|who|which|where|that|of)\b"
             r"|\bit (?:takes?|took|rain\w*|snow\w*|be possible)\b|\b(?:is|was) it (?:true|possible|said|known|likely|clear"
             r"|necessary|important|that)\b"
@@ -93,7 +94,7 @@ ANAPHORA_BY_LANGUAGE = {
     ),
     "de": AnaphoraPatterns(
         fixed_phrases=re.compile(
-            rf"(?i:\b(?:gibt|gab|geht|ging|handelt|gäbe) es\b|\bes (?:gibt|gab|geht|sich)\b|\bdies(?:e[mnrs]?)?(?: \w+)? (?:{_WHOLE})\b)"
+            rf"(?i:\b(?:gibt|gab|geht|ging|handelt|gäbe) es\b|\bes (?:gibt|gab|geht|sich)\b|\bdies(?:e[mnrs]?)?(?: \w+)? (?:{_TEXTS})\b)"
             r"|\bdas(?= (?:\w+e[sn]? )?[A-ZÄÖÜ])|(?<=[a-zäöüß,] )(?:Sie|Ihre?[mnrs]?|Ihnen)\b"
         ),
         openers=re.compile(r"^(?:und|aber|oder|was ist mit|wie steht es|wieso das|sonst noch)\b", ANY_CASE),
@@ -109,7 +110,7 @@ ANAPHORA_BY_LANGUAGE = {
         nouns=re.compile(r"(?<=[^.?!:] )[A-ZÄÖÜ][\w-]+"),
     ),
     "es": AnaphoraPatterns(
-        fixed_phrases=re.compile(rf"\blo (?:que|más|mismo|cual)\b|\best[aeo]s?(?: \w+)? (?:{_WHOLE})\b", ANY_CASE),
+        fixed_phrases=re.compile(rf"\blo (?:que|más|mismo|cual)\b|\best[aeo]s?(?: \w+)? (?:{_TEXTS})\b", ANY_CASE),
         openers=re.compile(r"^¿?(?:y|pero|o|entonces|qué hay de|qué tal)\b", ANY_CASE),
         demonstratives=re.compile(r"\b(?:eso|esto|aquello|allí|ahí|allá|es[ae]s?|est[ae]s?|aquel\w*)\b|\bentonces *[?.!]*$", ANY_CASE),
         personal=re.compile(r"\b(?:él|ellas?|ellos)\b", ANY_CASE),
@@ -120,7 +121,7 @@ ANAPHORA_BY_LANGUAGE = {
     "fr": AnaphoraPatterns(
         fixed_phrases=re.compile(
             rf"\bil y (?:a|avait|aura)\b|\by a-t-il\b|\bs['’]agit-il\b|\best-il (?:vrai|possible)\b|\bil (?:faut|s['’]agit)\b"
-            rf"|\bces?t?t?e?(?: \w+)? (?:{_WHOLE})\b",
+            rf"|\bces?t?t?e?(?: \w+)? (?:{_TEXTS})\b",
             ANY_CASE,
         ),
         openers=re.compile(r"^(?:et|mais|ou|alors|qu['’]en est-il)\b", ANY_CASE),
@@ -135,7 +136,7 @@ ANAPHORA_BY_LANGUAGE = {
         nouns=re.compile(rf"{_NAME}|(?i:\b(?:le|la|les|un|une|du|des|quelle?s?) [^\W_]{{3,}}|\b[ld]['’][^\W_]{{3,}})"),
     ),
     "it": AnaphoraPatterns(
-        fixed_phrases=re.compile(rf"\bquest[aei](?: \w+)? (?:{_WHOLE})\b", ANY_CASE),
+        fixed_phrases=re.compile(rf"\bquest[aei](?: \w+)? (?:{_TEXTS})\b", ANY_CASE),
         openers=re.compile(r"^(?:e|ma|o|allora)\b", ANY_CASE),
         demonstratives=re.compile(r"\b(?:questo|questa|quello|quella|ciò|lì|là)\b|\ballora *[?.!]*$", ANY_CASE),
         personal=re.compile(r"\b(?:lui|lei|loro|essi)\b", ANY_CASE),
@@ -144,7 +145,7 @@ ANAPHORA_BY_LANGUAGE = {
         nouns=re.compile(rf"{_NAME}|(?i:\b(?:il|la|lo|i|gli|le|una?|del|della) [^\W_]{{3,}})"),
     ),
     "pt": AnaphoraPatterns(
-        fixed_phrases=re.compile(rf"\bn?d?est[ae]s(?: \w+)? (?:{_WHOLE})\b", ANY_CASE),
+        fixed_phrases=re.compile(rf"\bn?d?est[ae]s(?: \w+)? (?:{_TEXTS})\b", ANY_CASE),
         openers=re.compile(r"^(?:e|mas|ou|então)\b", ANY_CASE),
         demonstratives=re.compile(r"\b(?:isso|isto|aquilo|lá|ali|ess[ae]s?|aquel\w*)\b|\bentão *[?.!]*$", ANY_CASE),
         personal=re.compile(r"\b(?:el[ea]s?)\b", ANY_CASE),
@@ -163,7 +164,7 @@ _CONTENTLESS_WORDS = frozenset(  # a question of these alone is a follow-up
 )
 _CJK_BACK = re.compile(
     rf"呢[？?]?$|^(?:那么|那|还有|然后|所以|另外|而且)|其他人|其余|此人|该(?:人|公司|书)|(?:后来|之后|接着|当时)[^，]{{0,6}}[？?]?$"
-    rf"|(?:这|那)(?!些?(?:份|个|本|里)?(?:{'|'.join(CJK_CORPUS_WORDS.split())}|些))|[那](?:里|时|次)|それ|その|そこ|彼女?|그(?:는|녀|것|의|때)"
+    rf"|(?:这|那)(?!些?(?:份|个|本|里)?(?:{_CJK_TEXTS}|些))|[那](?:里|时|次)|それ|その|そこ|彼女?|그(?:는|녀|것|의|때)"
 )
 _CJK_PERSON = re.compile(r"(?<!其)(?<!吉)[他她它]")
 _CJK_EMPTY = re.compile(
@@ -173,8 +174,6 @@ _CJK_EMPTY = re.compile(
 
 def is_follow_up(question: str, names: Sequence[str] = ()) -> bool:
     """Whether a question needs the previous ones to be understood; `names` are the entities that it names."""
-    if global_question_word(question):
-        return False
     if is_cjk(question):
         return _is_follow_up_cjk(question, names)
     text = question.strip().replace("’", "'")
@@ -224,7 +223,7 @@ def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
     if person := _CJK_PERSON.search(question):
         return person.start() < first_name
     content = re.sub(r"[\s？?。！!，,吗呢了的是在有和请]", "", _CJK_EMPTY.sub("", question))
-    return not content or (len(content) <= 1 and not any(w in question for w in CJK_THEME_WORDS.split()))
+    return len(content) <= 1
 
 
 MAX_REWRITTEN_CHARS = 300  # of a standalone question
@@ -237,7 +236,8 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
 
     A model that writes prose rewrites it; otherwise the names of the last question with names are appended.
     """
-    if not is_follow_up(question.text, [n.text for n in named_entities(question.text, project)]):
+    is_global = question_kind(question.text, project).kind is QuestionKind.GLOBAL
+    if is_global or not is_follow_up(question.text, [n.text for n in named_entities(question.text, project)]):
         return question.text
     if question.style == "abstractive":
         turns = "\n".join(

@@ -19,7 +19,8 @@ from localrag.query.passages import (
     short_answer,
 )
 from localrag.query.question import AnswerDraft, AnswerPoint, Question, quote_point
-from localrag.query.question_analysis import asks_about_everything, detect_language
+from localrag.query.question_analysis import detect_language
+from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.records import Chunk, Quote
 from localrag.store import documents
 
@@ -67,16 +68,17 @@ async def extractive_draft(question: Question, chunks: Sequence[Chunk], project:
     read, is_read = await read_chunks(question.text, chunks, project)
     if not read:
         return AnswerDraft((), refusal_text(question.text), is_refused=True)
-    is_global = asks_about_everything(question.text)
-    sure = answer_confidence(read) if is_read and not is_global else None
-    if is_read and not is_global and _is_unanswered(question, read, project):
+    kind = question_kind(question.text, project)
+    is_judged = is_read and kind.kind is not QuestionKind.GLOBAL
+    sure = answer_confidence(read) if is_judged else None
+    if is_judged and _is_unanswered(question, read, project):
         return _refusal(question, passages_of(read, None), "", sure)
-    short = short_answer(question.text, read) if is_read and not is_global else None
+    short = short_answer(question.text, read) if is_judged and kind.wants_few_words else None
     if question.options.response_type:  # a form that the user chose: sentences, not passages
         best = dict.fromkeys([*filter(None, [short]), *read][: 1 if question.wants_one_sentence else PASSAGES_SHOWN])
         sentences = tuple(quote_point(window.sentence) for window in best)
         return AnswerDraft(sentences, opening, confidence=sure, short_answer=short.answer if short else "")
-    points = tuple(map(_passage_point, passages_of(read, short)))
+    points = tuple(map(_passage_point, passages_of(read, short, question.text, kind.kind)))
     if short is None:
         return AnswerDraft(points, opening, confidence=sure)
     return AnswerDraft(points, f"**{short.answer}**", confidence=sure, short_answer=short.answer)
@@ -87,7 +89,7 @@ async def refuse_unrelated(question: Question, chunks: Sequence[Chunk], project:
 
     A model that writes prose is asked every question, and declines itself.
     """
-    if project.reader is None or not question.is_extractive or asks_about_everything(question.text):
+    if project.reader is None or not question.is_extractive or question_kind(question.text, project).kind is QuestionKind.GLOBAL:
         return None
     read, is_read = await read_chunks(question.text, chunks, project)
     if not (is_read and read and _is_unanswered(question, read, project)):

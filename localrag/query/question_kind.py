@@ -1,0 +1,119 @@
+"""What kind of answer a question wants: a small classifier on the reader's vector of the question.
+
+Multinomial logistic regression, trained by `scripts/train_question_kinds.py` on questions in a dozen languages
+(`adapters/question_kinds.md`). Where it is not sure, callers fall back to what suits any question.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.errors import ModelError
+from localrag.model_files import shipped_models
+from localrag.project import Project
+from localrag.system.files import shipped_data_path
+
+MIN_SURE = 0.5  # probability of a kind that decides the form of an answer
+MIN_GLOBAL = 0.5  # probability from which on a question is about the documents as a whole
+MIN_SHORT_ANSWER = 0.5  # probability, of a fact and of yes or no together, from which on a few words answer
+REMEDY = "Reinstall: pip install --force-reinstall localrag"
+
+
+class QuestionKind(StrEnum):
+    """What is asked for: the documents as a whole, a few words, yes or no, items, steps, a description or reason, two sides."""
+
+    GLOBAL = "global"
+    FACT = "fact"
+    YES_NO = "yes_no"
+    LIST = "list"
+    HOW_TO = "how_to"
+    EXPLANATION = "explanation"
+    COMPARISON = "comparison"
+
+
+KINDS = tuple(QuestionKind)
+
+
+@dataclass(frozen=True, slots=True)
+class KindProbabilities:
+    """The probability of each kind, in the order of `KINDS`; all zero for a question that could not be read."""
+
+    values: tuple[float, ...] = (0.0,) * len(KINDS)
+
+    def of(self, kind: QuestionKind) -> float:
+        """The probability of a kind."""
+        return self.values[KINDS.index(kind)]
+
+    @property
+    def kind(self) -> QuestionKind | None:
+        """The likeliest kind; None if it is not sure."""
+        best = max(KINDS, key=self.of)
+        return best if self.of(best) >= (MIN_GLOBAL if best is QuestionKind.GLOBAL else MIN_SURE) else None
+
+    @property
+    def wants_few_words(self) -> bool:
+        """Whether a few words can answer."""
+        return self.of(QuestionKind.FACT) + self.of(QuestionKind.YES_NO) >= MIN_SHORT_ANSWER
+
+
+UNKNOWN_KIND = KindProbabilities()
+
+
+def question_kind(question: str, project: Project) -> KindProbabilities:
+    """The kind of a question; unknown without a reader, or where a file of it is damaged, which is said once."""
+    known: dict[Hashable, Any] = {} if project.search_cache is None else project.search_cache
+    if ("kind", question) not in known:
+        known["kind", question] = _read_kind(question, project)
+    found: KindProbabilities = known["kind", question]
+    return found
+
+
+def _read_kind(question: str, project: Project) -> KindProbabilities:
+    if project.reader is None:
+        return UNKNOWN_KIND
+    try:
+        (vector,) = project.reader.question_vectors([question])
+    except ModelError as error:
+        project.reader.report(project.model.options.notify, error)
+        return UNKNOWN_KIND
+    try:
+        return load_classifier().probabilities(vector)
+    except ModelError as error:
+        project.reader.report(project.model.options.notify, error, "Kinds of questions are not told apart")
+        return UNKNOWN_KIND
+
+
+@dataclass(frozen=True, slots=True)
+class KindClassifier:
+    """Logistic regression: `weight` (kinds, width) and `bias` (kinds,)."""
+
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+
+    def probabilities(self, vector: NDArray[np.float32]) -> KindProbabilities:
+        """Of a question's vector, (width,)."""
+        logits = self.weight @ vector + self.bias
+        raised = np.exp(logits - logits.max())
+        return KindProbabilities(tuple((raised / raised.sum()).tolist()))
+
+
+@cache
+def load_classifier() -> KindClassifier:
+    """The classifier that ships. Raises ModelError if its file is missing or damaged."""
+    from safetensors.numpy import load
+
+    entry = shipped_models()["question_kinds"]
+    try:
+        data = shipped_data_path(entry["path"]).read_bytes()
+    except OSError as error:
+        raise ModelError(f"The classifier of questions cannot be loaded: {error}.", REMEDY) from error
+    if sha256(data).hexdigest() != entry["sha256"]:
+        raise ModelError("The classifier of questions is damaged, or of another version.", REMEDY)
+    tensors = {name: np.asarray(values, np.float32) for name, values in load(data).items()}
+    return KindClassifier(tensors["weight"], tensors["bias"])

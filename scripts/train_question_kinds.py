@@ -1,0 +1,141 @@
+"""Train the classifier of question kinds: multinomial logistic regression on the reader's vectors of labelled questions.
+
+    python -m scripts.train_question_kinds OUT DATA… [--share 1.0] [--seed 1]
+
+Each DATA folder holds some of the sets of `scripts/question_kinds_data.py`; a set that none has is left out. OUT gets
+question_kinds.safetensors and vectors.npz, which the same command reads instead of computing the vectors again. Prints what the classifier
+gets right of questions that it did not learn from: those of tests/query/data, and of DATA/docqa.jsonl where there is one.
+"""
+
+import argparse
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from localrag.llm.reader import PassageReader
+from localrag.query.question_kind import KINDS, KindClassifier, QuestionKind
+from scripts.question_kinds_data import PARTICULAR, LabelledQuestion, jsonl, public_questions, varied, written_questions
+
+Array = NDArray[np.float32]
+DECAY = 0.002  # of weights on standardized vectors
+STEPS = 100  # of L-BFGS
+KEPT = Path(__file__).resolve().parents[1] / "tests" / "query" / "data"
+DOCQA_KINDS = {"fact": "fact", "howto": "how_to", "list": "list", "explain": "explanation", "compare": "comparison"}
+
+
+def examples(folders: Sequence[Path], rng: random.Random, share: float) -> list[LabelledQuestion]:
+    """The questions to learn from, each with variants."""
+    written = list(written_questions())
+    chosen = rng.sample(written, round(share * len(written)))
+    return [variant for q in [*chosen, *public_questions(folders, rng, share)] for variant in varied(q, rng)]
+
+
+def vectors_of(texts: Iterable[str], cache: Path) -> dict[str, Array]:
+    """The reader's vector of each text; those in the cache are not computed again."""
+    known: dict[str, Array] = {}
+    if cache.exists():
+        with np.load(cache) as stored:
+            known = dict(zip(stored["texts"].tolist(), stored["vectors"], strict=True))
+    new = [text for text in dict.fromkeys(texts) if text not in known]
+    if new:
+        known |= zip(new, PassageReader().question_vectors(new), strict=True)
+        np.savez(cache, texts=np.array(list(known)), vectors=np.array(list(known.values()), np.float32))
+    return known
+
+
+def _allowed_kinds(label: str) -> set[QuestionKind]:
+    return {kind for kind in KINDS if kind is not QuestionKind.GLOBAL} if label == PARTICULAR else {QuestionKind(label)}
+
+
+def fit(questions: Sequence[LabelledQuestion], vectors: dict[str, Array]) -> KindClassifier:
+    """The classifier; of a question that is only known to be particular, the probability of all kinds but global is raised.
+
+    Every kind weighs the same. Vectors are standardized for training, which the weights that are returned undo.
+    """
+    x = np.array([vectors[q.text] for q in questions], np.float32)
+    mean, scale = x.mean(0), x.std(0) + 1e-6
+    allowed = torch.tensor([[kind in _allowed_kinds(q.label) for kind in KINDS] for q in questions])
+    total: dict[str, float] = defaultdict(float)
+    for q in questions:
+        total[q.label] += q.weight
+    weights = torch.tensor([q.weight / total[q.label] for q in questions])
+    weights /= weights.sum()
+    given = torch.from_numpy((x - mean) / scale)
+    weight, bias = torch.zeros(len(KINDS), x.shape[1], requires_grad=True), torch.zeros(len(KINDS), requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        chances = (given @ weight.T + bias).log_softmax(1)
+        said = -torch.logsumexp(chances.masked_fill(~allowed, -torch.inf), 1)
+        found = (weights * said).sum() + DECAY * weight.square().sum()
+        found.backward()
+        return found
+
+    optimizer.step(loss)
+    final = weight.detach().numpy() / scale
+    return KindClassifier(final.astype(np.float32), (bias.detach().numpy() - final @ mean).astype(np.float32))
+
+
+def kept_questions() -> dict[str, list[tuple[str, str]]]:
+    """Labelled questions that nothing is learned from: all kinds by language; the kept half of those about everything or a particular."""
+    rows = [line.split("\t") for line in (KEPT / "question_kinds.tsv").read_text(encoding="utf-8").splitlines()]
+    routes = [line.split("\t") for line in (KEPT / "routes.tsv").read_text(encoding="utf-8").splitlines()]
+    return {
+        "kept": [(kind, text) for kind, _, text in rows],
+        "routes": [(label, text) for label, text in routes if blake2b(text.encode(), digest_size=1).digest()[0] % 2],
+    }
+
+
+def docqa_questions(folders: Sequence[Path]) -> list[tuple[str, str]]:
+    """The answerable questions of docqa that have one of the kinds."""
+    path = next((p for folder in folders if (p := folder / "docqa.jsonl").exists()), None)
+    return [(DOCQA_KINDS[row["kind"]], row["question"]) for row in jsonl(path) if row["kind"] in DOCQA_KINDS] if path else []
+
+
+def tell(name: str, rows: Sequence[tuple[str, str]], classifier: KindClassifier, vectors: dict[str, Array]) -> None:
+    """Print how many questions are told right, wrong, or not told, and which are taken for which."""
+    right = wrong = 0
+    taken: Counter[str] = Counter()
+    for label, text in rows:
+        kind = classifier.probabilities(vectors[text]).kind
+        is_right = kind is not QuestionKind.GLOBAL if label == PARTICULAR else kind == label
+        right += is_right
+        wrong += not is_right and kind is not None
+        taken[f"{label} as {kind or 'unsure'}"] += not is_right
+    errors = ", ".join(f"{n} {what}" for what, n in taken.most_common() if n)
+    print(f"{name}: {right} of {len(rows)} right, {wrong} wrong, {len(rows) - right - wrong} unsure; {errors}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("--share", type=float, default=1.0, help="of the questions that are learned from")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)  # the matrices are small
+    learned = examples(args.data, random.Random(args.seed), args.share)
+    measured = {**kept_questions(), "docqa": docqa_questions(args.data)}
+    vectors = vectors_of([*(q.text for q in learned), *(text for rows in measured.values() for _, text in rows)], args.out / "vectors.npz")
+    classifier = fit(learned, vectors)
+    tensors = {"weight": classifier.weight.astype(np.float16), "bias": classifier.bias.astype(np.float32)}
+    sets = Counter(q.source for q in learned)
+    save_file(tensors, args.out / "question_kinds.safetensors", {"kinds": " ".join(KINDS), "examples": json.dumps(sets)})
+    print(f"{len(learned)} examples, variants included: {dict(sets)}", flush=True)
+    for name, rows in measured.items():
+        if rows:
+            tell(name, rows, classifier, vectors)
+
+
+if __name__ == "__main__":
+    main()
