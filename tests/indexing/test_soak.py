@@ -36,7 +36,7 @@ while not (folder / "stop").exists():
             n += 1
             about = ["Who is Lars Holm?", "What are the main themes?", "What is wrong with the Skua?"][n % 3]
             given = asyncio.run(answer_question(about, project, QueryOptions(mode, style="extractive")))
-            assert given.unsupported == 0, given
+            assert given.unsupported_sentences == 0, given
             assert "could not be stored" not in given.note, given.note
 print(n - int(sys.argv[2]))
 """
