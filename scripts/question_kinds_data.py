@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE
 from localrag.query.question_kind import QuestionKind
 from localrag.text.sentences import is_cjk
 
@@ -22,6 +23,7 @@ PARTICULAR = "particular"  # of a question that is not global, and nothing more 
 KIND_LABELS = frozenset({kind.value for kind in QuestionKind} | {PARTICULAR})
 MAX_FACT_WORDS, MAX_FACT_CHARS = 6, 12  # of a short answer; characters of a Chinese one
 WRITTEN_WEIGHT = 24.0  # of a question written for this project, beside 1 of a public one
+LEANING = ("how come?", "Go on.", "and after that?", "Which one?", "wieso?", "¿y luego?", "et ensuite ?", "为何？", "然后呢？")
 TYPO_SHARE = 0.08  # of letters
 _NO_FACT = re.compile(
     r"\b(?:why|how (?!many|much|long|old|far|often|big|large|tall|high|deep|fast|late))|为什么|为何|怎么|如何|怎样", re.IGNORECASE
@@ -46,6 +48,17 @@ def written_questions(path: Path = WRITTEN) -> Iterator[LabelledQuestion]:
             label = line.split()[1]
         elif line and not line.startswith("#"):
             yield LabelledQuestion(line, label, "written", WRITTEN_WEIGHT)
+
+
+def noise_questions(rng: random.Random) -> Iterator[LabelledQuestion]:
+    """What asks for nothing, and so for nothing global: function words by chance, letters, names, and words that lean on a conversation."""
+    for words in FUNCTION_WORDS_BY_LANGUAGE.values():
+        for n in range(12):
+            yield LabelledQuestion(" ".join(rng.sample(words.split(), 1 + n % 5)), PARTICULAR, "noise", WRITTEN_WEIGHT)
+    for letter in "abcdehklmnopstwz":
+        yield LabelledQuestion(letter * rng.randint(1, 300), PARTICULAR, "noise", WRITTEN_WEIGHT)
+    for text in (*"Olav Mira Karl Anna Berlin Oslo Lund 小红 李四 Иван".split(), *LEANING):
+        yield LabelledQuestion(text, PARTICULAR, "noise", WRITTEN_WEIGHT)
 
 
 def varied(question: LabelledQuestion, rng: random.Random) -> Iterator[LabelledQuestion]:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from localrag.llm.reader import PassageReader
-from localrag.query.question_kind import KINDS, KindClassifier, QuestionKind
-from scripts.question_kinds_data import PARTICULAR, LabelledQuestion, jsonl, public_questions, varied, written_questions
+from localrag.query.question_kind import QUESTION_KINDS, KindClassifier, QuestionKind
+from scripts.question_kinds_data import PARTICULAR, LabelledQuestion, jsonl, noise_questions, public_questions, varied, written_questions
 
 Array = NDArray[np.float32]
 DECAY = 0.002  # of weights on standardized vectors
@@ -35,7 +35,8 @@ def examples(folders: Sequence[Path], rng: random.Random, share: float) -> list[
     """The questions to learn from, each with variants."""
     written = list(written_questions())
     chosen = rng.sample(written, round(share * len(written)))
-    return [variant for q in [*chosen, *public_questions(folders, rng, share)] for variant in varied(q, rng)]
+    labelled = [variant for q in [*chosen, *public_questions(folders, rng, share)] for variant in varied(q, rng)]
+    return [*labelled, *noise_questions(rng)]
 
 
 def vectors_of(texts: Iterable[str], cache: Path) -> dict[str, Array]:
@@ -52,7 +53,7 @@ def vectors_of(texts: Iterable[str], cache: Path) -> dict[str, Array]:
 
 
 def _allowed_kinds(label: str) -> set[QuestionKind]:
-    return {kind for kind in KINDS if kind is not QuestionKind.GLOBAL} if label == PARTICULAR else {QuestionKind(label)}
+    return {kind for kind in QUESTION_KINDS if kind is not QuestionKind.GLOBAL} if label == PARTICULAR else {QuestionKind(label)}
 
 
 def fit(questions: Sequence[LabelledQuestion], vectors: dict[str, Array]) -> KindClassifier:
@@ -62,14 +63,14 @@ def fit(questions: Sequence[LabelledQuestion], vectors: dict[str, Array]) -> Kin
     """
     x = np.array([vectors[q.text] for q in questions], np.float32)
     mean, scale = x.mean(0), x.std(0) + 1e-6
-    allowed = torch.tensor([[kind in _allowed_kinds(q.label) for kind in KINDS] for q in questions])
+    allowed = torch.tensor([[kind in _allowed_kinds(q.label) for kind in QUESTION_KINDS] for q in questions])
     total: dict[str, float] = defaultdict(float)
     for q in questions:
         total[q.label] += q.weight
     weights = torch.tensor([q.weight / total[q.label] for q in questions])
     weights /= weights.sum()
     given = torch.from_numpy((x - mean) / scale)
-    weight, bias = torch.zeros(len(KINDS), x.shape[1], requires_grad=True), torch.zeros(len(KINDS), requires_grad=True)
+    weight, bias = torch.zeros(len(QUESTION_KINDS), x.shape[1], requires_grad=True), torch.zeros(len(QUESTION_KINDS), requires_grad=True)
     optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> torch.Tensor:
@@ -130,7 +131,7 @@ def main() -> None:
     classifier = fit(learned, vectors)
     tensors = {"weight": classifier.weight.astype(np.float16), "bias": classifier.bias.astype(np.float32)}
     sets = Counter(q.source for q in learned)
-    save_file(tensors, args.out / "question_kinds.safetensors", {"kinds": " ".join(KINDS), "examples": json.dumps(sets)})
+    save_file(tensors, args.out / "question_kinds.safetensors", {"kinds": " ".join(QUESTION_KINDS), "examples": json.dumps(sets)})
     print(f"{len(learned)} examples, variants included: {dict(sets)}", flush=True)
     for name, rows in measured.items():
         if rows:

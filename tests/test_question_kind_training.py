@@ -7,7 +7,7 @@ import random
 import pytest
 from safetensors.numpy import load_file
 
-from localrag.query.question_kind import KINDS
+from localrag.query.question_kind import QUESTION_KINDS
 from scripts.question_kinds_data import KIND_LABELS, PARTICULAR, LabelledQuestion, public_questions, varied, with_typos, written_questions
 from tests.conftest import run_module
 
@@ -51,11 +51,11 @@ def test_public_sets_are_labelled(folder, capsys):
 
 def test_variants_keep_their_label():
     """In lower case without signs, and with typing errors; of Chinese without signs only."""
-    rng = random.Random(0)
-    english = list(varied(LabelledQuestion("Who painted the large lighthouse of Skarn?", "fact", "written", 3.0), rng))
+    rng = random.Random(1)
+    english = list(varied(LabelledQuestion("Who painted the lighthouse of Skarn in the spring?", "fact", "written", 3.0), rng))
     chinese = list(varied(LabelledQuestion("谁修了屋顶？", "fact", "written"), rng))
 
-    assert [q.text for q in english[:2]] == ["Who painted the large lighthouse of Skarn?", "who painted the large lighthouse of skarn"]
+    assert english[1].text == "who painted the lighthouse of skarn in the spring"
     assert [q.weight for q in english] == [3.0, 1.5, 1.5]
     assert {q.label for q in english} == {"fact"}
     assert [q.text for q in chinese] == ["谁修了屋顶？", "谁修了屋顶"]
@@ -66,7 +66,7 @@ def test_written_questions_have_every_kind_once_each():
     """In a dozen languages; no question stands twice."""
     texts = [q.text for q in written_questions()]
 
-    assert {q.label for q in written_questions()} == {kind.value for kind in KINDS} <= KIND_LABELS
+    assert {q.label for q in written_questions()} == {kind.value for kind in QUESTION_KINDS} <= KIND_LABELS
     assert len(texts) == len(set(texts))
 
 
@@ -78,7 +78,7 @@ def test_a_tenth_of_the_questions_teaches_something(folder, tmp_path):
     tensors = load_file(out / "question_kinds.safetensors")
     second = run_module("scripts.train_question_kinds", out, folder, "--share", 0.1)
 
-    assert tensors["weight"].shape == (len(KINDS), 384)
+    assert tensors["weight"].shape == (len(QUESTION_KINDS), 384)
     assert (out / "question_kinds.safetensors").stat().st_size < 100_000
     right = int(first.split("kept: ")[1].split()[0])
     assert right > 100

@@ -15,7 +15,6 @@ from localrag.project import Project, resolve_answer_style
 from localrag.query.abstractive import try_ask_within_budget
 from localrag.query.question import Question
 from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
-from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.query.retriever import named_entities
 from localrag.records import Answer
 from localrag.store import browse, graph
@@ -236,8 +235,7 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
 
     A model that writes prose rewrites it; otherwise the names of the last question with names are appended.
     """
-    is_global = question_kind(question.text, project).kind is QuestionKind.GLOBAL
-    if is_global or not is_follow_up(question.text, [n.text for n in named_entities(question.text, project)]):
+    if not is_follow_up(question.text, [n.text for n in named_entities(question.text, project)]):
         return question.text
     if question.style == "abstractive":
         turns = "\n".join(

@@ -37,23 +37,23 @@ class QuestionKind(StrEnum):
     COMPARISON = "comparison"
 
 
-KINDS = tuple(QuestionKind)
+QUESTION_KINDS = tuple(QuestionKind)
 
 
 @dataclass(frozen=True, slots=True)
 class KindProbabilities:
-    """The probability of each kind, in the order of `KINDS`; all zero for a question that could not be read."""
+    """The probability of each kind, in the order of `QUESTION_KINDS`; all zero for a question that could not be read."""
 
-    values: tuple[float, ...] = (0.0,) * len(KINDS)
+    values: tuple[float, ...] = (0.0,) * len(QUESTION_KINDS)
 
     def of(self, kind: QuestionKind) -> float:
         """The probability of a kind."""
-        return self.values[KINDS.index(kind)]
+        return self.values[QUESTION_KINDS.index(kind)]
 
     @property
     def kind(self) -> QuestionKind | None:
         """The likeliest kind; None if it is not sure."""
-        best = max(KINDS, key=self.of)
+        best = max(QUESTION_KINDS, key=self.of)
         return best if self.of(best) >= (MIN_GLOBAL if best is QuestionKind.GLOBAL else MIN_SURE) else None
 
     @property

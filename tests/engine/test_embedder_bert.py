@@ -81,7 +81,7 @@ def test_equal_windows_are_computed_once(monkeypatch):
     """A page that stands in many texts costs what it costs in one."""
     embedder, computed = bert_embedder(find_embedder()), []
     inner = embedder._bert._compute
-    monkeypatch.setattr(embedder._bert, "_compute", lambda texts: computed.extend(texts) or inner(texts))
+    monkeypatch.setattr(embedder._bert, "_compute", lambda texts, *how: computed.extend(texts) or inner(texts, *how))
     header = "The ferry leaks and nobody knows why. " * 32  # 256 tokens and some
     windows = window_tokenizer(FOLDER)
     texts = ["Hello.", header + "Ruth Sand.", "Hello.", header + "Lars Holm paid."]

@@ -12,7 +12,6 @@ from localrag.project import open_for_writing
 from localrag.query.answer import answer_question, route_question
 from localrag.query.conversation import is_follow_up
 from localrag.query.question import QueryOptions
-from localrag.query.question_kind import QuestionKind, question_kind
 
 DATA = Path(__file__).parent / "data"
 TEXTS = {
@@ -40,14 +39,10 @@ def project(tmp_path_factory):
         yield opened
 
 
-def test_follow_ups_kept_from_tuning_are_told_apart(project):
+def test_follow_ups_kept_from_tuning_are_told_apart():
     """Of 60 labelled follow-ups, the kept half goes right in 90 % or more: leaning on the conversation, or complete."""
     rows = labelled("follow_ups.tsv")
-
-    def leans(text):
-        return question_kind(text, project).kind is not QuestionKind.GLOBAL and is_follow_up(text, ["王海明"] * ("王海明" in text))
-
-    right = [leans(text) == (label == "leaning") for label, text in rows]
+    right = [is_follow_up(text, ["王海明"] * ("王海明" in text)) == (label == "leaning") for label, text in rows]
 
     assert len(rows) >= 30
     assert sum(right) >= 0.9 * len(rows)

@@ -9,7 +9,7 @@ import pytest
 
 from localrag.llm.reader import PassageReader
 from localrag.query import question_kind as kind_module
-from localrag.query.question_kind import KINDS, UNKNOWN_KIND, QuestionKind, load_classifier, question_kind
+from localrag.query.question_kind import QUESTION_KINDS, UNKNOWN_KIND, QuestionKind, load_classifier, question_kind
 
 DATA = Path(__file__).parent / "data"
 READER = PassageReader()
@@ -57,7 +57,7 @@ def test_kinds_of_questions_kept_from_training_are_told():
         ("overall cost of the bridge", QuestionKind.FACT),
         ("Tell me about Marian Dace", QuestionKind.EXPLANATION),
         ("what does flashing a message mean", QuestionKind.EXPLANATION),
-        ("hwo do i isntall teh program", QuestionKind.HOW_TO),
+        ("how to isntall the programm", QuestionKind.HOW_TO),
         ("differnce betwen lease and licence", QuestionKind.COMPARISON),
     ],
 )
@@ -71,7 +71,7 @@ def test_an_odd_question_has_probabilities(question):
     """One sign, stop words only, 2,000 characters, an unknown script, one word: seven probabilities that sum to one."""
     found = told(question)
 
-    assert len(found.values) == len(KINDS)
+    assert len(found.values) == len(QUESTION_KINDS)
     assert sum(found.values) == pytest.approx(1, abs=1e-5)
 
 
