@@ -31,8 +31,9 @@ from localrag.indexing.reports import (
     build_report_context,
 )
 from localrag.indexing.tasks import WorkerPool, embed_texts, run_in_order
-from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, sections, title_words
+from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, sections, singular, title_words
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, less_than
+from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.model import CALL_ERRORS, bounded_map
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
 from localrag.records import IMPORTED_MARK, Claim, Community, Entity, Failure, Quote, Relationship, Report, content_id
@@ -117,21 +118,21 @@ class ReportSourceReader:
         return {title: (n, sizes[title]) for title, n in counts.items()}
 
     def person_words(self, chunk_ids: Iterable[str]) -> frozenset[str]:
-        """The words that more often stand in a name of a person than in any other name of these chunks."""
+        """The words that more often stand in a name of a person than in one of a place, an organization or an event of these chunks."""
         counts = Counter[str]()
         for chunk in dict.fromkeys(chunk_ids):
-            for words, is_person in self._names_in_chunk(chunk):
-                counts.update(dict.fromkeys(words, 1 if is_person else -1))
+            for words, kind in self._names_in_chunk(chunk):
+                counts.update(dict.fromkeys(words, 1 if kind == "person" else 0 if kind == DEFAULT_ENTITY_TYPE else -1))
         return frozenset(word for word, n in counts.items() if n > 0)
 
     def _sections(self, document: str) -> Sequence[Section]:
         return sections(documents_store.document_by_id(self._staged.db, document))
 
-    def _typed_names(self, chunk: str) -> Sequence[tuple[Sequence[str], bool]]:
+    def _typed_names(self, chunk: str) -> Sequence[tuple[Sequence[str], str]]:
         named = list(self._staged.select("mentions", "t.chunk_id = ?", [chunk], "t.entity_id, t.name"))
         of = json.dumps(list({entity for entity, _ in named}))
         types: dict[str, str] = dict(self._staged.select("entities", f"t.id {IN_JSON_LIST}", [of], "t.id, t.type"))
-        return [([name] if is_cjk(name) else name.lower().split(), types.get(entity) == "person") for entity, name in named]
+        return [([name] if is_cjk(name) else singular(name).split(), types.get(entity, "")) for entity, name in named]
 
     def _top_relationships(self, degrees: Mapping[str, int]) -> Iterator[Relationship]:
         """The relationships among entities with the highest combined degree, for a limit of rows.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, islice
+from itertools import accumulate, pairwise
 from math import log, sqrt
 
 from localrag.indexing.extraction.names import is_not_a_name
@@ -20,7 +20,7 @@ from localrag.text.sentences import CJK, STOP_WORDS, Span, cjk_bigrams, is_cjk, 
 
 TITLES_VERSION = "titles 6"  # reports with titles of another version get new ones
 MAX_TITLE_NAMES = 3  # in a title without a phrase
-MAX_PHRASE_WORDS, MAX_PHRASE_CJK_CHARS = 8, 12
+MAX_PHRASE_WORDS, MAX_PHRASE_CJK_CHARS = 8, 10
 MAX_JOINED_WORDS = 6  # of two phrases together
 MIN_HEADING_SENTENCES, MIN_HEADING_SHARE = 3, 0.2  # of the community, below a heading that can be its title
 CHARS_PER_SENTENCE = 120  # on average, by which the sentences below a heading are estimated
@@ -32,8 +32,12 @@ _WORD = re.compile(rf"[^\W\d_{CJK}]{{3,}}")
 _GAP = re.compile(r"[ -]| & |['’](?=s\b)")  # between the words of a phrase
 _VERBAL = re.compile(r" (?:the|an?|its?|his|her|him|their|them|my|me|our|us|your|you)\b")  # after a verb that was tagged as a noun
 _LINK = re.compile(r" (?:of|in|for|on|with|between)(?: the)? ")
-_NOUNS = re.compile(r"[JN]*N(?:S[JN]*N)*")  # over the codes of words, see `_coded`
-_EMPTY_NOUNS = GENERIC_NOUNS | frozenset("man men woman women person people boy girl child children gentleman lady".split())
+_NOUNS = re.compile(r"[JN]*[NP](?:S[JN]*[NP])*")  # over the codes of words, see `_coded`
+_ABBREVIATED = re.compile(r"\. \w")  # after a word within a sentence
+_EMPTY_NOUNS = GENERIC_NOUNS | frozenset(
+    "man men woman women person people boy girl child children gentleman lady rest amount list set group pair range".split()
+)
+_EMPTY_ADJECTIVES = frozenset("little whole certain different various following main real".split())
 _CHINESE_NOUNS = re.compile(r"[JN]*N(?:D[JN]*N)?")
 _CHINESE_CODES = {"n": "N", "vn": "N", "a": "J", "b": "J"}
 # A phrase of letters alone: no code, file name, number or date. Capitals alone are an abbreviation of at most five letters.
@@ -67,8 +71,8 @@ class TitleSource:
         texts = [t for t in dict.fromkeys(self.texts) if is_cjk(t) == is_chinese]
         scores = self.scores(texts)
         best = sorted(scores, key=lambda phrase: (-scores[phrase], phrase))
-        second = (p for p in best[1:] if scores[p] >= MIN_SECOND_SCORE * scores[best[0]] and _can_join(best[0], p))
-        chosen = [*best[:1], *islice(second, 1)]
+        second = [p for p in best[1:] if scores[p] >= MIN_SECOND_SCORE * scores[best[0]] and _can_join(best[0], p)][:1]
+        chosen = second if second and _form(best[0]) < 1 else [*best[:1], *second]
         names = [n for n in self.names if not self._is_person(n)] or self.names
         return join_title(chosen or names[:MAX_TITLE_NAMES], texts)
 
@@ -79,7 +83,7 @@ class TitleSource:
         spellings: dict[str, Counter[str]] = {}
         for text in texts:
             for phrase in candidate_phrases(text):
-                spellings.setdefault(_singular(phrase), Counter())[phrase] += 1
+                spellings.setdefault(singular(phrase), Counter())[phrase] += 1
         scores = {}
         for spelled in spellings.values():
             phrase = max(spelled, key=lambda p: (spelled[p], p))
@@ -103,13 +107,14 @@ class TitleSource:
     def _is_person(self, phrase: str) -> bool:
         """Whether a phrase is a person's name, or ends in one or in what persons are called: "mate Tobias Lisle", "harbour master".
 
-        In languages other than English and Chinese only names of several words are, since single nouns are often tagged wrongly.
+        In languages other than English and Chinese only names of several words are, and surnames: nouns are often tagged wrongly.
         """
         if is_cjk(phrase):
             head = phrase.rpartition("的")[2]
             return any(name in head for name in self.person_words)
-        words = _LINK.split(phrase)[0].lower().split()
-        return words[-1] in self.person_words and (len(words) > 1 or is_english(" ".join(self.texts)))
+        words = singular(_LINK.split(phrase)[0]).split()
+        is_surname = len(words) > 1 or any(name.lower().endswith(f" {words[-1]}") for name in self.names)
+        return words[-1] in self.person_words and (is_surname or is_english(" ".join(self.texts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +141,21 @@ def sections(text: str) -> list[Section]:
 def title_words(text: str) -> frozenset[str]:
     """The words of a text that can describe it, in lower case and singular; of Chinese its character pairs."""
     words = (w for w in _WORD.findall(text.lower()) if w not in STOP_WORDS and not is_not_a_name(w))
-    return frozenset((*map(_singular, words), *cjk_bigrams(text).split()))
+    return frozenset((*map(singular, words), *cjk_bigrams(text).split()))
 
 
-def _singular(text: str) -> str:
+def singular(text: str) -> str:
+    """A text in lower case, its last word without the English plural."""
     low = text.lower()
     return low[:-1] if len(low) > 3 and low.endswith("s") and low[-2] not in "sui" else low
 
 
 def _form(phrase: str) -> float:
-    """A single word of the dictionary says less than a name or several words; one that is no noun says nothing."""
+    """A single word of the dictionary, or of three capitals, says less than a name or several words; one that is no noun says nothing."""
     if " " in phrase or is_cjk(phrase):
         return 1.0
     tag = dictionary_tag(phrase.lower())
-    return 0.0 if tag and not tag.startswith("NN") else SINGLE_NOUN_WEIGHT if tag or phrase.islower() else 1.0
+    return 0.0 if tag and not tag.startswith("NN") else SINGLE_NOUN_WEIGHT if tag or phrase.islower() or len(phrase) <= 3 else 1.0
 
 
 def _can_join(phrase: str, other: str) -> bool:
@@ -188,17 +194,19 @@ def _english(text: str) -> Iterator[str]:
     groups = [
         Span(spans[m.start()].start, spans[m.end() - 1].end)
         for m in _NOUNS.finditer(codes)
-        if text[slice(*spans[m.end() - 1])].lower() not in _EMPTY_NOUNS and not _VERBAL.match(text, spans[m.end() - 1].end)
+        if text[slice(*spans[m.end() - 1])].lower() not in _EMPTY_NOUNS
+        and not _VERBAL.match(text, spans[m.end() - 1].end)
+        and not _ABBREVIATED.match(text, spans[m.end() - 1].end)
     ]
-    for n, group in enumerate(groups):
-        yield text[slice(*group)]
-        for other in islice(groups, n + 1, n + 2):
-            if _LINK.fullmatch(text, group.end, other.start):
-                yield text[group.start : other.end]
+    yield from (text[slice(*group)] for group in groups)
+    yield from (text[first.start : second.end] for first, second in pairwise(groups) if _LINK.fullmatch(text, first.end, second.start))
 
 
 def _coded(text: str, words: Iterable[tuple[Span, str]]) -> tuple[list[Span], str]:
-    """The words, and one letter for each: Noun, adJective, 'S, "-" for a word that is in no phrase or for a gap."""
+    """The words, and one letter for each: Noun, Plural, adJective, 'S, "-" for a word that is in no phrase or for a gap.
+
+    What follows the plural of a common noun is mostly its verb: "animals need salt".
+    """
     spans, codes, tag_before = [Span(0, 0)], "-", ""
     for span, tag in words:
         word = text[span.start : span.end].lower()
@@ -206,14 +214,15 @@ def _coded(text: str, words: Iterable[tuple[Span, str]]) -> tuple[list[Span], st
             spans.append(Span(span.start, span.start))
             codes += "-"
         spans.append(span)
-        is_verb = tag_before in {"MD", "PRP"}  # "can use", tagged as a noun
-        codes += "-" if is_verb else "S" if word == "s" and text[span.start - 1] in "'’" else _code(word, tag, codes[-1])
+        is_verb = tag_before in {"MD", "PRP"} or codes[-1] == "P"  # "can use", tagged as a noun
+        code = "-" if is_verb else "S" if word == "s" and text[span.start - 1] in "'’" else _code(word, tag, codes[-1])
+        codes += "P" if code == "N" and tag == "NNS" and (text[span.start].islower() or not span.start) else code
         tag_before = tag
     return spans, codes
 
 
 def _code(word: str, tag: str, before: str) -> str:
-    if word in STOP_WORDS or len(word) == 1 or "--" in word:
+    if word in STOP_WORDS or word in _EMPTY_ADJECTIVES or len(word) == 1 or "--" in word:
         return "-"
     if tag.startswith("NN"):
         return "N"
