@@ -46,7 +46,7 @@ _OPEN = re.compile(
     r"^(?:at|about|in|on|to|for|from|with|by|and|or) |\b(?:this|that|these|those|it|its|here|there|my|your|our|you|we|I)\b", re.IGNORECASE
 )
 _INNER_CAPITAL = re.compile(r"[a-z][A-Z]")
-_CAPITALISED = re.compile(r"(?<=[\w,;] )[A-ZÀ-Þ][\w-]{2,}(?: [A-ZÀ-Þ][\w-]{2,}){0,2}")  # within a sentence
+_CAPITALISED = re.compile(r"(?<=[\w,;:] )[A-ZÀ-Þ][\w-]{2,}(?: [A-ZÀ-Þ][\w-]{2,}){0,2}")  # within a sentence
 
 
 @dataclass(frozen=True, slots=True)
