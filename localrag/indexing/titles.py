@@ -6,7 +6,7 @@ names a topic, not a person: a phrase that ends in a person's name, or in what p
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -37,7 +37,7 @@ _ABBREVIATED = re.compile(r"\. \w")  # after a word within a sentence
 _EMPTY_NOUNS = GENERIC_NOUNS | frozenset(
     "man men woman women person people boy girl child children gentleman lady rest amount list set group pair range".split()
 )
-_EMPTY_ADJECTIVES = frozenset("little whole certain different various following main real".split())
+_EMPTY_ADJECTIVES = frozenset("little whole entire certain different various following main real".split())
 _CHINESE_NOUNS = re.compile(r"[JN]*N(?:D[JN]*N)?")
 _CHINESE_CODES = {"n": "N", "vn": "N", "a": "J", "b": "J"}
 # A phrase of letters alone: no code, file name, number or date. Capitals alone are an abbreviation of at most five letters.
@@ -69,32 +69,34 @@ class TitleSource:
         """`Configuration Handling`, `Lifeboat and Coast Lights Board`, else names."""
         is_chinese = 2 * sum(map(is_cjk, self.texts)) > len(self.texts)
         texts = [t for t in dict.fromkeys(self.texts) if is_cjk(t) == is_chinese]
-        scores = self.scores(texts)
+        scores, repeated = self.scores(texts)
         best = sorted(scores, key=lambda phrase: (-scores[phrase], phrase))
-        second = [p for p in best[1:] if scores[p] >= MIN_SECOND_SCORE * scores[best[0]] and _can_join(best[0], p)][:1]
+        second = [p for p in best[1:] if p in repeated and scores[p] >= MIN_SECOND_SCORE * scores[best[0]] and _can_join(best[0], p)][:1]
         chosen = second if second and _form(best[0]) < 1 else [*best[:1], *second]
         names = [n for n in self.names if not self._is_person(n)] or self.names
         return join_title(chosen or names[:MAX_TITLE_NAMES], texts)
 
-    def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """The phrases and headings that can be the title, with scores above 0."""
+    def scores(self, texts: Sequence[str]) -> tuple[dict[str, float], Set[str]]:
+        """The phrases and headings that can be the title, with scores above 0; and those that are in, or above, several sentences."""
         counts = Counter(word for text in texts for word in title_words(text))
         worth = {w: self._tf_idf(n, max(n, self.document_frequencies.get(w, 0)), len(texts)) for w, n in counts.items()}
         spellings: dict[str, Counter[str]] = {}
         for text in texts:
             for phrase in candidate_phrases(text):
                 spellings.setdefault(singular(phrase), Counter())[phrase] += 1
-        scores = {}
+        scores, repeated = {}, set()
         for spelled in spellings.values():
             phrase = max(spelled, key=lambda p: (spelled[p], p))
             words = title_words(phrase)
             of_words = sum(sorted(worth.get(word, 0.0) for word in words)) / (len(words) + 1)  # a little more for several words
+            repeated |= {phrase} if spelled.total() > 1 else set()
             scores[phrase] = of_words * (SINGLE_PHRASE_WEIGHT + log(spelled.total())) * _form(phrase)
         for heading, (n, chars) in self.headings.items():
             if n >= max(MIN_HEADING_SENTENCES, MIN_HEADING_SHARE * len(self.texts)) and is_cjk(heading) == is_cjk(texts[0]):
+                repeated.add(heading)
                 everywhere = max(n, min(self.total, chars // CHARS_PER_SENTENCE))
                 scores[heading] = self._tf_idf(n, everywhere, len(self.texts)) * 2 / 3 * (1 + log(n)) * _form(heading)
-        return {phrase: score for phrase, score in scores.items() if score > 0 and not self._is_person(phrase)}
+        return {phrase: score for phrase, score in scores.items() if score > 0 and not self._is_person(phrase)}, repeated
 
     def _tf_idf(self, n: int, everywhere: int, of: int) -> float:
         """Class-based tf-idf of what is in `n` of `of` sentences here, and in `everywhere` of the corpus.
@@ -105,16 +107,16 @@ class TitleSource:
         return weight * sqrt(n / of) * log(1 + (self.total - everywhere + 0.5) / (everywhere + 0.5))
 
     def _is_person(self, phrase: str) -> bool:
-        """Whether a phrase is a person's name, or ends in one or in what persons are called: "mate Tobias Lisle", "harbour master".
+        """Whether a phrase or a part of it ends in a person's name or in what persons are called: "harbour master", "mind of Tom".
 
         In languages other than English and Chinese only names of several words are, and surnames: nouns are often tagged wrongly.
         """
         if is_cjk(phrase):
             head = phrase.rpartition("的")[2]
             return any(name in head for name in self.person_words)
-        words = singular(_LINK.split(phrase)[0]).split()
-        is_surname = len(words) > 1 or any(name.lower().endswith(f" {words[-1]}") for name in self.names)
-        return words[-1] in self.person_words and (is_surname or is_english(" ".join(self.texts)))
+        last_words = {singular(part).split()[-1] for part in _LINK.split(phrase)} & self.person_words
+        is_surname = " " in phrase or any(name.lower().endswith(f" {phrase.lower()}") for name in self.names)
+        return bool(last_words) and (is_surname or is_english(" ".join(self.texts)))
 
 
 @dataclass(frozen=True, slots=True)

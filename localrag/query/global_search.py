@@ -126,7 +126,7 @@ async def _rate(question: Question, ids: Sequence[str], cosines: dict[str, float
     return {i: by_cosine[i] if s is None else s for i, s in zip(ids, ratings, strict=True)}
 
 
-MAX_THEMES = 6
+MIN_THEMES, MAX_THEMES = 3, 6
 CANDIDATE_REPORTS = 10  # reports that themes are chosen from
 SENTENCES_PER_THEME = 2
 MIN_RELATIVE_BREADTH = 1 / 10  # of the coverage of the broadest report
@@ -172,14 +172,17 @@ def select_themes(question: Question, ids: Sequence[str], project: Project) -> t
 def _broadest(question: Question, ids: Sequence[str], covered: Mapping[str, float], project: Project) -> list[Report]:
     """The most relevant reports, more than are shown, without much narrower ones and duplicates by title.
 
-    First those whose title is in the question's script, and is spoken of in several of their sentences.
+    Where there are enough, only those with a title in the question's script, and that is spoken of in several of their sentences.
     """
     scores = rank_by_relevance(question, ids, covered, project)
     best = [i for i, score in scores.items() if score > 0][: 4 * MAX_THEMES]
     min_coverage = MIN_RELATIVE_BREADTH * max((covered.get(i, 0.0) for i in best), default=0.0)
-    chosen: list[Report] = []
     broad = graph.reports_of(project.db, [i for i in best if covered.get(i, 0.0) >= min_coverage])
-    for report in sorted(broad, key=lambda r: (is_cjk(r.title) != is_cjk(question.text), len(_on_title(r)) < MIN_SENTENCES_ON_TITLE)):
+    for fits in (lambda r: is_cjk(r.title) == is_cjk(question.text), lambda r: len(_on_title(r)) >= MIN_SENTENCES_ON_TITLE):
+        fitting = [r for r in broad if fits(r)]
+        broad = fitting if len(fitting) >= MIN_THEMES else broad
+    chosen: list[Report] = []
+    for report in broad:
         if report.findings and not any(is_same_title(report.title, other.title) for other in chosen):
             chosen.append(report)
     return chosen[:CANDIDATE_REPORTS]
