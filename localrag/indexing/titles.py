@@ -35,7 +35,7 @@ _LINK = re.compile(r" (?:of|in|for|on|with|between)(?: the)? ")
 _NOUNS = re.compile(r"[JN]*[NP](?:S[JN]*[NP])*")  # over the codes of words, see `_coded`
 _ABBREVIATED = re.compile(r"\. \w")  # after a word within a sentence
 _EMPTY_NOUNS = GENERIC_NOUNS | frozenset(
-    "man men woman women person people boy girl child children gentleman lady rest amount list set group pair range".split()
+    "man men woman women person people boy girl child children gentleman lady rest amount list set group pair range deal size".split()
 )
 _EMPTY_ADJECTIVES = frozenset("little whole entire certain different various following main real".split())
 _CHINESE_NOUNS = re.compile(r"[JN]*N(?:D[JN]*N)?")

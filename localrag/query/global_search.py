@@ -178,9 +178,10 @@ def _broadest(question: Question, ids: Sequence[str], covered: Mapping[str, floa
     best = [i for i, score in scores.items() if score > 0][: 4 * MAX_THEMES]
     min_coverage = MIN_RELATIVE_BREADTH * max((covered.get(i, 0.0) for i in best), default=0.0)
     broad = graph.reports_of(project.db, [i for i in best if covered.get(i, 0.0) >= min_coverage])
-    for fits in (lambda r: is_cjk(r.title) == is_cjk(question.text), lambda r: len(_on_title(r)) >= MIN_SENTENCES_ON_TITLE):
-        fitting = [r for r in broad if fits(r)]
-        broad = fitting if len(fitting) >= MIN_THEMES else broad
+    same_script = [r for r in broad if is_cjk(r.title) == is_cjk(question.text)]
+    broad = same_script if len(same_script) >= MIN_THEMES else broad
+    titled = [r for r in broad if len(_on_title(r)) >= MIN_SENTENCES_ON_TITLE]
+    broad = titled if len(titled) >= MIN_THEMES else broad
     chosen: list[Report] = []
     for report in broad:
         if report.findings and not any(is_same_title(report.title, other.title) for other in chosen):
