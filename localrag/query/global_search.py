@@ -126,7 +126,7 @@ async def _rate(question: Question, ids: Sequence[str], cosines: dict[str, float
     return {i: by_cosine[i] if s is None else s for i, s in zip(ids, ratings, strict=True)}
 
 
-MIN_THEMES, MAX_THEMES = 3, 6
+MAX_THEMES = 6
 CANDIDATE_REPORTS = 10  # reports that themes are chosen from
 SENTENCES_PER_THEME = 2
 MIN_RELATIVE_BREADTH = 1 / 10  # of the coverage of the broadest report
@@ -172,21 +172,19 @@ def select_themes(question: Question, ids: Sequence[str], project: Project) -> t
 def _broadest(question: Question, ids: Sequence[str], covered: Mapping[str, float], project: Project) -> list[Report]:
     """The most relevant reports, more than are shown, without much narrower ones and duplicates by title.
 
-    Where there are enough, only those with a title in the question's script, and that is spoken of in several of their sentences.
+    First those with a title in the question's script, of more than one word, and spoken of in several sentences; others only fill up.
     """
     scores = rank_by_relevance(question, ids, covered, project)
     best = [i for i, score in scores.items() if score > 0][: 4 * MAX_THEMES]
     min_coverage = MIN_RELATIVE_BREADTH * max((covered.get(i, 0.0) for i in best), default=0.0)
     broad = graph.reports_of(project.db, [i for i in best if covered.get(i, 0.0) >= min_coverage])
-    same_script = [r for r in broad if is_cjk(r.title) == is_cjk(question.text)]
-    broad = same_script if len(same_script) >= MIN_THEMES else broad
-    titled = [r for r in broad if len(_on_title(r)) >= MIN_SENTENCES_ON_TITLE]
-    broad = titled if len(titled) >= MIN_THEMES else broad
+    is_good = {r.community_id: len(_on_title(r)) >= MIN_SENTENCES_ON_TITLE and (" " in r.title or is_cjk(r.title)) for r in broad}
+    broad.sort(key=lambda r: (is_cjk(r.title) != is_cjk(question.text), not is_good[r.community_id]))
     chosen: list[Report] = []
     for report in broad:
         if report.findings and not any(is_same_title(report.title, other.title) for other in chosen):
             chosen.append(report)
-    return chosen[:CANDIDATE_REPORTS]
+    return chosen[: max(MAX_THEMES, min(CANDIDATE_REPORTS, sum(is_good[r.community_id] for r in chosen)))]
 
 
 def _on_title(report: Report) -> list[Quote]:
