@@ -202,7 +202,7 @@ def is_same_title(title: str, other: str) -> bool:
 def _sentences_of(reports: Sequence[Report], question: Question, project: Project) -> list[_Sentence]:
     sources: dict[str, tuple[int, Quote]] = {}
     for n, report in enumerate(reports):
-        for quote in _on_title(report) or (q for f in report.findings for q in f.quotes):
+        for quote in (q for f in report.findings for q in f.quotes):
             sources.setdefault(quote_text(quote), (n, quote))
     same_script = [t for t in sources if is_cjk(t) == is_cjk(question.text)]
     texts = (
