@@ -4,8 +4,8 @@ A report whose input did not change is kept. The input of a report is read from 
 """
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from heapq import heappush, heappushpop
@@ -27,27 +27,29 @@ from localrag.indexing.reports import (
     ReportSources,
     SelectSentences,
     SentencePool,
-    TitleVocabulary,
     WriteReport,
     build_report_context,
-    title_words,
 )
 from localrag.indexing.tasks import WorkerPool, embed_texts, run_in_order
+from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, sections, singular, title_words
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, less_than
+from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.model import CALL_ERRORS, bounded_map
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
 from localrag.records import IMPORTED_MARK, Claim, Community, Entity, Failure, Quote, Relationship, Report, content_id
 from localrag.store import chunks as chunks_store
+from localrag.store import documents as documents_store
 from localrag.store import graph, runs
 from localrag.store.generations import reports_quoting_ended_chunks, shifted_chunks, shifted_report
 from localrag.store.graph import child_communities, members_of
 from localrag.store.staging import IN_JSON_LIST, GraphStaging
 from localrag.text.quotes import claim_quotes
-from localrag.text.sentences import collapse_whitespace
+from localrag.text.sentences import collapse_whitespace, is_cjk
 
 LARGE_COMMUNITY_FACTOR = 3  # times the token budget that is read of a community; a larger one is cut to its most connected entities
 IDS_PER_QUERY = 50  # entities of a large community whose relationships are read together
-MAX_CACHED_ROWS = 50_000  # entities, and relationships, whose sentences stay in memory
+MAX_CACHED_ROWS = 50_000  # entities, and relationships, whose sentences stay in memory; chunks whose names do
+MAX_CACHED_OUTLINES = 10_000  # documents whose headings stay in memory
 
 
 class ReportSourceReader:
@@ -60,6 +62,8 @@ class ReportSourceReader:
         self._of_entity = lru_cache(MAX_CACHED_ROWS)(quoted.of_entity)
         self._of_relationship = lru_cache(MAX_CACHED_ROWS)(quoted.of_relationship)
         self._named_in = lru_cache(MAX_CACHED_ROWS)(self._mentioned)
+        self._sections_of = lru_cache(MAX_CACHED_OUTLINES)(self._sections)
+        self._names_in_chunk = lru_cache(MAX_CACHED_ROWS)(self._typed_names)
 
     def sources(self, community: Community) -> ReportSources:
         """The entities, relationships and claims of a community; of a large one only the most connected."""
@@ -98,6 +102,37 @@ class ReportSourceReader:
     def below(self, key: str) -> list[Community]:
         """The sub-communities of a community, in their order."""
         return [self.community(part) for part in child_communities(self._staged, key)]
+
+    def headings_above(self, quotes: Iterable[Quote]) -> dict[str, tuple[int, int]]:
+        """The headings above quotes, with the number of quotes and of characters below each."""
+        counts, sizes = Counter[str](), Counter[str]()
+        chunks_of = defaultdict[str, list[Quote]](list)
+        for quote in quotes:
+            chunks_of[quote.chunk_id].append(quote)
+        of_chunk = f"SELECT id, document_id FROM chunks WHERE id {IN_JSON_LIST}"
+        for chunk, document in self._staged.db.execute(of_chunk, [json.dumps(list(chunks_of))]):
+            for section in self._sections_of(document):
+                if n := sum(section.start <= q.start < section.end for q in chunks_of[chunk]):
+                    counts[section.title] += n
+                    sizes[section.title] = max(sizes[section.title], section.end - section.start)
+        return {title: (n, sizes[title]) for title, n in counts.items()}
+
+    def person_words(self, chunk_ids: Iterable[str]) -> frozenset[str]:
+        """The words that more often stand in a name of a person than in one of a place, an organization or an event of these chunks."""
+        counts = Counter[str]()
+        for chunk in dict.fromkeys(chunk_ids):
+            for words, kind in self._names_in_chunk(chunk):
+                counts.update(dict.fromkeys(words, 1 if kind == "person" else 0 if kind == DEFAULT_ENTITY_TYPE else -1))
+        return frozenset(word for word, n in counts.items() if n > 0)
+
+    def _sections(self, document: str) -> Sequence[Section]:
+        return sections(documents_store.document_by_id(self._staged.db, document))
+
+    def _typed_names(self, chunk: str) -> Sequence[tuple[Sequence[str], str]]:
+        named = list(self._staged.select("mentions", "t.chunk_id = ?", [chunk], "t.entity_id, t.name"))
+        of = json.dumps(list({entity for entity, _ in named}))
+        types: dict[str, str] = dict(self._staged.select("entities", f"t.id {IN_JSON_LIST}", [of], "t.id, t.type"))
+        return [([name] if is_cjk(name) else singular(name).split(), types.get(entity, "")) for entity, name in named]
 
     def _top_relationships(self, degrees: Mapping[str, int]) -> Iterator[Relationship]:
         """The relationships among entities with the highest combined degree, for a limit of rows.
@@ -168,11 +203,11 @@ async def write_reports(
     budgets = await resolve_token_budgets(project) if style == "abstractive" else MIN_BUDGETS
     recipe = reports.reports_hash(project.settings, project.model.file.fingerprint, style, budgets)
     settings = runs.load_settings(db)
-    state = content_id("titles 5", built.graph_hash if built else settings.get("graph_hash"), recipe)
+    state = content_id(TITLES_VERSION, built.graph_hash if built else settings.get("graph_hash"), recipe)
     if settings.get("reports_state") == state:
         return None
     staged = built.staging if built else GraphStaging.published(db)
-    measure = rounded_total(graph.counts(db, ["chunks"])["chunks"])
+    measure = [TITLES_VERSION, rounded_total(graph.counts(db, ["chunks"])["chunks"])]
     retitles = settings.get("title_corpus_size") != measure
     if retitles:
         _count_words(staged)
@@ -214,7 +249,7 @@ def _affected_communities(staged: GraphStaging, built: BuiltGraph, astray: Set[s
 
 def _count_words(staged: GraphStaging) -> None:
     """Count in how many sentences about entities and relationships each word occurs: the corpus frequencies for titles."""
-    graph.count_title_words(staged, lambda text: set(title_words(collapse_whitespace(text))))
+    graph.count_title_words(staged, lambda text: title_words(collapse_whitespace(text)))
 
 
 @dataclass(frozen=True)
@@ -259,9 +294,9 @@ class _ReportWriter:
         self._unsaved: dict[str, Report] = {}
 
     @cached_property
-    def title_vocabulary(self) -> TitleVocabulary:
-        """The words of all sentences about entities and relationships, with their frequencies."""
-        return TitleVocabulary(*graph.title_word_frequencies(self.project.db))
+    def title_word_frequencies(self) -> tuple[Callable[[Collection[str]], Mapping[str, int]], int]:
+        """In how many sentences about entities and relationships given words occur, and the number of all these sentences."""
+        return graph.title_word_frequencies(self.project.db)
 
     def requote_shifted(self) -> set[str]:
         """Update the quotes of published reports on an edited document to its new chunks; returns communities that quote a deleted
@@ -347,9 +382,9 @@ class _ReportWriter:
             for batch in batched(pending, COMMUNITIES_PER_TASK)
         )
         chosen = [c async for batch in run_in_order(self.pool, jobs) for _, those in batch for c in those]
-        for (d, report), (numbers, phrase) in zip(pending, chosen, strict=True):
+        for (d, report), (numbers, title) in zip(pending, chosen, strict=True):
             untitled = report or reports.extractive_report(d.community, d.quotes_by_text, d.input_hash, numbers)
-            self.save(reports.with_titles(untitled, d.members, d.sources, phrase))
+            self.save(reports.with_titles(untitled, d.members, d.sources, title))
         self.commit(d.community.id for d, report in stored if report is None)
 
     async def embed_cached(self, texts: Iterable[str]) -> Mapping[str, NDArray[np.float32]]:
@@ -365,10 +400,16 @@ class _ReportWriter:
 
     def sentence_pool(self, draft: _ReportInput, vectors: Mapping[str, NDArray[np.float32]] | None) -> SentencePool:
         """The sentences that a report is selected from, with everything that selecting needs."""
-        texts = tuple(draft.quotes_by_text)
-        matrix = None if vectors is None else np.array([vectors[t] for t in texts], np.float32)
-        document_frequencies = self.title_vocabulary.known(texts)
-        return SentencePool(texts, matrix, tuple(e.name for e in draft.members), document_frequencies, self.title_vocabulary.total)
+        quotes, (frequencies, total) = draft.quotes_by_text, self.title_word_frequencies
+        source = TitleSource(
+            tuple(quotes),
+            self.reader.headings_above(quotes.values()),
+            self.reader.person_words(q.chunk_id for q in quotes.values()),
+            tuple(e.name for e in draft.members),
+            frequencies(frozenset().union(*map(title_words, quotes))),
+            total,
+        )
+        return SentencePool(None if vectors is None else np.array([vectors[t] for t in quotes], np.float32), source)
 
     async def abstractive(self, community: Community) -> None:
         """Write a report by the model; a failed one is recorded as a row, and the communities above it do without."""

@@ -1,35 +1,32 @@
 """Community reports: their context, and how they are written.
 
 The context of a report is built within a budget of tokens, from the bottom up (paper, sections 3.1.5 and 3.1.6). An abstractive report is
-written by the chat model. An extractive one has verbatim sentences, selected without a model; its title is a phrase of one of them ("The
-wreck of the Marian Dace"). The bundled model writes no titles: for one of the demo corpus's six it used a person of the prompt's example.
+written by the chat model. An extractive one has verbatim sentences, selected without a model (for its title see `titles`). The bundled
+model writes no titles: for one of the demo corpus's six it used a person of the prompt's example.
 """
 
 import json
-import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from itertools import accumulate, islice
-from math import log
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import AnswerTruncated, EngineError
-from localrag.indexing.extraction.names import is_not_a_name
 from localrag.indexing.tasks import SingleTask, TaskContext
+from localrag.indexing.titles import TitleSource
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_json_tokens
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE, json_object, object_schema
 from localrag.llm.model import CURRENT_SUBJECT, ChatModel, EchoDetector, trim_strings
 from localrag.llm.prompts import Message, Prompt, load_prompt, with_domain
 from localrag.records import Claim, Community, Entity, Finding, Quote, Relationship, Report, content_id, report_subject
 from localrag.settings import IndexSettings
-from localrag.text.parts_of_speech import GENERIC_NOUNS, is_english, tag_chinese, tag_english
 from localrag.text.quotes import format_claim, select_central
-from localrag.text.sentences import CJK, STOP_WORDS, Span, cjk_bigrams, collapse_whitespace, is_cjk, join_names
+from localrag.text.sentences import collapse_whitespace, join_names
 
 MIN_ELEMENT_TOKENS = 12  # of an entity and its relationships
 
@@ -213,158 +210,6 @@ def _report_element(n: int, sub: Community, report: Report, count: Callable[[str
     return ContextElement(f"C{n + 1}", text, count(text), tuple(q for f in report.findings for q in f.quotes))
 
 
-MAX_TITLE_NAMES = 3  # in a title without a phrase
-MAX_SENTENCES = 24  # of a community: the sentences with the highest scores, from which title phrases are taken
-MIN_TOPIC_WORDS, MAX_TOPIC_WORDS = 3, 8  # words of a title
-_TITLE_WORD = re.compile(rf"[^\W\d_{CJK}]{{3,}}")
-_GAP = re.compile(r"[ -]| & |['’](?=s\b)")  # between the words of a title
-NAME_FACTOR, PREPOSITION_FACTOR = 1.5, 1.3  # factors for a title with a name of the community, and with a preposition
-SINGLE_OCCURRENCE_WEIGHT = 0.2  # weight of a word that occurs in only one sentence of the community
-MAX_LINKED_PHRASES = 3  # noun phrases that prepositions join in a title
-_VAGUE_NOUNS = GENERIC_NOUNS | frozenset(  # nouns that head no title
-    """
-    home state period sight opinion subject possession atmosphere pair kinds list air glimpse copy rest range sum deal tons length
-    piece pieces amount set sets group groups man men woman women person people copies shame
-    """.split()
-)
-_VERBAL = re.compile(r" (?:the|an?|its?|his|her|him|their|them|my|me|our|us|your|you)\b")  # after a verb that was tagged as a noun
-_LINKS = frozenset("of in for on at with against between".split())
-_RELATION = re.compile(rf" (?:{'|'.join(sorted(_LINKS))}) |[的之]")
-_NOUNS = re.compile(r"D?[JN]*N(?:S[JN]*N)*")  # over the codes of words, see `_coded`
-_ARTICLE = re.compile(r"an? ", re.IGNORECASE)
-
-
-class TitleVocabulary:
-    """The word frequencies of a corpus, by which the words of a group of sentences are scored."""
-
-    def __init__(self, counts: Callable[[Collection[str]], Mapping[str, int]], total: int) -> None:
-        """`counts`: words → in how many of the `total` sentences each occurs, of words in more than one."""
-        self._counts, self.total = counts, total
-
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> "TitleVocabulary":
-        """Count the words of all sentences, Chinese by character pairs."""
-        word_sets = [set(title_words(text)) for text in dict.fromkeys(texts)]
-        counts = Counter(word for words in word_sets for word in words)
-        return cls(lambda words: {w: counts[w] for w in words if counts[w] > 1}, len(word_sets))
-
-    def known(self, texts: Iterable[str]) -> Mapping[str, int]:
-        """The words of texts that occur in several sentences → in how many."""
-        return self._counts(frozenset().union(*map(_title_words, texts)))
-
-    def phrase(self, texts: Sequence[str], names: Collection[str]) -> str:
-        """The phrase of one of `texts` that best describes them all and can be a title; empty if there is none."""
-        same = [t for t in dict.fromkeys(texts) if is_cjk(t) == (2 * sum(map(is_cjk, texts)) > len(texts))]
-        words_of_texts = [_title_words(t) for t in same]
-        local_counts = Counter(word for words in words_of_texts for word in words)
-        everywhere = self._counts(local_counts)
-        worth = {word: self._stands_out(n, len(same), everywhere.get(word, 0)) for word, n in local_counts.items()}
-        weight = [sum(sorted(worth[word] for word in words)) for words in words_of_texts]
-        looked_at = sorted(range(len(same)), key=lambda n: -weight[n])[:MAX_SENTENCES]
-        scores = {p: self._worth(p, worth) * _form(p, names) for n in looked_at for p in title_candidates(same[n])}
-        best = max(scores, key=lambda phrase: scores[phrase], default="")
-        return best if best and scores[best] > 0 else ""
-
-    def _stands_out(self, in_group: int, of: int, everywhere: int) -> float:
-        """The tf-idf score of a word: its frequency in the group against that in the corpus. A word new to the corpus counts as in the
-        group.
-        """
-        in_corpus = max(everywhere, in_group)
-        if in_corpus < 2:  # a word of one sentence says nothing about the group
-            return 0.0
-        rarity = log((1 + self.total) / (1 + in_corpus)) + 1
-        return (
-            rarity * max(in_group / of - in_corpus / max(1, self.total), 0.0) * (1 if in_group >= min(2, of) else SINGLE_OCCURRENCE_WEIGHT)
-        )
-
-    def _worth(self, phrase: str, worth: Mapping[str, float]) -> float:
-        return sum(sorted(worth.get(word, 0.0) for word in set(title_words(phrase))))
-
-
-def title_words(text: str) -> list[str]:
-    """The words of a text that can describe it, in lower case; of Chinese its character pairs."""
-    return [w for w in _TITLE_WORD.findall(text.lower()) if w not in STOP_WORDS and not is_not_a_name(w)] + cjk_bigrams(text).split()
-
-
-@lru_cache(maxsize=32_768)  # as of `title_candidates`
-def _title_words(text: str) -> frozenset[str]:
-    return frozenset(title_words(text))
-
-
-def _form(phrase: str, names: Collection[str]) -> float:
-    """How readable a phrase is as a title: short, naming an entity, and relating things by a preposition."""
-    size = len(phrase) / 2 if is_cjk(phrase) else len(phrase.split())
-    worth = NAME_FACTOR if any(name in phrase for name in names) else 1.0
-    return worth * (PREPOSITION_FACTOR if _RELATION.search(phrase) else 1.0) / (8 + size)
-
-
-@lru_cache(maxsize=32_768)  # a community's sentences are also those of the communities above it
-def title_candidates(text: str) -> tuple[str, ...]:
-    """The phrases of a sentence that could be a title: a noun with its modifiers ("quota on herring landings", 皇帝的儿子)."""
-    phrases = _chinese(text) if is_cjk(text) else _english(text) if is_english(text) else ()
-    return tuple(dict.fromkeys(phrases))
-
-
-def _english(text: str) -> Iterator[str]:
-    spans, codes = _coded(text, tag_english(text))
-    groups = [Span(*m.span()) for m in _NOUNS.finditer(codes) if text[slice(*spans[m.end() - 1])].lower() not in _VAGUE_NOUNS]
-    for n, group in enumerate(groups):
-        end = group.end
-        for other in [group, *groups[n + 1 : n + MAX_LINKED_PHRASES]]:
-            if other is not group and not (other.start == end + 1 and codes[end] == "O"):
-                break
-            end = other.end
-            if _VERBAL.match(text, spans[end - 1].end):
-                continue
-            phrase = text[spans[group.start].start : spans[end - 1].end]
-            phrase = phrase[len(article[0]) :] if (article := _ARTICLE.match(phrase)) else phrase
-            if MIN_TOPIC_WORDS <= len(phrase.split()) <= MAX_TOPIC_WORDS and not phrase.isupper():
-                yield phrase
-
-
-def _coded(text: str, words: Iterable[tuple[Span, str]]) -> tuple[list[Span], str]:
-    """The words, and one letter for each: Noun, adJective, Determiner, 'S, link Of, "-" for a word that is in no title or for a gap."""
-    spans, codes = [Span(0, 0)], "-"
-    for span, tag in words:
-        word = text[span.start : span.end].lower()
-        if not _GAP.fullmatch(text, spans[-1].end, span.start):
-            spans.append(Span(span.start, span.start))
-            codes += "-"
-        spans.append(span)
-        codes += "S" if word == "s" and text[span.start - 1] in "'’" else _code(word, tag, codes[-1])
-    return spans, codes
-
-
-def _code(word: str, tag: str, before: str) -> str:
-    if word in STOP_WORDS or len(word) == 1 or "--" in word:
-        return "D" if word in {"the", "a", "an"} else "O" if word in _LINKS else "-"
-    if tag.startswith("NN"):
-        return "N"
-    return "J" if tag.startswith("JJ") or (tag in {"VBN", "VBG"} and before in "DSJ") else "-"
-
-
-_CHINESE = re.compile(r"(?:V?[JN])++D[JN]*N|[JN]+N")
-_LIGHT = frozenset("是 作为 算是 成为 称为 看着 有 时候 地方 家伙 东西 人 时 命 事情 样子".split())  # begin or end no title
-_CHINESE_CODES = {"n": "N", "a": "J", "b": "J", "v": "V"}
-
-
-def _chinese(text: str) -> Iterator[str]:
-    words = list(tag_chinese(text))
-    starts = list(accumulate((len(word) for word, _ in words), initial=0))
-    codes = "".join("D" if word in {"的", "之"} else _CHINESE_CODES.get(flag[:1], "-") for word, flag in words)
-    for match in _CHINESE.finditer(codes):
-        start, end = starts[match.start()], starts[match.end()]
-        if words[match.start()][0] in _LIGHT or words[match.end() - 1][0] in _LIGHT:
-            continue
-        if 4 <= end - start <= 16:
-            yield text[start:end]
-
-
-def report_title(names: Sequence[str], phrase: str) -> str:
-    """`The wreck of the Marian Dace`, else `Magnus Ostler and Hugh Dunmore`."""
-    return phrase[:1].upper() + phrase[1:] if phrase else join_names(names[:MAX_TITLE_NAMES])
-
-
 MAX_FINDINGS = 6  # of an extractive report
 
 
@@ -386,13 +231,13 @@ def relocate_quotes(report: Report, chunks: Container[str], places: Mapping[str,
     return replace(report, findings=tuple(replace(f, quotes=tuple(map(placed, f.quotes))) for f in report.findings))
 
 
-def with_titles(report: Report, members: Sequence[Entity], sources: ReportSources, phrase: str) -> Report:
-    """Add title and headings to an extractive report: names, and a phrase of its sentences if one scores high enough.
+def with_titles(report: Report, members: Sequence[Entity], sources: ReportSources, title: str) -> Report:
+    """Add title and headings to an extractive report.
 
     They depend on the rest of the corpus: on the word frequencies, and on which names are connected most.
     """
     findings = tuple(replace(f, summary=_heading(f, members, sources)) for f in report.findings)
-    return replace(report, title=report_title([e.name for e in members], phrase), findings=findings)
+    return replace(report, title=title, findings=findings)
 
 
 def entities_by_degree(community: Community, sources: ReportSources) -> list[Entity]:
@@ -423,26 +268,22 @@ def extractive_report(community: Community, pool: Mapping[str, Quote], key: str,
 
 @dataclass(frozen=True, slots=True)
 class SentencePool:
-    """The sentences of a community: what an extractive report is selected from.
+    """The sentences of a community, which an extractive report is selected from, with everything else that its title is made of.
 
-    `vectors`: (n, d) float32, of the sentences; None if only a title is needed. `names`: of the entities, the most connected first.
-    `document_frequencies`: words → in how many of the corpus's `total` sentences they occur.
+    `vectors`: (n, d) float32, of the sentences; None if only a title is needed.
     """
 
-    texts: tuple[str, ...]
     vectors: NDArray[np.float32] | None
-    names: tuple[str, ...]
-    document_frequencies: Mapping[str, int]
-    total: int
+    title_source: TitleSource
 
 
-# The numbers of the selected sentences, the best first, and a phrase for the title, which may be empty.
+# The numbers of the selected sentences, the best first, and the title.
 SelectedSentences = tuple[list[int], str]
 
 
 @dataclass(frozen=True)
 class SelectSentences(SingleTask[list[SelectedSentences]]):
-    """Select the most central and varied sentences of each of several communities, and a title phrase; needs no model."""
+    """Select the most central and varied sentences of each of several communities, and its title; needs no model."""
 
     pools: tuple[SentencePool, ...]
 
@@ -461,14 +302,14 @@ class SelectSentences(SingleTask[list[SelectedSentences]]):
         return [chosen for results_of_part in results for chosen in results_of_part]
 
     async def run(self, tools: TaskContext) -> list[SelectedSentences]:  # noqa: ARG002 — parameter of the protocol
-        """Select sentences and a phrase for each community."""
+        """Select sentences and a title for each community."""
         return [_choose_quotes(pool) for pool in self.pools]
 
 
 def _choose_quotes(pool: SentencePool) -> SelectedSentences:
-    topics = TitleVocabulary(lambda _: pool.document_frequencies, pool.total)
-    numbers = [] if pool.vectors is None else select_central(pool.texts, pool.vectors, pool.names, MAX_FINDINGS)
-    return numbers, topics.phrase(pool.texts, pool.names[:MAX_TITLE_NAMES])
+    source = pool.title_source
+    numbers = [] if pool.vectors is None else select_central(source.texts, pool.vectors, source.names, MAX_FINDINGS)
+    return numbers, source.title()
 
 
 def _heading(finding: Finding, members: Sequence[Entity], sources: ReportSources) -> str:

@@ -134,7 +134,9 @@ SAME_TITLE_OVERLAP = 0.5  # share of common words in two titles with the same me
 SAMPLE_CHUNKS = 200  # passages sampled for word frequencies
 SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 MIN_QUOTED_CHARS, MAX_QUOTED_CHARS = 40, 280  # of a quoted sentence; a third for Chinese
-RELEVANCE_WEIGHT = 2.0  # of the cosine to the question, relative to the informativeness of a sentence
+RELEVANCE_WEIGHT = 1.0  # of the cosines to title and question, relative to the frequent words that a sentence adds
+QUESTION_WEIGHT = 0.5  # of the cosine to the question, relative to that to the title: "What are the main themes?" is near to no sentence
+MIN_SENTENCES_ON_TITLE = 3  # of a report, that have a word of its title
 _SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」].*[“”\"「」]|(?<!\w)'.*'(?!\w)")
 _CHAPTER = re.compile(
     r"^(?:#{1,2}[ \t]+\S.*|[ \t]*(?:CHAPTER|Chapter|STAVE|BOOK|ACT|PART|LETTER|CANTO)[ \t]+[\dIVXLCA-Z][^\n]{0,60}"
@@ -146,7 +148,7 @@ _SECTION = 1000  # characters; a shorter chapter is part of a title page or a ta
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence of a report (`theme`: the report's index), with its words, its weight by form, and its cosine to the question."""
+    """A sentence of a report (`theme`: the report's index), with its words, its weight by form, and its cosine to title and question."""
 
     theme: int
     quote: Quote
@@ -168,21 +170,33 @@ def select_themes(question: Question, ids: Sequence[str], project: Project) -> t
 
 
 def _broadest(question: Question, ids: Sequence[str], covered: Mapping[str, float], project: Project) -> list[Report]:
-    """The most relevant reports, more than are shown, without much narrower ones and duplicates by title."""
+    """The most relevant reports, more than are shown, without much narrower ones and duplicates by title.
+
+    First those with a title in the question's script, of more than one word, and spoken of in several sentences; others only fill up.
+    """
     scores = rank_by_relevance(question, ids, covered, project)
     best = [i for i, score in scores.items() if score > 0][: 4 * MAX_THEMES]
     min_coverage = MIN_RELATIVE_BREADTH * max((covered.get(i, 0.0) for i in best), default=0.0)
+    broad = graph.reports_of(project.db, [i for i in best if covered.get(i, 0.0) >= min_coverage])
+    is_good = {r.community_id: len(_on_title(r)) >= MIN_SENTENCES_ON_TITLE and (" " in r.title or is_cjk(r.title)) for r in broad}
+    broad.sort(key=lambda r: (is_cjk(r.title) != is_cjk(question.text), not is_good[r.community_id]))
     chosen: list[Report] = []
-    for report in graph.reports_of(project.db, [i for i in best if covered.get(i, 0.0) >= min_coverage]):
+    for report in broad:
         if report.findings and not any(is_same_title(report.title, other.title) for other in chosen):
             chosen.append(report)
-    return chosen[:CANDIDATE_REPORTS]
+    return chosen[: max(MAX_THEMES, min(CANDIDATE_REPORTS, sum(is_good[r.community_id] for r in chosen)))]
+
+
+def _on_title(report: Report) -> list[Quote]:
+    """The quotes of a report that have a word of its title."""
+    words = content_stems(report.title)
+    return [q for f in report.findings for q in f.quotes if words & content_stems(q.text)]
 
 
 def is_same_title(title: str, other: str) -> bool:
-    """Whether two titles have the same meaning: more than half of the shorter one's words occur in the longer one."""
+    """Whether two titles have the same meaning: at least half of the shorter one's words occur in the longer one."""
     a, b = content_stems(title), content_stems(other)
-    return title == other or len(a & b) > SAME_TITLE_OVERLAP * max(1, min(len(a), len(b)))
+    return title == other or len(a & b) >= SAME_TITLE_OVERLAP * max(1, min(len(a), len(b)))
 
 
 def _sentences_of(reports: Sequence[Report], question: Question, project: Project) -> list[_Sentence]:
@@ -196,10 +210,11 @@ def _sentences_of(reports: Sequence[Report], question: Question, project: Projec
         or same_script
         or list(sources)
     )
-    cosines = (project.embedder.embed(texts) @ question.vector).tolist() if texts else []
+    vectors, titles = (project.embedder.embed(some) for some in (texts, [r.title for r in reports]))
+    near = [float(v @ (titles[sources[t][0]] + QUESTION_WEIGHT * question.vector)) for t, v in zip(texts, vectors, strict=True)]
     return [
-        _Sentence(*sources[t], frozenset(content_stems(t)), SPEECH_WEIGHT if _SPEECH.search(t) else 1.0, float(x))
-        for t, x in zip(texts, cosines, strict=True)
+        _Sentence(*sources[t], frozenset(content_stems(t)), SPEECH_WEIGHT if _SPEECH.search(t) else 1.0, x)
+        for t, x in zip(texts, near, strict=True)
     ]
 
 

@@ -123,7 +123,7 @@ def unrelated(lines):
     names = [
         f"{a}{b} {c}{d}" for a, c in (("Ulm", "Varg"), ("Ost", "Brek"), ("Zin", "Dorv")) for b in ("a", "i") for d in ("en", "us", "o")
     ]
-    things = "harbour quota glacier telescope herring engine orchard violin".split()
+    things = "harbour quota lantern telescope herring engine loft quay".split()
     said = []
     for n in range(lines):
         a, b = rng.choice(names, 2, replace=False)
