@@ -82,6 +82,7 @@ ROOMS = {
     ],
     "indexing": [
         {"extraction/names", "graph/communities", "progress", "tasks"},
+        {"titles"},
         {"documents", "extraction/nlp", "graph/descriptions", "graph/entity_resolution", "graph/layout", "reports", "workers/worker"},
         {"extraction/extract", "graph/contributions", "workers/process_worker", "workers/scheduler"},
         {"extraction/prompt_tuning", "extraction/tasks", "graph/corpus_names", "workers/pool"},

@@ -31,7 +31,7 @@ from localrag.indexing.reports import (
     build_report_context,
 )
 from localrag.indexing.tasks import WorkerPool, embed_texts, run_in_order
-from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, sections, singular, title_words
+from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, singular, title_words, titled_sections
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, less_than
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.model import CALL_ERRORS, bounded_map
@@ -109,8 +109,7 @@ class ReportSourceReader:
         chunks_of = defaultdict[str, list[Quote]](list)
         for quote in quotes:
             chunks_of[quote.chunk_id].append(quote)
-        of_chunk = f"SELECT id, document_id FROM chunks WHERE id {IN_JSON_LIST}"
-        for chunk, document in self._staged.db.execute(of_chunk, [json.dumps(list(chunks_of))]):
+        for chunk, document in documents_store.documents_of_chunks(self._staged.db, chunks_of).items():
             for section in self._sections_of(document):
                 if n := sum(section.start <= q.start < section.end for q in chunks_of[chunk]):
                     counts[section.title] += n
@@ -126,7 +125,7 @@ class ReportSourceReader:
         return frozenset(word for word, n in counts.items() if n > 0)
 
     def _sections(self, document: str) -> Sequence[Section]:
-        return sections(documents_store.document_by_id(self._staged.db, document))
+        return titled_sections(documents_store.document_by_id(self._staged.db, document))
 
     def _typed_names(self, chunk: str) -> Sequence[tuple[Sequence[str], str]]:
         named = list(self._staged.select("mentions", "t.chunk_id = ?", [chunk], "t.entity_id, t.name"))

@@ -28,7 +28,7 @@ SINGLE_NOUN_WEIGHT = 0.3  # of a title of one word that is in the dictionary
 SINGLE_PHRASE_WEIGHT = 0.5  # of a phrase that occurs once
 MIN_SECOND_SCORE = 0.5  # of the best phrase's score, for a second phrase in the title
 SINGLE_OCCURRENCE_WEIGHT = 0.3  # weight of a word that occurs in only one sentence of the community
-_WORD = re.compile(rf"[^\W\d_{CJK}]{{3,}}")
+_LETTERS = re.compile(rf"[^\W\d_{CJK}]{{3,}}")
 _GAP = re.compile(r"[ -]| & |['’](?=s\b)")  # between the words of a phrase
 _VERBAL = re.compile(r" (?:the|an?|its?|his|her|him|their|them|my|me|our|us|your|you)\b")  # after a verb that was tagged as a noun
 _LINK = re.compile(r" (?:of|in|for|on|with|between)(?: the)? ")
@@ -128,7 +128,7 @@ class Section:
     end: int
 
 
-def sections(text: str) -> list[Section]:
+def titled_sections(text: str) -> list[Section]:
     """The sections of a document whose headings can be titles."""
     headings = Outline(text).headings
     found = []
@@ -142,7 +142,7 @@ def sections(text: str) -> list[Section]:
 @lru_cache(maxsize=32_768)  # a community's sentences are also those of the communities above it
 def title_words(text: str) -> frozenset[str]:
     """The words of a text that can describe it, in lower case and singular; of Chinese its character pairs."""
-    words = (w for w in _WORD.findall(text.lower()) if w not in STOP_WORDS and not is_not_a_name(w))
+    words = (w for w in _LETTERS.findall(text.lower()) if w not in STOP_WORDS and not is_not_a_name(w))
     return frozenset((*map(singular, words), *cjk_bigrams(text).split()))
 
 

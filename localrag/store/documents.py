@@ -193,6 +193,13 @@ def document_titles(db: Database, chunk_ids: Iterable[str]) -> dict[str, str]:
     return dict(db.execute(joined, [json.dumps(list(chunk_ids))]))
 
 
+def documents_of_chunks(db: Database, chunk_ids: Iterable[str]) -> dict[str, str]:
+    """Chunk id → the id of its document."""
+    return dict(
+        db.execute("SELECT id, document_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))", [json.dumps(list(chunk_ids))])
+    )
+
+
 def document_by_id(db: Database, document_id: str) -> str:
     """The text of a document."""
     return str(next(db.query("SELECT text FROM documents WHERE id = ?", [document_id]))["text"])

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from localrag.indexing.titles import TitleSource, candidate_phrases, is_readable, sections, title_words
+from localrag.indexing.titles import TitleSource, candidate_phrases, is_readable, title_words, titled_sections
 
 WRECK = [
     "The wreck of the Marian Dace lay on the shoal all winter.",
@@ -41,7 +41,7 @@ def test_a_heading_above_the_sentences_is_a_title():
     assert title_of(QUOTA, WRECK, {"The Quarrel over Herring": (3, 300)}) == "The Quarrel over Herring"
     assert title_of(QUOTA, WRECK, {"The Quarrel over Herring": (2, 300)}) == "Herring quota"
     document = "# Herring and Coal\n\nText.\n\n## How this works\n\nMore.\n\n## 4 May 1974\n\nEnd.\n"
-    assert [section.title for section in sections(document)] == ["Herring and Coal"]
+    assert [section.title for section in titled_sections(document)] == ["Herring and Coal"]
 
 
 @pytest.mark.parametrize(
