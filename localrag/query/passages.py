@@ -30,7 +30,7 @@ PASSAGES_SHOWN = 3
 # Log odds that a window answers: the reader's relevance, a part of those of its best short answer, less for each rank of its chunk.
 SPAN_WEIGHT, RANK_WEIGHT = 0.1, 0.5
 CONFIDENCE_WEIGHTS = (0.28, 0.13, -0.06)  # logistic: of the best relevance, of the best short answer's log odds, bias
-MIN_SHORT_SCORE = 6.5  # log odds from which on eight in ten short answers are right
+MIN_SHORT_SCORE = 5.0  # log odds from which on eight in ten short answers are right, to questions of facts and of yes or no
 MAX_SHORT_WORDS = 6
 _DIRECTIVE_LINE = re.compile(r"^[ \t]*\.\. .*$", re.MULTILINE)
 
