@@ -240,7 +240,7 @@ def passages_of(
 ) -> list[ShownPassage]:
     """The passages that are shown.
 
-    First that of the short answer; of a list the list or table of the best window; else the section that begins with the best window. Of a
+    First that of the short answer; of a list the list or table of the best window; else the section around the best window. Of a
     comparison the second is a section, too, of the best window with words of the question that the first lacks.
     """
     first = short or read[0]
@@ -306,7 +306,7 @@ def _line_start(text: str, at: int) -> int:
 
 
 def _section(read: ReadWindow, other: ShownPassage | None = None) -> ShownPassage:
-    """From the window on, the blocks of its section, up to MAX_PASSAGE_CHARS, or to a passage that is shown already."""
+    """The window with its section, up to MAX_PASSAGE_CHARS: what follows, to a passage that is shown already, then what precedes."""
     window, end = read.window, read.window.end
     most = window.start + MAX_PASSAGE_CHARS
     if other is not None and other.document.id == window.document.id and other.start >= end:
@@ -321,7 +321,21 @@ def _section(read: ReadWindow, other: ShownPassage | None = None) -> ShownPassag
             break
         if block.kind is not BlockKind.HEADING:  # a heading with nothing below it is not shown
             end = block.end
+    if depth and other is None:
+        start = min([start, *_starts_before(window, end - MAX_PASSAGE_CHARS)])
     return _passage(window, start, _cut(window, start, end, MAX_PASSAGE_CHARS))
+
+
+def _starts_before(window: Window, first: int) -> Iterator[int]:
+    """Where the blocks before a window begin that stand together under its heading, nearest first, back to the character `first`."""
+    text, place = window.document.text, _place(window.document, window.blocks[0])
+    for group in reversed(list(attached(window.outline.blocks_between(max(0, first), window.start), text))):
+        start = next((b.start for b in group if b.kind is not BlockKind.HEADING), -1)
+        if start < max(0, first) or _place(window.document, group[-1]) != place:
+            return
+        yield start
+        if group[0].kind is BlockKind.HEADING:
+            return
 
 
 def _cut(window: Window, start: int, end: int, most: int) -> int:

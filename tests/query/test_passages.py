@@ -7,9 +7,12 @@ import pytest
 
 from localrag.index import Index
 from localrag.indexing.pipeline import build_index
+from localrag.llm.reader import PassageReading
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.answer import answer_question
+from localrag.query.passages import ReadWindow, chunk_windows, passages_of
 from localrag.query.question import QueryOptions
+from localrag.query.retriever import hybrid_search
 
 PAGES = {
     "deploy.md": "# Deploying\n\nThere are several ways.\n\n## Running with systemd\n\nCreate a unit file in `/etc/systemd/system`:\n\n"
@@ -52,6 +55,23 @@ def test_a_how_to_shows_its_code_and_its_steps(project, verb):
     assert "[Service]\nExecStart=/usr/bin/tidewatch serve\nRestart=always" in first.text
     assert "systemctl enable tidewatch" in first.text
     assert "docker run" not in first.text
+
+
+@pytest.mark.parametrize(("words", "whole"), [(60, True), (100, False)])
+def test_a_section_is_shown_from_its_beginning(tmp_path, words, whole):
+    """Where it fits, also if its end answers best; else as much as fits before that, and nothing of another section."""
+    steps = [f"{verb} the server of the harbour office {'and wait ' * words}." for verb in ("Stop", "Empty")]
+    (tmp_path / "restore.md").write_text("\n\n".join(["# Backing up", "Copy.", "# Restoring", *steps, "Start it."]), encoding="utf-8")
+    with open_for_writing(tmp_path / ".localrag", extractor="phrases") as small:
+        asyncio.run(build_index([tmp_path], small, lambda _: None, reports=False))
+        found = hybrid_search("start", small.embedder.embed(["start"])[0], small, 9)
+        windows = [w for w in chunk_windows(found, small) if "Start" in w.text]
+        (shown,) = passages_of([ReadWindow(windows[0], PassageReading(0, 0, -9.0, 1.0))], None)
+
+    assert shown.headings[-1] == "Restoring"
+    assert shown.text.endswith("Start it.")
+    assert shown.text.startswith("Stop" if whole else "Empty")
+    assert len(shown.text) <= 1200
 
 
 def test_a_list_comes_whole(project):
