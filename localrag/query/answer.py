@@ -40,6 +40,8 @@ from localrag.store import answers, graph, runs
 from localrag.store.database import snapshot
 from localrag.store.filtered import FilteredDatabase, NoMatchingDocuments, open_filtered
 
+MIN_GLOBAL_DESPITE_NAMES = 0.9  # probability from which on a question that names an entity is about the documents as a whole
+
 
 def route_question(question: str, project: Project) -> tuple[str, str]:
     """The mode for a question and the reason: `global` for questions about the whole corpus, `mix` for particulars.
@@ -48,14 +50,14 @@ def route_question(question: str, project: Project) -> tuple[str, str]:
     two documents on, their reports, filtered to them, quote more of the documents: for two to six of the demo's documents 196 of 270, `ts`
     103.
     """
-    kind = question_kind(question, project).kind
-    if kind is QuestionKind.GLOBAL:
+    probabilities = question_kind(question, project)
+    kind, named = probabilities.kind, named_entities(question, project)
+    if kind is QuestionKind.GLOBAL and (not named or probabilities.of(kind) >= MIN_GLOBAL_DESPITE_NAMES):
         if isinstance(project.db, FilteredDatabase):
             counts = graph.counts(project.db, ["documents", "chunks"])
             if counts["documents"] == 1 and counts["chunks"] <= MIN_BUDGETS.passages:
                 return "ts", "it asks about the whole of one short document"
         return "global", "it asks about the documents as a whole"
-    named = named_entities(question, project)
     if not named:
         return "mix", "it asks for something particular"
     names = list(dict.fromkeys(n.text for n in named[:3]))

@@ -77,7 +77,7 @@ async def extractive_draft(question: Question, chunks: Sequence[Chunk], project:
     if question.options.response_type:  # a form that the user chose: sentences, not passages
         best = dict.fromkeys([*filter(None, [short]), *read][: 1 if question.wants_one_sentence else PASSAGES_SHOWN])
         sentences = tuple(quote_point(window.sentence) for window in best)
-        return AnswerDraft(sentences, opening, confidence=sure, short_answer=short.answer if short else "")
+        return AnswerDraft(sentences, confidence=sure, short_answer=short.answer if short else "")
     points = tuple(map(_passage_point, passages_of(read, short, question.text, kind.kind)))
     if short is None:
         return AnswerDraft(points, opening, confidence=sure)

@@ -39,7 +39,7 @@ def test_models_are_offered_by_kind(town):
     add_model("reranker", "sorter", "/b.gguf")
 
     assert offered(town, "ask", "x", "--model", "s") == ["smollm2-135m", "small-one"]
-    assert offered(town, "index", "docs", "--embedder", "") == ["all-minilm-l6-v2"]
+    assert offered(town, "index", "docs", "--embedder", "") == ["all-minilm-l6-v2", "multilingual-e5-small"]
     assert offered(town, "search", "x", "--reranker", "") == ["sorter"]
     assert offered(town, "models", "show", "s") == ["smollm2-135m", "small-one", "sorter"]
     assert offered(town, "models", "rm", "s") == ["small-one", "sorter"]
