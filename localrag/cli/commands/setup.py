@@ -178,7 +178,7 @@ def topics() -> dict[str, Path]:
     from localrag.system.files import shipped_data_path
 
     docs = shipped_data_path("docs")
-    order = ("tutorial", "how-to", "explanation", "reference", "benchmarks", "benchmarks_history")
+    order = ("tutorial", "how-to", "explanation", "reference", "benchmarks", "benchmarks_answers", "benchmarks_history")
     pages = [p for p in docs.rglob("*.md") if p.parent != docs or p.stem in order]
     ranked = sorted(pages, key=lambda p: (order.index(p.relative_to(docs).parts[0].removesuffix(".md")), p.name))
     return {p.stem: p for p in ranked}
