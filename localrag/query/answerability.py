@@ -1,8 +1,9 @@
 """Whether the documents answer a question: what the reader finds in them, and in a small collection their words too.
 
-The documents answer where the odds that the reader gives its windows come to one or more together. It is too strict with questions in quite
-other words than the text's, of which a small collection has no nearer passage. There the words must agree: how many of the question's its
-nearest passages contain, the cosine of their best sentence, and whether the names in the question occur at all.
+The documents count as answering if the odds that the reader gives the windows add up to one or more. The reader is too strict with questions
+that are worded quite differently from the text, and a small collection has no other passage that is nearer to such a question. There the words
+must agree: how many of the question's words its nearest passages contain, the cosine of their best sentence, and whether the names in the
+question occur at all.
 """
 
 import math
@@ -49,7 +50,7 @@ class Signals:
     cjk: bool
 
 
-SMALL_COLLECTION_CHUNKS = 100
+SMALL_COLLECTION_CHUNKS = 100  # in a smaller collection the words must agree with the reader
 
 # Logistic weights of the words' signals in their order, and of 1, fitted on questions to their own paragraphs and others'. Below FLOOR (log
 # odds) a question is far from the documents; a higher floor refuses questions in other words than the text's. Character pairs are no words,

@@ -93,17 +93,6 @@ class Outline:
         n = bisect_right(self._starts, offset)
         return self.blocks[n - 1].headings if n else ()
 
-    def section_of(self, block: Block) -> Sequence[Block]:
-        """The blocks below the heading that is nearest above a block, also below headings within it; all blocks if there is none."""
-        depth = len(block.headings)
-        n = self._starts.index(block.start)
-        first = last = n
-        while first and self.blocks[first - 1].headings[:depth] == block.headings and self.blocks[first].kind is not BlockKind.HEADING:
-            first -= 1
-        while last + 1 < len(self.blocks) and self.blocks[last + 1].headings[:depth] == block.headings:
-            last += 1
-        return self.blocks[first : last + 1]
-
     def _read(self, lines: list[_Line]) -> None:
         n = 0
         while n < len(lines):
@@ -180,7 +169,7 @@ def attached(blocks: Sequence[Block], text: str) -> Iterator[list[Block]]:
     """The blocks in groups that stand together: a text that ends in a colon with what follows it; code, and list items."""
     group: list[Block] = []
     for block in blocks:
-        if group and not _belongs(group[-1], block, text):
+        if group and not _is_attached(group[-1], block, text):
             yield group
             group = []
         group.append(block)
@@ -188,7 +177,8 @@ def attached(blocks: Sequence[Block], text: str) -> Iterator[list[Block]]:
         yield group
 
 
-def _belongs(before: Block, block: Block, text: str) -> bool:
+def _is_attached(before: Block, block: Block, text: str) -> bool:
+    """Whether a block stands together with the one before it."""
     if block.kind is BlockKind.HEADING:
         return False
     if before.kind is BlockKind.HEADING or text[before.start : before.end].rstrip(" *_`").endswith((":", "：")):
