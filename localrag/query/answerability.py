@@ -1,9 +1,9 @@
 """Whether the documents answer a question: what the reader finds in them, and in a small collection their words too.
 
-The documents count as answering if the odds that the reader gives the windows add up to one or more. The reader is too strict with questions
-that are worded quite differently from the text, and a small collection has no other passage that is nearer to such a question. There the words
-must agree: how many of the question's words its nearest passages contain, the cosine of their best sentence, and whether the names in the
-question occur at all.
+The documents count as answering if the odds that the reader gives the windows add up to one or more. The reader is too strict with
+questions that are worded quite differently from the text, and a small collection has no other passage that is nearer to such a question.
+There the words must agree: how many of the question's words its nearest passages contain, the cosine of their best sentence, and whether
+the names in the question occur at all.
 """
 
 import math
