@@ -19,7 +19,7 @@ import numpy as np
 from localrag.engine.embedder import open_embedder
 from localrag.eval.datasets import load_qa_dataset
 from localrag.model_files import find_embedder
-from localrag.query.citations import similarity_matrix, supporting_quotes
+from localrag.query.attribution import similarity_matrix, supporting_quotes
 from localrag.records import Quote
 from localrag.text.sentences import collapse_whitespace, sentences
 

@@ -26,7 +26,7 @@ from localrag.eval.questions import GeneratedQuestion
 from localrag.llm.grammar import json_object, object_schema, short_lines
 from localrag.llm.model import ChatModel, bounded_map
 from localrag.llm.prompts import load_prompt
-from localrag.query.citations import SUPPORT_THRESHOLD, similarity_matrix
+from localrag.query.attribution import SUPPORT_THRESHOLD, similarity_matrix
 from localrag.query.retriever import content_stems
 from localrag.text.quotes import EmbedSentences
 from localrag.text.sentences import cached_sentences, collapse_whitespace

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from localrag.errors import UsageError
 from localrag.eval.datasets import EvidenceSpan
-from localrag.query.citations import SUPPORT_THRESHOLD, SupportCheck, similarity_matrix
+from localrag.query.attribution import SUPPORT_THRESHOLD, SupportCheck, similarity_matrix
 from localrag.records import SENTENCE_STATES, SUPPORTED_STATE, Quote
 from localrag.text.quotes import EmbedSentences
 from localrag.text.sentences import CJK, cached_sentences, collapse_whitespace

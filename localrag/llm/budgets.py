@@ -173,6 +173,8 @@ def _longest(schema: dict[str, Any]) -> tuple[Any, int]:
 
 
 KEPT_RUNS = 5
+MIN_PREFILL_TOKENS = 200
+_PREFILL = " prefill"  # behind a model's fingerprint
 
 
 def model_throughput() -> dict[str, list[float]]:
@@ -194,8 +196,24 @@ def record_throughput(model: ModelFile, figures: dict[str, Any]) -> None:
     """Store the tokens per second of an engine's metrics, unless they cover too few tokens."""
     if figures.get("rows", 0) < 1000 or not figures.get("seconds"):
         return
+    _record_speed(model.fingerprint, figures["rows"] / figures["seconds"])
+
+
+def prefill_speed(model: ModelFile) -> float | None:
+    """Tokens of a prompt per second, by the median of the model's last answers on this machine; None if there were none."""
+    speeds = sorted(model_throughput().get(f"{model.fingerprint}{_PREFILL}", []))
+    return speeds[len(speeds) // 2] if speeds else None
+
+
+def record_prefill_speed(model: ModelFile, tokens: int, seconds: float) -> None:
+    """Store how fast a model read its prompts, unless they were too short to tell."""
+    if tokens >= MIN_PREFILL_TOKENS and seconds > 0:
+        _record_speed(f"{model.fingerprint}{_PREFILL}", tokens / seconds)
+
+
+def _record_speed(key: str, speed: float) -> None:
     speeds = model_throughput()
-    speeds[model.fingerprint] = [*speeds.get(model.fingerprint, []), round(figures["rows"] / figures["seconds"], 1)][-KEPT_RUNS:]
+    speeds[key] = [*speeds.get(key, []), round(speed, 1)][-KEPT_RUNS:]
     with suppress(OSError):  # the next plan then has no time estimate
         write_atomically(cache_dir() / "speeds.json", json.dumps(speeds).encode())
 

@@ -21,9 +21,11 @@ from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import AnswerTruncated, ContextTooSmall, EngineError, ModelError
+from localrag.llm.budgets import MIN_PREFILL_TOKENS, prefill_speed
 from localrag.llm.prompts import Message, Prompt
 from localrag.model_files import ModelFile, parameters_of, shard_paths
 from localrag.records import IN_DOUBT_SUBJECT, QUERY_SUBJECT, CallReference, LlmCall, clustered_key, content_id
+from localrag.system.resources import available_cores
 from localrag.text.sentences import CJK
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ class LlmCache(Protocol):
         """Record that stored content depends on a cached call."""
 
 
-SMALL_MODEL_PARAMETERS = 1_000_000_000  # below, free prose is unreliable and answers select sentences instead
+SMALL_MODEL_PARAMETERS = 300_000_000  # below, a model writes no prose, and answers are passages of the documents
+TYPICAL_FLOPS = 6e10  # of a core that multiplies matrices
 CURRENT_SUBJECT: ContextVar[str] = ContextVar("CURRENT_SUBJECT", default="")  # `LlmCall.subject` of calls in this context
 CURRENT_CONFIG_HASH: ContextVar[str] = ContextVar("CURRENT_CONFIG_HASH", default="")  # `LlmCall.config_hash` of calls in this context
 CALL_ERRORS = (AnswerTruncated, ContextTooSmall, EngineError)  # failures of a single call
@@ -281,6 +284,19 @@ class ChatModel:
             return 0, 0.0, 0, 0.0
         f = self._engine.figures
         return f.prefill_tokens, f.prefill_seconds, f.decode_tokens, f.decode_seconds
+
+    def prefill_speed(self) -> float | None:
+        """Tokens of a prompt per second on this machine: measured, else estimated from the model's size; None on a GPU or a server."""
+        if self.file.url:
+            return None
+        from localrag.engine.llama.library import offload_devices  # imports llama.cpp
+
+        if offload_devices():
+            return None
+        tokens, seconds, *_ = self.token_counters
+        if tokens >= MIN_PREFILL_TOKENS and seconds:
+            return tokens / seconds
+        return prefill_speed(self.file) or TYPICAL_FLOPS * available_cores() / (2 * parameters_of(self.file.path))
 
     def metrics(self) -> dict[str, Any]:
         """The engine's metrics and settings as JSON-ready values; empty if no engine was started."""

@@ -1,35 +1,53 @@
-"""Abstractive answers: model calls within the question's budget, and cited prose over numbered sources."""
+"""Abstractive answers: model calls within the question's budget, and free Markdown over numbered sources."""
 
 import asyncio
-import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import json
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.errors import AnswerTruncated, ContextTooSmall
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity
-from localrag.llm.grammar import cited_lines
 from localrag.llm.model import CALL_ERRORS, PERSON, EchoDetector
 from localrag.llm.prompts import Message, load_prompt
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
-from localrag.query.citations import parse_cited_prose, round_marks
+from localrag.query.answer_markdown import AnswerUnit, UnitKind, UnitParser, is_item
+from localrag.query.attribution import declines
+from localrag.query.citations import round_marks, unit_point
 from localrag.query.extractive import is_refusal
 from localrag.query.question import AnswerPoint, DraftSource, Question
-from localrag.text.sentences import collapse_whitespace, sentences
+from localrag.query.question_analysis import LANGUAGE_NAMES, detect_language
+from localrag.text.sentences import RepetitionFilter
 
-MAX_LINE_CHARS = 600  # of the last line of an answer
+MAX_UNIT_ROOM = 1200  # characters, of the last sentence, row or code block of an answer, and of all citations
 LEAST_PROSE = 250  # tokens; with less room, fewer sources are used
-LINE_TOKENS = 60  # of a sentence with its citations
-NOT_SAID = "[0]"  # marks a line that says that the sources do not answer the question
-RETRY_INSTRUCTION = "Answer in your own words from the sources above. Repeat neither the question nor these instructions."
-TOKENS_FOR_MARKS = 24  # of a sentence's citations, also as a server's JSON
+FIRST_WORD_S = 10.0  # seconds until the first word of an answer
+LEAST_SOURCES, PROMPT_TOKENS = 500, 150  # tokens of sources, and of a prompt besides them that are not cached
+CHARS_PER_WORD = 7
+MAX_REPEATED = 3  # repeated sentences in a row, at which an answer ends
+MIN_JUDGED_CHARS = 40  # of prose, from which its language is told
+RETRY_INSTRUCTIONS = {  # after an answer that was discarded
+    "echo": "Answer in your own words from the sources above. Repeat neither the question nor these instructions.",
+    "language": "Write the whole answer in {language}.",
+    "form": "Give the answer in the form of {form}.",
+}
 
 
 async def effective_budgets(question: Question, project: Project) -> TokenBudgets:
-    """The index's budgets, or those for a window set by the user; extractive answers always use the index's."""
+    """The index's budgets, or those for a window set by the user; extractive answers always use the index's.
+
+    Where this machine's speed with the model is known or estimated, a prompt has only what it reads within FIRST_WORD_S.
+    """
     if question.style == "extractive":
         return MIN_BUDGETS
-    return await (current_token_budgets if project.model.has_context_override else resolve_token_budgets)(project)
+    budgets = await (current_token_budgets if project.model.has_context_override else resolve_token_budgets)(project)
+    speed = project.model.prefill_speed()
+    if speed is None:
+        return budgets
+    most = max(LEAST_SOURCES, int(speed * FIRST_WORD_S) - PROMPT_TOKENS)
+    return replace(budgets, sources=min(budgets.sources, most), reduce_context=min(budgets.reduce_context, most))
 
 
 async def ask_within_budget(
@@ -37,7 +55,7 @@ async def ask_within_budget(
     project: Project,
     task: str,
     messages: Sequence[Message],
-    grammar: Grammar,
+    grammar: Grammar | None,
     max_tokens: int,
     on_text: Callable[[str], None] | None = None,
 ) -> str | None:
@@ -68,10 +86,11 @@ async def try_ask_within_budget(
 
 
 async def write_cited_prose(question: Question, project: Project, sources: Sequence[DraftSource], task: str) -> list[AnswerPoint]:
-    """The model's answer from sources, as cited points. A small window gets fewer sources.
+    """The model's answer from sources, as points of one Markdown unit each. A small window gets fewer sources.
 
-    Empty if the budget is used up, if the model says that the sources do not answer the question (`budget.declined`), or if it repeats its
-    prompt twice (`budget.echoed`). With `context_only` the sources themselves are the points.
+    Asked a second time if it repeats its prompt, or writes in another language or form than requested. Empty if the budget is used up, if
+    the model says that the sources do not answer the question (`budget.declined`), or if it repeats its prompt twice (`budget.echoed`).
+    With `context_only` the sources themselves are the points.
     """
     if question.options.context_only:
         return [AnswerPoint(s.text, s.quotes) for s in sources]
@@ -80,131 +99,221 @@ async def write_cited_prose(question: Question, project: Project, sources: Seque
         return []
     budgets = await effective_budgets(question, project)
     question.report_status(f"reading {len(sources)} {'passages' if task == 'answer' else 'points'} …")
-    for more in ("", RETRY_INSTRUCTION):
-        lines = await _lines(question, project, sources, task, budgets, more)
-        question.budget.echoed = lines.echoes > 0 and not lines.points
-        if not question.budget.echoed:
+    more = ""
+    for is_last in (False, True):
+        stream = await _write(question, project, sources, task, budgets, more, is_last=is_last)
+        if not stream.objection:
             break
-    return lines.points
+        more = RETRY_INSTRUCTIONS[stream.objection].format(language=answer_language(question, project), form=question.options.response_type)
+    question.budget.echoed = stream.objection == "echo" and not stream.points
+    return stream.points
 
 
-async def _lines(
-    question: Question, project: Project, sources: Sequence[DraftSource], task: str, budgets: TokenBudgets, more: str, most_tokens: int = 0
+async def _write(
+    question: Question,
+    project: Project,
+    sources: Sequence[DraftSource],
+    task: str,
+    budgets: TokenBudgets,
+    more: str,
+    most_tokens: int = 0,
+    *,
+    is_last: bool,
 ) -> "_PointStream":
-    """The lines that the model writes, in at most `most_tokens` unless that is 0; `more` is an instruction after the question."""
-    numbered = numbered_lines(sources)
+    """The points that the model writes, in at most `most_tokens` unless that is 0; `more` is an instruction after the question."""
+    numbered = numbered_sources(sources)
     prompt = load_prompt(f"abstractive/{task}", project.settings.prompts)
+    language = answer_language(question, project)
     script = await TokenDensity.measure(project.model.count, question.text, numbered, language=project.settings.language)
-    max_lines, max_line_chars, max_chars = (
-        1 if question.wants_one_sentence else budgets.max_answer_sentences,
-        script.max_chars(MAX_LINE_CHARS),
-        script.max_chars(budgets.max_answer_chars),
-    )
-    tokens = script.max_tokens(max_line_chars + max_chars) + TOKENS_FOR_MARKS * max_lines
-    if most_tokens:
-        max_chars = max(1, max_chars - int((tokens - most_tokens) / script.tokens_per_char))
-        tokens, max_lines = most_tokens, max(1, min(max_lines, most_tokens // LINE_TOKENS))
-    messages = prompt.fill(
-        question=f"{question.text}\n\n{more}".strip(),
-        sources=numbered,
-        language=project.settings.language or "the language of the question",
-        form=_form(question, max_lines),
-    )
-    marks = [f"[{n}]" for n in range(1, len(sources) + 1)]
-    grammar = cited_lines(marks, most=max_lines, enough=max_chars, none=NOT_SAID)
-    lines = _PointStream(question, sources, EchoDetector(prompt, question.text, numbered, more, _form(question, max_lines)))
+    enough = script.max_chars(budgets.max_answer_chars)
+    tokens = most_tokens or script.max_tokens(enough + script.max_chars(MAX_UNIT_ROOM))
+    form = _form(question, budgets.max_answer_chars)
+    messages = prompt.fill(question=f"{question.text}\n\n{more}".strip(), sources=numbered, language=language, form=form)
+    echo = EchoDetector(prompt, question.text, numbered, more, form)
+    stream = _PointStream(question, sources, echo, language, enough, is_last=is_last)
     try:
-        await lines.of(lambda on_text: ask_within_budget(question, project, task, messages, grammar, tokens, on_text))
+        await stream.of(lambda on_text: ask_within_budget(question, project, task, messages, None, tokens, on_text))
     except ContextTooSmall as error:
         if not most_tokens and LEAST_PROSE <= error.left < tokens:
-            return await _lines(question, project, sources, task, budgets, more, error.left)
+            return await _write(question, project, sources, task, budgets, more, error.left, is_last=is_last)
         if len(sources) == 1:
             raise
-        return await _lines(question, project, sources[: len(sources) // 2], task, budgets, more)
-    return lines
+        return await _write(question, project, sources[: len(sources) // 2], task, budgets, more, is_last=is_last)
+    return stream
 
 
-def numbered_lines(sources: Sequence[DraftSource]) -> str:
-    """The sources in a prompt, one numbered line each; their own numbers in brackets are changed, so that they cannot be confused."""
-    return "\n".join(f"[{n}] {round_marks(collapse_whitespace(s.text))}" for n, s in enumerate(sources, 1))
+def numbered_sources(sources: Sequence[DraftSource]) -> str:
+    """The sources in a prompt, each below its number and place; their own numbers in brackets are changed, so that none is confused."""
+    return "\n\n".join(f"[{n}] {round_marks(s.place)}".rstrip() + f"\n{round_marks(s.text.strip())}" for n, s in enumerate(sources, 1))
 
 
-def _form(question: Question, max_sentences: int) -> str:
-    """The requested form of the answer for the prompt, with the maximal number of sentences."""
-    if question.wants_one_sentence:
-        return question.options.response_type
-    return f"{question.options.response_type or 'short, plain sentences'} (at most {max_sentences})"
+def answer_language(question: Question, project: Project) -> str:
+    """The English name of the language to answer in: the index's, if it is set, else the question's."""
+    return project.settings.language or LANGUAGE_NAMES.get(detect_language(question.text), "the language of the question")
+
+
+def _form(question: Question, max_chars: int) -> str:
+    """The requested form of the answer for the prompt, with the maximal number of words."""
+    return f"{question.options.response_type or 'as the question needs it'}, at most {max_chars // CHARS_PER_WORD} words"
 
 
 class _PointStream:
-    """Collects the points of prose while it is generated, and passes each on when its line is complete.
+    """Collects the units of an answer while it is generated, and passes each on as a point when it is complete.
 
-    A line that repeats the prompt is dropped. Of a truncated answer, the complete sentences are kept.
+    The first units are held back until it is clear that the answer is one: neither the prompt's own words, nor in another language than
+    requested, nor in another form. If it is not, `objection` says what is wrong, and the answer is stopped; unless it `is_last`. A unit
+    that repeats the prompt is dropped, and the answer ends when it goes round in circles, or is long enough (`enough` characters).
     """
 
-    def __init__(self, question: Question, sources: Sequence[DraftSource], echo: EchoDetector) -> None:
+    def __init__(
+        self, question: Question, sources: Sequence[DraftSource], echo: EchoDetector, language: str, enough: int, *, is_last: bool
+    ) -> None:
         self.points: list[AnswerPoint] = []
-        self.echoes = 0
-        self._declined: AnswerPoint | None = None
-        self._question, self._sources, self._echo = question, sources, echo
-        self._taken = 0  # characters processed
+        self.objection = ""
+        self._question, self._sources, self._echo, self._language, self._enough = question, sources, echo, language, enough
+        self._is_last = is_last
+        self._parser = UnitParser()
+        self._held: list[AnswerUnit] = []
+        self._is_begun = self._is_accepted = self._is_over = False
+        self._said = RepetitionFilter()
+        self._repeated = self._n_chars = 0
+        self._text = ""
 
     async def of(self, calling: Callable[[Callable[[str], None]], Coroutine[Any, Any, str | None]]) -> None:
         """Process the prose of a call. Points are passed on by this task, so that their errors are raised here."""
         chunks: asyncio.Queue[str | None] = asyncio.Queue()
         call = asyncio.create_task(calling(chunks.put_nowait))
         call.add_done_callback(lambda _: chunks.put_nowait(None))
+        is_cut = False
         try:
-            text = ""
-            while (chunk := await chunks.get()) is not None:
-                text += chunk
-                self._take(text[: text.rfind("\n") + 1])
-                if not self._echo.is_in(unfinished := text[self._taken :].strip()):
-                    self._question.show_draft(unfinished)
-            self._take(await call or "")
+            while (chunk := await chunks.get()) is not None and not self._is_over:
+                self._feed(chunk)
+            if not self._is_over:
+                text = await call or ""
+                self._feed(text[len(self._text) :])
         except AnswerTruncated as error:
-            self._question.budget.was_truncated = True
-            line_start = error.partial_text.rfind("\n") + 1
-            self._take(error.partial_text[:line_start])
-            self._take_unfinished_line(error.partial_text[line_start:])
+            self._feed(error.partial_text[len(self._text) :])
+            self._question.budget.was_truncated = is_cut = True
         finally:
             call.cancel()
+            with suppress(asyncio.CancelledError, *CALL_ERRORS):
+                await call
+        if not self._is_over:
+            self._finish(is_cut=is_cut)
 
-    def _take(self, text: str) -> None:
-        for line in text[self._taken :].splitlines():
-            for point in parse_cited_prose(line, self._sources):
-                if self._echo.is_in(point.text):
-                    self.echoes += 1
-                elif not self.points and not self._declined and _declines(line, point.text):
-                    self._declined, self._question.budget.declined = point, point.text.replace(NOT_SAID, "").strip()
-                else:
-                    self._add(point)
-        self._taken = max(self._taken, len(text))
+    def _feed(self, chunk: str) -> None:
+        self._text += chunk
+        if self._text.lstrip()[:1] in ("", "{"):
+            return  # an answer as JSON is read when it is complete
+        self._take_all(self._parser.feed(chunk if self._is_begun else self._text))
+        self._is_begun = True
+        if self._is_accepted and not self._is_over:
+            self._question.show_draft(self._parser.unfinished)
 
-    def _take_unfinished_line(self, line: str) -> None:
-        """Add the complete sentences of a line that was truncated before its citations; they are checked against all sources."""
-        spans = sentences(line)
-        if spans and not _ENDED.search(line):
-            spans.pop()
-        text = line[: spans[-1].end].strip() if spans else ""
-        if text and not self._echo.is_in(text):
-            self._add(AnswerPoint(text, tuple(dict.fromkeys(q for s in self._sources for q in s.quotes)), is_generated=True))
+    def _finish(self, *, is_cut: bool) -> None:
+        if not self._is_begun:
+            self._take_all(self._parser.feed(text_of_json(self._text)))
+        self._take_all(self._parser.finish(is_cut=is_cut))
+        claims = [unit.claim for unit in self._held if unit.claim]
+        if len(claims) == 1 and _declines(claims[0]) and not self._is_over:
+            self._question.budget.declined, self._held = claims[0], []
+        if self._held and not self._is_over:
+            self._decide(is_complete=True)
 
-    def _add(self, point: AnswerPoint) -> None:
-        before, self._declined = self._declined, None
-        self._question.budget.declined = ""  # an answer follows
-        for new in (before, point) if before else (point,):
-            self.points.append(new)
+    def _take_all(self, units: Iterable[AnswerUnit]) -> None:
+        for unit in units:
+            if self._is_over:
+                return
+            self._take(unit)
+
+    def _take(self, unit: AnswerUnit) -> None:
+        """Take the next unit, unless it is the prompt's; end the answer where it says nothing new any more or is long enough."""
+        if self._echo.is_in(unit.claim or unit.text):
+            if not self.points and not self._is_last:
+                self.objection, self._is_over = "echo", True
+            elif not self.points:
+                self.objection = "echo"
+            return
+        is_new = unit.kind is not UnitKind.SENTENCE or self._said.is_new(unit.claim)
+        self._repeated = 0 if is_new else self._repeated + 1
+        self._held.append(unit)
+        self._n_chars += len(unit.before) + len(unit.text)
+        if self._is_accepted:
+            self._release()
+        else:
+            self._decide()
+        if self._repeated >= MAX_REPEATED or self._n_chars > self._enough:
+            self._question.budget.was_truncated |= self._n_chars > self._enough
+            self._is_over = True
+
+    def _decide(self, *, is_complete: bool = False) -> None:
+        """Pass on the units held back once they show that the answer is in the requested language and form."""
+        said = " ".join(u.claim for u in self._held if u.kind is UnitKind.SENTENCE)
+        wanted = WANTED_KINDS.get(_requested_shape(self._question))
+        has_form = wanted is None or any(wanted(u) for u in self._held)
+        is_first_refusal = len([u for u in self._held if u.claim]) < 2 and _declines(said)
+        if not is_complete and (is_first_refusal or not (has_form and (len(said) >= MIN_JUDGED_CHARS or said == ""))):
+            return
+        if not self._is_last and len(said) >= MIN_JUDGED_CHARS and self._language != detected_name(said, self._language):
+            self.objection = "language"
+        elif not self._is_last and not has_form and not _declines(said):
+            self.objection = "form"
+        if self.objection and not self._is_last:
+            self._is_over = True
+            return
+        self.objection = ""
+        self._is_accepted = True
+        self._release()
+
+    def _release(self) -> None:
+        """Pass on the units held back; of an answer in one sentence only the first claim."""
+        for unit in self._held:
+            point = unit_point(unit, self._sources)
+            self.points.append(point)
             if self._question.on_point:
-                self._question.on_point(new)
+                self._question.on_point(point)
+            if self._question.wants_one_sentence and unit.claim:
+                self._is_over = True
+                break
+        self._held = []
 
 
-def _declines(line: str, text: str) -> bool:
-    """Whether a line only says that the sources do not answer the question: one marked sentence, or the standard phrase for it."""
-    return (line.rstrip().endswith(NOT_SAID) and len(sentences(text)) == 1) or is_refusal(line)
+def _declines(text: str) -> bool:
+    """Whether a text says that the sources do not answer, in the model's words or in the standard phrase for it."""
+    return is_refusal(text) or declines(text)
 
 
-_ENDED = re.compile(r"[.!?…。！？][\"”’')\]]*\s*$")
+def text_of_json(text: str) -> str:
+    """The strings of an answer that is one JSON value, a paragraph each; any other text as it is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+
+    def strings(part: Any) -> Iterator[str]:
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict | list):
+            for inner in part.values() if isinstance(part, dict) else part:
+                yield from strings(inner)
+
+    return "\n\n".join(strings(value)) or text
+
+
+def detected_name(text: str, expected: str) -> str:
+    """The name of a text's language; `expected` where that is not a language that is detected."""
+    return LANGUAGE_NAMES.get(detect_language(text), expected) if expected in LANGUAGE_NAMES.values() else expected
+
+
+def _requested_shape(question: Question) -> str:
+    asked = question.options.response_type.lower()
+    return next((shape for shape in WANTED_KINDS if shape in asked), "")
+
+
+WANTED_KINDS: dict[str, Callable[[AnswerUnit], bool]] = {
+    "table": lambda unit: unit.kind is UnitKind.ROW,
+    "list": is_item,
+}
 
 
 async def sources_within(scored: Iterable[tuple[float, AnswerPoint]], project: Project, budget: int) -> list[DraftSource]:

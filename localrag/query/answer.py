@@ -8,11 +8,12 @@ from functools import partial
 
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.filters import NO_FILTER, DocumentFilter
-from localrag.llm.budgets import MIN_BUDGETS, record_throughput
+from localrag.llm.budgets import MIN_BUDGETS, record_prefill_speed, record_throughput
 from localrag.llm.model import elapsed_seconds
 from localrag.project import Project, resolve_answer_style
+from localrag.query.attribution import alias_lookup, support_checker
 from localrag.query.basic_search import ask_basic, ask_graph_walk, ask_vector_search
-from localrag.query.citations import CitedAnswer, Citer, alias_lookup, support_checker
+from localrag.query.citations import CitedAnswer, Citer
 from localrag.query.conversation import rewrite_standalone
 from localrag.query.drift_search import ask_drift
 from localrag.query.extractive import refusal_draft, refusal_text, refuse_unrelated
@@ -107,6 +108,8 @@ async def answer_question(
         calls, read, written = (now - then for now, then in zip(_llm_usage(project), before, strict=True))
         if calls >= CONFIRM_FROM_CALLS:  # fewer calls do not fill the engine, so their speed is not representative
             record_throughput(project.model.file, project.model.metrics())
+        if calls:
+            record_prefill_speed(project.model.file, *project.model.token_counters[:2])
         spent = replace(made, llm_calls=calls, prompt_tokens=read, output_tokens=written, seconds=elapsed_seconds(started))
         kept = _store_answer(spent, project)
         if watch.on_stored:

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from localrag.project import Project
 from localrag.query.abstractive import effective_budgets, write_cited_prose
+from localrag.query.citations import to_one_line
 from localrag.query.extractive import extractive_draft, read_chunks
+from localrag.query.passages import CHUNKS_READ, ShownPassage, chunk_windows, passages_of, rank_unread, window_passage
 from localrag.query.question import AnswerDraft, DraftSource, Question
+from localrag.query.question_kind import question_kind
 from localrag.query.retriever import hybrid_search, retrieve
 from localrag.records import Chunk, Quote
 from localrag.store import chunks as chunks_store
@@ -21,6 +24,8 @@ from localrag.store import documents, vectors
 from localrag.text.sentences import collapse_whitespace
 
 CANDIDATES_PER_HOP = 30  # passages
+COMPLETE_PASSAGES = 2  # of the sections and lists that an answer without a model shows, for a prompt
+PLACE_TOKENS = 12  # of a source's number and file
 T = TypeVar("T")
 
 
@@ -74,9 +79,8 @@ async def answer_from_passages(question: Question, project: Project, passages: S
         return AnswerDraft((), "No passage of the index matches this question.")
     if question.is_extractive:
         return await extractive_draft(question, passages, project)
-    budgets = await effective_budgets(question, project)
-    within_budget = fit_budget(passages, lambda c: c.tokens, budgets.sources) or passages[:1]
-    points = await write_cited_prose(question, project, passage_sources(within_budget, project), "answer")
+    sources = await best_sources(question, passages, project, (await effective_budgets(question, project)).sources)
+    points = await write_cited_prose(question, project, sources, "answer")
     return AnswerDraft(tuple(points)) if points else await extractive_draft(question, passages, project)
 
 
@@ -91,11 +95,50 @@ def fit_budget(items: Iterable[T], size: Callable[[T], int], budget: int) -> lis
     return taken
 
 
+async def best_sources(question: Question, chunks: Sequence[Chunk], project: Project, budget: int) -> list[DraftSource]:
+    """Stretches of the chunks as sources within a number of tokens, the likeliest to answer first; none of them twice.
+
+    First the passages that an answer without a model would show, then the other windows of the best chunks as the reader ranks them, then
+    those of the other chunks.
+    """
+    read, _ = await read_chunks(question.text, chunks, project)
+    if not read:
+        return []
+    shown = passages_of(read, None, question.text, question_kind(question.text, project).kind)[:COMPLETE_PASSAGES]
+    rest = rank_unread(question.text, chunk_windows(chunks[CHUNKS_READ:], project))
+    taken: list[ShownPassage] = []
+    left = budget
+    for passage in [*shown, *(window_passage(w.window) for w in (*read, *rest))]:
+        if any(passage.overlaps(other) for other in taken):
+            continue
+        size = await project.model.count(f"{passage.text}\n{' '.join(passage.headings)}") + PLACE_TOKENS
+        if size > left and taken:
+            break
+        taken.append(passage)
+        left -= size
+    return [_passage_source(passage, project) for passage in taken]
+
+
+def _passage_source(passage: ShownPassage, project: Project) -> DraftSource:
+    quote = Quote(passage.chunk_id, passage.start, passage.end, passage.text)
+    header = f"{passage.document.header}\n" if project.settings.prepend_metadata else ""
+    return DraftSource(header + passage.text, (quote,), place_of(passage.document.path, passage.headings))
+
+
+def place_of(path: str, headings: Sequence[str]) -> str:
+    """Where a passage stands, for prompts: its file and the headings above it."""
+    return to_one_line(" › ".join((path, *headings)))
+
+
 def passage_sources(chunks: Sequence[Chunk], project: Project) -> list[DraftSource]:
-    """Each passage as a source, with `prepend_metadata` after its document's header."""
+    """Each chunk as a source, with `prepend_metadata` below its document's header."""
     with_headers = project.settings.prepend_metadata
     headers = documents.document_headers(project.db, [c.document_id for c in chunks]) if with_headers else {}
     return [
-        DraftSource(collapse_whitespace(f"{headers.get(c.document_id, '')}\n{c.text}"), (Quote(c.id, c.start, c.end, c.text),))
+        DraftSource(
+            f"{headers.get(c.document_id, '')}\n{c.text}".strip(),
+            (Quote(c.id, c.start, c.end, c.text),),
+            place_of(documents.document_path(project.db, c.id), c.headings),
+        )
         for c in chunks
     ]

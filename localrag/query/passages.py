@@ -110,6 +110,10 @@ class ShownPassage:
         """The passage as it stands in the document."""
         return self.document.text[self.start : self.end]
 
+    def overlaps(self, other: "ShownPassage") -> bool:
+        """Whether both have characters of a document."""
+        return self.document.id == other.document.id and self.start < other.end and other.start < self.end
+
 
 def chunk_windows(chunks: Sequence[Chunk], project: Project) -> Iterator[Window]:
     """The windows of chunks, best chunk first; each once."""
@@ -252,9 +256,14 @@ def passages_of(
         if len(shown) == PASSAGES_SHOWN:
             break
         if not any(_overlap(p, other.window) for p in shown):
-            start = next(b.start for b in other.window.blocks if b.kind is not BlockKind.HEADING)
-            shown.append(_passage(other.window, start, _cut(other.window, start, other.window.end, WINDOW_CHARS)))
+            shown.append(window_passage(other.window))
     return shown
+
+
+def window_passage(window: Window) -> ShownPassage:
+    """A window as a passage, without the headings at its beginning."""
+    start = next(b.start for b in window.blocks if b.kind is not BlockKind.HEADING)
+    return _passage(window, start, _cut(window, start, window.end, WINDOW_CHARS))
 
 
 def _other_side(question: str, first: ShownPassage, read: Sequence[ReadWindow]) -> ReadWindow | None:

@@ -10,24 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.filters import DocumentFilter
+from localrag.query.answer_markdown import AnswerUnit
 from localrag.records import Answer, AnswerPassage, Citation, Quote
 from localrag.text.quotes import quote_text
 
 
 @dataclass(frozen=True, slots=True)
 class DraftSource:
-    """A numbered source in a prompt: a text and the quotes behind it."""
+    """A numbered source in a prompt: a text, the quotes behind it, and where it stands (`place`): its file and the headings above it."""
 
     text: str
     quotes: tuple[Quote, ...]
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerPoint:
     """A part of an answer with its quotes and an optional `title`; one that a model wrote (`is_generated`) has to be checked.
 
-    `given` are all passages that the model was shown: one that it did not cite may support the point. `passage`, of a point that is its
-    one quote as it stands: the headings above it, and the offsets of the short answer in the document.
+    `given` are all passages that the model was shown: one that it did not cite may support the point. `unit` is the point as the model
+    wrote it, in an answer of several. `passage`, of a point that is its one quote as it stands: the headings above it, and the offsets of
+    the short answer in the document.
     """
 
     text: str
@@ -35,6 +38,7 @@ class AnswerPoint:
     title: str = ""
     is_generated: bool = False
     given: tuple[Quote, ...] = ()
+    unit: AnswerUnit | None = None
     passage: tuple[tuple[str, ...], tuple[int, int] | None] | None = None
 
 

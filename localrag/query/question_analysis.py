@@ -54,6 +54,21 @@ FUNCTION_WORDS_BY_LANGUAGE = {
     """,
 }
 
+LANGUAGE_NAMES = {  # of the languages that are told apart
+    "en": "English",
+    "de": "German",
+    "es": "Spanish",
+    "fr": "French",
+    "it": "Italian",
+    "pt": "Portuguese",
+    "nl": "Dutch",
+    "sv": "Swedish",
+    "ru": "Russian",
+    "zh": "Chinese",
+    "ja": "Japanese",
+    "ko": "Korean",
+}
+
 _LETTERS = re.compile(r"[^\W\d_]+")
 _KANA, _HANGUL = re.compile("[\u3040-\u30ff]"), re.compile("[\uac00-\ud7af]")
 _DISTINCTIVE_LETTERS = {

@@ -6,7 +6,7 @@ import pytest
 
 from localrag.errors import UsageError
 from localrag.eval.metrics import EntailmentCase, evaluate_entailment, load_cases
-from localrag.query.citations import Verdict
+from localrag.query.attribution import Verdict
 from localrag.records import RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE
 from tests.conftest import run_localrag
 

@@ -4,7 +4,8 @@ import pytest
 
 from localrag.engine.embedder import open_embedder
 from localrag.model_files import find_embedder
-from localrag.query.citations import cite, parse_cited_prose, support_checker
+from localrag.query.attribution import support_checker
+from localrag.query.citations import cite, parse_cited_prose
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource
 from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Chunk, Document, Quote
 from localrag.store import documents

@@ -13,7 +13,7 @@ from localrag.entailment.comparison import contradiction
 from localrag.entailment.lexicon import chinese_quantities, english_quantities
 from localrag.eval.metrics import evaluate_entailment, load_cases
 from localrag.model_files import find_embedder
-from localrag.query.citations import alias_lookup, is_entailed, support_checker, supporting_quotes
+from localrag.query.attribution import alias_lookup, is_entailed, support_checker, supporting_quotes
 from localrag.records import Quote
 from localrag.store.opening import open_index
 

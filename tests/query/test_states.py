@@ -8,7 +8,8 @@ from localrag import serializers
 from localrag.cli.views.answers import answer_json
 from localrag.engine.embedder import open_embedder
 from localrag.model_files import find_embedder
-from localrag.query.citations import cite, parse_cited_prose, support_checker
+from localrag.query.attribution import support_checker
+from localrag.query.citations import cite, parse_cited_prose
 from localrag.query.question import AnswerDraft, DraftSource
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Answer, Chunk, Document, Quote
 from localrag.serve import mcp_results

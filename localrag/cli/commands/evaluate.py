@@ -175,7 +175,7 @@ def support_command(
     from localrag.engine.embedder import open_embedder
     from localrag.eval.metrics import evaluate_entailment, load_cases
     from localrag.model_files import find_embedder
-    from localrag.query.citations import support_checker
+    from localrag.query.attribution import support_checker
 
     cases = load_cases(file)
     scores = evaluate_entailment(cases, support_checker(open_embedder(find_embedder(None)).embed))

@@ -1,0 +1,391 @@
+"""Attribution of what a model wrote: which sentences of its sources prove a sentence, a list item, a table row or a code block.
+
+Every unit gets a state. Supported: sentences of the sources entail it, as a whole or clause by clause (`is_entailed`). Contradicted: the
+nearest sentence differs in a detail about the same subject (`entailment.comparison.contradiction`). Related: the nearest sentence is on its
+topic, and its passage has all its numbers and dates. Unsupported: none of these.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlite_utils import Database
+
+from localrag.entailment import parse_sentence
+from localrag.entailment.comparison import contradiction, unsupported_reason
+from localrag.entailment.lexicon import ParsedWord
+from localrag.query.answer_markdown import AnswerUnit, UnitKind, row_cells
+from localrag.query.question_analysis import detect_language
+from localrag.query.retriever import content_stems
+from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
+from localrag.store import graph
+from localrag.text.quotes import EmbedSentences
+from localrag.text.sentences import cached_sentences, collapse_whitespace, is_cjk
+
+# Minimal `similarity_matrix` value for two sentences with the same content: reached by 60 to 73 % of true paraphrases, and by 15 to 17 %
+# of statements compared with other passages of the same book (scripts/support_threshold.py).
+SUPPORT_THRESHOLD = 0.5
+TOPIC = 0.4  # minimal cosine of a source sentence on the topic of a written one
+MAX_SUPPORTING_QUOTES = 2  # per sentence of an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The state of a written sentence, with the supporting or nearest quotes; `why`: the reason that it is not supported."""
+
+    state: str
+    quotes: tuple[Quote, ...] = ()
+    why: str = ""
+
+
+SupportCheck = Callable[[str, Sequence[Quote], Sequence[Quote]], Verdict]
+AliasLookup = Callable[[str], Iterable[str]]
+
+_NAMES = re.compile(r"[A-Z][\w’'-]*(?:\s+(?:(?:of|de|von|van|the|du|da)\s+)?[A-Z][\w’'-]*)*")
+
+
+def support_checker(embed: EmbedSentences, aliases: AliasLookup = lambda _: ()) -> SupportCheck:
+    """A function that checks a sentence against the passages that it cites, then against all others that the model was shown.
+
+    The quotes of its verdict are verbatim sentences of the passages, best first. `aliases` returns other names of a named entity, any of
+    which a source may use.
+    """
+    nearest = _Nearest(embed)
+
+    def check(sentence: str, cited: Sequence[Quote], shown: Sequence[Quote] = ()) -> Verdict:
+        uncited = [quote for quote in shown if quote not in cited]
+        passage_groups = [passages for passages in (cited, uncited) if passages]
+        for passages in passage_groups:
+            if parts := supporting_quotes(sentence, passages, aliases):
+                scores = similarity_matrix([sentence], [collapse_whitespace(p.text) for p in parts], embed)[0]
+                return Verdict(SUPPORTED_STATE, tuple(parts[int(i)] for i in np.argsort(-scores, kind="stable")[:MAX_SUPPORTING_QUOTES]))
+        verdicts = [_unproved(sentence, passages, nearest, aliases, cited) for passages in passage_groups]
+        best = next((v for v in verdicts if v.state != UNSUPPORTED_STATE), None)
+        return best or next(iter(verdicts), Verdict(UNSUPPORTED_STATE, (), "no passage"))
+
+    return check
+
+
+class _Nearest:
+    """Finds the sentence of some passages that is nearest to a written one; embeds each once."""
+
+    def __init__(self, embed: EmbedSentences) -> None:
+        self._embed = embed
+        self._known: dict[str, NDArray[np.float32]] = {}
+
+    def __call__(self, sentence: str, passages: Sequence[Quote]) -> tuple[Quote, Quote, float] | None:
+        """The nearest sentence, its passage, and the cosine; None if the passages have no sentences.
+
+        The cosine with the whole passage is used if higher, since a written sentence may combine several sentences.
+        """
+        parts = [(part, passage) for passage in passages for part, _ in _quote_sentences(passage)]
+        if not parts:
+            return None
+        vector = self._vectors([sentence])[0]
+        cosines = self._vectors([collapse_whitespace(part.text) for part, _ in parts]) @ vector
+        part, passage = parts[best := int(np.argmax(cosines))]
+        return part, passage, max(float(cosines[best]), float(self._vectors([collapse_whitespace(passage.text)])[0] @ vector))
+
+    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
+            self._known |= dict(zip(new, self._embed(new), strict=True))
+        return np.array([self._known[text] for text in texts], np.float32)
+
+
+def _unproved(sentence: str, passages: Sequence[Quote], nearest: _Nearest, aliases: AliasLookup, cited: Sequence[Quote]) -> Verdict:
+    """The verdict on an unsupported sentence, from the nearest sentence of the passages.
+
+    Its numbers and dates may occur anywhere in that sentence's passage or in the passages that it cites (`named`).
+    """
+    nearest_match = nearest(sentence, passages)
+    if nearest_match is None:
+        return Verdict(UNSUPPORTED_STATE, (), "no passage")
+    source, passage, cosine = nearest_match
+    claim, has_figure = (
+        parse_sentence(_with_names_of(collapse_whitespace(sentence), source.text, aliases)),
+        _numbers_in_passages({passage, *cited}),
+    )
+    if reason := contradiction(
+        claim, parse_sentence(collapse_whitespace(source.text)), has_figure, names=detect_language(sentence) in ("en", "zh")
+    ):
+        return Verdict(CONTRADICTED_STATE, (source,), reason)
+    if cosine < TOPIC:
+        return Verdict(UNSUPPORTED_STATE, (), "topic")
+    missing = next((word.text for word in claim.words if word.figure and not has_figure(word)), "")
+    return Verdict(UNSUPPORTED_STATE, (), f"missing:{missing}") if missing else Verdict(RELATED_STATE, (source,))
+
+
+def _numbers_in_passages(passages: Iterable[Quote]) -> Callable[[ParsedWord], bool]:
+    """A predicate: does a number or date occur in any of the passages?"""
+    words = [
+        word
+        for passage in passages
+        for part, _ in _quote_sentences(passage)
+        for word in parse_sentence(collapse_whitespace(part.text)).words
+    ]
+    numbers = {word.text for word in words if word.kind == "number"}
+    dates = {key for word in words if word.when for key in word.keys}
+    return lambda word: word.text in numbers if word.kind == "number" else not word.keys.isdisjoint(dates)
+
+
+def alias_lookup(db: Database) -> AliasLookup:
+    """A function that returns the other names of the graph's entities with a name."""
+
+    @cache
+    def others(name: str) -> tuple[str, ...]:
+        ids = graph.entity_ids_by_name(db, [name]).get(name.lower(), ())
+        return tuple(dict.fromkeys(alias for names in graph.aliases_of(db, ids).values() for alias in names if alias != name))
+
+    return others
+
+
+def supporting_quotes(text: str, cited: Sequence[Quote], aliases: AliasLookup = lambda _: ()) -> list[Quote]:
+    """The sentences of passages that entail `text`; empty unless every sentence of `text` is entailed by one of them."""
+    sources = list(dict.fromkeys(pair for quote in cited for pair in _quote_sentences(quote)))
+    quotes: list[Quote] = []
+    for start, end in cached_sentences(text):
+        claim = collapse_whitespace(text[start:end])
+        entailing = [part for part, before in sources if is_entailed(claim, collapse_whitespace(part.text), before, aliases)]
+        if not entailing:
+            return []
+        quotes += entailing
+    return list(dict.fromkeys(quotes))
+
+
+def _quote_sentences(quote: Quote) -> Iterator[tuple[Quote, str]]:
+    """The sentences of a passage, each with the text of the previous one."""
+    before = ""
+    for start, end in cached_sentences(quote.text):
+        part = quote.text[start:end]
+        yield Quote(quote.chunk_id, quote.start + start, quote.start + end, part), before
+        before = collapse_whitespace(part)
+
+
+def is_entailed(claim: str, source: str, before: str = "", aliases: AliasLookup = lambda _: ()) -> bool:
+    """Whether a sentence of a source entails the claim.
+
+    A leading pronoun of the source refers to the subject of the sentence `before`; names may be replaced by aliases.
+    """
+    return rejection_reason(claim, source, before, aliases) == ""
+
+
+def rejection_reason(claim: str, source: str, before: str = "", aliases: AliasLookup = lambda _: ()) -> str:
+    """Why a sentence does not entail the claim, in a word or two; empty if it does."""
+    claim = _with_names_of(claim, source, aliases)
+    reasons = []
+    for text in (source, _resolve_pronoun(source, before)):
+        if text:
+            reason = unsupported_reason(parse_sentence(claim), parse_sentence(text))
+            if not reason:
+                return ""
+            reasons.append(reason)
+    return reasons[0] if reasons else "nothing said"
+
+
+_LEADING = re.compile(
+    r"^((?:[A-Z][a-z]+ed\s|When\s|While\s|After\s|Before\s|As\s|If\s|In \d{4},?\s|Later,?\s|Then,?\s|But\s|And\s)?)"
+    r"(He|She|It|They|he|she|it|they)\b"
+)
+_LEADING_POSSESSIVE = re.compile(r"^((?:In \d{4},?\s)?)(His|Her|Its|Their)\b")
+_LEADING_CHINESE = re.compile(
+    r"^((?:后来|之后|随后|其后|当时|同年|次年|\d+年，?)?，?)(他们|她们|它们|他|她|它|该公司|该校|该市|该村|该馆|该书)"
+)
+
+
+def _resolve_pronoun(source: str, before: str) -> str:
+    """The source with a leading pronoun replaced by the subject of the previous sentence; empty if neither is found."""
+    if not before:
+        return ""
+    subject = parse_sentence(before).subject
+    if not subject:
+        return ""
+    if is_cjk(source):
+        return _LEADING_CHINESE.sub(lambda m: m[1] + subject, source, count=1) if _LEADING_CHINESE.match(source) else ""
+    if _LEADING.match(source):
+        return _LEADING.sub(lambda m: m[1] + subject, source, count=1)
+    if _LEADING_POSSESSIVE.match(source):
+        return _LEADING_POSSESSIVE.sub(lambda m: f"{m[1]}{subject}’s", source, count=1)
+    return ""
+
+
+def _with_names_of(claim: str, source: str, aliases: AliasLookup) -> str:
+    """The claim with names missing in the source replaced by aliases that occur there."""
+    for name in dict.fromkeys(_NAMES.findall(claim)):
+        if not _holds(source, name):
+            other = next((a for a in aliases(name) if a != name and _holds(source, a)), None)
+            claim = claim.replace(name, other) if other else claim
+    return claim
+
+
+def _holds(text: str, name: str) -> bool:
+    """Whether a text contains a name as whole words."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None if not is_cjk(name) else name in text
+
+
+def similarity_matrix(sentences: Sequence[str], texts: Sequence[str], embed: EmbedSentences) -> NDArray[np.float32]:
+    """Similarity of each sentence and text, (sentences, texts): the mean of cosine and share of the sentence's words."""
+    vectors = embed([*sentences, *texts])
+    have = [content_stems(t) for t in texts]
+    wanted = [content_stems(s) for s in sentences]
+    words = np.array([[len(w & h) / max(1, len(w)) for h in have] for w in wanted], np.float32)
+    return np.asarray((vectors[: len(sentences)] @ vectors[len(sentences) :].T + words) / 2, np.float32)
+
+
+_CLAUSE_BREAK = re.compile(
+    r"(?:;|，|；|\s[–—]\s|,?\s(?:and|but|while|whereas|although|because|since|so|und|aber|während|weil)\s|,\s(?:which|who|die|der|das)\s)"
+)
+_DECLINES = re.compile(
+    r"\b(?:(?:source|document|passage|text|context|file|excerpt|information)s?(?: (?:provided|given|above))?,?"
+    r" (?:do|does|did)(?:n[’']t| not)"
+    r"|(?:there is|contains?|provides?|gives?|have|has|found) no(?:t any)? (?:\w+ )?(?:information|mention|details?|data|record)"
+    r"|(?:is|are|was|were) not (?:\w+ )?(?:mentioned|stated|specified|provided|given|described|included|found|said|answered) "
+    r"(?:in|by) (?:the|these|any|your) (?:\w+ )?(?:source|document|passage|text|context|file)s?"
+    r"|(?:quelle|dokument|text|passage|unterlage)\w* (?:\w+ )?(?:nicht|kein\w*)\b|keine (?:angaben?|informationen?))",
+    re.IGNORECASE,
+)
+_DECLINES_CJK = re.compile(r"(?:文档|资料|来源|文件|文本)[^，。]{0,8}(?:没有|未|不)(?:提|说|包含|给出|回答)|没有(?:相关)?信息")
+MIN_CLAUSE_WORDS = 3
+MAX_CLAUSES = 6
+SAME_CODE = 0.6  # share of a code block's lines in a passage from which on it is related to that
+
+
+def declines(text: str) -> bool:
+    """Whether a sentence says only that the sources do not say something, which no source can prove."""
+    return bool(_DECLINES_CJK.search(text) if is_cjk(text) else _DECLINES.search(text))
+
+
+def unit_verdict(
+    unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[Quote], check: SupportCheck, previous: str = ""
+) -> Verdict | None:
+    """The verdict on a unit of an answer; None if it makes no claim. `previous` is the claim before it, which a pronoun may refer to."""
+    if unit.kind is UnitKind.LAYOUT or not any(map(str.isalnum, unit.claim)):
+        return None
+    if unit.kind is UnitKind.CODE:
+        return _code_verdict(unit.claim, [*cited, *shown])
+    if unit.kind is UnitKind.ROW:
+        return _row_verdict(row_cells(unit.text), unit.lead, [*cited, *shown]) or check(unit.claim, cited, shown)
+    if declines(unit.claim):
+        return None
+    return _sentence_verdict(unit, cited, shown, check, previous)
+
+
+def _sentence_verdict(unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[Quote], check: SupportCheck, previous: str) -> Verdict:
+    """The verdict on a sentence, else on it with its pronoun resolved or below its list's introduction, else on its clauses together."""
+    verdict = check(unit.claim, cited, shown)
+    if verdict.state == SUPPORTED_STATE and unit.lead and not _is_about(unit.lead[0], verdict.quotes, [*cited, *shown]):
+        verdict = Verdict(RELATED_STATE, verdict.quotes[:1])
+    variants = [_resolve_pronoun(unit.claim, previous), *[f"{lead} {unit.claim}" for lead in unit.lead]]
+    for variant in filter(None, variants):
+        if verdict.state == SUPPORTED_STATE:
+            return verdict
+        other = check(variant, cited, shown)
+        if other.state == SUPPORTED_STATE or (verdict.state == UNSUPPORTED_STATE != other.state):
+            verdict = other
+    if verdict.state == SUPPORTED_STATE:
+        return verdict
+    parts = clauses(unit.claim)
+    verdicts = [check(part, cited, shown) for part in parts]
+    if verdicts and all(v.state == SUPPORTED_STATE for v in verdicts):
+        return Verdict(SUPPORTED_STATE, tuple(dict.fromkeys(v.quotes[0] for v in verdicts)))
+    against = next((v for v in verdicts if v.state == CONTRADICTED_STATE), None)
+    proved = [v.quotes[0] for v in verdicts if v.state == SUPPORTED_STATE]
+    if verdict.state == UNSUPPORTED_STATE and against:
+        return against
+    if verdict.state == UNSUPPORTED_STATE and proved and all(v.state in (SUPPORTED_STATE, RELATED_STATE) for v in verdicts):
+        return Verdict(RELATED_STATE, tuple(dict.fromkeys(proved))[:MAX_SUPPORTING_QUOTES])
+    return verdict
+
+
+def _is_about(lead: str, quotes: Sequence[Quote], passages: Sequence[Quote]) -> bool:
+    """Whether the names in the introduction of a list occur in a passage that has one of the quotes."""
+    names = [n for n in _NAMES.findall(lead)[0 if is_cjk(lead) else 1 :] if len(n) > 2]
+    around = [p.text for p in passages if any(q.chunk_id == p.chunk_id for q in quotes)]
+    return all(any(_holds(text, name) for text in around) for name in names)
+
+
+def clauses(sentence: str) -> list[str]:
+    """The clauses of a sentence that say something by themselves, those without a subject with that of the first; empty if it has one."""
+    pieces = [piece.strip(" ,.;，；") for piece in _CLAUSE_BREAK.split(sentence)]
+    if not 1 < len(pieces) <= MAX_CLAUSES or is_cjk(sentence):
+        return [] if len(pieces) < 2 or len(pieces) > MAX_CLAUSES else [p for p in pieces if p]
+    if any(len(piece.split()) < MIN_CLAUSE_WORDS or not _has_verb(piece) for piece in pieces):
+        return []
+    subject = parse_sentence(pieces[0]).subject
+    made = [pieces[0]]
+    for piece in pieces[1:]:
+        own = parse_sentence(piece).subject
+        made.append(piece if own else f"{subject} {piece}")
+    return [f"{piece}." for piece in made] if subject else []
+
+
+def _has_verb(text: str) -> bool:
+    return any(clause.verb is not None for clause in parse_sentence(text).clauses)
+
+
+def _code_verdict(code: str, passages: Sequence[Quote]) -> Verdict:
+    """A code block is supported by the passage that has all its lines, in their order."""
+    wanted = [collapse_whitespace(line) for line in code.splitlines() if line.strip()]
+    best, share = None, 0.0
+    for passage in dict.fromkeys(passages):
+        lines = list(_lines_of(passage))
+        places = [next((n for n, part in enumerate(lines) if line in collapse_whitespace(part.text)), -1) for line in wanted]
+        found = [n for n in places if n >= 0]
+        if len(found) / len(wanted) > share:
+            share = len(found) / len(wanted)
+            start, end = lines[min(found)].start, lines[max(found)].end
+            best = Quote(passage.chunk_id, start, end, passage.text[start - passage.start : end - passage.start])
+    if best is None or share < SAME_CODE:
+        return Verdict(UNSUPPORTED_STATE, (), "code")
+    return Verdict(SUPPORTED_STATE if share == 1 else RELATED_STATE, (best,))
+
+
+def _lines_of(passage: Quote) -> Iterator[Quote]:
+    """The lines of a passage that are not blank, without the space around them."""
+    at = 0
+    for line in passage.text.splitlines(keepends=True):
+        text = line.strip()
+        start = passage.start + at + len(line) - len(line.lstrip())
+        at += len(line)
+        if text:
+            yield Quote(passage.chunk_id, start, start + len(text), text)
+
+
+def _row_verdict(cells: Sequence[str], columns: Sequence[str], passages: Sequence[Quote]) -> Verdict | None:
+    """The verdict on a table's row, whose first cell names what it is about; None if it has one cell only.
+
+    Supported: each cell's words and numbers stand in a line with those of the first. Contradicted: the line about the same thing has other
+    numbers. Related: they stand elsewhere in the passages.
+    """
+    key, values = (
+        cells[0],
+        [(c, h) for c, h in zip(cells[1:], [*columns[1:], *[""] * len(cells)], strict=False) if any(map(str.isalnum, c))],
+    )
+    if not values or not any(map(str.isalnum, key)):
+        return None
+    lines = [
+        line for passage in dict.fromkeys(passages) for line in (*_lines_of(passage), *(part for part, _ in _quote_sentences(passage)))
+    ]
+    of_key = [line for line in lines if _tokens(key) <= _tokens(line.text)]
+    by_column = [[line for line in lines if head and _tokens(head) and _tokens(head) <= _tokens(line.text)] for _, head in values]
+    proofs = [
+        next((line for line in (*of_key, *column) if _tokens(value) <= _tokens(line.text)), None)
+        for (value, _), column in zip(values, by_column, strict=True)
+    ]
+    if all(proofs):
+        return Verdict(SUPPORTED_STATE, tuple(dict.fromkeys(p for p in proofs if p))[:MAX_SUPPORTING_QUOTES])
+    missing = {token for (value, _), proof in zip(values, proofs, strict=True) if not proof for token in _tokens(value)}
+    figures = {token for token in missing if token[0].isdigit()}
+    if figures and (other := next((line for line in of_key if any(t[0].isdigit() for t in _tokens(line.text) - _tokens(key))), None)):
+        return Verdict(CONTRADICTED_STATE, (other,), f"number:{min(figures)}")
+    everywhere = set().union(*(_tokens(line.text) for line in lines)) if lines else set()
+    if of_key and not figures - everywhere and len(missing - everywhere) * 2 <= len(missing):
+        return Verdict(RELATED_STATE, (of_key[0],))
+    return Verdict(UNSUPPORTED_STATE, (), "row")
+
+
+def _tokens(text: str) -> frozenset[str]:
+    """The stems of a text's content words, and its numbers."""
+    return frozenset(content_stems(text)) | frozenset(n.replace(",", "") for n in re.findall(r"\d[\d,.]*\d|\d", text))
