@@ -178,6 +178,7 @@ class Scripted:
 def answered_by(project, engine):
     """The engine, which from now on answers what the project's model is asked."""
     project.model._engine = engine
+    project.model.prefill_speed = lambda: None  # it takes no time
     return engine
 
 

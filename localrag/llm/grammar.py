@@ -14,7 +14,7 @@ from localrag.engine.sampler import Grammar
 from localrag.llm.budgets import DEFAULT_TOKENS_PER_CHAR, TokenDensity
 from localrag.llm.model import end_at_sentence
 from localrag.records import content_id
-from localrag.text.sentences import RepetitionFilter, is_cjk
+from localrag.text.sentences import is_cjk
 
 DEFAULT_ENTITY_TYPE = "thing"  # the type of a noun phrase that has none of the requested types
 MAX_WORD_CHARS = 40  # longer words (base64, addresses) are no part of names
@@ -23,8 +23,6 @@ MAX_NAME_CHARS = 60
 MAX_DESCRIPTION_CHARS = 200
 ENTITY_BYTES, PAIR_BYTES = 3500, 2500  # a list ends after the line that exceeds this: a small model would fill any limit
 MAX_CLAIM_BYTES = 2500
-LINE_SENTENCES = 6  # at most, per line of prose
-MAX_REPEATED_LINES = 2  # prose ends after so many repeated lines
 ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1500, 1500  # room for this and one more line, so that no list is truncated
 LEAST_LIST = 300  # tokens; with less room the text is split, since a list would be too incomplete
 FOR_PAIRS = 0.5  # share of the free window reserved for the turns after a list of entities
@@ -306,48 +304,6 @@ def claim_lines(
     shape |= {"from": any_string, "to": any_string} | ({"description": _PROSE} if described else {})
     schema = object_schema(items={"type": "array", "items": object_schema(**shape), "maxItems": most})
     return Grammar(content_id("claims", *names, text, described, most), following, schema, _items)
-
-
-def cited_lines(marks: Sequence[str], *, most: int, enough: int = 1600, none: str = "") -> Grammar:
-    """Lines of prose, none twice, each ending in one to three different marks; at least one line, at most `most`.
-
-    A line has at most LINE_SENTENCES sentences: a limit in characters would end it inside a word. The text ends with the line that makes it
-    longer than `enough` characters, or with the second repeated line: a model that repeats itself does not stop by itself. A single line
-    may end in the mark `none` instead, if there is nothing to cite.
-    """
-    mark = " | ".join(map(lark_literal, marks))
-
-    def following(text: str) -> str | None:
-        lines = [line.split("[")[0] for line in text.split("\n")[:-1]]
-        if len(lines) >= most or len(text) > enough or _repeats(lines) >= MAX_REPEATED_LINES or (none and text.endswith(none + "\n")):
-            return None
-        used_lines = " | ".join(map(lark_literal, lines))
-        prose = rf"/[^\s\[\]][^\[\]\n]{{10,}}/ & {_LINE_PATTERN}"
-        prose += f" & ~({used_lines})" if used_lines else ""
-        end_marks = f"(MARK{{1,3}} | {lark_literal(none)})" if none and not lines else "MARK{1,3}"
-        return f'start: (TEXT {end_marks} "\\n"){"?" if lines else ""}\nTEXT: {prose}\nMARK: {mark}'
-
-    cited = {"type": "array", "items": {"enum": [*marks, *[none] * bool(none)]}, "minItems": 1, "maxItems": 3}
-    point = object_schema(text={"type": "string"}, marks=cited)
-    schema = object_schema(items={"type": "array", "items": point, "minItems": 1, "maxItems": most})
-
-    def lines(value: Any) -> list[str]:
-        return [
-            " ".join(row["text"].split()) + " " + ("".join(m for m in row["marks"] if m != none) or none) + "\n" for row in value["items"]
-        ]
-
-    return Grammar(content_id("cited", *marks, most, enough, none), following, schema, lines)
-
-
-_STOP = "[.!?…]"
-_INSIDE = rf"([^\[\]\n.!?…。！？]|{_STOP}+[^\s\[\].!?…。！？])*"  # a full stop without a following space does not end a sentence
-_LINE_PATTERN = rf"/({_INSIDE}({_STOP}+ |[。！？])){{0,{LINE_SENTENCES - 1}}}{_INSIDE}({_STOP}+ ?|[。！？])?/"
-
-
-def _repeats(lines: Sequence[str]) -> int:
-    """Number of lines that repeat earlier ones."""
-    repetition_filter = RepetitionFilter()
-    return sum(not repetition_filter.is_new(line) for line in lines)
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:

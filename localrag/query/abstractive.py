@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity
 from localrag.llm.model import CALL_ERRORS, PERSON, EchoDetector
 from localrag.llm.prompts import Message, load_prompt
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
-from localrag.query.answer_markdown import AnswerUnit, UnitKind, UnitParser, is_item
+from localrag.query.answer_markdown import AnswerUnit, UnitKind, UnitParser, is_item, plain_text
 from localrag.query.attribution import declines
 from localrag.query.citations import round_marks, unit_point
 from localrag.query.extractive import is_refusal
@@ -21,13 +20,13 @@ from localrag.query.question import AnswerPoint, DraftSource, Question
 from localrag.query.question_analysis import LANGUAGE_NAMES, detect_language
 from localrag.text.sentences import RepetitionFilter
 
-MAX_UNIT_ROOM = 1200  # characters, of the last sentence, row or code block of an answer, and of all citations
+MAX_UNIT_CHARS = 600  # characters, of the last sentence, row or code block of an answer, and of all citations
 LEAST_PROSE = 250  # tokens; with less room, fewer sources are used
 FIRST_WORD_S = 10.0  # seconds until the first word of an answer
 LEAST_SOURCES, PROMPT_TOKENS = 500, 150  # tokens of sources, and of a prompt besides them that are not cached
 CHARS_PER_WORD = 7
 MAX_REPEATED = 3  # repeated sentences in a row, at which an answer ends
-MIN_JUDGED_CHARS = 40  # of prose, from which its language is told
+MIN_JUDGED_CHARS = 30  # of prose, from which its language is told
 RETRY_INSTRUCTIONS = {  # after an answer that was discarded
     "echo": "Answer in your own words from the sources above. Repeat neither the question nor these instructions.",
     "language": "Write the whole answer in {language}.",
@@ -126,7 +125,7 @@ async def _write(
     language = answer_language(question, project)
     script = await TokenDensity.measure(project.model.count, question.text, numbered, language=project.settings.language)
     enough = script.max_chars(budgets.max_answer_chars)
-    tokens = most_tokens or script.max_tokens(enough + script.max_chars(MAX_UNIT_ROOM))
+    tokens = most_tokens or script.max_tokens(enough + script.max_chars(MAX_UNIT_CHARS))
     form = _form(question, budgets.max_answer_chars)
     messages = prompt.fill(question=f"{question.text}\n\n{more}".strip(), sources=numbered, language=language, form=form)
     echo = EchoDetector(prompt, question.text, numbered, more, form)
@@ -171,12 +170,13 @@ class _PointStream:
         self.points: list[AnswerPoint] = []
         self.objection = ""
         self._question, self._sources, self._echo, self._language, self._enough = question, sources, echo, language, enough
+        self._places = [s.place for s in sources if s.place]
         self._is_last = is_last
         self._parser = UnitParser()
         self._held: list[AnswerUnit] = []
         self._is_begun = self._is_accepted = self._is_over = False
         self._said = RepetitionFilter()
-        self._repeated = self._n_chars = 0
+        self._echoes = self._repeated = self._n_chars = 0
         self._text = ""
 
     async def of(self, calling: Callable[[Callable[[str], None]], Coroutine[Any, Any, str | None]]) -> None:
@@ -196,8 +196,7 @@ class _PointStream:
             self._question.budget.was_truncated = is_cut = True
         finally:
             call.cancel()
-            with suppress(asyncio.CancelledError, *CALL_ERRORS):
-                await call
+            await asyncio.wait([call])
         if not self._is_over:
             self._finish(is_cut=is_cut)
 
@@ -207,8 +206,11 @@ class _PointStream:
             return  # an answer as JSON is read when it is complete
         self._take_all(self._parser.feed(chunk if self._is_begun else self._text))
         self._is_begun = True
-        if self._is_accepted and not self._is_over:
-            self._question.show_draft(self._parser.unfinished)
+        if not self._is_over:
+            unfinished = self._parser.unfinished
+            if not self._echo.is_in(unfinished):
+                held = "".join(unit.before + unit.text for unit in self._held)
+                self._question.show_draft(f"{held} {unfinished}".strip())
 
     def _finish(self, *, is_cut: bool) -> None:
         if not self._is_begun:
@@ -219,6 +221,8 @@ class _PointStream:
             self._question.budget.declined, self._held = claims[0], []
         if self._held and not self._is_over:
             self._decide(is_complete=True)
+        if self._echoes and not self.points:
+            self.objection = "echo"
 
     def _take_all(self, units: Iterable[AnswerUnit]) -> None:
         for unit in units:
@@ -228,11 +232,14 @@ class _PointStream:
 
     def _take(self, unit: AnswerUnit) -> None:
         """Take the next unit, unless it is the prompt's; end the answer where it says nothing new any more or is long enough."""
+        for place in self._places:
+            if unit.text.startswith(place):  # the line above a source
+                said = unit.text[len(place) :].lstrip(" :\n")
+                unit = replace(unit, text=said, claim=plain_text(said) if unit.claim else "")
+        if not unit.text:
+            return
         if self._echo.is_in(unit.claim or unit.text):
-            if not self.points and not self._is_last:
-                self.objection, self._is_over = "echo", True
-            elif not self.points:
-                self.objection = "echo"
+            self._echoes += 1
             return
         is_new = unit.kind is not UnitKind.SENTENCE or self._said.is_new(unit.claim)
         self._repeated = 0 if is_new else self._repeated + 1
@@ -320,9 +327,9 @@ async def sources_within(scored: Iterable[tuple[float, AnswerPoint]], project: P
     """The best of scored points, up to a number of tokens, as sources of the final answer."""
     best: list[DraftSource] = []
     used = 0
-    for score, point in sorted((f for f in scored if f[0] > 0), key=lambda f: -f[0]):
+    for _, point in sorted((f for f in scored if f[0] > 0), key=lambda f: -f[0]):
         used += await project.model.count(point.text)
         if used > budget:
             break
-        best.append(DraftSource(f"(score {score:.0f}) {point.text}", point.quotes))
+        best.append(DraftSource(point.text, point.quotes))
     return best

@@ -79,6 +79,7 @@ class UnitParser:
         self._before = ""  # layout in front of the next unit
         self._paragraph = ""  # its sentences that are not yet complete
         self._fence = ""
+        self._is_wrapped = False  # in a code block of Markdown
         self._code: list[str] = []
         self._columns: tuple[str, ...] | None = None  # of the table that is being read
         self._lead = ""
@@ -126,10 +127,7 @@ class UnitParser:
         if self.is_at_sources:
             return
         if self._fence:
-            self._code.append(line)
-            mark = body.strip(" \t>")
-            if mark and not mark.strip(self._fence[0]) and len(mark) >= len(self._fence):
-                yield self._close_code()
+            yield from self._code_line(line)
         elif self._is_prose:
             yield from self._prose(line)
             self._is_prose = False
@@ -137,7 +135,7 @@ class UnitParser:
             self.is_at_sources, self._before = True, ""
         elif fence := _FENCE.match(body):
             yield from self._end_paragraph()
-            self._fence, self._code = fence[1], [line]
+            self._open_fence(fence[1], line)
         elif _ROW.fullmatch(body):
             yield from self._end_paragraph()
             yield from self._row(body)
@@ -151,6 +149,19 @@ class UnitParser:
         else:
             yield from self._prose(line)
             self._is_prose = False
+
+    def _open_fence(self, mark: str, line: str) -> None:
+        info = line.strip(" \t>\n").lstrip("`~").strip().lower()
+        if info in ("markdown", "md") or (self._is_wrapped and not info):  # the answer as a whole stands in a code block
+            self._is_wrapped = bool(info)
+        else:
+            self._fence, self._code = mark, [line]
+
+    def _code_line(self, line: str) -> Iterator[AnswerUnit]:
+        self._code.append(line)
+        mark = line.strip(" \t>\n")
+        if mark and not mark.strip(self._fence[0]) and len(mark) >= len(self._fence):
+            yield self._close_code()
 
     def _prose(self, text: str) -> Iterator[AnswerUnit]:
         """Add a line of prose, or a piece of one, and yield the sentences that it completes."""

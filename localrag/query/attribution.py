@@ -243,6 +243,7 @@ _DECLINES = re.compile(
     r"|(?:there is|contains?|provides?|gives?|have|has|found) no(?:t any)? (?:\w+ )?(?:information|mention|details?|data|record)"
     r"|(?:is|are|was|were) not (?:\w+ )?(?:mentioned|stated|specified|provided|given|described|included|found|said|answered) "
     r"(?:in|by) (?:the|these|any|your) (?:\w+ )?(?:source|document|passage|text|context|file)s?"
+    r"|\bnowhere (?:mentioned|stated|said|given)|(?:mentioned|stated|said|given) nowhere"
     r"|(?:quelle|dokument|text|passage|unterlage)\w* (?:\w+ )?(?:nicht|kein\w*)\b|keine (?:angaben?|informationen?))",
     re.IGNORECASE,
 )

@@ -5,6 +5,7 @@ only through a first one are found by their own words (multi-hop retrieval with 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 import numpy as np
@@ -127,7 +128,7 @@ def _passage_source(passage: ShownPassage, project: Project) -> DraftSource:
 
 def place_of(path: str, headings: Sequence[str]) -> str:
     """Where a passage stands, for prompts: its file and the headings above it."""
-    return to_one_line(" › ".join((path, *headings)))
+    return to_one_line(" › ".join((path if not path.startswith("/") else PurePosixPath(path).name, *headings)))
 
 
 def passage_sources(chunks: Sequence[Chunk], project: Project) -> list[DraftSource]:

@@ -135,6 +135,8 @@ class Citer:
         if self._omitted_before is not None and "\n" not in unit.before:
             unit = replace(unit, before=self._omitted_before)  # the rest of a list item, or of a paragraph
         self._omitted_before = None
+        if not self._text and not self._waiting:
+            unit = replace(unit, before=unit.before.lstrip("\n"))
         if unit.kind is UnitKind.LAYOUT:
             self._waiting.append(unit)
             if not self._strict:

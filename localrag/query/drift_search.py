@@ -21,13 +21,13 @@ from localrag.query.extractive import read_chunks
 from localrag.query.global_search import report_source, select_themes
 from localrag.query.local_search import ask_local
 from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, Question, quote_point
-from localrag.query.reading_budget import confirm_cost
+from localrag.query.reading_budget import confirm_cost, distinct_reports
 from localrag.query.retriever import named_entities, retrieve
 from localrag.records import Report
 from localrag.store import graph, vectors
 from localrag.text.sentences import collapse_whitespace
 
-PRIMER_REPORTS = 5  # reports of the first step
+PRIMER_REPORTS, PRIMER_CANDIDATES = 5, 20  # reports of the first step, and those that they are chosen from
 FOLLOW_UPS = 3  # local questions per round
 DRIFT_ROUNDS = 2
 FOLLOW_UP_ENTITIES, FOLLOW_UP_PASSAGES = 3, 2  # second step of an extractive answer; of each passage a sentence
@@ -37,10 +37,10 @@ MAX_REPORT_ANSWER_CHARS, MAX_FOLLOW_UP_CHARS = 500, 150  # a report's answer, an
 
 async def ask_drift(question: Question, project: Project) -> AnswerDraft:
     """Answer broadly first, then in detail. Extractive: the nearest reports, then passages about their central entities."""
-    report_ids = [i for i, _ in vectors.nearest(project.db, project.folder, "report", question.vector, PRIMER_REPORTS)]
+    nearest = [i for i, _ in vectors.nearest(project.db, project.folder, "report", question.vector, PRIMER_CANDIDATES)]
+    reports, budget = distinct_reports(graph.reports_of(project.db, nearest))[:PRIMER_REPORTS], question.budget
     if question.is_extractive:
-        return await _extractive(question, report_ids, project)
-    reports, budget = graph.reports_of(project.db, report_ids), question.budget
+        return await _extractive(question, [r.community_id for r in reports], project)
     if question.options.context_only:
         return AnswerDraft(tuple(await write_cited_prose(question, project, [report_source(r) for r in reports], "reduce")))
     await _confirm_cost(question, project, reports)

@@ -22,7 +22,7 @@ from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_stri
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project
 from localrag.query.abstractive import ask_within_budget, effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
-from localrag.query.basic_search import nearest_passages, passage_sources
+from localrag.query.basic_search import answer_from_passages, fit_budget, nearest_passages, passage_sources
 from localrag.query.extractive import extractive_draft
 from localrag.query.passages import CHUNKS_READ
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
@@ -31,6 +31,7 @@ from localrag.query.reading_budget import (
     LoadSources,
     confirm_cost,
     cosine_to_question,
+    is_slow_map,
     map_batches,
     map_call_overhead,
     rank_by_relevance,
@@ -131,6 +132,7 @@ CANDIDATE_REPORTS = 10  # reports that themes are chosen from
 SENTENCES_PER_THEME = 2
 MIN_RELATIVE_BREADTH = 1 / 10  # of the coverage of the broadest report
 SAME_TITLE_OVERLAP = 0.5  # share of common words in two titles with the same meaning
+SAMPLE_REPORTS = 20  # whose size is taken for that of all
 SAMPLE_CHUNKS = 200  # passages sampled for word frequencies
 SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 MIN_QUOTED_CHARS, MAX_QUOTED_CHARS = 40, 280  # of a quoted sentence; a third for Chinese
@@ -296,6 +298,8 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
     if question.is_extractive:
         points = select_themes(question, ids, project)
         return AnswerDraft(points, "" if points else "No report of this level is relevant to the question.", level, note)
+    if not question.options.context_only and is_slow_map(question, project, await _size_of_reports(ids, project)):
+        return await _from_themes(question, ids, project, level, note)
     scored = rank_by_relevance(question, ids, graph.coverage_of(project.db, ids), project)
     order = [*scored, *(i for i in ids if i not in scored)]
     points, read = await _map_reduce(question, project, order, _report_loader(project), "reports")
@@ -304,10 +308,37 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
     return AnswerDraft(points or select_themes(question, ids, project), level=level, note=f"{note} {read}".strip())
 
 
+async def _size_of_reports(ids: Sequence[str], project: Project) -> int:
+    """About how many tokens the reports have, by a sample of them."""
+    sample = graph.reports_of(project.db, ids[:SAMPLE_REPORTS])
+    sizes = [await project.model.count(r.markdown) for r in sample]
+    return sum(sizes) * len(ids) // max(1, len(sizes))
+
+
+def _size_of_passages(ids: Sequence[str], project: Project) -> int:
+    """About how many tokens the passages have, by a sample of them."""
+    sample = chunks.chunks_by_id(project.db, ids[:SAMPLE_REPORTS])
+    return sum(c.tokens for c in sample) * len(ids) // max(1, len(sample))
+
+
+async def _from_themes(question: Question, ids: Sequence[str], project: Project, level: int | None, note: str) -> AnswerDraft:
+    """An answer in one call, from the themes that an answer without a model would quote: where map calls would take too long."""
+    themes = select_themes(question, ids, project)
+    budget = (await effective_budgets(question, project)).reduce_context
+    sources = [DraftSource(f"{p.title}\n{p.text}".strip(), p.quotes) for p in themes]
+    sized = [(await project.model.count(s.text), s) for s in sources]
+    within = [s for _, s in fit_budget(sized, lambda item: item[0], budget)] or sources[:1]
+    points = await write_cited_prose(question, project, within, "reduce")
+    told = f"Written from {len(within)} themes, since reading all {len(ids)} reports would take too long here. All: --max-calls 50"
+    return AnswerDraft(tuple(points) or themes, level=level, note=f"{note} {told}".strip())
+
+
 async def ask_text_map_reduce(question: Question, project: Project) -> AnswerDraft:
     """Answer from all of the source text, or from the passages nearest the question if all would exceed the budget, or without a model."""
     if not question.is_extractive:
         ids = chunks.chunk_ids(project.db)
+        if not question.options.context_only and is_slow_map(question, project, _size_of_passages(ids, project)):
+            return await answer_from_passages(question, project, nearest_passages(question, project, CHUNKS_READ))
         points, read = await _map_reduce(question, project, _nearest(question, ids, project), _passages(project), "passages", len(ids))
         if points:
             return AnswerDraft(points, note=read)

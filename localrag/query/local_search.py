@@ -9,19 +9,20 @@ from numpy.typing import NDArray
 
 from localrag.project import Project
 from localrag.query.abstractive import effective_budgets, write_cited_prose
-from localrag.query.basic_search import fit_budget, passage_sources
+from localrag.query.basic_search import best_sources, fit_budget
 from localrag.query.extractive import extractive_draft
 from localrag.query.question import AnswerDraft, DraftSource, Question
+from localrag.query.reading_budget import distinct_reports
 from localrag.query.retriever import named_entities, retrieve
 from localrag.records import Chunk, Claim, Entity, Quote, Relationship
 from localrag.store import chunks as chunks_store
 from localrag.store import graph, vectors
-from localrag.text.quotes import claim_quotes, format_claim
+from localrag.text.quotes import claim_quotes, format_claim, sentence_quotes
 from localrag.text.sentences import collapse_whitespace, is_cjk, join_names
 
 MAX_LOCAL_ENTITIES, OUTSIDE_RELATIONSHIPS = 10, 10  # OUTSIDE_RELATIONSHIPS: to other entities, per chosen one
-REPORTS_SHARE, EDGES_SHARE, PASSAGES_SHARE = 0.15, 0.35, 0.5  # of the budget; EDGES_SHARE includes claims
-CLAIMS_BUDGET_SHARE = 0.1  # part of EDGES_SHARE
+PASSAGES_SHARE, ENTITIES_SHARE, EDGES_SHARE, REPORTS_SHARE = 0.55, 0.1, 0.2, 0.15  # of the budget; EDGES_SHARE includes claims
+CLAIMS_SHARE = 0.1  # part of EDGES_SHARE
 CLAIMS_COMPARED, CLAIMED = 100, 3  # claims compared with the question; their sentences in an extractive answer
 MAX_LOCAL_PASSAGES, MAX_CANDIDATE_PASSAGES = 10, 30
 MAX_REPORTS_TRIED = 50  # for REPORTS_SHARE
@@ -84,20 +85,44 @@ def passages_mentioning(question: str, vector: NDArray[np.float32], project: Pro
 
 
 async def _sources(question: Question, project: Project, entities: list[Entity], passages: list[Chunk]) -> list[DraftSource]:
-    """Reports, claims, relationships and passages in their shares of the budget, each with its quotes."""
-    chosen = {e.id for e in entities}
+    """Passages, descriptions of entities, claims, relationships and reports in their shares of the budget, each with its quotes.
+
+    What the passages say already is not said again.
+    """
+    chosen = {e.id: e for e in entities}
     budget = (await effective_budgets(question, project)).sources
 
     async def within(sources: Sequence[DraftSource], share: float) -> list[DraftSource]:
         sized = [(await project.model.count(s.text), s) for s in sources]
         return [s for _, s in fit_budget(sized, lambda item: item[0], int(budget * share))]
 
-    claims = await within(_claim_sources(question, project, chosen), CLAIMS_BUDGET_SHARE)
+    shown = await best_sources(question, passages, project, int(budget * PASSAGES_SHARE))
+    known = "\n".join(collapse_whitespace(s.text) for s in shown)
+    claims = await within(_claim_sources(question, project, chosen.keys()), CLAIMS_SHARE)
+    others = [s for s in _relationship_sources(project, chosen.keys()) if s.quotes and not all(_is_in(q, known) for q in s.quotes)]
     return [
-        *await within(_report_sources(project, chosen), REPORTS_SHARE),
+        *shown,
+        *await within(_entity_sources(entities, passages, project), ENTITIES_SHARE),
         *claims,
-        *[s for s in await within(_relationship_sources(project, chosen), EDGES_SHARE - CLAIMS_BUDGET_SHARE * bool(claims)) if s.quotes],
-        *passage_sources(fit_budget(passages, lambda c: c.tokens, int(budget * PASSAGES_SHARE)), project),
+        *await within(others, EDGES_SHARE - CLAIMS_SHARE * bool(claims)),
+        *await within(_report_sources(project, chosen.keys()), REPORTS_SHARE),
+    ]
+
+
+def _is_in(quote: Quote, known: str) -> bool:
+    return collapse_whitespace(quote.text) in known
+
+
+def _entity_sources(entities: Sequence[Entity], passages: Sequence[Chunk], project: Project) -> list[DraftSource]:
+    """The descriptions of the entities, with the first sentence of the passages that mentions each."""
+    chunks = {c.id: c for c in passages}
+    first = {m.entity_id: m for m in reversed(graph.mentions_in(project.db, list(chunks)))}
+    described = [e for e in entities if e.description and e.id in first]
+    quotes = [sentence_quotes(chunks[first[e.id].chunk_id], first[e.id].start, first[e.id].end)[:1] for e in described]
+    return [
+        DraftSource(f"{e.name} ({e.type}): {e.description}", tuple(quoted))
+        for e, quoted in zip(described, quotes, strict=True)
+        if quoted and collapse_whitespace(quoted[0].text) != collapse_whitespace(e.description)
     ]
 
 
@@ -106,7 +131,7 @@ def _report_sources(project: Project, chosen: Set[str]) -> list[DraftSource]:
     matched = graph.community_overlap(project.db, chosen)
     covered = graph.coverage_of(project.db, matched)
     best = sorted(matched, key=lambda i: (-matched[i], -covered.get(i, 0.0), i))[:MAX_REPORTS_TRIED]
-    reports = graph.reports_of(project.db, best)
+    reports = distinct_reports(graph.reports_of(project.db, best))
     return [DraftSource(f"{r.title}: {r.summary}", tuple(q for f in r.findings for q in f.quotes)) for r in reports]
 
 

@@ -11,12 +11,15 @@ from localrag.llm.budgets import TokenBudgets, TokenDensity, estimate_seconds
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project
 from localrag.query.question import DraftSource, Question
+from localrag.records import Quote, Report
 from localrag.store import vectors
 
 CONFIRM_FROM_CALLS = 10  # the cost is shown before so many calls
 CONFIRM_FROM_S = 60.0  # confirmation is requested for longer answers
 MAX_POINT_CHARS = 400  # of a point of the map step
 TYPICAL_OUTPUT_SHARE = 1 / 3  # of max_tokens, on average
+MAX_MAP_S = 60.0  # seconds of map calls without being asked for
+SAME_QUOTES = 0.8  # share of a report's quotes that another has, from which on both say the same
 VECTORS_PER_READ = 2000  # in memory at a time
 SOURCES_PER_READ = 50
 
@@ -52,6 +55,24 @@ def confirm_cost(question: Question, project: Project, calls: int, tokens: int) 
     long = cost.seconds is None or cost.seconds > CONFIRM_FROM_S
     if long and question.watch.confirm_cost is not None and not question.watch.confirm_cost():
         raise LocalragError("The model was not called.", "With fewer calls: --max-calls N. With none: --style extractive")
+
+
+def distinct_reports(reports: Sequence[Report]) -> list[Report]:
+    """The reports without those that quote nearly the same as one before them: of nested communities that are equal."""
+    chosen: list[tuple[Report, set[Quote]]] = []
+    for report in reports:
+        quotes = {q for f in report.findings for q in f.quotes}
+        is_known = any(len(quotes & other) >= SAME_QUOTES * max(1, len(quotes)) or report.summary == r.summary for r, other in chosen)
+        if not is_known:
+            chosen.append((report, quotes))
+    return [report for report, _ in chosen]
+
+
+def is_slow_map(question: Question, project: Project, tokens: int) -> bool:
+    """Whether map calls over so many tokens take longer on this machine than a person waits who set no limits."""
+    speed = project.model.prefill_speed()
+    options = question.options
+    return speed is not None and tokens / speed > MAX_MAP_S and options.max_calls is None and options.max_seconds is None
 
 
 def cosine_to_question(question: Question, ids: Sequence[str], project: Project) -> dict[str, float]:

@@ -10,10 +10,10 @@ from localrag.engine.tokenizer import Tokenizer
 from localrag.indexing.reports import ContextElement, _schema, abstractive_report, reports_hash
 from localrag.llm import budgets
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, _longest, max_json_tokens
-from localrag.llm.grammar import ENTITY_TOKENS, cited_lines, entity_lines
+from localrag.llm.grammar import ENTITY_TOKENS, entity_lines
 from localrag.llm.prompts import load_prompt
 from localrag.project import open_for_query, open_for_writing, resolve_token_budgets
-from localrag.query.abstractive import MAX_LINE_CHARS, TOKENS_FOR_MARKS
+from localrag.query.abstractive import MAX_UNIT_CHARS
 from localrag.query.global_search import _points_schema
 from localrag.records import Community, content_id
 from localrag.settings import IndexSettings
@@ -87,10 +87,7 @@ def test_prompt_context_and_longest_answer_fit_the_window(count, window, text):
     async def all_tasks():
         report = await max_json_tokens(_schema(ids, budgets, s), s, count)
         points = await max_json_tokens(_points_schema(ids[:20], budgets.points, s), s, count)
-        prose = (
-            s.max_tokens(s.max_chars(MAX_LINE_CHARS) + s.max_chars(budgets.max_answer_chars))
-            + TOKENS_FOR_MARKS * budgets.max_answer_sentences
-        )
+        prose = s.max_tokens(s.max_chars(MAX_UNIT_CHARS) + s.max_chars(budgets.max_answer_chars))
         yield await needed("report_long" if budgets.long_reports else "report", budgets.report_context, report)
         yield await needed("map", budgets.map_batch + 4 * 20, points)
         yield await needed("answer", budgets.sources + 4 * 20, prose)
@@ -128,14 +125,6 @@ def test_a_language_that_is_asked_for_counts(count):
     """Reports in Chinese on English documents have the limits of Chinese."""
     assert script(count, ENGLISH, language="Chinese").tokens_per_char > 2
     assert script(count, ENGLISH, language="English").tokens_per_char == script(count, "In 1953?").tokens_per_char == 0.5
-
-
-def test_prose_ends_with_the_line_that_makes_it_enough():
-    """A text that has reached its size is complete; a shorter one may go on."""
-    following = cited_lines(["[1]"], most=9, enough=30).next_grammar
-
-    assert following("十五个字的一行话，说渡轮漏水了。[1]\n") is not None
-    assert following("十五个字的一行话，说渡轮漏水了。[1]\n" * 2) is None
 
 
 def test_an_existing_report_of_a_small_window_stays():

@@ -45,6 +45,8 @@ def ask(town, tmp_path):
 
 def well(request):
     """A good answer to any request."""
+    if request.grammar is None:
+        return "The Skua is a ferry. [1]"
     value = {"answer": "5"} if request.task == "rate" else example(request.grammar.schema)
     if request.task == "primer":
         value["questions"] = ["Who sold the Old Quay?", "Who bought the Old Quay?"]

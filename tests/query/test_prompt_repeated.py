@@ -17,7 +17,7 @@ from localrag.records import Community
 from tests.fakes import Scripted, answered_by
 
 QUESTION = "What is wrong with the ferry Skua of Vardby?"
-INSTRUCTION = "Write one sentence that says so, end it with nothing else, answer questions from numbered sources and from nothing else."
+INSTRUCTION = "Write short paragraphs, and a list, a table or a code block where it helps the reader."
 GOOD = "Lars Holm is the mate of the Skua."
 
 
@@ -30,7 +30,7 @@ def ask(plain_town, tmp_path):
         left, shown = list(said), []
 
         def says(_):
-            return {"items": [{"text": text, "marks": ["[1]", "[2]", "[3]"]} for text in left.pop(0)]}
+            return "\n\n".join(left.pop(0))
 
         with open_for_query(tmp_path / "town" / ".localrag") as project:
             engine = answered_by(project, Scripted(says, window=4096))
@@ -77,14 +77,16 @@ def test_words_of_the_question_or_of_a_source_are_no_echo():
     """An answer may reuse words of the question; words of the prompt that a source contains count as the source's."""
     prompt = load_prompt("abstractive/answer")
     echo = EchoDetector(
-        prompt, "Who voted against the budget of 2023?", "The clerk answers questions from numbered sources and from nothing else."
+        prompt,
+        "Who voted against the budget of 2023?",
+        "Copies names, figures, dates and code exactly as they stand in the sources.",
     )
 
     assert not echo.is_in("Lena Brandl voted against the budget of 2023.")
     assert not echo.is_in("No, nobody did.")
-    assert not echo.is_in("The clerk answers questions from numbered sources and from nothing else.")
+    assert not echo.is_in("Copies names, figures, dates and code exactly as they stand in the sources.")
     assert echo.is_in("who voted against the budget of 2023")
-    assert EchoDetector(prompt, "Who?", "").is_in("You answer questions from numbered sources and from nothing else.")
+    assert EchoDetector(prompt, "Who?", "").is_in("Copy names, figures, dates and code exactly as they stand in the sources.")
 
 
 @pytest.mark.parametrize(

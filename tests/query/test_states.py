@@ -35,8 +35,8 @@ def db(tmp_path):
 
 SOURCES = [DraftSource("", (Quote("holiday", 0, len(HOLIDAY), HOLIDAY),)), DraftSource("", (Quote("review", 0, len(REVIEW), REVIEW),))]
 PROSE = (
-    "The office in Lund is closed on Mondays. [1]\nFor rest and travel, the staff may take 25 days off with pay. [1]\n"
-    "Salaries are reviewed once a year. [2]\nThe canteen serves soup. [2]"
+    "The office in Lund is closed on Mondays. [1]\n\nFor rest and travel, the staff may take 25 days off with pay. [1]\n\n"
+    "Salaries are reviewed once a year. [2]\n\nThe canteen serves soup. [2]"
 )
 
 

@@ -26,9 +26,9 @@ QUESTIONS = (  # of TOWN, in other words than its own
 
 def copies(body):
     """The first sentence of the first passage in the prompt, as the answer; empty if there is no passage."""
-    shown = re.search(r"^\[1\] (.+)$", body["messages"][-1]["content"], re.MULTILINE)
+    shown = re.search(r"^\[1\] [^\n]+\n(.+?)(?:\n\n\[2\]|\n\nQuestion: )", body["messages"][-1]["content"], re.MULTILINE | re.DOTALL)
     sentence = re.split(r"(?<=[.。!?])\s", shown[1])[0] if shown else ""
-    return json.dumps({"items": [{"text": sentence, "marks": ["[1]"]}]})
+    return f"{sentence} [1]"
 
 
 def ask_all(documents, folder, questions, server):
@@ -54,7 +54,7 @@ def server():
 def test_no_question_is_refused_before_the_model_is_asked(tmp_path, plain_town, server):
     """Questions in other words than the documents' reach the model with passages, and its answer is kept."""
     for made, asked in ask_all(plain_town / "docs", tmp_path, QUESTIONS, server):
-        assert asked == 1, made.question
+        assert asked, made.question
         assert made.is_answerable, made.question
         assert made.citations, made.question
 
