@@ -108,8 +108,10 @@ ROOMS = {
         {"reader"},
     ],
     "query": [
+        {"answer_markdown"},
         {"question", "question_analysis", "question_kind", "retriever"},
-        {"citations", "reading_budget"},
+        {"attribution", "reading_budget"},
+        {"citations"},
         {"passages"},
         {"answerability"},
         {"extractive"},

@@ -100,7 +100,7 @@ async def write_cited_prose(question: Question, project: Project, sources: Seque
     question.report_status(f"reading {len(sources)} {'passages' if task == 'answer' else 'points'} …")
     more = ""
     for is_last in (False, True):
-        stream = await _write(question, project, sources, task, budgets, more, is_last=is_last)
+        stream = await _write_points(question, project, sources, task, budgets, more, is_last=is_last)
         if not stream.objection:
             break
         more = RETRY_INSTRUCTIONS[stream.objection].format(language=answer_language(question, project), form=question.options.response_type)
@@ -108,7 +108,7 @@ async def write_cited_prose(question: Question, project: Project, sources: Seque
     return stream.points
 
 
-async def _write(
+async def _write_points(
     question: Question,
     project: Project,
     sources: Sequence[DraftSource],
@@ -134,10 +134,10 @@ async def _write(
         await stream.of(lambda on_text: ask_within_budget(question, project, task, messages, None, tokens, on_text))
     except ContextTooSmall as error:
         if not most_tokens and LEAST_PROSE <= error.left < tokens:
-            return await _write(question, project, sources, task, budgets, more, error.left, is_last=is_last)
+            return await _write_points(question, project, sources, task, budgets, more, error.left, is_last=is_last)
         if len(sources) == 1:
             raise
-        return await _write(question, project, sources[: len(sources) // 2], task, budgets, more, is_last=is_last)
+        return await _write_points(question, project, sources[: len(sources) // 2], task, budgets, more, is_last=is_last)
     return stream
 
 

@@ -14,7 +14,7 @@ from localrag.engine.remote.servers import DEFAULT_PARALLEL_REQUESTS
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall, EngineError, ModelError, UsageError
-from localrag.llm.grammar import choice_of, cited_lines, entity_lines, json_object, pair_lines
+from localrag.llm.grammar import choice_of, entity_lines, json_object, pair_lines, question_lines
 from localrag.llm.model import CALL_ERRORS
 from localrag.model_files import find_chat_model
 from tests.conftest import run_localrag, write_town
@@ -73,7 +73,7 @@ def test_what_the_grammar_forbids_is_left_out():
     [
         (entity_lines(["Skua"], ["thing"]), {"Skua": "thing"}, '{"name": "Skua", "type": "thing"}\n'),
         (pair_lines([("A", "B")], most=3), {"items": [{"source": "B", "target": "A"}, {"source": "A", "target": "A"}]}, '["B", "A"]\n'),
-        (cited_lines(["[1]", "[2]"], most=2), {"items": [{"text": "It is a ferry.", "marks": ["[2]"]}]}, "It is a ferry. [2]\n"),
+        (question_lines(1), {"items": ["Is it a ferry?"]}, "Is it a ferry?\n"),
         (json_object({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}), {"a": 3}, '{"a": 3}'),
     ],
 )
@@ -274,13 +274,13 @@ def test_text_comes_as_it_is_written():
     def slowly(handler):
         handler.send_response(200)
         handler.end_headers()
-        handler.wfile.write(event('{"items": [{"text": "It is a fer') + event('ry.", "marks": ["[1]"]}, {"text": "It le'))
+        handler.wfile.write(event('{"items": ["Is it a fer') + event('ry of old?", "It le'))
         assert first.wait(20)
-        handler.wfile.write(event('aks now.", "marks": ["[9]"]}, {"text": "It is the Skua.", "marks": ["[2]"]}]}') + b"data: [DONE]\n\n")
+        handler.wfile.write(event('aks now.", "Is it the Skua?"]}') + b"data: [DONE]\n\n")
 
-    answer, _ = ask(lambda _: slowly, cited_lines(["[1]", "[2]"], most=4), on_text=on_text)
+    answer, _ = ask(lambda _: slowly, question_lines(2), on_text=on_text)
 
-    assert shown == ["It is a ferry. [1]\n", "It is the Skua. [2]\n"]
+    assert shown == ["Is it a ferry of old?\n", "Is it the Skua?\n"]
     assert answer.text == "".join(shown)
 
 
@@ -288,10 +288,10 @@ def test_what_was_shown_of_an_answer_that_is_cut_off_is_what_is_kept():
     """Cut off at its token limit, a list that somebody watched ends with its last complete item, not in the server's JSON."""
     shown = []
     end = b"data: " + json.dumps({"choices": [{"delta": {}, "finish_reason": "length"}]}).encode() + b"\n\n"
-    data = event('{"items": [{"text": "It is a ferry.", "marks": ["[1]"]}, {"te') + end
-    answer, _ = ask(lambda _: data, cited_lines(["[1]", "[2]"], most=4), on_text=shown.append)
+    data = event('{"items": ["Is it a ferry of old?", "Is') + end
+    answer, _ = ask(lambda _: data, question_lines(2), on_text=shown.append)
 
-    assert (shown, answer.text, answer.is_complete) == (["It is a ferry. [1]\n"], "It is a ferry. [1]\n", False)
+    assert (shown, answer.text, answer.is_complete) == (["Is it a ferry of old?\n"], "Is it a ferry of old?\n", False)
 
 
 def test_plain_text_comes_word_by_word_without_thinking():
