@@ -14,17 +14,19 @@ from localrag.llm.prompts import Message, load_prompt
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
 from localrag.query.answer_markdown import AnswerUnit, UnitKind, UnitParser, is_item, plain_text
 from localrag.query.attribution import declines
-from localrag.query.citations import round_marks, unit_point
+from localrag.query.citations import ANSWER_MARK, round_marks, unit_point
 from localrag.query.extractive import is_refusal
 from localrag.query.question import AnswerPoint, DraftSource, Question
 from localrag.query.question_analysis import LANGUAGE_NAMES, detect_language
-from localrag.text.sentences import RepetitionFilter
+from localrag.records import Answer, Quote
+from localrag.text.sentences import RepetitionFilter, collapse_whitespace
 
 MAX_UNIT_CHARS = 600  # characters, of the last sentence, row or code block of an answer, and of all citations
 LEAST_PROSE = 250  # tokens; with less room, fewer sources are used
 FIRST_WORD_S = 10.0  # seconds until the first word of an answer
 LEAST_SOURCES, PROMPT_TOKENS = 500, 150  # tokens of sources, and of a prompt besides them that are not cached
-CHARS_PER_WORD = 7
+CHARS_PER_WORD, CHARS_PER_TOKEN = 7, 3
+MAX_TURNS, MAX_TURN_CHARS = 2, 800  # of the conversation before a question
 MAX_REPEATED = 3  # repeated sentences in a row, at which an answer ends
 MIN_JUDGED_CHARS = 30  # of prose, from which its language is told
 RETRY_INSTRUCTIONS = {  # after an answer that was discarded
@@ -127,7 +129,10 @@ async def _write_points(
     enough = script.max_chars(budgets.max_answer_chars)
     tokens = most_tokens or script.max_tokens(enough + script.max_chars(MAX_UNIT_CHARS))
     form = _form(question, budgets.max_answer_chars)
-    messages = prompt.fill(question=f"{question.text}\n\n{more}".strip(), sources=numbered, language=language, form=form)
+    *system, asked = prompt.fill(
+        question=f"{question.asked or question.text}\n\n{more}".strip(), sources=numbered, language=language, form=form
+    )
+    messages = [*system, *conversation_messages(question), asked]
     echo = EchoDetector(prompt, question.text, numbered, more, form)
     stream = _PointStream(question, sources, echo, language, enough, is_last=is_last)
     try:
@@ -147,8 +152,35 @@ def numbered_sources(sources: Sequence[DraftSource]) -> str:
 
 
 def answer_language(question: Question, project: Project) -> str:
-    """The English name of the language to answer in: the index's, if it is set, else the question's."""
-    return project.settings.language or LANGUAGE_NAMES.get(detect_language(question.text), "the language of the question")
+    """The English name of the language to answer in: the index's, if it is set, else the question's, which may ask for a translation."""
+    name = project.settings.language or LANGUAGE_NAMES.get(detect_language(question.text), "the language of the question")
+    return f"{name}, unless the question asks for another language" if question.history else name
+
+
+def conversation_messages(question: Question) -> list[Message]:
+    """The last turns of the conversation before a question, as messages."""
+    return [
+        {"role": role, "content": text[:MAX_TURN_CHARS]}
+        for turn in question.history[-MAX_TURNS:]
+        for role, text in (("user", turn.question), ("assistant", said_in(turn)))
+    ]
+
+
+def said_in(answer: Answer) -> str:
+    """The text of an answer without its marks and states, on one line."""
+    return collapse_whitespace(ANSWER_MARK.sub("", answer.answer))
+
+
+def previous_sources(question: Question, budget: int) -> list[DraftSource]:
+    """What the last answer of the conversation cites, up to about so many tokens, for a question about that answer."""
+    cited = question.history[-1].citations if question.history else ()
+    sources, left = [], budget * CHARS_PER_TOKEN
+    for citation in cited:
+        left -= len(citation.quote)
+        if left > 0:
+            quote = Quote(citation.chunk_id, citation.start, citation.end, citation.quote)
+            sources.append(DraftSource(citation.quote, (quote,), citation.path))
+    return sources
 
 
 def _form(question: Question, max_chars: int) -> str:

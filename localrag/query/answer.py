@@ -14,7 +14,7 @@ from localrag.project import Project, resolve_answer_style
 from localrag.query.attribution import alias_lookup, support_checker
 from localrag.query.basic_search import ask_basic, ask_graph_walk, ask_vector_search
 from localrag.query.citations import CitedAnswer, Citer
-from localrag.query.conversation import rewrite_standalone
+from localrag.query.conversation import is_follow_up, rewrite_standalone
 from localrag.query.drift_search import ask_drift
 from localrag.query.extractive import refusal_draft, refusal_text, refuse_unrelated
 from localrag.query.global_search import ask_global, ask_text_map_reduce
@@ -66,6 +66,14 @@ def route_question(question: str, project: Project) -> tuple[str, str]:
     if kind is QuestionKind.EXPLANATION and first and first[0].type != "thing" and has_few_words_beside(question, names):
         return "local", f"it asks broadly about {named[0].text}"
     return "mix", f"it names {', '.join(names)}"
+
+
+def _route(question: Question, project: Project) -> tuple[str, str]:
+    """The mode for a question and the reason; a follow-up, such as "Summarize that", is not about the documents as a whole."""
+    mode, reason = route_question(question.text, project)
+    if mode == "global" and question.history and is_follow_up(question.asked):
+        return "mix", "it follows up the last answer"
+    return mode, reason
 
 
 MODE_FUNCTIONS = {
@@ -158,7 +166,7 @@ async def _produce_answer(
     citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=watch)
     question = replace(question, on_point=citer.add, watch=watch)
     near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)  # while the reader, which the route needs, is loaded
-    mode, reason = route_question(question.text, project) if options.mode == "auto" else (options.mode, "")
+    mode, reason = _route(question, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _available_mode(project, mode)
 
     def made(mode: str, cited: CitedAnswer, draft: AnswerDraft, *notes: str) -> Answer:
@@ -184,10 +192,14 @@ async def _produce_answer(
 
 
 async def _prepare_question(text: str, project: Project, options: QueryOptions, budget: QueryBudget, history: Sequence[Answer]) -> Question:
-    """The question with its style; a follow-up becomes a standalone question."""
+    """The question with its style; a follow-up becomes a standalone question, and a model that writes gets the conversation, too."""
     question = Question(text, project.embedder.embed([text])[0], options.style or await resolve_answer_style(project), options, budget)
-    standalone = await rewrite_standalone(question, history, project) if history else text
-    return question if standalone == text else replace(question, text=standalone, vector=project.embedder.embed([standalone])[0])
+    if not history:
+        return question
+    standalone = await rewrite_standalone(question, history, project)
+    if standalone != text:
+        question = replace(question, text=standalone, vector=project.embedder.embed([standalone])[0])
+    return question if question.is_extractive else replace(question, history=tuple(history), asked=text)
 
 
 def _llm_usage(project: Project) -> tuple[int, int, int]:

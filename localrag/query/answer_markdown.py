@@ -10,9 +10,9 @@ from enum import StrEnum
 
 from localrag.text.sentences import collapse_whitespace, sentences
 
-_MARK = r"[\[【][ \t]*(?:(?:sources?|quellen?|来源)[ \t]*)?\d{1,3}(?:[ \t]*[,;–-][ \t]*\d{1,3})*[ \t]*[\]】](?!\()"
-CITATION_MARKS = re.compile(rf"[ \t]*{_MARK}", re.IGNORECASE)
-_MARKS_AFTER_END = re.compile(rf"([.!?。！？]+[\"”’)*_]*)((?:[ \t]*{_MARK})+)", re.IGNORECASE)
+_CITATION = r"[\[【][ \t]*(?:(?:sources?|quellen?|来源)[ \t]*)?\d{1,3}(?:[ \t]*[,;–-][ \t]*\d{1,3})*[ \t]*[\]】](?!\()"
+CITATION_MARKS = re.compile(rf"[ \t]*{_CITATION}", re.IGNORECASE)
+_MARKS_AFTER_END = re.compile(rf"([.!?。！？]+[\"”’)*_]*)((?:[ \t]*{_CITATION})+)", re.IGNORECASE)
 _BEGUN_MARK = re.compile(r"[\[【][^\[\]【】\n]{0,20}$")
 _NUMBER = re.compile(r"\d{1,3}")
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.project import Project
-from localrag.query.abstractive import effective_budgets, write_cited_prose
+from localrag.query.abstractive import effective_budgets, previous_sources, write_cited_prose
 from localrag.query.citations import to_one_line
 from localrag.query.extractive import extractive_draft, read_chunks
 from localrag.query.passages import CHUNKS_READ, ShownPassage, chunk_windows, passages_of, rank_unread, window_passage
@@ -26,6 +26,7 @@ from localrag.text.sentences import collapse_whitespace
 
 CANDIDATES_PER_HOP = 30  # passages
 COMPLETE_PASSAGES = 2  # of the sections and lists that an answer without a model shows, for a prompt
+PREVIOUS_SHARE = 3  # a third of the budget is for the sources of the last answer
 PLACE_TOKENS = 12  # of a source's number and file
 T = TypeVar("T")
 
@@ -102,9 +103,11 @@ async def best_sources(question: Question, chunks: Sequence[Chunk], project: Pro
     First the passages that an answer without a model would show, then the other windows of the best chunks as the reader ranks them, then
     those of the other chunks.
     """
+    previous = previous_sources(question, budget // PREVIOUS_SHARE)
+    budget -= sum([await project.model.count(s.text) for s in previous])
     read, _ = await read_chunks(question.text, chunks, project)
     if not read:
-        return []
+        return previous
     shown = passages_of(read, None, question.text, question_kind(question.text, project).kind)[:COMPLETE_PASSAGES]
     rest = rank_unread(question.text, chunk_windows(chunks[CHUNKS_READ:], project))
     taken: list[ShownPassage] = []
@@ -117,7 +120,7 @@ async def best_sources(question: Question, chunks: Sequence[Chunk], project: Pro
             break
         taken.append(passage)
         left -= size
-    return [_passage_source(passage, project) for passage in taken]
+    return [*previous, *(_passage_source(passage, project) for passage in taken)]
 
 
 def _passage_source(passage: ShownPassage, project: Project) -> DraftSource:

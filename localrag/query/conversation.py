@@ -12,7 +12,7 @@ from localrag.llm.grammar import question_lines, single_line
 from localrag.llm.model import PERSON
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project, resolve_answer_style
-from localrag.query.abstractive import try_ask_within_budget
+from localrag.query.abstractive import said_in, try_ask_within_budget
 from localrag.query.question import Question
 from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.query.retriever import named_entities
@@ -233,14 +233,11 @@ MAX_HISTORY_TURNS = 5  # newest turns that a follow-up may refer to
 async def rewrite_standalone(question: Question, history: Sequence[Answer], project: Project) -> str:
     """A follow-up as a standalone question; any other question is returned unchanged.
 
-    A model that writes prose rewrites it; otherwise the names of the last question with names are appended.
+    A model that writes prose is given every question of a conversation to rewrite; otherwise the names of the last question with names are
+    appended to a question that refers back.
     """
-    if not is_follow_up(question.text, [n.text for n in named_entities(question.text, project)]):
-        return question.text
     if question.style == "abstractive":
-        turns = "\n".join(
-            f"Q: {a.standalone_question or a.question}\nA: {collapse_whitespace(a.answer)[:400]}" for a in history[-MAX_HISTORY_TURNS:]
-        )
+        turns = "\n".join(f"Q: {a.standalone_question or a.question}\nA: {said_in(a)[:400]}" for a in history[-MAX_HISTORY_TURNS:])
         messages = load_prompt("abstractive/standalone", project.settings.prompts).fill(history=turns, question=question.text)
         script = await TokenDensity.measure(project.model.count, question.text, turns, language=project.settings.language)
         longest = script.max_chars(MAX_REWRITTEN_CHARS)
@@ -249,6 +246,8 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
         )
         if rewritten and rewritten.strip():
             return collapse_whitespace(rewritten)
+    if not is_follow_up(question.text, [n.text for n in named_entities(question.text, project)]):
+        return question.text
     for turn in reversed(history[-MAX_HISTORY_TURNS:]):
         names = list(dict.fromkeys(n.text for n in named_entities(turn.standalone_question or turn.question, project)))
         proper = [n for n in names if n[0].isupper() or is_cjk(n)] or names

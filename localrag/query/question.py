@@ -162,6 +162,7 @@ NO_CALLBACKS = AnswerCallbacks()
 class Question:
     """A standalone question, its vector, (d,) float32, its options, budget and callbacks.
 
+    `history`: the answers before it in the conversation, if a model writes the answer, and `asked`: the question as it was put after them.
     `on_point` receives each point of the final prose as soon as it is complete.
     """
 
@@ -172,6 +173,8 @@ class Question:
     budget: QueryBudget = field(default_factory=QueryBudget)
     on_point: Callable[[AnswerPoint], None] | None = None
     watch: AnswerCallbacks = NO_CALLBACKS
+    history: tuple[Answer, ...] = ()
+    asked: str = ""
 
     def report_status(self, status: str) -> None:
         """Report the current step."""

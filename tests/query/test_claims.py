@@ -14,7 +14,7 @@ from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.records import ExtractedClaim
 from localrag.store import chunks, runs
-from tests.fakes import Scripted, answered_by, example
+from tests.fakes import Scripted, answered_by
 
 WEATHER = "The wind turned to the north and it rained on the roofs of the upper street until the morning. " * 12
 SAID = "It is said that Ruth Sand took money for the quay."
