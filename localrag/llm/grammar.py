@@ -78,6 +78,20 @@ def single_line(max_characters: int) -> Grammar:
     )
 
 
+def standalone_line(max_characters: int) -> Grammar:
+    """A short line of free text that ends with its first question mark, if it has one: a small model would go on asking."""
+    body = rf"/[^\s\"*<>\[\]{{}}][^\n*<>\[\]{{}}?？]{{2,{max_characters - 2}}}[?？]?/"
+    grammar = from_lark(f'start: LINE "\n"\nLINE: {body}')
+    return replace(
+        grammar,
+        schema=object_schema(line={"type": "string", "maxLength": max_characters}),
+        from_json=lambda value: [_UP_TO_QUESTION_MARK.match(" ".join(value["line"].split())).group() + "\n"],  # type: ignore[union-attr]
+    )
+
+
+_UP_TO_QUESTION_MARK = re.compile("[^?？]*[?？]?")
+
+
 def question_lines(n_lines: int, previous: Sequence[str] = ()) -> Grammar:
     """Exactly `n_lines` lines of one question each, all different and none of the `previous` ones."""
     return _distinct_lines("questions", n_lines, n_lines, r"[^\s\-*#][^\n*#]{8,140}[?？]", previous)

@@ -102,7 +102,7 @@ class UnitParser:
 
     def finish(self, *, is_cut: bool = False) -> Iterator[AnswerUnit]:
         """The last units; of a text that was cut off (`is_cut`) only what is complete."""
-        if is_cut and not self._is_prose and self._may_be_structure(self._line):
+        if is_cut and not self._is_prose and (self._columns is not None or self._line.lstrip(" \t>")[:1] in tuple("|#`~")):
             self._line = ""
         if self._line:
             yield from self._end_line(self._take_line())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localrag.llm.budgets import TokenDensity
-from localrag.llm.grammar import question_lines, single_line
+from localrag.llm.grammar import question_lines, standalone_line
 from localrag.llm.model import PERSON
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project, resolve_answer_style
@@ -225,7 +225,7 @@ def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
     return len(content) <= 1
 
 
-MAX_REWRITTEN_CHARS = 300  # of a standalone question
+MAX_REWRITTEN_CHARS = 200  # of a standalone question
 CANDIDATE_ENTITIES = 200  # for opening questions
 MAX_HISTORY_TURNS = 5  # newest turns that a follow-up may refer to
 
@@ -242,7 +242,7 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
         script = await TokenDensity.measure(project.model.count, question.text, turns, language=project.settings.language)
         longest = script.max_chars(MAX_REWRITTEN_CHARS)
         rewritten = await try_ask_within_budget(
-            question, project, "standalone", messages, single_line(longest), script.max_tokens(longest) + 8
+            question, project, "standalone", messages, standalone_line(longest), script.max_tokens(longest) + 8
         )
         if rewritten and rewritten.strip():
             return collapse_whitespace(rewritten)
