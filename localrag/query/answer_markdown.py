@@ -102,7 +102,7 @@ class UnitParser:
 
     def finish(self, *, is_cut: bool = False) -> Iterator[AnswerUnit]:
         """The last units; of a text that was cut off (`is_cut`) only what is complete."""
-        if is_cut and not self._is_prose and (self._columns is not None or self._line.lstrip(" \t>")[:1] in tuple("|#`~")):
+        if is_cut and not self._is_prose and (self._fence or self._columns is not None or self._line.lstrip(" \t>")[:1] in tuple("|#`~")):
             self._line = ""
         if self._line:
             yield from self._end_line(self._take_line())
@@ -182,18 +182,18 @@ class UnitParser:
 
     def _end_paragraph(self, *, is_cut: bool = False) -> Iterator[AnswerUnit]:
         if self._paragraph.strip():
-            yield from self._take_sentences(keep_last=is_cut and not _is_ended(self._paragraph))
+            yield from self._take_sentences(keep_last=is_cut and not _is_ended(self._paragraph), min_next=0)
         if not is_cut:
             self._before += self._paragraph
         self._paragraph = ""
 
-    def _take_sentences(self, *, keep_last: bool) -> Iterator[AnswerUnit]:
-        """Units of the paragraph's sentences; the last one stays if it may not be complete."""
+    def _take_sentences(self, *, keep_last: bool, min_next: int = MIN_NEXT_CHARS) -> Iterator[AnswerUnit]:
+        """Units of the paragraph's sentences; the last one stays if it may not be complete, and that before it if little follows."""
         text = _MARKS_AFTER_END.sub(lambda m: m[2] + m[1], self._paragraph)
         spans = _with_lone_marks([(a, b) for a, b in sentences(text.replace("\n", " ")) if text[a:b].strip()], text)
         at = 0
-        if keep_last:  # of what follows, so much is needed to tell an end from an abbreviation
-            spans = spans[: -1 if spans and len(text) - spans[-1][0] >= MIN_NEXT_CHARS else -2]
+        if keep_last:  # so much is needed to tell an end from an abbreviation
+            spans = spans[: -1 if spans and len(text) - spans[-1][0] >= min_next else -2]
         for a, b in spans:
             unit = self._sentence(text[a:b], self._before + text[at:a])
             self._before, at = "", b

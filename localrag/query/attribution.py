@@ -293,7 +293,7 @@ def _sentence_verdict(unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[
         return Verdict(SUPPORTED_STATE, tuple(dict.fromkeys(v.quotes[0] for v in verdicts)))
     against = next((v for v in verdicts if v.state == CONTRADICTED_STATE), None)
     proved = [v.quotes[0] for v in verdicts if v.state == SUPPORTED_STATE]
-    if verdict.state == UNSUPPORTED_STATE and against:
+    if against and verdict.state in (UNSUPPORTED_STATE, RELATED_STATE):
         return against
     if verdict.state == UNSUPPORTED_STATE and proved and all(v.state in (SUPPORTED_STATE, RELATED_STATE) for v in verdicts):
         return Verdict(RELATED_STATE, tuple(dict.fromkeys(proved))[:MAX_SUPPORTING_QUOTES])
@@ -389,4 +389,5 @@ def _row_verdict(cells: Sequence[str], columns: Sequence[str], passages: Sequenc
 
 def _tokens(text: str) -> frozenset[str]:
     """The stems of a text's content words, and its numbers."""
-    return frozenset(content_stems(text)) | frozenset(n.replace(",", "") for n in re.findall(r"\d[\d,.]*\d|\d", text))
+    words = (stem for stem in content_stems(text) if not stem[0].isdigit())
+    return frozenset(words) | frozenset(n.replace(",", "") for n in re.findall(r"\d[\d,.]*\d|\d", text))

@@ -1,0 +1,139 @@
+"""Attribution of units: clauses over several passages, items below their list's line, rows, code, and sentences that claim nothing."""
+
+import pytest
+
+from localrag.engine.embedder import open_embedder
+from localrag.model_files import find_embedder
+from localrag.query.answer_markdown import parse_units
+from localrag.query.attribution import clauses, declines, support_checker, unit_verdict
+from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
+
+HANDBOOK = """Every employee gets 20 days of paid vacation in a year. Interns get 5 days of paid vacation.
+
+| Role | Salary | Bonus |
+|------|--------|-------|
+| Programmer | 85,000 | 10 % |
+| Lead Programmer | 112,000 | 15 % |
+
+Start the server with:
+
+    [Service]
+    ExecStart=/usr/bin/datasette serve
+    Restart=always
+
+The board meets in March and elects the chairman."""
+MINUTES = "Ingrid Holm sold the ferry Skua in 1971. The mayor promised a new pier."
+SHOWN = [Quote("a", 0, len(HANDBOOK), HANDBOOK), Quote("b", 0, len(MINUTES), MINUTES)]
+
+
+@pytest.fixture(scope="module")
+def check():
+    return support_checker(open_embedder(find_embedder(None)).embed)
+
+
+@pytest.fixture
+def states(check):
+    """A function that gives the state of every unit of an answer that makes a claim, with the verdict."""
+
+    def of(text):
+        verdicts, previous = [], ""
+        for unit in parse_units(text):
+            verdict = unit_verdict(unit, (), SHOWN, check, previous)
+            previous = unit.claim
+            if verdict:
+                verdicts.append(verdict)
+                passages = {quote.chunk_id: quote.text for quote in SHOWN}
+                assert all(passages[q.chunk_id][q.start : q.end] == q.text for q in verdict.quotes)
+        return [v.state for v in verdicts]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        ("| Programmer | 85,000 | 10 % |", SUPPORTED_STATE),
+        ("| Lead Programmer | 112000 | 15 % |", SUPPORTED_STATE),
+        ("| Lead Programmer | 85,000 | 15 % |", CONTRADICTED_STATE),
+        ("| Lead Programmer | 99,000 | 15 % |", CONTRADICTED_STATE),
+        ("| Gardener | 40,000 | none |", UNSUPPORTED_STATE),
+    ],
+)
+def test_a_row_is_checked_against_the_line_about_the_same_thing(row, state, states):
+    """Its numbers must stand in the line that its first cell names, not in another row."""
+    assert states(f"| Role | Salary | Bonus |\n|---|---|---|\n{row}\n") == [state]
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        ("[Service]\nExecStart=/usr/bin/datasette serve\nRestart=always", SUPPORTED_STATE),
+        ("  ExecStart=/usr/bin/datasette   serve\n  Restart=always", SUPPORTED_STATE),
+        ("[Service]\nExecStart=/usr/bin/datasette serve\nRestart=never", RELATED_STATE),
+        ("[Unit]\nAfter=network.target\nRestart=always", UNSUPPORTED_STATE),
+    ],
+)
+def test_code_is_supported_by_the_passage_that_has_its_lines(code, state, states):
+    """Space at the beginning of a line or inside it does not count; a changed line does."""
+    assert states(f"```ini\n{code}\n```\n") == [state]
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("Employees get 20 days of paid vacation a year, and the mayor promised a new pier.", SUPPORTED_STATE),
+        ("Ingrid Holm sold the ferry Skua in 1971, and the mayor refused a new pier.", CONTRADICTED_STATE),
+        ("Ingrid Holm sold the ferry Skua in 1971, but whales migrate north in winter.", UNSUPPORTED_STATE),
+    ],
+)
+def test_a_sentence_is_proved_clause_by_clause_from_several_passages(text, state, states):
+    """Every clause needs a proof; one that a source contradicts is contradicted, one about nothing there leaves it unproved."""
+    assert states(text) == [state]
+
+
+def test_an_item_is_read_below_the_line_of_its_list(states):
+    """What holds for employees is no proof of an item on interns, though the item alone would be one."""
+    assert states("Every employee gets:\n\n- 20 days of paid vacation in a year\n") == [SUPPORTED_STATE]
+    assert states("Ingrid Holm of Petersburg gets:\n\n- 20 days of paid vacation in a year\n") != [SUPPORTED_STATE]
+
+
+def test_a_pronoun_means_the_subject_of_the_sentence_before(states):
+    """ "She" is the one of whom the sentence before speaks."""
+    assert states("Ingrid Holm sold the Skua. She sold the ferry Skua in 1971.")[1] == SUPPORTED_STATE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The documents do not say who won.",
+        "The provided sources don't mention a mayor.",
+        "There is no information about this in the text.",
+        "Das steht in den Dokumenten nicht.",
+        "文档中没有提到这一点。",
+        "## Vacation",
+        "Here is what is known:",
+    ],
+)
+def test_what_claims_nothing_has_no_state(text, states):
+    """Headings, lines that end in a colon, and sentences on what the documents do not say bear no mark."""
+    assert states(text) == []
+
+
+@pytest.mark.parametrize("text", ["He does not pay.", "The document names no price but the minutes do.", "The board did not meet."])
+def test_a_sentence_that_denies_something_claims_it(text):
+    """Only a sentence on what the documents lack declines to answer."""
+    assert not declines(text)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "parts"),
+    [
+        ("Anna Marsh sold the yard, and the railway closed it in 1953.", ["Anna Marsh sold the yard.", "the railway closed it in 1953."]),
+        ("Anna Marsh sold the yard but kept the house.", ["Anna Marsh sold the yard.", "Anna Marsh kept the house."]),
+        ("Bread and butter are cheap.", []),
+        ("The men of the yard opposed the sale.", []),
+    ],
+)
+def test_a_sentence_is_split_where_a_clause_with_a_verb_begins(sentence, parts):
+    """A clause without a subject gets that of the first; nouns that are joined are not split."""
+    assert clauses(sentence) == parts
