@@ -81,7 +81,7 @@ def single_line(max_characters: int) -> Grammar:
 def standalone_line(max_characters: int) -> Grammar:
     """A short line of free text that ends with its first question mark, if it has one: a small model would go on asking."""
     body = rf"/[^\s\"*<>\[\]{{}}][^\n*<>\[\]{{}}?？]{{2,{max_characters - 2}}}[?？]?/"
-    grammar = from_lark(f'start: LINE "\n"\nLINE: {body}')
+    grammar = from_lark(f'start: LINE "\\n"\nLINE: {body}')
     return replace(
         grammar,
         schema=object_schema(line={"type": "string", "maxLength": max_characters}),
