@@ -251,7 +251,7 @@ class _PointStream:
         claims = [unit.claim for unit in self._held if unit.claim]
         if len(claims) == 1 and _declines(claims[0]) and not self._is_over:
             self._question.budget.declined, self._held = claims[0], []
-        if self._held and not self._is_over:
+        if any(unit.claim for unit in self._held) and not self._is_over:
             self._decide(is_complete=True)
         if self._echoes and not self.points:
             self.objection = "echo"
@@ -291,7 +291,8 @@ class _PointStream:
         wanted = WANTED_KINDS.get(_requested_shape(self._question))
         has_form = wanted is None or any(wanted(u) for u in self._held)
         is_first_refusal = len([u for u in self._held if u.claim]) < 2 and _declines(said)
-        if not is_complete and (is_first_refusal or not (has_form and (len(said) >= MIN_JUDGED_CHARS or said == ""))):
+        is_judged = len(said) >= MIN_JUDGED_CHARS or any(u.kind in (UnitKind.ROW, UnitKind.CODE) for u in self._held)
+        if not is_complete and (is_first_refusal or not (has_form and is_judged)):
             return
         if not self._is_last and len(said) >= MIN_JUDGED_CHARS and self._language != detected_name(said, self._language):
             self.objection = "language"
