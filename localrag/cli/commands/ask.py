@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -79,12 +81,20 @@ def ask_command(
         "context_only": context_only,
         "selection": document_filter(where, collection),
     }
-    chosen = engine_options(engine, retune=retune)
+    chosen = replace(engine_options(engine, retune=retune), measure_later=True)
     with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
         opened.load_models()
         if go_on:
             how["conversation"] = last_conversation(opened)
         ask_and_print(text, opened, how, as_json=as_json, asks=not yes)
+        measure_afterwards(opened)
+
+
+def measure_afterwards(index: "Index") -> None:
+    """Measure a model that is new on this machine, after its answer; Ctrl-C puts it off again."""
+    sys.stdout.flush()
+    with suppress(KeyboardInterrupt):
+        index.measure_if_new()
 
 
 def _read_question(given: str | None) -> str:

@@ -31,7 +31,7 @@ from localrag.engine.llama.library import HAS_GPU_OFFLOAD, LLAMA_CPP_VERSION, gp
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.llama.pooled import OutputKind, PooledModel
 from localrag.engine.llama.weights import copy_path
-from localrag.engine.memory import read_kv_shape
+from localrag.engine.memory import read_kv_shape, read_model_memory
 from localrag.engine.settings import (
     AUTOTUNE_HINT,
     RENAMED,
@@ -48,6 +48,7 @@ from localrag.model_files import ModelFile, total_size
 from localrag.system.files import cache_dir, ensure_private_file, ensure_private_folder, write_atomically
 from localrag.system.resources import available_cores, available_memory
 
+UNMEASURED_SLOTS = 4  # sequences at once, before their number is measured
 RETRY_AFTER_S = 3600  # until a machine that was too busy is measured again
 # Overrides with which the other settings are measured.
 _MEASURED_WITH = ("gpu_layers", "gpu-layers", "cpu_experts", "cpu-experts", "weights")
@@ -160,10 +161,34 @@ def _choose_layout(file: ModelFile, options: EngineOptions, record: TuningRecord
     settings = None if options.retune else record.cached_settings(values, enough)
     if settings is None and not (options.deterministic or options.retune or any(name in values for name in _MEASURED_WITH)):
         settings = record.cached_settings("", enough)
+    if settings is None and options.measure_later and not (values or options.retune or free):
+        settings = _usual_settings(file, record)
     if settings is None:
         settings = _autotune(file, options, record, values, free)
     by_hand = validate(settings if options.deterministic else settings.with_values(options.overrides))
     return by_hand if "slots" in values or "n_ctx" in values else _for_free_memory(file, by_hand)
+
+
+def _usual_settings(file: ModelFile, record: TuningRecord) -> EngineSettings | None:
+    """Settings for a CPU that are not measured, only tried once; None if they do not work. A person who asks need not wait longer."""
+    shape = read_model_memory(file.path, "f16")
+    room = search.kv_cache_budget(shape, search.Offload(), available_memory())
+    n_ctx, slots = search.context_and_slots(shape, room, most=UNMEASURED_SLOTS)
+    settings = EngineSettings(threads=available_cores(), gpu_layers=0, slots=slots, n_ctx=n_ctx, kv_cache_type="f16", batch_invariant=False)
+    try:
+        if not record.is_verified(settings):
+            _verify(file, settings, record)
+    except NativeTrialFailed:
+        return None
+    return settings
+
+
+def measure_if_new(file: ModelFile, options: EngineOptions) -> None:
+    """Find the fastest settings of a model that has run with usual ones. Raises ModelError, NativeTrialFailed."""
+    record = read_record(file)
+    free = sum(d.free for d in offload_devices())
+    if not options.overrides and not options.deterministic and record.cached_settings("", int(free * 1.05)) is None:
+        _autotune(file, options, record, "", free)
 
 
 def _for_free_memory(file: ModelFile, settings: EngineSettings) -> EngineSettings:
