@@ -247,6 +247,12 @@ _DECLINES = re.compile(
     r"|(?:quelle|dokument|text|passage|unterlage)\w* (?:\w+ )?(?:nicht|kein\w*)\b|keine (?:angaben?|informationen?))",
     re.IGNORECASE,
 )
+_ON_SOURCES = re.compile(
+    r"^(?:(?:this|these|the|all|that) )?(?:information|answer|details?|statements?|facts?|sources?)\b.{0,40}"
+    r"\b(?:sources?|documents?|files?|section)\b"
+    r"|^(?:i hope|let me know|if you (?:have|need)|please (?:let|note that the sources))\b",
+    re.IGNORECASE,
+)
 _DECLINES_CJK = re.compile(r"(?:文档|资料|来源|文件|文本)[^，。]{0,8}(?:没有|未|不)(?:提|说|包含|给出|回答)|没有(?:相关)?信息")
 MIN_CLAUSE_WORDS = 3
 MAX_CLAUSES = 6
@@ -268,7 +274,7 @@ def unit_verdict(
         return _code_verdict(unit.claim, [*cited, *shown])
     if unit.kind is UnitKind.ROW:
         return _row_verdict(row_cells(unit.text), unit.lead, [*cited, *shown]) or check(unit.claim, cited, shown)
-    if declines(unit.claim):
+    if declines(unit.claim) or _ON_SOURCES.match(unit.claim):
         return None
     return _sentence_verdict(unit, cited, shown, check, previous)
 

@@ -110,6 +110,7 @@ def test_a_pronoun_means_the_subject_of_the_sentence_before(states):
         "There is no information about this in the text.",
         "Das steht in den Dokumenten nicht.",
         "文档中没有提到这一点。",
+        "This information is found in the charter.md file, which is the source number 1.",
         "## Vacation",
         "Here is what is known:",
     ],
