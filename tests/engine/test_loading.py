@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localrag.engine.autotune import load
 from localrag.engine.llama import model as model_llama
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.llama.pooled import PooledModel
@@ -159,3 +160,19 @@ def test_a_load_that_failed_is_tried_again(model, loads):
     assert asyncio.run(model.engine()).backend is loads.made[0]
     model.close()
     assert [b.closed for b in loads.made] == [True]
+
+
+@pytest.mark.ci
+def test_a_new_model_answers_before_it_is_measured(tiny, tmp_path, monkeypatch):
+    """With `measure_later` nothing is measured when it is loaded, only tried; what is measured then is found by the next start."""
+    monkeypatch.setattr(load, "cache_dir", lambda: tmp_path)
+    file, options = tiny("llama"), EngineOptions(measure_later=True)
+    load.open_backend(file, options).close()
+    assert load.read_record(file).cached_settings("") is None
+
+    load.measure_if_new(file, options)
+    measured = load.read_record(file).cached_settings("")
+    backend = load.open_backend(file, options)
+    backend.close()
+    assert measured is not None
+    assert backend.settings.kv_cache_type == measured.kv_cache_type
