@@ -71,7 +71,7 @@ def support_checker(embed: EmbedSentences, aliases: AliasLookup = lambda _: (), 
         uncited = [quote for quote in shown if quote not in cited]
         passage_groups = [passages for passages in (cited, uncited) if passages]
         proof = next(filter(None, (supporting_quotes(sentence, passages, aliases) for passages in passage_groups)), [])
-        estimate = scorer and _estimate(scorer, sentence, [*cited, *uncited], aliases, is_proved=bool(proof))
+        estimate = _estimate(scorer, sentence, [*cited, *uncited], aliases, is_proved=bool(proof)) if scorer else None
         if proof and (estimate is None or estimate.score >= MIN_PROVED):
             scores = similarity_matrix([sentence], [collapse_whitespace(p.text) for p in proof], embed)[0]
             return Verdict(SUPPORTED_STATE, tuple(proof[int(i)] for i in np.argsort(-scores, kind="stable")[:MAX_SUPPORTING_QUOTES]))
