@@ -52,7 +52,7 @@ Cosines = Callable[[str, Sequence[str]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SourceWindow:
     """Adjacent sentences of a passage, with their text on one line."""
 
     parts: tuple[Quote, ...]
@@ -68,14 +68,14 @@ class SupportEstimate:
     is_covered: bool
 
 
-def windows_of(passages: Sequence[Quote], size: int) -> Iterator[Window]:
+def windows_of(passages: Sequence[Quote], size: int) -> Iterator[SourceWindow]:
     """All `size` adjacent sentences of each passage; of a shorter passage all its sentences."""
     for passage in passages:
         spans = cached_sentences(passage.text)
         for first in range(max(1, len(spans) - size + 1) if spans else 0):
             spans_here = spans[first : first + size]
             parts = tuple(Quote(passage.chunk_id, passage.start + a, passage.start + b, passage.text[a:b]) for a, b in spans_here)
-            yield Window(parts, collapse_whitespace(passage.text[spans_here[0].start : spans_here[-1].end]))
+            yield SourceWindow(parts, collapse_whitespace(passage.text[spans_here[0].start : spans_here[-1].end]))
 
 
 class SupportScorer:
@@ -98,7 +98,7 @@ class SupportScorer:
         parts = views[0].parts if is_single else tuple(p for p in views[1].parts if stems(p.text) & stems(claim)) or views[1].parts
         return SupportEstimate(score, parts, not values["two: lacking"] and not values["names missing"])
 
-    def views(self, claim: str, passages: Sequence[Quote]) -> tuple[Window, Window] | None:
+    def views(self, claim: str, passages: Sequence[Quote]) -> tuple[SourceWindow, SourceWindow] | None:
         """The sentence and the two adjacent sentences nearest to a claim, by cosine and shared words; None if there are none."""
         nearest = []
         for size in (1, 2):
@@ -111,7 +111,7 @@ class SupportScorer:
         return nearest[0], nearest[1]
 
     def features(
-        self, claim: str, passages: Sequence[Quote], views: tuple[Window, Window], *, is_proved: bool, has_names: bool
+        self, claim: str, passages: Sequence[Quote], views: tuple[SourceWindow, SourceWindow], *, is_proved: bool, has_names: bool
     ) -> NDArray[np.float32]:
         """The values of `FEATURES`."""
         pairs = [(view.text, claim) for view in views]
@@ -206,18 +206,18 @@ def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_n
     """The values of VIEW_FEATURES."""
     mine, source = parse_sentence(claim), parse_sentence(text)
     match, telling = matched(mine, source), _telling(mine)
-    lacking = [mine.words[i] for i in telling if i not in match.alike and i not in match.converse]
+    unmatched = [mine.words[i] for i in telling if i not in match.alike and i not in match.converse]
     against = contradiction(mine, source, names=has_names)
     reason = unsupported_reason(mine, source).split(":")[0]
     tokens, others = _tokens(claim), _tokens(text)
     share, structural = _share(stems(claim), stems(text)), float(reason in STRUCTURAL_REASONS)
     is_number, is_name = against.startswith(("number", "date")), against.startswith("name")
     values = {
-        "aligned": 1 - len(lacking) / max(1, len(telling)),
-        "lacking": len(lacking),
-        "lacking names": sum(word.kind == "name" for word in lacking),
-        "lacking figures": sum(bool(word.figure) for word in lacking),
-        "lacking verbs": sum(word.role == "verb" for word in lacking),
+        "aligned": 1 - len(unmatched) / max(1, len(telling)),
+        "lacking": len(unmatched),
+        "lacking names": sum(word.kind == "name" for word in unmatched),
+        "lacking figures": sum(bool(word.figure) for word in unmatched),
+        "lacking verbs": sum(word.role == "verb" for word in unmatched),
         "opposites": sum(i in match.opposite and i not in match.alike for i in telling),
         "other number": is_number,
         "other name": is_name,
@@ -235,7 +235,9 @@ def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_n
     return {name: float(value) for name, value in values.items()}
 
 
-def _passage_features(claim: str, passages: Sequence[Quote], views: tuple[Window, Window], *, is_proved: bool) -> dict[str, float]:
+def _passage_features(
+    claim: str, passages: Sequence[Quote], views: tuple[SourceWindow, SourceWindow], *, is_proved: bool
+) -> dict[str, float]:
     """The values of PASSAGE_FEATURES that do not depend on those of the views."""
     mine, pairs, parsed = stems(claim), _pairs(claim, 1), parse_sentence(claim)
     values: dict[str, float] = {}
