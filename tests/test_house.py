@@ -108,7 +108,7 @@ ROOMS = {
         {"reader"},
     ],
     "query": [
-        {"question", "question_analysis", "question_kind", "retriever"},
+        {"question", "question_analysis", "question_kind", "retriever", "support_score"},
         {"citations", "reading_budget"},
         {"passages"},
         {"answerability"},
