@@ -148,7 +148,7 @@ def main() -> None:
     rng = np.random.default_rng(1)
     noisy = np.concatenate([with_noise(x, rows, rng) for _ in range(NOISY_COPIES)])
     labels, importance = np.tile(y.astype(float), NOISY_COPIES), np.tile(weights, NOISY_COPIES)
-    tensors = {}
+    tensors: dict[str, Array] = {}
     for head, used in (("parsed", FEATURES), ("other", OTHER_LANGUAGE_FEATURES)):
         columns = [FEATURES.index(name) for name in used]
         weight = np.zeros(len(FEATURES), np.float32)
