@@ -109,7 +109,7 @@ ROOMS = {
     ],
     "query": [
         {"answer_markdown"},
-        {"question", "question_analysis", "question_kind", "retriever"},
+        {"question", "question_analysis", "question_kind", "retriever", "support_score"},
         {"attribution", "reading_budget"},
         {"citations"},
         {"passages"},

@@ -162,7 +162,7 @@ async def _produce_answer(
         watch.on_status("searching …")
     question = await _prepare_question(text, project, options, budget, history)
     bullets = "list" in options.response_type.lower()
-    check = support_checker(project.embedder.embed, alias_lookup(project.db))
+    check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader)
     citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=watch)
     question = replace(question, on_point=citer.add, watch=watch)
     near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)  # while the reader, which the route needs, is loaded

@@ -17,9 +17,18 @@ from sqlite_utils import Database
 from localrag.entailment import parse_sentence
 from localrag.entailment.comparison import contradiction, unsupported_reason
 from localrag.entailment.lexicon import ParsedWord
+from localrag.errors import ModelError
+from localrag.llm.reader import PassageReader
 from localrag.query.answer_markdown import AnswerUnit, UnitKind, row_cells
 from localrag.query.question_analysis import detect_language
 from localrag.query.retriever import content_stems
+from localrag.query.support_score import (
+    MIN_PROVED,
+    MIN_RELATED,
+    PARSED_LANGUAGES,
+    SupportScorer,
+    load_weights,
+)
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 from localrag.store import graph
 from localrag.text.quotes import EmbedSentences
@@ -47,60 +56,88 @@ AliasLookup = Callable[[str], Iterable[str]]
 _NAMES = re.compile(r"[A-Z][\w’'-]*(?:\s+(?:(?:of|de|von|van|the|du|da)\s+)?[A-Z][\w’'-]*)*")
 
 
-def support_checker(embed: EmbedSentences, aliases: AliasLookup = lambda _: ()) -> SupportCheck:
+def support_checker(embed: EmbedSentences, aliases: AliasLookup = lambda _: (), reader: PassageReader | None = None) -> SupportCheck:
     """A function that checks a sentence against the passages that it cites, then against all others that the model was shown.
 
     The quotes of its verdict are verbatim sentences of the passages, best first. `aliases` returns other names of a named entity, any of
-    which a source may use.
+    which a source may use. With a `reader`, a learned score decides, too: whether a proof
+    holds, and what is related.
     """
-    nearest = _Nearest(embed)
+    vectors = SentenceVectors(embed)
+    scorer = _usable_scorer(vectors, reader)
 
     def check(sentence: str, cited: Sequence[Quote], shown: Sequence[Quote] = ()) -> Verdict:
         uncited = [quote for quote in shown if quote not in cited]
         passage_groups = [passages for passages in (cited, uncited) if passages]
-        for passages in passage_groups:
-            if parts := supporting_quotes(sentence, passages, aliases):
-                scores = similarity_matrix([sentence], [collapse_whitespace(p.text) for p in parts], embed)[0]
-                return Verdict(SUPPORTED_STATE, tuple(parts[int(i)] for i in np.argsort(-scores, kind="stable")[:MAX_SUPPORTING_QUOTES]))
-        verdicts = [_unproved(sentence, passages, nearest, aliases, cited) for passages in passage_groups]
+        proof = next(filter(None, (supporting_quotes(sentence, passages, aliases) for passages in passage_groups)), [])
+        estimate = _estimate(scorer, sentence, [*cited, *uncited], aliases, is_proved=bool(proof)) if scorer else None
+        if proof and (estimate is None or estimate >= MIN_PROVED):
+            scores = similarity_matrix([sentence], [collapse_whitespace(p.text) for p in proof], embed)[0]
+            return Verdict(SUPPORTED_STATE, tuple(proof[int(i)] for i in np.argsort(-scores, kind="stable")[:MAX_SUPPORTING_QUOTES]))
+        verdicts = [_unproved(sentence, passages, vectors, aliases, cited, estimate) for passages in passage_groups]
         best = next((v for v in verdicts if v.state != UNSUPPORTED_STATE), None)
         return best or next(iter(verdicts), Verdict(UNSUPPORTED_STATE, (), "no passage"))
 
     return check
 
 
-class _Nearest:
-    """Finds the sentence of some passages that is nearest to a written one; embeds each once."""
+def _usable_scorer(vectors: "SentenceVectors", reader: PassageReader | None) -> SupportScorer | None:
+    """The learned score; None without a reader, or where a file of either cannot be used here."""
+    if reader is None:
+        return None
+    try:
+        reader.load()
+        return SupportScorer(vectors.cosines, reader, load_weights())
+    except ModelError:
+        return None
+
+
+def _estimate(scorer: SupportScorer, sentence: str, passages: Sequence[Quote], aliases: AliasLookup, *, is_proved: bool) -> float | None:
+    """The learned score of a sentence, in which names are those that the passages use."""
+    claim = _with_names_of(collapse_whitespace(sentence), " ".join(passage.text for passage in passages), aliases)
+    return scorer.estimate(claim, list(dict.fromkeys(passages)), is_proved=is_proved, language=detect_language(sentence))
+
+
+class SentenceVectors:
+    """Embeds the sentences of passages, each once."""
 
     def __init__(self, embed: EmbedSentences) -> None:
         self._embed = embed
         self._known: dict[str, NDArray[np.float32]] = {}
 
-    def __call__(self, sentence: str, passages: Sequence[Quote]) -> tuple[Quote, Quote, float] | None:
-        """The nearest sentence, its passage, and the cosine; None if the passages have no sentences.
+    def nearest(self, sentence: str, passages: Sequence[Quote]) -> tuple[Quote, Quote, float] | None:
+        """The sentence of some passages nearest to a written one, its passage, and the cosine; None if the passages have no sentences.
 
         The cosine with the whole passage is used if higher, since a written sentence may combine several sentences.
         """
         parts = [(part, passage) for passage in passages for part, _ in _quote_sentences(passage)]
         if not parts:
             return None
-        vector = self._vectors([sentence])[0]
-        cosines = self._vectors([collapse_whitespace(part.text) for part, _ in parts]) @ vector
+        cosines = self.cosines(sentence, [collapse_whitespace(part.text) for part, _ in parts])
         part, passage = parts[best := int(np.argmax(cosines))]
-        return part, passage, max(float(cosines[best]), float(self._vectors([collapse_whitespace(passage.text)])[0] @ vector))
+        return part, passage, max(float(cosines[best]), float(self.cosines(sentence, [collapse_whitespace(passage.text)])[0]))
 
-    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
+    def cosines(self, sentence: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The cosine of a sentence with each text."""
+        if new := [text for text in dict.fromkeys([sentence, *texts]) if text not in self._known]:
             self._known |= dict(zip(new, self._embed(new), strict=True))
-        return np.array([self._known[text] for text in texts], np.float32)
+        return np.array([self._known[text] for text in texts], np.float32) @ self._known[sentence]
 
 
-def _unproved(sentence: str, passages: Sequence[Quote], nearest: _Nearest, aliases: AliasLookup, cited: Sequence[Quote]) -> Verdict:
-    """The verdict on an unsupported sentence, from the nearest sentence of the passages.
+def _unproved(
+    sentence: str,
+    passages: Sequence[Quote],
+    vectors: SentenceVectors,
+    aliases: AliasLookup,
+    cited: Sequence[Quote],
+    estimate: float | None,
+) -> Verdict:
+    """The verdict on a sentence that the rules do not prove, from the nearest sentence of the passages.
 
-    Its numbers and dates may occur anywhere in that sentence's passage or in the passages that it cites (`named`).
+    Its numbers and dates may occur anywhere in that sentence's passage or in the passages that it cites. Whether it is on the topic, an
+    estimate tells, else the cosine.
     """
-    nearest_match = nearest(sentence, passages)
+    nearest_match = vectors.nearest(sentence, passages)
     if nearest_match is None:
         return Verdict(UNSUPPORTED_STATE, (), "no passage")
     source, passage, cosine = nearest_match
@@ -109,10 +146,10 @@ def _unproved(sentence: str, passages: Sequence[Quote], nearest: _Nearest, alias
         _numbers_in_passages({passage, *cited}),
     )
     if reason := contradiction(
-        claim, parse_sentence(collapse_whitespace(source.text)), has_figure, names=detect_language(sentence) in ("en", "zh")
+        claim, parse_sentence(collapse_whitespace(source.text)), has_figure, names=detect_language(sentence) in PARSED_LANGUAGES
     ):
         return Verdict(CONTRADICTED_STATE, (source,), reason)
-    if cosine < TOPIC:
+    if cosine < TOPIC if estimate is None else estimate < MIN_RELATED:
         return Verdict(UNSUPPORTED_STATE, (), "topic")
     missing = next((word.text for word in claim.words if word.figure and not has_figure(word)), "")
     return Verdict(UNSUPPORTED_STATE, (), f"missing:{missing}") if missing else Verdict(RELATED_STATE, (source,))

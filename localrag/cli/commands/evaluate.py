@@ -174,11 +174,12 @@ def support_command(
     from localrag.cli.views.tables import print_support
     from localrag.engine.embedder import open_embedder
     from localrag.eval.metrics import evaluate_entailment, load_cases
+    from localrag.llm.reader import PassageReader
     from localrag.model_files import find_embedder
     from localrag.query.attribution import support_checker
 
     cases = load_cases(file)
-    scores = evaluate_entailment(cases, support_checker(open_embedder(find_embedder(None)).embed))
+    scores = evaluate_entailment(cases, support_checker(open_embedder(find_embedder(None)).embed, reader=PassageReader()))
     if as_json:
         sys.stdout.write(json.dumps(scores, ensure_ascii=False) + "\n")
     else:

@@ -1,0 +1,257 @@
+"""How likely passages support a written sentence: logistic regression on what the rules, shared words and the reader say of it.
+
+Two views of the passages are described: the sentence, and the two adjacent sentences, nearest to the written one. In English and Chinese
+all features count; in other languages, which the rules misread, only the reader's and the numbers (`scripts/fit_support.py`,
+`adapters/support.md`).
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.entailment import ParsedSentence, parse_sentence
+from localrag.entailment.comparison import contradiction, matched, unsupported_reason
+from localrag.errors import ModelError
+from localrag.llm.reader import PassageReader
+from localrag.model_files import shipped_models
+from localrag.records import Quote
+from localrag.system.files import shipped_data_path
+from localrag.text.sentences import STOP_WORDS, cached_sentences, collapse_whitespace, is_cjk
+
+PARSED_LANGUAGES = ("en", "zh")
+# Log odds of support; see the card. The score alone proves nothing: on other people's data it would believe too many false sentences.
+MIN_PROVED, MIN_RELATED = 0.0, -0.4
+STRUCTURAL_REASONS = (
+    *("quantifier", "counted", "part", "apart", "negation", "mode", "particle", "role", "elsewhere", "preposition", "turned"),
+)  # why the rules reject a sentence all whose words the source has
+REJECTION_REASONS = ("", "word", "name", "number", "nothing said", *STRUCTURAL_REASONS)
+VIEW_FEATURES = (
+    *("aligned", "lacking", "lacking names", "lacking figures", "lacking verbs", "opposites"),
+    *("other number", "other name", "otherwise contradicted", "negation", "quantifier", "subsequence", "new tokens"),
+    *("structural", "structural × stems", "structural, all stems", "entailed", "contradicted"),
+    *(f"reason: {reason}" for reason in REJECTION_REASONS),
+)
+PASSAGE_FEATURES = (
+    *("stems 1", "stems 2", "stems 3", "pairs 1", "pairs 2", "pairs 3", "stems of all", "pairs of passage"),
+    *("proved", "proved × aligned", "lacking share", "copied", "nearly copied", "long copy", "long pairs", "lost pairs", "lost stems"),
+    *("pairs turned round", "numbers missing", "names missing", "figures", "names", "clauses", "tokens", "passage length", "chinese"),
+)
+FEATURES = (*PASSAGE_FEATURES, *(f"{view}: {name}" for view in ("sentence", "two") for name in VIEW_FEATURES))
+READER_FEATURES = tuple(name for name in FEATURES if name.endswith((": entailed", ": contradicted")))
+OTHER_LANGUAGE_FEATURES = (*READER_FEATURES, "numbers missing")  # all that counts in languages that the rules misread
+MAX_PAIR_REACH, MAX_PASSAGE_PAIR_REACH = 6, 8  # content words from the first to the second of a pair in a source
+LONG_TOKENS = 20  # a copied sentence of so many tokens is hardly copied by chance
+
+Cosines = Callable[[str, Sequence[str]], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWindow:
+    """Adjacent sentences of a passage, with their text on one line."""
+
+    parts: tuple[Quote, ...]
+    text: str
+
+
+def sentence_windows(passages: Sequence[Quote], size: int) -> Iterator[SourceWindow]:
+    """All `size` adjacent sentences of each passage; of a shorter passage all its sentences."""
+    for passage in passages:
+        spans = cached_sentences(passage.text)
+        for first in range(max(1, len(spans) - size + 1) if spans else 0):
+            spans_here = spans[first : first + size]
+            parts = tuple(Quote(passage.chunk_id, passage.start + a, passage.start + b, passage.text[a:b]) for a, b in spans_here)
+            yield SourceWindow(parts, collapse_whitespace(passage.text[spans_here[0].start : spans_here[-1].end]))
+
+
+class SupportScorer:
+    """Estimates the support of sentences; what the reader said of a pair of texts is kept."""
+
+    def __init__(self, cosines: Cosines, reader: PassageReader, weights: Mapping[str, NDArray[np.float32]]) -> None:
+        self._cosines, self._reader, self._weights = cosines, reader, weights
+        self._readings: dict[tuple[str, str], tuple[float, float]] = {}
+
+    def estimate(self, claim: str, passages: Sequence[Quote], *, is_proved: bool, language: str) -> float | None:
+        """The log odds that passages support a sentence on one line; None if these have none. `is_proved`: the rules found a proof."""
+        views = self.views(claim, passages)
+        if views is None:
+            return None
+        found = self.features(claim, passages, views, is_proved=is_proved, has_names=language in PARSED_LANGUAGES)
+        head = "parsed" if language in PARSED_LANGUAGES else "other"
+        return float(self._weights[f"{head}.weight"] @ found + self._weights[f"{head}.bias"][0])
+
+    def views(self, claim: str, passages: Sequence[Quote]) -> tuple[SourceWindow, SourceWindow] | None:
+        """The sentence and the two adjacent sentences nearest to a claim, by cosine and shared words; None if there are none."""
+        nearest = []
+        for size in (1, 2):
+            windows = list(sentence_windows(passages, size))
+            if not windows:
+                return None
+            texts = [w.text for w in windows]
+            near = self._cosines(claim, texts) + np.array([_covered_share(token_stems(claim), token_stems(t)) for t in texts], np.float32)
+            nearest.append(windows[int(near.argmax())])
+        return nearest[0], nearest[1]
+
+    def features(
+        self, claim: str, passages: Sequence[Quote], views: tuple[SourceWindow, SourceWindow], *, is_proved: bool, has_names: bool
+    ) -> NDArray[np.float32]:
+        """The values of `FEATURES`."""
+        pairs = [(view.text, claim) for view in views]
+        self.read_pairs(pairs)
+        readings = [self._readings[pair] for pair in pairs]
+        described = [_view_features(claim, v.text, r, has_names=has_names) for v, r in zip(views, readings, strict=True)]
+        shared = _passage_features(claim, passages, views, is_proved=is_proved)
+        nearest, two = described
+        shared["proved × aligned"] = shared["proved"] * nearest["aligned"]
+        shared["lacking share"] = two["lacking"] / max(1.0, len(_telling(parse_sentence(claim))))
+        copied = max(nearest["subsequence"], two["subsequence"])
+        shared |= {"copied": float(copied > 0.97), "nearly copied": float(copied > 0.85)}
+        long = min(1.0, len(_tokens(claim)) / LONG_TOKENS)
+        shared |= {"long copy": copied * long, "long pairs": shared["pairs 1"] * long}
+        values = shared | {f"{name}: {k}": v for name, view in (("sentence", nearest), ("two", two)) for k, v in view.items()}
+        return np.array([values[name] for name in FEATURES], np.float32)
+
+    def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Let the reader read pairs of a source and a sentence that it has not read yet, as one batch."""
+        if new := [pair for pair in dict.fromkeys(pairs) if pair not in self._readings]:
+            found = self._reader.entailments(new)
+            self._readings |= {p: (_log_odds(e.entailed), _log_odds(e.contradicted)) for p, e in zip(new, found, strict=True)}
+
+
+def load_weights() -> dict[str, NDArray[np.float32]]:
+    """The weights of both heads. Raises ModelError if the file is missing or damaged."""
+    from safetensors.numpy import load
+
+    entry = shipped_models()["support"]
+    remedy = "Reinstall: pip install --force-reinstall localrag"
+    try:
+        data = shipped_data_path(entry["path"]).read_bytes()
+    except OSError as error:
+        raise ModelError(f"The weights of the support check cannot be read: {error}.", remedy) from error
+    if sha256(data).hexdigest() != entry["sha256"]:
+        raise ModelError("The weights of the support check are damaged.", remedy)
+    return {name: np.asarray(values, np.float32) for name, values in load(data).items()}
+
+
+def _log_odds(probability: float) -> float:
+    return math.log((probability + 1e-3) / (1 - probability + 1e-3))
+
+
+@lru_cache(maxsize=8192)
+def content_words(text: str) -> tuple[str, ...]:
+    """The stems of the content words and the numbers of a text, in order; Chinese as pairs of characters."""
+    words: list[str] = []
+    for word in re.findall(r"[^\W_]+", text.lower()):
+        if is_cjk(word):
+            words += [word[i : i + 2] for i in range(len(word) - 1)] or [word]
+        elif (len(word) > 2 and word not in STOP_WORDS) or word.isdigit():
+            words.append(word[:5])
+    return tuple(words)
+
+
+@lru_cache(maxsize=8192)
+def token_stems(text: str) -> frozenset[str]:
+    """The stems of the content words of a text."""
+    return frozenset(content_words(text))
+
+
+@lru_cache(maxsize=8192)
+def _pairs(text: str, reach: int) -> frozenset[tuple[str, str]]:
+    """Pairs of content words in their order, at most `reach` words apart."""
+    words = content_words(text)
+    return frozenset((words[i], b) for i in range(len(words)) for b in words[i + 1 : i + 1 + reach])
+
+
+def _tokens(text: str) -> list[str]:
+    return re.findall(r"[\u4e00-\u9fff]|[^\W_]+", text.lower())
+
+
+def _covered_share(wanted: frozenset[object] | frozenset[str], found: frozenset[object] | frozenset[str]) -> float:
+    return len(wanted & found) / len(wanted) if wanted else 0.0
+
+
+def _telling(claim: ParsedSentence) -> list[int]:
+    return [i for i, word in enumerate(claim.words) if not word.soft]
+
+
+def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
+    """The length of the longest common subsequence."""
+    row = [0] * (len(b) + 1)
+    for x in a:
+        diagonal = 0
+        for j, y in enumerate(b, 1):
+            diagonal, row[j] = row[j], diagonal + 1 if x == y else max(row[j], row[j - 1])
+    return row[-1]
+
+
+def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_names: bool) -> dict[str, float]:
+    """The values of VIEW_FEATURES."""
+    mine, source = parse_sentence(claim), parse_sentence(text)
+    match, telling = matched(mine, source), _telling(mine)
+    unmatched = [mine.words[i] for i in telling if i not in match.alike and i not in match.converse]
+    against = contradiction(mine, source, names=has_names)
+    reason = unsupported_reason(mine, source).split(":")[0]
+    tokens, others = _tokens(claim), _tokens(text)
+    share, structural = _covered_share(token_stems(claim), token_stems(text)), float(reason in STRUCTURAL_REASONS)
+    is_number, is_name = against.startswith(("number", "date")), against.startswith("name")
+    values = {
+        "aligned": 1 - len(unmatched) / max(1, len(telling)),
+        "lacking": len(unmatched),
+        "lacking names": sum(word.kind == "name" for word in unmatched),
+        "lacking figures": sum(bool(word.figure) for word in unmatched),
+        "lacking verbs": sum(word.role == "verb" for word in unmatched),
+        "opposites": sum(i in match.opposite and i not in match.alike for i in telling),
+        "other number": is_number,
+        "other name": is_name,
+        "otherwise contradicted": bool(against) and not is_number and not is_name,
+        "negation": any(c.negated for c in mine.clauses) != any(c.negated for c in source.clauses),
+        "quantifier": bool(mine.quantifiers - source.quantifiers),
+        "subsequence": _common_subsequence(tokens, others) / max(1, len(tokens)),
+        "new tokens": len(set(tokens) - set(others)),
+        "structural": structural,
+        "structural × stems": structural * share,
+        "structural, all stems": structural * (share > 0.99),
+        "entailed": reading[0],
+        "contradicted": reading[1],
+    } | {f"reason: {known}": reason == known for known in REJECTION_REASONS}
+    return {name: float(value) for name, value in values.items()}
+
+
+def _passage_features(
+    claim: str, passages: Sequence[Quote], views: tuple[SourceWindow, SourceWindow], *, is_proved: bool
+) -> dict[str, float]:
+    """The values of PASSAGE_FEATURES that do not depend on those of the views."""
+    mine, pairs, parsed = token_stems(claim), _pairs(claim, 1), parse_sentence(claim)
+    values: dict[str, float] = {}
+    for size in (1, 2, 3):
+        texts = [w.text for w in sentence_windows(passages, size)]
+        values[f"stems {size}"] = max(_covered_share(mine, token_stems(t)) for t in texts)
+        values[f"pairs {size}"] = max(_covered_share(pairs, _pairs(t, MAX_PAIR_REACH)) for t in texts)
+    whole = [collapse_whitespace(p.text) for p in passages]
+    values["stems of all"] = _covered_share(mine, frozenset().union(*map(stems, whole)))
+    values["pairs of passage"] = max(_covered_share(pairs, _pairs(t, MAX_PASSAGE_PAIR_REACH)) for t in whole)
+    of_view = _pairs(views[1].text, MAX_PAIR_REACH)
+    words = content_words(claim)
+    source_words = [word for w in sentence_windows(passages, 1) for word in parse_sentence(w.text).words]
+    numbers, dates = {w.text for w in source_words if w.kind == "number"}, {key for w in source_words if w.when for key in w.keys}
+    figures, names = [w for w in parsed.words if w.figure], [w for w in parsed.words if w.kind == "name"]
+    everything = " ".join(whole).lower()
+    return values | {
+        "proved": float(is_proved),
+        "lost pairs": (1 - values["pairs 2"]) * max(1, len(words) - 1),
+        "lost stems": (1 - values["stems 2"]) * max(2, len(words)),
+        "pairs turned round": float(sum((b, a) in of_view and (a, b) not in of_view for a, b in pairs)),
+        "numbers missing": float(sum(w.text not in numbers if w.kind == "number" else w.keys.isdisjoint(dates) for w in figures)),
+        "names missing": float(sum(not any(n.lower() in everything for n in (w.text, *w.keys)) for w in names)),
+        "figures": float(len(figures)),
+        "names": float(len(names)),
+        "clauses": float(len(parsed.clauses)),
+        "tokens": math.log(max(1, len(_tokens(claim)))),
+        "passage length": math.log1p(sum(len(p.text) for p in passages)),
+        "chinese": float(parsed.chinese),
+    }
