@@ -233,7 +233,7 @@ def _passage_features(
         values[f"stems {size}"] = max(_covered_share(mine, token_stems(t)) for t in texts)
         values[f"pairs {size}"] = max(_covered_share(pairs, _pairs(t, MAX_PAIR_REACH)) for t in texts)
     whole = [collapse_whitespace(p.text) for p in passages]
-    values["stems of all"] = _covered_share(mine, frozenset().union(*map(stems, whole)))
+    values["stems of all"] = _covered_share(mine, frozenset().union(*map(token_stems, whole)))
     values["pairs of passage"] = max(_covered_share(pairs, _pairs(t, MAX_PASSAGE_PAIR_REACH)) for t in whole)
     of_view = _pairs(views[1].text, MAX_PAIR_REACH)
     words = content_words(claim)
