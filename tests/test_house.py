@@ -143,7 +143,7 @@ ROOMS = {
         {"trust"},
     ],
     "text": [
-        {"sentences"},
+        {"markdown", "sentences"},
         {"kinds", "outline", "parts_of_speech"},
         {"quotes"},
     ],
