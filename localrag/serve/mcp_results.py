@@ -12,7 +12,7 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BaseModel
 
 from localrag import serializers
-from localrag.query.citations import fence_texts, quote_as_json, to_one_line
+from localrag.query.citations import escape_marks, fence_texts, quote_as_json, to_one_line
 from localrag.records import SUPPORTED_STATE
 
 ResultRow = dict[str, Any]
@@ -42,11 +42,15 @@ class PassagesResult(BaseModel):
 
 
 class CitationResult(BaseModel):
-    """A citation: its number in the answer, and a range of characters of its document. It is a proof only if its `state` is supported."""
+    """A citation: its number in the answer, and a range of characters of its document, below the `headings`.
+
+    It is a proof only if its `state` is supported.
+    """
 
     n: int
     path: str
     part: str
+    headings: list[str]
     start: int
     end: int
     quote: str
@@ -221,7 +225,8 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
     sources: list[CitationResult] = []
     room = MAX_RESULT_BYTES // 2
     for c in answer["citations"]:
-        source = CitationResult(**{k: c[k] for k in CitationResult.model_fields} | {"quote": truncate_bytes(c["quote"], MAX_ITEM_BYTES)})
+        short = {"quote": truncate_bytes(c["quote"], MAX_ITEM_BYTES), "headings": _fit_bytes(c["headings"], MAX_ITEM_BYTES)}
+        source = CitationResult(**{k: c[k] for k in CitationResult.model_fields} | short)
         room -= 2 * len(source.model_dump_json().encode())
         if room < 0:
             note += f" {len(answer['citations']) - len(sources)} further sources are not listed."
@@ -232,9 +237,7 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
         Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)})
         for s in answer["sentences"]
     ]
-    listed = "\n".join(
-        f"[{s.n}] {f'({s.state}) ' * (s.state != SUPPORTED_STATE)}{_place(s.model_dump())}: {quote_as_json(s.quote)}" for s in sources
-    )
+    listed = "\n".join(map(_source_line, sources))
     refusal = "" if answer["answerable"] else "The documents do not say it; these are the closest passages."
     fenced = text and fence_texts("answer", [text])(text)
     prose = "\n\n".join(part for part in (refusal, fenced, listed and f"Sources\n{listed}", to_one_line(note)) if part)
@@ -422,6 +425,13 @@ def _fit_bytes(items: Iterable[Any], room: int) -> list[Any]:
 def _place(row: ResultRow) -> str:
     part = f", {row['part']}" if row["part"] else ""
     return f"{to_one_line(row['path'] + part)}, characters {row['start']}–{row['end']}"
+
+
+def _source_line(c: CitationResult) -> str:
+    """A line of the list of sources; the headings are text of the document, whose own marks are escaped."""
+    place = escape_marks(to_one_line(" › ".join((c.path, *filter(None, (c.part,)), *c.headings))))
+    state = "" if c.state == SUPPORTED_STATE else f"({c.state}) "
+    return f"[{c.n}] {state}{place}, characters {c.start}–{c.end}: {quote_as_json(c.quote)}"
 
 
 def _mention(m: MentionResult) -> str:
