@@ -51,10 +51,10 @@ def citations(answer: Answer) -> list[JsonRow]:
 
 
 def sentences(answer: Answer, neutral: NeutralMarkdown) -> list[JsonRow]:
-    """The sentences of a neutralized answer: text, position in it, state and citations."""
+    """The sentences of a neutralized answer: text (neutral also on its own), position in it, state and citations."""
     spans = [(neutral.offset(s.start), neutral.offset(s.end)) for s in answer.sentences]
     return [
-        {"text": neutral.text[start:end], "start": start, "end": end, "state": s.state, "citations": list(s.citations)}
+        {"text": neutralize(neutral.text[start:end]).text, "start": start, "end": end, "state": s.state, "citations": list(s.citations)}
         for s, (start, end) in zip(answer.sentences, spans, strict=True)
     ]
 

@@ -12,8 +12,9 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BaseModel
 
 from localrag import serializers
-from localrag.query.citations import escape_marks, fence_texts, quote_as_json, to_one_line
+from localrag.query.citations import fence_texts, quote_as_json, to_one_line
 from localrag.records import SUPPORTED_STATE
+from localrag.text.markdown import neutralize
 
 ResultRow = dict[str, Any]
 MAX_RESULT_BYTES = 24_000  # about 8,000 tokens: common tokenizers make at most one token of three bytes of prose
@@ -232,9 +233,9 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
             note += f" {len(answer['citations']) - len(sources)} further sources are not listed."
             break
         sources.append(source)
-    text = truncate_bytes(answer["answer"], MAX_RESULT_BYTES // 6)
+    text = neutralize(truncate_bytes(answer["answer"], MAX_RESULT_BYTES // 6)).text  # code that was cut is none
     sentences = [
-        Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)})
+        Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": neutralize(truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)).text})
         for s in answer["sentences"]
     ]
     listed = "\n".join(map(_source_line, sources))
@@ -350,7 +351,7 @@ def report_result(report: ResultRow) -> CallToolResult:
         ),
     )
     paths = dict.fromkeys(q["path"] for f in report["findings"] for q in f["quotes"])
-    text = truncate_bytes(report["markdown"], MAX_RESULT_BYTES // 3)
+    text = neutralize(truncate_bytes(report["markdown"], MAX_RESULT_BYTES // 3)).text
     lines = [fence_texts("report", [text])(text), _listed("Entities", values.entities), _listed("Communities within it", values.children)]
     return _result("\n\n".join(line for line in lines if line), values, [document_link(path) for path in paths])
 
@@ -428,8 +429,8 @@ def _place(row: ResultRow) -> str:
 
 
 def _source_line(c: CitationResult) -> str:
-    """A line of the list of sources; the headings are text of the document, whose own marks are escaped."""
-    place = escape_marks(to_one_line(" › ".join((c.path, *filter(None, (c.part,)), *c.headings))))
+    """A line of the list of sources; headings are text of the document, like the quote."""
+    place = " › ".join((to_one_line(c.path), *filter(None, (to_one_line(c.part),)), *map(quote_as_json, c.headings)))
     state = "" if c.state == SUPPORTED_STATE else f"({c.state}) "
     return f"[{c.n}] {state}{place}, characters {c.start}–{c.end}: {quote_as_json(c.quote)}"
 

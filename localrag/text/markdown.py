@@ -13,13 +13,14 @@ from itertools import accumulate, pairwise
 
 from markdown_it import MarkdownIt
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+_TEXT_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _BACKTICKS = re.compile("`+")
 _CELL = re.compile(r"(?:\\.|[^|\r\n])+")  # the part of a line between unescaped `|`
 _ACTIVE = re.compile(r"!\[|\][(:]|<(?=[A-Za-z/!?]|\Z)")  # pictures, links and their definitions, HTML and autolinks
 _CITATION_MARK = re.compile(r"\[(\d+)\]")
 _CONTAINER_SIGNS = " \t>*+-.)0123456789"  # before the text of quotes and list items
 _KINDS = {"fence": "fence", "code_block": "code", "table_open": "table", "heading_open": "heading"}
+MAX_BLOCK_CHARS = 6_000  # of a block that is parsed again with each part of it
 Span = tuple[int, int]
 
 
@@ -51,7 +52,7 @@ class MarkdownLines:
 
 def markdown_lines(text: str, *, tables: bool = True) -> MarkdownLines:
     """Parse a Markdown text into lines; without `tables`, those are paragraphs."""
-    starts = (0, *(match.end() for match in _LINE.finditer(text)))
+    starts = (0, *(match.end() for match in _TEXT_LINE.finditer(text)))
     n_lines = len(starts) - 1
     kinds, units = ["text"] * n_lines, list(range(n_lines))
     items, openings = set(), set()
@@ -102,10 +103,11 @@ def neutralize(text: str) -> NeutralMarkdown:
 
 
 class NeutralStream:
-    """Neutralizes Markdown that comes in parts, in the time that the parts need, not the whole."""
+    """Neutralizes Markdown that comes in parts; of a very long paragraph or list item also signs in its code spans are escaped."""
 
     def __init__(self) -> None:
         self._block = self._closing = ""  # the last top-level block so far; what closes its fence
+        self._is_whole = True  # whether it has its beginning; otherwise it has no code but fences
 
     def write(self, part: str, *, is_last: bool = False) -> NeutralMarkdown:
         """The next part, neutralized. `citation_marks` are the marks `[n]` in it, as (offset, n): those that stand outside fences."""
@@ -113,7 +115,9 @@ class NeutralStream:
         text = self._block + part
         lines = markdown_lines(text)
         untabled = markdown_lines(text, tables=False) if "|" in text else lines  # some programs know no tables, or find others
-        edits = sorted({edit for way in (lines, untabled) for edit in _edits(text, way, is_last=is_last) if edit[0] >= done})
+        edits = sorted(
+            {edit for way in (lines, untabled) for edit in _edits(text, way, is_last=is_last, is_whole=self._is_whole) if edit[0] >= done}
+        )
         neutral = NeutralMarkdown(
             _replaced(text, edits, done),
             # What is inserted before a character stands before its offset, what replaces a character begins at its offset.
@@ -122,9 +126,31 @@ class NeutralStream:
         )
         line_break = "" if text.endswith("\n") else "\n"
         self._closing = lines.open_fence and line_break + lines.open_fence
-        self._block = text[lines.last_block :] if lines.last_block == untabled.last_block else text
+        self._keep_block(text, lines, untabled)
         marks = tuple((neutral.offset(at - done), n) for at, n in _citation_marks(text, lines) if at >= done)
         return replace(neutral, citation_marks=marks)
+
+    def _keep_block(self, text: str, lines: MarkdownLines, untabled: MarkdownLines) -> None:
+        """Keep what the next part continues: the last block, of a long one no more than shows what its next line is."""
+        start = lines.last_block
+        if lines.last_block == untabled.last_block:
+            self._is_whole |= text[:start].endswith("\n\n") and not text[start:].startswith((" ", "\t"))
+            text = text[start:]
+        if len(text) > MAX_BLOCK_CHARS and lines.open_fence == untabled.open_fence:
+            text = self._shortened(text, lines)
+        self._block = text
+
+    def _shortened(self, text: str, lines: MarkdownLines) -> str:
+        """The unfinished line of a block, within its fence if it is in one."""
+        last, unfinished = len(lines.kinds) - 1, text[text.rfind("\n") + 1 :]
+        is_open = bool(lines.open_fence)
+        # An unfinished line may go on, so that it neither opens nor closes a fence, and one below may make a line that opens one a table's.
+        if (is_open and last - max(lines.openings) < 3) or (not is_open and unfinished and lines.kinds[last] == "fence"):
+            return text
+        if is_open:
+            return f"{lines.open_fence}\n\n\n{unfinished}"
+        self._is_whole = False
+        return unfinished if len(unfinished) <= MAX_BLOCK_CHARS else f".{unfinished[-1]}"
 
     def finish(self) -> str:
         """The lines that close what is open: a fence."""
@@ -143,8 +169,8 @@ def _replaced(text: str, edits: Sequence[Edit], start: int) -> str:
     return "".join([*parts, text[start:]])
 
 
-def _edits(text: str, lines: MarkdownLines, *, is_last: bool) -> Iterator[Edit]:
-    """The changes that make a text neutral, in its order; unless `is_last`, it may go on."""
+def _edits(text: str, lines: MarkdownLines, *, is_last: bool, is_whole: bool) -> Iterator[Edit]:
+    """The changes that make a text neutral, in its order. Unless `is_last`, it may go on; unless `is_whole`, something came before it."""
     n_lines, first = len(lines.kinds), 0
     while first < n_lines:
         last = first + 1
@@ -153,21 +179,22 @@ def _edits(text: str, lines: MarkdownLines, *, is_last: bool) -> Iterator[Edit]:
         kind, line = lines.kinds[first], text[lines.starts[first] : lines.starts[last]]
         # What may still become another line counts as one: a backtick after a fence, a table below indented code.
         is_code = (kind == "fence" and first not in lines.openings) or (
-            kind == "code" and "|" not in line and (is_last or line.endswith(("\n", "\r")))
+            kind == "code" and is_whole and "|" not in line and (is_last or line.endswith(("\n", "\r")))
         )
         if not is_code:
-            yield from _unit_edits(text, lines.starts[first : last + 1], is_last=is_last)
+            unit = lines.starts[first : last + 1]
+            spans = _code_spans(text, unit[0], unit[-1]) if is_whole else ()
+            yield from _unit_edits(text, unit, [span for span in spans if is_last or span[1] < len(text)])  # a backtick may follow
         first = last
 
 
-def _unit_edits(text: str, starts: Sequence[int], *, is_last: bool) -> Iterator[Edit]:
-    """The changes in the lines of a paragraph, heading or table."""
-    spans = (span for span in _code_spans(text, starts[0], starts[-1]) if is_last or span[1] < len(text))  # a backtick may follow
+def _unit_edits(text: str, starts: Sequence[int], spans: Sequence[Span]) -> Iterator[Edit]:
+    """The changes in the lines of a paragraph, heading or table, outside its code `spans`."""
     code = iter([*spans, (len(text), len(text))])
     code_start, code_end = next(code)
     for start, end in pairwise(starts):
         opening = text.find("[", start, end)
-        may_define = not text[start:opening].strip(_CONTAINER_SIGNS)
+        may_define = opening < 0 or not text[start:opening].strip(_CONTAINER_SIGNS)
         for match in _ACTIVE.finditer(text, start, end):
             while code_end <= match.start():
                 code_start, code_end = next(code)
@@ -175,7 +202,7 @@ def _unit_edits(text: str, starts: Sequence[int], *, is_last: bool) -> Iterator[
                 continue
             if match[0] == "<":
                 yield match.start() - _is_escaped(text, match.start(), start), match.end(), "&lt;"
-            elif match[0] != "]:" or may_define or opening < 0 or match.start() < opening:
+            elif match[0] != "]:" or may_define or match.start() < opening:
                 yield match.start() + 1, match.start() + 1, "\\"
 
 

@@ -136,8 +136,8 @@ class MarkdownPrinter:
         self._print(Text(before).append_text(shown), end)
 
     def _print_table(self, source: str) -> None:
-        if rows := list(_rows(source)):
-            self._print(_table(rows), "")
+        if rows := list(_table_rows(source)):
+            self._print(_rich_table(rows), "")
         else:
             self._print(source, "")
 
@@ -168,7 +168,7 @@ def _line_start(text: str, *, is_item: bool) -> tuple[str, str, str]:
 Align = Literal["left", "center", "right"]
 
 
-def _rows(source: str) -> Iterator[list[tuple[Text, Align]]]:
+def _table_rows(source: str) -> Iterator[list[tuple[Text, Align]]]:
     """The rows of a table: its cells with their alignment."""
     row: list[tuple[Text, Align]] = []
     align: Align = "left"
@@ -183,7 +183,7 @@ def _rows(source: str) -> Iterator[list[tuple[Text, Align]]]:
             row = []
 
 
-def _table(rows: Sequence[Sequence[tuple[Text, Align]]]) -> Table:
+def _rich_table(rows: Sequence[Sequence[tuple[Text, Align]]]) -> Table:
     """A table as wide as the terminal allows; lines between its rows where one does not fit on a line."""
     widths = [max(cell.cell_len for cell, _ in column) for column in zip(*rows, strict=True)]
     table = Table(
