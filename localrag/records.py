@@ -355,7 +355,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """The source of a sentence of an answer: `quote` is the document's text at `start` to `end`, in its `part` (such as a page)."""
+    """The source of a sentence of an answer: `quote` is the document's text at `start` to `end`, in its `part` (such as a page).
+
+    `headings`: those above it, outermost first; empty in answers that an earlier version stored.
+    """
 
     n: int
     path: str
@@ -364,6 +367,11 @@ class Citation:
     quote: str
     chunk_id: str = ""
     part: str = ""
+    headings: tuple[str, ...] = ()
+
+    def place(self, path: str = "") -> str:
+        """File (or the `path` to show instead), part and headings: `manual.pdf › page 3 › Setup › Linux`."""
+        return " › ".join((path or self.path, *filter(None, (self.part,)), *self.headings))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ and the entity types. Nodes are ordered by degree, relationships by weight, pare
 """
 
 import json
-import re
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +21,7 @@ from localrag.errors import LocalragError
 from localrag.loaders.page_images import IMAGE_SUFFIXES
 from localrag.records import ANSWER_JSON_KEYS, Answer, Chunk, Citation, content_id, to_row, with_new_keys
 from localrag.store import browse, graph, layout
+from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ JsonRow = dict[str, Any]
 MAX_ROWS = 100  # mentions or relationships of an entity
 MAX_TEXT_WINDOW = 65_536  # characters of a document
 CONTEXT_CHARS = 400  # characters shown on either side of a citation
-_CITATION_MARK = re.compile(r"\[(\d+)\]")
-_LAST_MARKS = re.compile(r"(?<= )(?:\[(?:related|contradicted)\])?(?:\[\d+\])+$")
 
 
 class NotFound(LocalragError):
@@ -44,7 +42,7 @@ class NotFound(LocalragError):
 
 def serialize_citation(c: Citation) -> JsonRow:
     """A citation."""
-    return {"n": c.n, "path": c.path, "part": c.part, "start": c.start, "end": c.end, "quote": c.quote}
+    return {k: getattr(c, k) for k in ("n", "path", "part", "start", "end", "quote")} | {"headings": list(c.headings)}
 
 
 def citations(answer: Answer) -> list[JsonRow]:
@@ -52,9 +50,13 @@ def citations(answer: Answer) -> list[JsonRow]:
     return [serialize_citation(c) | {"state": answer.state_of(c.n)} for c in answer.citations]
 
 
-def sentences(answer: Answer) -> list[JsonRow]:
-    """The sentences of an answer: text, position in the answer, state and citations."""
-    return [{"text": answer.answer[s.start : s.end]} | asdict(s) | {"citations": list(s.citations)} for s in answer.sentences]
+def sentences(answer: Answer, neutral: NeutralMarkdown) -> list[JsonRow]:
+    """The sentences of a neutralized answer: text (neutral also on its own), position in it, state and citations."""
+    spans = [(neutral.offset(s.start), neutral.offset(s.end)) for s in answer.sentences]
+    return [
+        {"text": neutralize(neutral.text[start:end]).text, "start": start, "end": end, "state": s.state, "citations": list(s.citations)}
+        for s, (start, end) in zip(answer.sentences, spans, strict=True)
+    ]
 
 
 def answer_passages(answer: Answer) -> list[JsonRow]:
@@ -63,14 +65,16 @@ def answer_passages(answer: Answer) -> list[JsonRow]:
 
 
 def serialize_answer(answer: Answer, number: int = 0, at: str = "") -> JsonRow:
-    """An answer with its cost; `number` and `at` (time) for a stored one."""
+    """An answer with its cost, its Markdown neutralized; `number` and `at` (time) for a stored one."""
     values = {ANSWER_JSON_KEYS.get(f.name, f.name): getattr(answer, f.name) for f in fields(answer)}
     values = {key: value for key, value in values.items() if key not in ("citations", "id", "marks", "sentences", "passages")}
     confidence = answer.confidence and round(answer.confidence, 3)
+    neutral = neutralize(answer.answer)
     cited = {
+        "answer": neutral.text,
         "citations": citations(answer),
-        "segments": split_at_citations(answer.answer, answer.citation_marks),
-        "sentences": sentences(answer),
+        "segments": split_at_citations(neutral.text, [(neutral.offset(at), n) for at, n in answer.citation_marks]),
+        "sentences": sentences(answer, neutral),
         "passages": answer_passages(answer),
     }
     values = with_new_keys(values, "short", "asked", "answerable", "unsupported", "where")
@@ -87,10 +91,10 @@ def split_at_citations(text: str, marks: "Sequence[tuple[int, int]]") -> list[Js
     return [*segments, {"text": text[position:]}] if position < len(text) else segments
 
 
-def trailing_citations(text: str) -> list[tuple[int, int]]:
-    """The citation marks at the end of a text, as (offset, number)."""
-    match = _LAST_MARKS.search(text)
-    return [(m.start(), int(m[1])) for m in _CITATION_MARK.finditer(text, match.start())] if match else []
+def serialize_part(part: str, stream: NeutralStream) -> JsonRow:
+    """A part of an answer that is being written, neutralized, and split at its citation marks."""
+    neutral = stream.write(part)
+    return {"text": neutral.text, "segments": split_at_citations(neutral.text, neutral.citation_marks)}
 
 
 def locate_citation(c: Citation, db: Database) -> JsonRow:

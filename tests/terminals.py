@@ -17,6 +17,13 @@ from localrag.cli import app
 from tests.forked import Forked
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
+# The sentence being written, dim: behind the text or on the next line, and removed before anything else is printed.
+DRAFT = re.compile(r"\x1b\[2m[^\x1b]*\x1b\[22m(?:\x1b\[\d+D\x1b\[K|\Z)|\n\x1b\[2m[^\x1b]*\x1b\[22m(?:\r\x1b\[K\x1b\[A(?:\x1b\[\d+C)?|\Z)")
+
+
+def plain(text: str) -> str:
+    """What was written to a terminal, without styles and drafts."""
+    return STYLE.sub("", DRAFT.sub("", text))
 
 
 def invoke(*args: str) -> Result:

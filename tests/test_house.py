@@ -46,7 +46,8 @@ ROOMS = {
     "cli": [
         {"views/terminal"},
         {"settings", "views/console"},
-        {"options", "views/answers", "views/progress"},
+        {"options", "views/markdown", "views/progress"},
+        {"views/answers"},
         {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/tables"},
         {"commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
         {"commands/chat", "commands/models", "commands/setup"},
@@ -145,7 +146,7 @@ ROOMS = {
         {"trust"},
     ],
     "text": [
-        {"sentences"},
+        {"markdown", "sentences"},
         {"kinds", "outline", "parts_of_speech"},
         {"quotes"},
     ],

@@ -27,6 +27,7 @@ from localrag.records import (
     Quote,
 )
 from localrag.store import documents as documents_store
+from localrag.text.outline import Outline
 from localrag.text.sentences import RepetitionFilter, collapse_whitespace
 
 ANSWER_MARK = re.compile(rf"\[([0-9]+|{'|'.join(SENTENCE_STATES[1:])})\]")  # a citation, or the state of an unproved sentence
@@ -84,6 +85,7 @@ class CitedAnswer:
         return self.counts[SENTENCE_STATES.index(state)]
 
 
+_ENDS_IN_FENCE = re.compile(r"(?:^|\n)[ \t]*(?:`{3,}|~{3,})[ \t]*$")
 MIN_REPEATED_WORDS = 4  # a shorter sentence or item may occur twice
 MAX_QUOTE_CHARS = 300  # of the source after a contradicted sentence
 
@@ -218,7 +220,7 @@ class Citer:
         text = unit.text if is_code else escape_marks(unit.text.rstrip().removesuffix("|").rstrip() if is_row else unit.text)
         start = len(self._text) + len(before)
         self._sentences.append(AnswerSentence(start, start + len(text), state, tuple(numbers)))
-        new = f"{before}{text}" + ("\n" if is_code else " ")
+        new = f"{before}{text}" + ("\n" if is_code or _ENDS_IN_FENCE.search(text) else " ")
         if state == CONTRADICTED_STATE:
             source_text = escape_marks(collapse_whitespace(verdict.quotes[0].text))
             shown = source_text if len(source_text) <= MAX_QUOTE_CHARS else source_text[: MAX_QUOTE_CHARS - 1] + "…"
@@ -245,6 +247,7 @@ def cite(draft: AnswerDraft, db: Database, check: SupportCheck, *, strict: bool 
 def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
     """A function that turns a quote into citation `n` if it is verbatim in its document; each document is read once."""
     documents: dict[str, Document | None] = {}
+    outlines: dict[str, Outline] = {}
 
     def verified(quote: Quote, n: int) -> Citation | None:
         path = documents_store.document_path(db, quote.chunk_id)
@@ -254,7 +257,10 @@ def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
         if document is None or document.text[quote.start : quote.end] != quote.text:
             return None
         part = next((p.label for p in document.parts if p.start <= quote.start < p.end), "")
-        return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id, part)
+        if path not in outlines:
+            outlines[path] = Outline(document.text)
+        headings = outlines[path].headings_at(quote.start)
+        return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id, part, headings)
 
     return verified
 

@@ -30,6 +30,7 @@ from localrag.store import answers, browse, erasure, layout
 from localrag.store.database import caches_of, snapshot
 from localrag.store.filtered import NoMatchingDocuments
 from localrag.store.opening import open_index, writer_lock
+from localrag.text.markdown import NeutralStream
 
 MAX_CONVERSATIONS = 200  # listed, newest first
 STOPPED_NOTE = "Stopped before its end."
@@ -80,9 +81,10 @@ def question_routes(site: ServerContext) -> list[Route]:
 async def _events(name: str, asked: RunningQuestion) -> AsyncIterator[dict[str, Any] | None]:
     """Events of a question as JSON values; None as a keep-alive."""
     yield {"event": "started", "id": name}
+    stream = NeutralStream()
     async for kind, value in question_events(asked):
         if kind == "text":
-            yield {"event": "text", "text": value, "segments": serializers.split_at_citations(value, serializers.trailing_citations(value))}
+            yield {"event": "text"} | serializers.serialize_part(value, stream)
         elif kind == "citation":
             yield {"event": "citation", "citation": serializers.serialize_citation(value)}
         else:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from localrag import serializers
 from localrag.query.citations import fence_texts, quote_as_json, to_one_line
 from localrag.records import SUPPORTED_STATE
+from localrag.text.markdown import neutralize
 
 ResultRow = dict[str, Any]
 MAX_RESULT_BYTES = 24_000  # about 8,000 tokens: common tokenizers make at most one token of three bytes of prose
@@ -42,11 +43,15 @@ class PassagesResult(BaseModel):
 
 
 class CitationResult(BaseModel):
-    """A citation: its number in the answer, and a range of characters of its document. It is a proof only if its `state` is supported."""
+    """A citation: its number in the answer, and a range of characters of its document, below the `headings`.
+
+    It is a proof only if its `state` is supported.
+    """
 
     n: int
     path: str
     part: str
+    headings: list[str]
     start: int
     end: int
     quote: str
@@ -221,20 +226,19 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
     sources: list[CitationResult] = []
     room = MAX_RESULT_BYTES // 2
     for c in answer["citations"]:
-        source = CitationResult(**{k: c[k] for k in CitationResult.model_fields} | {"quote": truncate_bytes(c["quote"], MAX_ITEM_BYTES)})
+        short = {"quote": truncate_bytes(c["quote"], MAX_ITEM_BYTES), "headings": _fit_bytes(c["headings"], MAX_ITEM_BYTES)}
+        source = CitationResult(**{k: c[k] for k in CitationResult.model_fields} | short)
         room -= 2 * len(source.model_dump_json().encode())
         if room < 0:
             note += f" {len(answer['citations']) - len(sources)} further sources are not listed."
             break
         sources.append(source)
-    text = truncate_bytes(answer["answer"], MAX_RESULT_BYTES // 6)
+    text = neutralize(truncate_bytes(answer["answer"], MAX_RESULT_BYTES // 6)).text  # code that was cut is none
     sentences = [
-        Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)})
+        Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": neutralize(truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)).text})
         for s in answer["sentences"]
     ]
-    listed = "\n".join(
-        f"[{s.n}] {f'({s.state}) ' * (s.state != SUPPORTED_STATE)}{_place(s.model_dump())}: {quote_as_json(s.quote)}" for s in sources
-    )
+    listed = "\n".join(map(_source_line, sources))
     refusal = "" if answer["answerable"] else "The documents do not say it; these are the closest passages."
     fenced = text and fence_texts("answer", [text])(text)
     prose = "\n\n".join(part for part in (refusal, fenced, listed and f"Sources\n{listed}", to_one_line(note)) if part)
@@ -347,7 +351,7 @@ def report_result(report: ResultRow) -> CallToolResult:
         ),
     )
     paths = dict.fromkeys(q["path"] for f in report["findings"] for q in f["quotes"])
-    text = truncate_bytes(report["markdown"], MAX_RESULT_BYTES // 3)
+    text = neutralize(truncate_bytes(report["markdown"], MAX_RESULT_BYTES // 3)).text
     lines = [fence_texts("report", [text])(text), _listed("Entities", values.entities), _listed("Communities within it", values.children)]
     return _result("\n\n".join(line for line in lines if line), values, [document_link(path) for path in paths])
 
@@ -422,6 +426,13 @@ def _fit_bytes(items: Iterable[Any], room: int) -> list[Any]:
 def _place(row: ResultRow) -> str:
     part = f", {row['part']}" if row["part"] else ""
     return f"{to_one_line(row['path'] + part)}, characters {row['start']}–{row['end']}"
+
+
+def _source_line(c: CitationResult) -> str:
+    """A line of the list of sources; headings are text of the document, like the quote."""
+    place = " › ".join((to_one_line(c.path), *filter(None, (to_one_line(c.part),)), *map(quote_as_json, c.headings)))
+    state = "" if c.state == SUPPORTED_STATE else f"({c.state}) "
+    return f"[{c.n}] {state}{place}, characters {c.start}–{c.end}: {quote_as_json(c.quote)}"
 
 
 def _mention(m: MentionResult) -> str:

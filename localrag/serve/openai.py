@@ -28,6 +28,7 @@ from localrag.serve.context import ServerContext, error_response, filter_text_of
 from localrag.serve.query_worker import RunningQuestion, answer_unless_disconnected, question_events, start_question
 from localrag.store.collections import collections
 from localrag.store.database import snapshot
+from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
 
 _TASK_PREFIXES = ("### Task:", "Provide a concise", "Please generate a concise")
 _TASK_MARKERS = re.compile(r"<chat_history>|\b(?:USER|User|Human|ASSISTANT|Assistant|AI): ")
@@ -120,26 +121,31 @@ async def chat_endpoint(request: Request, site: ServerContext) -> Response:
         usage = isinstance(options_of_stream, dict) and bool(options_of_stream.get("include_usage"))
         return StreamingResponse(_stream_response(asked, builder, site, usage=usage), media_type=SSE_MEDIA_TYPE)
     answer = await answer_unless_disconnected(asked, request)
-    return JSONResponse(builder.completion(_text(answer, site), _annotations(answer, site), _usage(answer)) | _sources(answer, site))
+    neutral = neutralize(answer.answer)
+    text = neutral.text + _source_list(answer, site)
+    return JSONResponse(builder.completion(text, _annotations(answer, neutral, site), _usage(answer)) | _sources(answer, neutral, site))
 
 
 async def _stream_response(asked: RunningQuestion, builder: "_ResponseBuilder", site: ServerContext, *, usage: bool) -> AsyncIterator[str]:
-    sent = ""
+    heard, stream = "", NeutralStream()
     try:
         yield builder.chunk({"role": "assistant", "content": ""})
         async for kind, value in question_events(asked):
             if kind == "text":
-                sent += _strip_active_content(value)
-                yield builder.chunk({"content": _strip_active_content(value)})
+                heard += value
+                yield builder.chunk({"content": stream.write(value).text})
             elif kind == "status":
                 yield builder.chunk({"reasoning_content": f"{value}\n"})
             elif kind == "nothing":
                 yield ": still there\n\n"
         answer = asked.task.result()
-        rest = _text(answer, site)
-        rest = rest[len(sent) :] if rest.startswith(sent) else f"\n\n{rest}"
-        yield builder.chunk({"content": rest, "annotations": _annotations(answer, site)})
-        yield builder.chunk({}, finish="stop", **_sources(answer, site))
+        neutral = neutralize(answer.answer)
+        if answer.answer.startswith(heard):
+            rest = stream.write(answer.answer[len(heard) :]).text + stream.finish()
+        else:  # it was reworded
+            rest = f"{stream.finish()}\n\n{neutral.text}"
+        yield builder.chunk({"content": rest + _source_list(answer, site), "annotations": _annotations(answer, neutral, site)})
+        yield builder.chunk({}, finish="stop", **_sources(answer, neutral, site))
         if usage:
             yield builder.event(builder.head() | {"choices": [], "usage": _usage(answer)})
         yield "data: [DONE]\n\n"
@@ -149,12 +155,12 @@ async def _stream_response(asked: RunningQuestion, builder: "_ResponseBuilder", 
         await asked.end()
 
 
-def _text(answer: Answer, site: ServerContext) -> str:
-    """The answer with a list of its sources, for clients that show no annotations; its links and pictures are answer inert."""
-    text = _strip_active_content(answer.answer)
+def _source_list(answer: Answer, site: ServerContext) -> str:
+    """The list of sources below an answer, for clients that show no annotations."""
     if not site.list_sources or not answer.citations:
-        return text
-    return text + "\n\nSources\n" + "\n".join(f"[{c.n}] {_state(answer, c)}{_strip_active_content(_title(c))}" for c in answer.citations)
+        return ""
+    lines = [f"- [{c.n}] {_state(answer, c)}{_title(c)}" for c in answer.citations]
+    return "\n\nSources\n\n" + neutralize("\n".join(lines)).text
 
 
 def _state(answer: Answer, c: Citation) -> str:
@@ -164,7 +170,7 @@ def _state(answer: Answer, c: Citation) -> str:
 
 
 def _title(c: Citation) -> str:
-    place = to_one_line(f"{c.path}, {c.part}" if c.part else c.path)
+    place = to_one_line(c.place())
     quote = to_one_line(c.quote)
     return escape_marks(f"{place} — “{quote if len(quote) <= MAX_QUOTE_CHARS else quote[: MAX_QUOTE_CHARS - 1] + '…'}”")
 
@@ -176,30 +182,36 @@ def _address(answer: Answer, c: Citation, site: ServerContext) -> str:
     return f"{(site.root / c.path).absolute().as_uri()}#char={c.start},{c.end}"
 
 
-def _annotations(answer: Answer, site: ServerContext) -> list[dict[str, Any]]:
-    """OpenAI's annotations: one per citation, at its first mark."""
+def _annotations(answer: Answer, neutral: NeutralMarkdown, site: ServerContext) -> list[dict[str, Any]]:
+    """OpenAI's annotations: one per citation, at its first mark in the neutralized answer."""
     first = {n: at for at, n in reversed(answer.citation_marks)}
     annotations = []
     for c in answer.citations:
-        at = len(_strip_active_content(answer.answer[: first[c.n]])) if c.n in first else 0
+        at = neutral.offset(first[c.n]) if c.n in first else 0
         span = {"start_index": at, "end_index": at + len(f"[{c.n}]") if c.n in first else 0}
         annotations.append(
             {
                 "type": "url_citation",
-                "url_citation": {"url": _address(answer, c, site), "title": _title(c), "state": answer.state_of(c.n)} | span,
+                "url_citation": {
+                    "url": _address(answer, c, site),
+                    "title": _title(c),
+                    "headings": list(c.headings),
+                    "state": answer.state_of(c.n),
+                }
+                | span,
             }
         )
     return annotations
 
 
-def _sources(answer: Answer, site: ServerContext) -> dict[str, Any]:
+def _sources(answer: Answer, neutral: NeutralMarkdown, site: ServerContext) -> dict[str, Any]:
     """Further fields of a response: citations as Perplexity's API has them, the standalone question, and sentences with their states."""
     results = [
-        {"title": _title(c), "url": _address(answer, c, site), "snippet": c.quote, "state": answer.state_of(c.n)} for c in answer.citations
+        {"title": _title(c), "url": _address(answer, c, site), "snippet": c.quote, "headings": list(c.headings)}
+        | {"state": answer.state_of(c.n)}
+        for c in answer.citations
     ]
-    sentences = [
-        {"text": _strip_active_content(s["text"]), "state": s["state"], "citations": s["citations"]} for s in serializers.sentences(answer)
-    ]
+    sentences = [{k: s[k] for k in ("text", "state", "citations")} for s in serializers.sentences(answer, neutral)]
     return {
         "citations": [r["url"] for r in results],
         "search_results": results,
@@ -266,11 +278,6 @@ def _content(message: dict[str, Any]) -> str:
     if isinstance(content, list):
         return "\n".join(str(p.get("text", "")) for p in content if isinstance(p, dict) and p.get("type") == "text")
     return content if isinstance(content, str) else ""
-
-
-def _strip_active_content(text: str) -> str:
-    """Make pictures, links and HTML in a text inert, so that a chat program neither loads nor follows them."""
-    return text.replace("![", "!\u200b[").replace("](", "]\u200b(").replace("<", "&lt;")
 
 
 def _usage(answer: Answer) -> dict[str, int]:

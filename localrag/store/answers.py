@@ -58,7 +58,8 @@ def _parse_answer(row: dict[str, Any]) -> Answer:
     values = json.loads(row["answer_json"])
     names = {key: name for name, key in ANSWER_JSON_KEYS.items()}
     marks = tuple((offset, n) for offset, n in values.get("marks", ()))
-    cited, named = tuple(Citation(**c) for c in values["citations"]), tuple(values.get("collections", ()))
+    cited = tuple(Citation(**c | {"headings": tuple(c.get("headings", ()))}) for c in values["citations"])
+    named = tuple(values.get("collections", ()))
     sentences = tuple(AnswerSentence(**s | {"citations": tuple(s["citations"])}) for s in values.get("sentences", ()))
     passages = tuple(map(_parse_passage, values.get("passages", ())))
     values |= {"id": row["id"], "marks": marks, "citations": cited, "collections": named, "sentences": sentences, "passages": passages}

@@ -15,6 +15,7 @@ from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE,
 from localrag.serve import mcp_results
 from localrag.store import answers, documents
 from localrag.store.opening import open_index
+from localrag.text.markdown import NeutralStream
 
 HOLIDAY = "Every employee gets 25 days of paid leave in a year. The office in Lund is closed on Mondays."
 REVIEW = "Salaries are reviewed twice a year, in June and December. The board may not raise its own pay."
@@ -158,9 +159,11 @@ def test_the_states_are_the_same_in_every_interface(db, embed, tmp_path):
     assert (of_cli["unsupported"], of_cli["related"], of_cli["contradicted"]) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("end", ["[1][2]", "[related][3]", "[contradicted][4]"])
-def test_the_marks_of_a_stretch_are_found_behind_its_state(end):
-    """While an answer is written, the page is told the citations at the end of a stretch, whatever its state."""
-    text = f"A sentence with a [7] of its own. {end}"
+def test_the_marks_of_a_part_are_those_that_are_not_the_text_s_own():
+    """While an answer is written, the page is told its citations: behind a state, in a cell, below a fence, never of a line of code."""
+    parts = ["A \\[7\\] of its own. [1][2]\n", "| a | b [related][3] |\n", "```\n", "x[0] [8]\n", "```\n", "[4]\n"]
+    stream = NeutralStream()
+    written = [serializers.serialize_part(part, stream) for part in parts]
 
-    assert [n for _, n in serializers.trailing_citations(text)] == [int(c) for c in end if c.isdigit()]
+    assert [[s["n"] for s in one["segments"] if "n" in s] for one in written] == [[1, 2], [3], [], [], [], [4]]
+    assert "".join(s.get("text") or f"[{s['n']}]" for one in written for s in one["segments"]) == "".join(parts)

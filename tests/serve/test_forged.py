@@ -80,7 +80,9 @@ def test_programs_and_the_terminal_are_given_no_forged_mark(folder):
         events = [json.loads(line.removeprefix("data: ")) for line in streamed.splitlines() if line.startswith("data: {")]
         pieces = "".join(e["choices"][0]["delta"].get("content", "") for e in events)
     printed = run_localrag("ask", QUESTION, "--mode", "basic", cwd=folder).stdout
-    answer = "\n".join(line for line in printed.splitlines() if ".md:" not in line)  # without the list of sources, which quotes
+    answer = "\n".join(
+        line for line in printed.splitlines() if not re.match(r"\[\d+\] docs/", line)
+    )  # without the list of sources, which quotes
     text = whole["choices"][0]["message"]["content"]
     known = {str(n) for n in range(1, len(whole["citations"]) + 1)}
     for shown in (text, pieces, answer):

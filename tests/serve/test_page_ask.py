@@ -170,6 +170,10 @@ def test_a_long_document_is_read_on_from_the_passage(browser, server, answers):
         assert heard.errors == []
 
 
+TABLE = (
+    '<div class="table-scroll" tabindex="0" role="group" aria-label="Table"><table class="grid"><thead><tr>{}</tr></thead>'
+    "<tbody>{}</tbody></table></div>"
+)
 MARKDOWN = [
     ([{"text": "**Bold "}, {"n": 1}, {"text": " still** and *thin*"}], "<p><strong>Bold <i>1</i> still</strong> and <em>thin</em></p>"),
     ([{"text": "a [1] of its own"}], "<p>a [1] of its own</p>"),
@@ -192,6 +196,48 @@ MARKDOWN = [
         [{"text": "Red. [unsupported]"}],
         '<p>Red. <span class="mark unsupported" title="No passage of the documents supports this sentence.">no source</span></p>',
     ),
+    (
+        [
+            {"text": "| Plan | `a\\|b` |\n|:--|--:|\n| Basic \\| more | 10 "},
+            {"n": 1},
+            {"text": " |\n| Plus | 20 [unsupported] | 3 | "},
+            {"n": 2},
+        ],
+        TABLE.format(
+            '<th scope="col" dir="auto">Plan</th><th scope="col" class="end" dir="auto"><code>a|b</code></th>',
+            '<tr><td dir="auto">Basic | more</td><td class="end" dir="auto">10 <i>1</i></td></tr>'
+            '<tr><td dir="auto">Plus</td><td class="end" dir="auto">20 <span class="mark unsupported" '
+            'title="No passage of the documents supports this sentence.">no source</span>3 <i>2</i></td></tr>',
+        ),
+    ),
+    (
+        [{"text": "| a | b |\n|---|---|\n| cut"}],
+        TABLE.format(
+            '<th scope="col" dir="auto">a</th><th scope="col" dir="auto">b</th>',
+            '<tr><td dir="auto">cut</td><td dir="auto"></td></tr>',
+        ),
+    ),
+    ([{"text": "not | a table\nbut | text"}], "<p>not | a table but | text</p>"),
+    (
+        [
+            {"text": "1. Install:\n\n   ```sh\n   pip install x\n     y\n   ```\n   "},
+            {"n": 1},
+            {"text": "\n2. Run\n   - deep\n     - deeper\n\nEnd"},
+        ],
+        '<ol start="1"><li><p>Install:</p><pre tabindex="0"><code>pip install x\n  y\n</code></pre><p><i>1</i></p></li>'
+        "<li><p>Run</p><ul><li>deep<ul><li>deeper</li></ul></li></ul></li></ol><p>End</p>",
+    ),
+    ([{"text": "~~~~ini\n```\na = [1] `x`\n~~~\n\nopen"}], '<pre tabindex="0"><code>```\na = [1] `x`\n~~~\n\nopen\n</code></pre>'),
+    ([{"text": "```\nx\n```\n"}, {"n": 4}], '<pre tabindex="0"><code>x\n</code></pre><p><i>4</i></p>'),
+    (
+        [{"text": "a \\[7\\] \\*b\\* `c\\[7\\]` &lt;b> !\\[map]\\(http://evil.example/x.png)"}],
+        "<p>a [7] *b* <code>c[7]</code> &lt;b&gt; [map]</p>",
+    ),
+    ([{"text": "---\n\n第一 **二** مرحبا"}], "<hr><p>第一 <strong>二</strong> مرحبا</p>"),
+    (
+        [{"text": "![a][p] <img src=p.png> ![d](data:image/png;base64,AA)\n\n[p]: http-evil.example/p.png"}],
+        "<p>![a][p] &lt;img src=p.png&gt; [d]</p><p>[p]: http-evil.example/p.png</p>",
+    ),
     ([{"text": "first\nsecond\n\n"}, {"draft": "thi"}], '<p>first second</p><p><span class="draft" aria-hidden="true">thi</span></p>'),
 ]
 
@@ -212,15 +258,18 @@ def test_markdown_becomes_elements_and_nothing_else_does(browser, server):
             )
             assert made == expected
         links = page.evaluate(
-            """async () => {
+            """async (text) => {
                 const { html, render } = await import(new URL("static/vendor/preact.js", location.href));
                 const { Markdown } = await import(new URL("static/lib/markdown.js", location.href));
                 const box = document.createElement("div");
-                render(html`<${Markdown} text="See [here](http://evil.example/a) and http://evil.example/b." />`, box);
-                return [box.querySelectorAll("a").length, box.querySelectorAll("button").length, box.innerText];
-            }"""
+                render(html`<${Markdown} text=${text} />`, box);
+                return [box.querySelectorAll("a, img").length, box.querySelectorAll("button").length, box.innerText];
+            }""",
+            r"See [here](http://evil.example/a) and http://evil.example/b. [Click](javascript:alert) [x]\(http://evil.example/c)",
         )
-        assert links[:2] == [0, 2]
+        assert links[:2] == [0, 4]
+        assert "Click (javascript:alert)" in links[2]
+        assert "x (http://evil.example/c)" in links[2]
         assert "here (http://evil.example/a)" in links[2]
 
 

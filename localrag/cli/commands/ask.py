@@ -146,13 +146,20 @@ def ask_and_print(
     agree = _confirm_cost if asks and sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
         watch = AnswerCallbacks(
-            on_text=stream.write, on_status=status_line.show, confirm_cost=agree, on_stored=kept, on_passage=stream.add_passage
+            on_text=stream.write,
+            on_draft=stream.show_draft,
+            on_status=stream.show_status,
+            confirm_cost=agree,
+            on_stored=kept,
+            on_passage=stream.add_passage,
         )
         result = index.ask(question, watch=watch, history=history, **how)
     except KeyboardInterrupt:
+        stream.stop()
         print_note(_interrupted_answer(bool(stream.heard), index.calls - calls) if index.logs else "\nStopped. Nothing was stored.")
         raise typer.Exit(130) from None
     finally:
+        stream.show_draft("")
         status_line.clear()
     if as_json:
         write_json(answer_json(result, index.root))

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from localrag import serializers
 from localrag.cli.views.console import print_note, stdout_console, styled
+from localrag.cli.views.markdown import STATE_COLORS, DraftLine, MarkdownPrinter, mark_states
 from localrag.cli.views.terminal import escape_line, status_line
 from localrag.filters import DocumentFilter
 from localrag.query.citations import escape_marks
@@ -17,40 +19,81 @@ from localrag.records import (
     CONTRADICTED_STATE,
     RELATED_STATE,
     SUPPORTED_STATE,
-    UNSUPPORTED_STATE,
     Answer,
     AnswerPassage,
     Chunk,
     Citation,
     with_new_keys,
 )
+from localrag.text.markdown import neutralize
 from localrag.text.sentences import collapse_whitespace
 
 
 class AnswerStream:
-    """Prints an answer while it is written, if `live`; otherwise only collects it in `heard`. Short answers in its passages are marked."""
+    """Prints an answer while it is written, if `live`; otherwise only collects it in `heard`.
+
+    On a terminal its Markdown has styles, and the unfinished sentence is shown behind it; elsewhere, or with NO_COLOR, it is printed as it
+    is. Passages of documents are no Markdown: their lines stay as they are, with the short answers marked.
+    """
 
     def __init__(self, *, live: bool) -> None:
         self.live, self.heard = live, ""
-        self._passages: list[AnswerPassage] = []
+        self._is_styled = stdout_console.is_terminal and not (stdout_console.no_color or stdout_console.is_dumb_terminal)
+        self._has_draft = self._is_styled and live and not stdout_console.legacy_windows
+        self._printer, self._draft = MarkdownPrinter(), DraftLine()
+        self._next_passage: AnswerPassage | None = None
 
     def add_passage(self, passage: AnswerPassage) -> None:
         """Take a passage whose text comes next."""
-        self._passages.append(passage)
+        self._next_passage = passage
+
+    def show_draft(self, text: str) -> None:
+        """Show the sentence, row or line that is being written."""
+        if self._has_draft:
+            self._draft.show(text, self._printer.line)
+
+    def show_status(self, text: str) -> None:
+        """Show what is being done, unless a line of the answer stands where it would be shown."""
+        if not (self.live and self._printer.line):
+            self._draft.clear()
+            status_line.show(text)
 
     def write(self, text: str) -> None:
-        """Add and print the next lines of the answer."""
+        """Add and print the next part of the answer."""
         self.heard += text
+        passage, self._next_passage = self._next_passage, None
+        if not self.live:
+            return
+        self._draft.clear()
+        if passage and stdout_console.is_terminal:
+            self._printer.print(_mark_answer(_bold_titles(text), passage))
+        elif self._is_styled:
+            self._printer.write(text)
+        else:
+            self._printer.print(text)
+
+    def stop(self) -> None:
+        """Remove the draft, and print what was held back."""
+        self._draft.clear()
         if self.live:
-            status_line.clear()
-            stdout_console.print(_mark_answers(_bold_titles(text), self._passages), end="")
+            self._printer.finish()
 
     def finish(self, answer: str) -> None:
         """Print the part of the final answer that was not printed yet, or all of it if it differs from the printed part."""
         if not answer.startswith(self.heard):  # the final answer was reworded
-            stdout_console.print("\n")
+            self._printer.print("\n\n")
             self.heard = ""
         self.write(answer[len(self.heard) :] + "\n")
+        self.stop()
+
+
+def print_answer_text(answer: Answer) -> None:
+    """Print the text of a stored answer."""
+    stream = AnswerStream(live=True)
+    if answer.passages and stdout_console.is_terminal:
+        stdout_console.print(_bold_titles(answer.answer))
+    else:
+        stream.finish(answer.answer)
 
 
 def display_path(path: str, root: Path) -> str:
@@ -60,15 +103,16 @@ def display_path(path: str, root: Path) -> str:
 
 
 def display_location(citation: Citation, root: Path) -> str:
-    """File and part of a citation: `report.pdf, page 3`."""
-    return escape_line(display_path(citation.path, root)) + (f", {citation.part}" if citation.part else "")
+    """File, part and headings of a citation: `report.pdf › page 3 › Costs`."""
+    return escape_line(citation.place(display_path(citation.path, root)))
 
 
 def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
-    """The answer as `--json` prints it."""
+    """The answer as `--json` prints it, its Markdown neutralized."""
+    neutral = neutralize(answer.answer)
     citations = [c | {"path": display_path(c["path"], root)} for c in serializers.citations(answer)]
     found = {
-        "answer": answer.answer,
+        "answer": neutral.text,
         "mode": answer.mode,
         "level": answer.level,
         "citations": citations,
@@ -85,7 +129,7 @@ def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
         "unsupported": answer.unsupported_sentences,
         "related": answer.related,
         "contradicted": answer.contradicted,
-        "sentences": serializers.sentences(answer),
+        "sentences": serializers.sentences(answer, neutral),
         "passages": [p | {"path": display_path(p["path"], root)} for p in serializers.answer_passages(answer)],
         "conversation": answer.conversation,
         "answerable": answer.is_answerable,
@@ -104,9 +148,9 @@ def print_answer(answer: Answer, root: Path, stream: AnswerStream, opens: str = 
     for c in answer.citations:
         quote = collapse_whitespace(c.quote)
         short = quote if len(quote) <= 100 else quote[:97] + "…"
-        state = answer.state_of(c.n)
-        place = f"{c.n:>3}  {display_location(c, root)}:{c.start}-{c.end}  “{short}”"
-        stdout_console.print(styled((place, "dim"), ("" if state == SUPPORTED_STATE else f"  {state}", STATE_COLORS.get(state, ""))))
+        state = _state(answer, c)
+        place = f"[{c.n}] {display_location(c, root)}, {c.start}-{c.end}  “{short}”"
+        stdout_console.print(styled((place, "dim"), (state, STATE_COLORS.get(state.strip(), ""))))
     level = f", level {answer.level}" if answer.level is not None else ""
     note = f"\n{answer.note}" if answer.note else ""
     cost = f"{answer.llm_calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.llm_calls else ""
@@ -123,36 +167,28 @@ _STATE_NOTES = {
     RELATED_STATE: "Related: the source is about the topic of the sentence, but does not support it.",
     CONTRADICTED_STATE: "Contradicted: the source differs from the sentence.",
 }
-STATE_COLORS = {
-    RELATED_STATE: "cyan",
-    CONTRADICTED_STATE: "bold red",
-    UNSUPPORTED_STATE: "yellow",
-}  # colours of the marks of unproved sentences
 
 
 def _bold_titles(text: str) -> Text:
-    """Part of an answer with titles in bold and the marks of unproved sentences in colour."""
+    """Passages with titles in bold and the marks of unproved sentences in colour."""
     lines = text.split("\n")
     shown = Text("\n").join(Text(t[2:-2], "bold") if len(t) > 4 and t.startswith("**") and t.endswith("**") else Text(t) for t in lines)
-    for state, style in STATE_COLORS.items():
-        shown.highlight_words([f"[{state}]"], style)
-    return shown
+    return mark_states(shown)
 
 
-def _mark_answers(shown: Text, passages: Sequence[AnswerPassage]) -> Text:
-    """The text with the short answers underlined where a passage in it has one."""
-    for passage in passages:
-        at = shown.plain.find(escape_marks(passage.text))
-        if passage.marked and at >= 0:
-            start, end = (at + len(escape_marks(passage.text[:offset])) for offset in passage.marked)
-            shown.stylize("bold underline", start, end)
+def _mark_answer(shown: Text, passage: AnswerPassage) -> Text:
+    """The text of a passage with its short answer underlined."""
+    at = shown.plain.find(escape_marks(passage.text))
+    if passage.marked and at >= 0:
+        start, end = (at + len(escape_marks(passage.text[:offset])) for offset in passage.marked)
+        shown.stylize("bold underline", start, end)
     return shown
 
 
 def print_source(citation: Citation, chunk: Chunk | None, root: Path, state: str = SUPPORTED_STATE) -> None:
     """Print the chunk of a citation with the quote marked (only the quote if the chunk is None), and a note if its `state` is no proof."""
-    place = " › ".join((display_location(citation, root), *(map(escape_line, chunk.headings) if chunk else ())))
-    stdout_console.print(styled((place, "bold"), f", characters {citation.start}-{citation.end}\n"))
+    cited = replace(citation, headings=chunk.headings) if chunk else citation
+    stdout_console.print(styled((display_location(cited, root), "bold"), f", characters {citation.start}-{citation.end}\n"))
     if state in _STATE_NOTES:
         stdout_console.print(styled((f"{_STATE_NOTES[state]}\n", STATE_COLORS[state])))
     if chunk is None:
@@ -164,7 +200,6 @@ def print_source(citation: Citation, chunk: Chunk | None, root: Path, state: str
 
 MAX_TITLE_CHARS = 70  # of a first question
 CONTEXT_CHARS = 40  # shown before the searched words
-_LOADS = re.compile(r"!\[|\]\(|\]:|<")  # images, links, link definitions, HTML
 _MARKDOWN_BLOCK_START = re.compile(r"^(\s*)(#|>|[-+*]\s|\d+[.)]\s|```|~~~|---)", re.MULTILINE)
 
 
@@ -195,24 +230,24 @@ def print_conversation(answers: Sequence[tuple[str, Answer]], root: Path) -> Non
         stdout_console.print(styled((answer.question, "bold"), (f"  {at} · {answer.mode}", "dim")))
         if answer.standalone_question not in ("", answer.question):
             stdout_console.print(f"understood as: {answer.standalone_question}", style="dim")
-        stdout_console.print(answer.answer)
+        print_answer_text(answer)
         for c in answer.citations:
-            place, quote = f"{display_location(c, root)}:{c.start}-{c.end}", _short(collapse_whitespace(c.quote), 100)
-            stdout_console.print(f"{c.n:>3}  {place}  “{quote}”{_state(answer, c)}", style="dim")
+            place, quote = f"{display_location(c, root)}, {c.start}-{c.end}", _short(c.quote, 100)
+            stdout_console.print(f"[{c.n}] {place}  “{quote}”{_state(answer, c)}", style="dim")
         stdout_console.print()
 
 
 def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
     """A conversation as Markdown: each question as a heading, with its answer and its citations.
 
-    Text of documents, questions and models is escaped: it cannot load a picture, contain HTML or hide the target of a link.
+    Written answers keep their Markdown; other text is escaped. None of it can load a picture, contain HTML or hide the target of a link.
     """
     parts = [f"# {_heading(answers[0].question)}" if answers else "# Conversation"]
     for answer in answers:
         parts.append(f"## {_heading(answer.question)}")
         if answer.standalone_question not in ("", answer.question):
             parts.append(f"*Understood as: {_escape_markdown(collapse_whitespace(answer.standalone_question))}*")
-        parts.append(_escape_markdown(answer.answer))
+        parts.append(_escape_markdown(answer.answer) if answer.passages else neutralize(escape_controls_keep_lines(answer.answer)).text)
         if answer.citations:
             parts.append("\n".join(_citation(c, root, _state(answer, c)) for c in answer.citations))
         if answer.note:
@@ -238,9 +273,11 @@ def _heading(question: str) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Escape a text for Markdown, except for bold titles and lists, which answers contain."""
-    text = _LOADS.sub(lambda m: "&lt;" if m[0] == "<" else f"{m[0][:-1]}\\{m[0][-1]}", escape_controls_keep_lines(text))
-    return _MARKDOWN_BLOCK_START.sub(lambda m: m[0] if m[2][0] in "-+*0123456789" and m[2] != "---" else f"{m[1]}\\{m[2]}", text)
+    """Escape a text that is no Markdown, except for bold titles and lists."""
+    text = _MARKDOWN_BLOCK_START.sub(
+        lambda m: m[0] if m[2][0] in "-+*0123456789" and m[2] != "---" else f"{m[1]}\\{m[2]}", escape_controls_keep_lines(text)
+    )
+    return neutralize(text).text
 
 
 def escape_controls_keep_lines(text: str) -> str:

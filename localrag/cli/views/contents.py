@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.tree import Tree
 
-from localrag.cli.views.answers import answer_json, display_path
+from localrag.cli.views.answers import answer_json, display_path, print_answer_text
 from localrag.cli.views.console import stdout_console, styled
 from localrag.cli.views.progress import format_engine_metrics, format_progress
 from localrag.cli.views.terminal import escape_line
@@ -128,7 +128,8 @@ def print_log(answers: Sequence[tuple[int, str, Answer]]) -> None:
         asked = f" → {a.standalone_question}" if a.standalone_question and a.standalone_question != a.question else ""
         when = (f" {at} · {a.mode} · conversation {a.conversation}", "dim")
         stdout_console.print(styled((f"{number}  {a.question}", "bold"), asked, when))
-        stdout_console.print(a.answer + "\n")
+        print_answer_text(a)
+        stdout_console.print()
     if not answers:
         stdout_console.print("No question has been asked of this index yet.")
 

@@ -12,7 +12,7 @@ import pytest
 from localrag.cli.views.terminal import escape_controls, escape_line
 from tests.conftest import run_localrag
 from tests.forked import Forked
-from tests.terminals import STYLE, Terminal, in_terminal, out
+from tests.terminals import STYLE, Terminal, in_terminal, out, plain
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x1b[2J\x9b5A\x08\x7f\u202e:smile:"
 NAME = "b\x1b[31m:smile:\u202e\n.txt"
@@ -121,14 +121,14 @@ def test_the_terminal_shows_the_answer_that_is_kept(town, monkeypatch, options):
     shown = in_terminal("ask", *QUESTION, *options, cwd=town)
     kept = json.loads(out("logs", "-n", "2", "--json"))
 
-    text = STYLE.sub("", shown.text("out")).replace("**", "")
+    text = plain(shown.text("out"))
     assert text.startswith(answer["answer"] + "\n")
     assert [k["answer"] for k in kept] == [answer["answer"]] * 2
     assert answer["style"] == "abstractive"
     below = text.removeprefix(answer["answer"])
     for c in answer["citations"]:
         assert f"[{c['n']}]" in answer["answer"]
-        assert f"{c['n']:>3}  {c['path']}" in below
+        assert f"\n[{c['n']}] {c['path']}, {c['start']}-{c['end']}  “" in below
     assert answer["answer"].count("[unsupported]") == (0 if "--strict" in options else answer["unsupported"])
     assert re.search(r"reading \d+ (passages|points) …", shown.text("err"))
     assert shown.text("err").split("mode:")[0].rstrip().endswith("\x1b[K")
@@ -142,7 +142,7 @@ def test_ctrl_c_says_what_is_kept_of_an_answer(town, tmp_path, monkeypatch, begu
     monkeypatch.chdir(here)
     before = json.loads(out("logs", "-n", "99", "--json"))
     shown = Terminal("ask", "Tell all about the Skua and Lars Holm.", *QUESTION[1:], "mix", cwd=here)
-    written = shown.wait_for(*(("out", r"\]") if begun else ("err", "reading")))
+    written = shown.wait_for(*(("out", r"\](?:\x1b\[0m)?(?:\n|\x1b\[2m)") if begun else ("err", "reading")))
     shown.interrupt()
 
     assert shown.end() == 130
@@ -151,8 +151,8 @@ def test_ctrl_c_says_what_is_kept_of_an_answer(town, tmp_path, monkeypatch, begu
     assert len(logs) == len(before) + begun
     if begun:
         assert "The part that was written is stored: localrag logs -n 1." in shown.text("err")
-        assert STYLE.sub("", shown.text("out")).startswith(logs[0]["answer"])
-        assert logs[0]["answer"].startswith(STYLE.sub("", written).rstrip())
+        assert plain(shown.text("out")).startswith(logs[0]["answer"])
+        assert logs[0]["answer"].startswith(plain(written).rstrip())
         assert "Stopped before its end." in logs[0]["note"]
     else:
         assert "No sentence had been written yet." in shown.text("err")

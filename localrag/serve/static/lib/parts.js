@@ -91,6 +91,9 @@ export const fileName = (path) => path.split(/[\\/]/).at(-1) || path;
 /** Where a citation stands: `minutes.pdf, page 3`. */
 export const placeName = ({ path, part }, name = fileName(path)) => (part ? `${name}, ${part}` : name);
 
+/** Where a citation stands, with the headings above it: `minutes.pdf, page 3 › Costs`. */
+export const sourceName = (citation, name) => [placeName(citation, name), ...(citation.headings ?? [])].join(" › ");
+
 /** A stage's name in the page's language; one that is not known keeps its own. */
 export function stageName(stage) {
   const name = t(`run.stage.${stage}`);

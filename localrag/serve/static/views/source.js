@@ -34,7 +34,7 @@ export default function Source({ answer, n, citations, close }) {
           <span class="chip" aria-hidden="true">${n}</span><span class="offscreen">${t("ask.chip", { n })}: </span>
           ${citation ? fileName(citation.path) : t("source.title")}
         </h2>
-        <p class="soft">${citation && [citation.part, citation.path].filter(Boolean).join(" · ")}</p>
+        <p class="soft">${citation && [citation.part, citation.path, citation.headings?.join(" › ")].filter(Boolean).join(" · ")}</p>
       </div>
       <${Steps} answer=${answer} n=${n} citations=${citations} />
       <button type="button" class="quiet" onClick=${close} aria-label=${t("source.close")} title=${t("source.close")}>✕</button>

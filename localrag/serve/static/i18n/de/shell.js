@@ -22,6 +22,7 @@ export default {
   "again": "Noch einmal",
   "copy": "Kopieren",
   "copied": "Kopiert",
+  "table": "Tabelle",
   "close": "Schließen",
   "waiting": "Einen Moment …",
   "error.unreachable": "Der Server antwortet nicht.",

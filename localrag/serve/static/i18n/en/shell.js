@@ -22,6 +22,7 @@ export default {
   "again": "Try again",
   "copy": "Copy",
   "copied": "Copied",
+  "table": "Table",
   "close": "Close",
   "waiting": "One moment …",
   "error.unreachable": "The server does not answer.",

@@ -22,6 +22,7 @@ export default {
   "again": "重试",
   "copy": "复制",
   "copied": "已复制",
+  "table": "表格",
   "close": "关闭",
   "waiting": "请稍候……",
   "error.unreachable": "服务器没有响应。",

@@ -3,7 +3,7 @@
 import { html, useRef } from "../../vendor/preact.js";
 import { lasting, number, percent, t } from "../../lib/i18n.js";
 import { Markdown } from "../../lib/markdown.js";
-import { Copy, Failure, fileName, placeName } from "../../lib/parts.js";
+import { Copy, Failure, fileName, sourceName } from "../../lib/parts.js";
 import { live } from "./talk.js";
 
 /** `opened` is the citation whose source is shown, if it is one of this answer's; `again(question)` asks once more. */
@@ -44,8 +44,8 @@ function Passages({ passages, chip }) {
 /** The mark of a citation, which opens its source. */
 function Chip({ answer, n, citations, current }) {
   const found = citations.find((citation) => citation.n === n);
-  const label = found ? t("ask.chip.of", { n, place: placeName(found) }) : t("ask.chip", { n });
-  return html`<a class="chip" href=${`#/source/${answer}/${n}`} aria-label=${label} title=${found ? `${placeName(found)}\n“${found.quote}”` : null}
+  const label = found ? t("ask.chip.of", { n, place: sourceName(found) }) : t("ask.chip", { n });
+  return html`<a class="chip" href=${`#/source/${answer}/${n}`} aria-label=${label} title=${found ? `${sourceName(found)}\n“${found.quote}”` : null}
     aria-current=${current ? "true" : null}>${n}</a>`;
 }
 
@@ -77,7 +77,8 @@ function Sources({ answer, citations, opened }) {
         const here = opened === `${answer}/${citation.n}`;
         return html`<li key=${citation.n} value=${citation.n}>
           <a href=${`#/source/${answer}/${citation.n}`} aria-current=${here ? "true" : null}>
-            <span class="place"><span class="number">${citation.n}</span><b>${fileName(citation.path)}</b>${citation.part && html`<span>${citation.part}</span>`}
+            <span class="place"><span class="number">${citation.n}</span><b>${fileName(citation.path)}</b>${citation.part && html`<span>${citation.part}</span>`}${
+              citation.headings?.length > 0 && html`<span dir="auto">› ${citation.headings.join(" › ")}</span>`}
               ${STATED.has(citation.state) && html`<span class=${`mark ${citation.state}`} title=${t(`ask.${citation.state}.why`)}>${t(`ask.${citation.state}.mark`)}</span>`}</span>
             <q lang="" dir="auto">${citation.quote}</q>
           </a>
@@ -126,6 +127,6 @@ export function modeName(mode) {
 /** The answer as text to take along, its sources below it. */
 function written(question, now) {
   const text = now.segments.map((segment) => segment.text ?? `[${segment.n}]`).join("");
-  const sources = now.citations.map((citation) => `[${citation.n}] ${placeName(citation, citation.path)}: “${citation.quote}”`);
+  const sources = now.citations.map((citation) => `[${citation.n}] ${sourceName(citation, citation.path)}: “${citation.quote}”`);
   return [question, text.trim(), sources.join("\n")].filter(Boolean).join("\n\n");
 }

@@ -160,5 +160,5 @@ function ended(turn, state, more = {}) {
 
 /** A stretch as it is read out: without signs, its marks in words. */
 function aloud(segments) {
-  return segments.map(({ text, n }) => (n === undefined ? text.replace(/[*#`]+/g, "") : ` (${t("ask.chip", { n })})`)).join("");
+  return segments.map(({ text, n }) => (n === undefined ? text.replace(/[*#`|\\]+/g, "") : ` (${t("ask.chip", { n })})`)).join("");
 }
