@@ -49,9 +49,8 @@ class Project(OpenIndex):
     """An opened index with its settings and models, for indexing and questions.
 
     `db` may be pinned to a snapshot; `write_db` stores settings. `reranker` scores chunks for a question, higher is better, if one was
-    chosen; `reader` finds answers in passages, `tagger` names and their relations; only a project with the bundled chat model has a tagger.
-    Without `keep_answers` no question or answer is stored. `search_cache` holds search results for one question on an unchanging index;
-    None disables it.
+    chosen; `reader` finds answers in passages, `tagger` names and their relations, when documents are indexed. Without `keep_answers` no
+    question or answer is stored. `search_cache` holds search results for one question on an unchanging index; None disables it.
     """
 
     write_db: Database
@@ -171,9 +170,12 @@ def open_for_writing(
     }
     with writer_lock(folder), keep_caches(folder), closing(open_index(folder, create=True)) as db:
         stored, empty = runs.load_settings(db), not has_rows(db, "documents")
-        _bind_models(folder, stored, chat, vectors, rebuild=rebuild or empty)  # an empty index is not bound to its models
+        # An empty index is not bound to its models, and another one not to a chat model that computed nothing in it.
+        computed_by_chat = {"chat_model": chat} if llm_cache.has_indexing_calls(db) else {}
+        if not (rebuild or empty):
+            _check_models(folder, stored, {**computed_by_chat, "embedder": vectors})
         if rebuild:
-            runs.save_settings(db, budgets_model={})
+            runs.save_settings(db, budgets_model={}, auto_extractor={}, reports_style={})
         if recluster:
             runs.save_settings(db, reclustered=stored.get("reclustered", 0) + 1)
         index_id = llm_cache.identity(db)
@@ -184,7 +186,7 @@ def open_for_writing(
         settings = replace(IndexSettings.from_json(stored.get("settings", {})), **changes)
         runs.save_settings(db, settings=settings.to_json(), **models)
         settings = _with_files(settings, folder, engine or EngineOptions())
-        reader, tagger = passage_reader_for(engine or EngineOptions()), tagger_for(chat, engine or EngineOptions())
+        reader, tagger = passage_reader_for(engine or EngineOptions()), any_tagger(engine or EngineOptions())
         vectors_by = open_embedder(vectors)
         project = Project(
             documents_root(folder),
@@ -319,8 +321,13 @@ def passage_reader_for(engine: EngineOptions) -> PassageReader | None:
     return SHARED_READER if engine.use_adapters else None
 
 
+def any_tagger(engine: EngineOptions) -> Tagger | None:
+    """The tagger of names, unless disabled."""
+    return Tagger() if engine.use_adapters else None
+
+
 def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
-    """The tagger of names, only for the bundled chat model and unless disabled."""
+    """The tagger as a part of a chat model that is measured: only of the bundled one, unless disabled."""
     return Tagger() if engine.use_adapters and not chat.url and chat.fingerprint == bundled_chat_model().fingerprint else None
 
 
@@ -442,13 +449,13 @@ def _is_listed(path: str, kind: str, listed: Iterable[str]) -> bool:
     return False
 
 
-def _bind_models(folder: Path, stored: dict[str, dict[str, str]], chat: ModelFile, embedder: ModelFile, *, rebuild: bool) -> None:
+def _check_models(folder: Path, stored: dict[str, dict[str, str]], models: dict[str, ModelFile]) -> None:
     remedies = {
         "chat_model": "repeat the model's work: --rebuild",
         "embedder": "compute the vectors again: localrag reembed --embedder NAME|PATH",
     }
-    for kind, file in (("chat_model", chat), ("embedder", embedder)):
-        if kind in stored and stored[kind]["fingerprint"] != file.fingerprint and not rebuild:
+    for kind, file in models.items():
+        if kind in stored and stored[kind]["fingerprint"] != file.fingerprint:
             raise IndexMismatch(
                 f"The index in {folder} was made with {stored[kind]['name']}, not with {file.name}.",
                 f"Leave out --model and --embedder, use another folder (--index DIR), or {remedies[kind]}.",

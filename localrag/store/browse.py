@@ -278,6 +278,7 @@ def index_status(db: Database, folder: Path) -> dict[str, Any]:
         "failed": [{"stage": f.stage, "subject": f.subject, "reason": f.reason} for f in runs.failures(db)],
         "coverage": graph.report_coverage(db),
         "noise": chunks.count_rejected_names(db),
+        "dropped_rows": sum(settings.get("dropped_rows", {}).values()),
         "merged": graph.count_merged_names(db),
         "run": run_to_json(run) if run else None,
         "spent": llm_cache.total_llm_usage(db),
