@@ -29,6 +29,7 @@ from typing import Any
 
 from localrag.indexing.extraction.stage import extract_chunks
 from localrag.indexing.extraction.tasks import ExtractChunks, ExtractionAttempt, batch_by
+from localrag.indexing.method import IndexingMethod
 from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, SingleTask, TaskContext, run_in_order
 from localrag.indexing.workers.pool import open_scheduler
 from localrag.indexing.workers.scheduler import Scheduler
@@ -204,7 +205,7 @@ def drive(folder: Path) -> None:
         async def run() -> None:
             for n in range(8):
                 worker_pool.add(MadeUp(f"w{n}"))
-            await extract_chunks(project, "extractive", worker_pool, Quiet())  # type: ignore[arg-type]
+            await extract_chunks(project, IndexingMethod("model", asks_model=True), worker_pool, Quiet())  # type: ignore[arg-type]
 
         there = project.db["extractions"].count
         before, began = time.process_time(), time.monotonic()
