@@ -21,7 +21,7 @@ from localrag.llm.model import ChatModel
 from localrag.llm.prompts import load_overrides, prompt_files, prompt_name, read_domain, untrusted_prompts
 from localrag.llm.reader import PassageReader
 from localrag.llm.tagger import Tagger
-from localrag.model_files import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker, merged_models
+from localrag.model_files import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker, merged_models, shipped_models
 from localrag.settings import INDEX_FOLDER, IndexSettings, project_file
 from localrag.store import llm_cache, runs
 from localrag.store.database import keep_caches, set_read_only, snapshot
@@ -266,7 +266,7 @@ def _project_to_ask(
             f"This index was made with the embedding model {stored['embedder']['name']}, not {embedder.name}.",
             "Compute the vectors again, without the chat model: localrag reembed",
         )
-    chat = _chat_model(folder, model, engine) if asks else bundled_chat_model()
+    chat = _chat_model(folder, model or _user_default(stored), engine) if asks else bundled_chat_model()
     if model and logs and asks:
         _save_model_path(db, stored["chat_model"], chat)
     settings = _with_files(IndexSettings.from_json(stored.get("settings", {})), folder, engine)
@@ -277,6 +277,13 @@ def _project_to_ask(
     return Project(
         documents_root(folder), folder, db, db, settings, ChatModel(cache, chat, engine), query_embedder, rerank, reader, keep_answers=logs
     )
+
+
+def _user_default(stored: dict[str, Any]) -> str | None:
+    """The user's default chat model, to ask an index with that the bundled one was bound to; None if the user has chosen no default."""
+    default = str(merged_models()["default_chat"])
+    is_bundled = stored["chat_model"]["fingerprint"] == bundled_chat_model().fingerprint
+    return default if is_bundled and default != shipped_models()["default_chat"] else None
 
 
 def prompt_folders(root: Path) -> list[Path]:

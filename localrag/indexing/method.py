@@ -127,9 +127,9 @@ def _is_bundled(file: ModelFile) -> bool:
 
 
 def _has_gpu() -> bool:
-    from localrag.indexing.workers.pool import gpu_names
+    from localrag.engine.llama.library import HAS_GPU_OFFLOAD, offload_devices
 
-    return bool(gpu_names())
+    return HAS_GPU_OFFLOAD and bool(offload_devices())
 
 
 def speed_key(file: ModelFile) -> str:
@@ -178,11 +178,11 @@ async def resolve_method(
         extractor = choice.extractor(n_chunks, extraction_seconds(choice.file, n_chunks))
     method = choice.method(extractor or "tagger", total_chunks)
     if n_chunks and project.settings.extractor != "phrases":
-        _store(project, choice.file, method)
+        _save_choice(project, choice.file, method)
     return method
 
 
-def _store(project: Project, file: ModelFile, method: IndexingMethod) -> None:
+def _save_choice(project: Project, file: ModelFile, method: IndexingMethod) -> None:
     stored = runs.load_settings(project.db)
     values: dict[str, Mapping[str, str]] = {}
     if project.settings.extractor == "auto":

@@ -167,12 +167,7 @@ class ChatModel:
                 config_hash=CURRENT_CONFIG_HASH.get() if priority == INDEXING else "",
             )
             self._cache.save(call, needed=priority == INDEXING)
-            if generation.dropped_rows:
-                self._dropped_rows[key] = generation.dropped_rows
-            self._count_dropped(task, key)
-        self.calls += 1
-        self.prompt_tokens += call.prompt_tokens
-        self.output_tokens += call.output_tokens
+            self._count_call(call, generation.dropped_rows)
         return _reply(call, conversation, prompt)
 
     async def ask_within(
@@ -207,6 +202,14 @@ class ChatModel:
             except AnswerTruncated as cut:
                 raise ContextTooSmall(str(cut), cut.hint) from cut
         raise refusal
+
+    def _count_call(self, call: LlmCall, dropped_rows: int) -> None:
+        self.calls += 1
+        self.prompt_tokens += call.prompt_tokens
+        self.output_tokens += call.output_tokens
+        if dropped_rows:
+            self._dropped_rows[call.key] = dropped_rows
+        self._count_dropped(call.task, call.key)
 
     def _count_dropped(self, task: str, key: str) -> None:
         if (counter := DROPPED_ROWS.get()) is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from localrag.llm.model import end_at_sentence
 from localrag.text.sentences import collapse_whitespace
 
-QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-"})
+STRAIGHT_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-"})
 MIN_TYPE_SIMILARITY = 0.75  # of a type's spelling, as "organisation" has to "organization"
 _AROUND = " \t\n\"'“”‘’.,;:()[]"
 
@@ -27,7 +27,7 @@ def verbatim_name(name: str, text: str) -> str:
 
 def _folded(text: str) -> str:
     """The text in lower case with straight quotes; every character stays at its place."""
-    return "".join(low if len(low := c.lower()) == 1 else c for c in text.translate(QUOTES))
+    return "".join(low if len(low := c.lower()) == 1 else c for c in text.translate(STRAIGHT_QUOTES))
 
 
 def _variants(name: str) -> Iterator[str]:

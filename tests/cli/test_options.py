@@ -35,7 +35,7 @@ def town(plain_town, tmp_path, monkeypatch):
         ("chat --mode best", "There is no mode 'best'"),
         ("ask x --style poetic", "There is no style 'poetic'. Choose extractive or abstractive."),
         ("chat --style poetic", "There is no style 'poetic'"),
-        ("index docs --extractor magic", "There is no extractor 'magic'. Choose model or phrases."),
+        ("index docs --extractor magic", "There is no extractor 'magic'. Choose auto, tagger, model or phrases."),
         ("eval extraction x --format mine --extractor magic", "There is no extractor 'magic'"),
         ("eval retrieval x --extractor magic", "There is no extractor 'magic'"),
         ("eval retrieval x --mode mix --mode best", "There is no mode 'best'"),

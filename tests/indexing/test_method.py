@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from localrag import project
 from localrag.index import Index
 from localrag.indexing import method as methods
 from localrag.indexing.extraction import stage
@@ -75,8 +76,8 @@ def index(docs, server, **settings):
             result = opened.add(docs)
         reports = opened.reports()
     assert result.complete
-    with open_for_writing(docs.parent / ".localrag") as project:
-        read_by = {json.loads(r)["by"] for (r,) in project.db.execute("SELECT result FROM extractions WHERE config_hash <> 'x'")}
+    with open_for_writing(docs.parent / ".localrag") as opened:
+        read_by = {json.loads(r)["by"] for (r,) in opened.db.execute("SELECT result FROM extractions WHERE config_hash <> 'x'")}
     return len(server.bodies) - before, read_by, reports
 
 
@@ -197,3 +198,17 @@ def test_the_plan_and_the_run_say_what_extracts(docs, server):
         assert "The bundled tagger extracts" in said
         assert "--extractor model" in said
         assert "--write-reports" in said
+
+
+def test_the_users_default_model_answers_in_an_index_of_the_bundled_one(docs, server, monkeypatch):
+    """After `models use`, questions go to that model; an index that another model was chosen for keeps it."""
+    run_localrag("index", "docs", "-q", cwd=docs.parent)
+    chosen = project.merged_models() | {"default_chat": f"{server.url}#writer"}
+    monkeypatch.setattr(project, "merged_models", lambda: chosen)
+
+    with project.open_for_query(docs.parent / ".localrag") as opened:
+        assert opened.model.file.url == server.url
+    index(docs, server, extractor="tagger")
+    monkeypatch.setattr(project, "merged_models", lambda: chosen | {"default_chat": "http://127.0.0.1:1/v1#other"})
+    with project.open_for_query(docs.parent / ".localrag") as opened:
+        assert opened.model.file.url == server.url

@@ -91,7 +91,7 @@ def index_command(
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
         return print_plan(begun.plan(paths, **changes), as_json=as_json)
-    _name_better_model(paths, index, unasked=begun.exists or quiet or progress == "json" or model is not None)
+    _name_better_model(index, unasked=begun.exists or quiet or progress == "json" or model is not None)
     shown = OutputOptions(quiet=quiet, progress=progress, as_json=as_json)
     who = _ray_pool(ray, mixed=allow_mixed_hardware) if ray else workers
 
@@ -130,7 +130,7 @@ def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool
         raise typer.Exit(5)
 
 
-def _name_better_model(paths: list[Path], index: Path | None, *, unasked: bool) -> None:
+def _name_better_model(index: Path | None, *, unasked: bool) -> None:
     """Print a better chat model for this machine if a new index would use the bundled one."""
     if unasked:
         return
@@ -138,7 +138,7 @@ def _name_better_model(paths: list[Path], index: Path | None, *, unasked: bool) 
     from localrag.cli.views.console import print_note
 
     chosen = ["--index", str(index)] if index else []
-    if advice := better_model_hint(shlex.join(["localrag", "index", *map(str, paths), *chosen])):
+    if advice := better_model_hint(" ".join(["localrag ask", '"…"', *map(shlex.quote, chosen)])):
         print_note(f"{advice[0]}\n  → {advice[1]}")
 
 
