@@ -4,8 +4,8 @@ With `--extractor auto` the chat model does so where it is measured to be done w
 choice is made once for an index, so that an edit does not cause everything to be extracted again; `--rebuild` makes it again.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlite_utils import Database
@@ -19,7 +19,7 @@ from localrag.llm.tagger import Tagger
 from localrag.model_files import ModelFile, bundled_chat_model, parameters_of
 from localrag.project import Project, resolve_answer_style
 from localrag.settings import IndexSettings
-from localrag.store import chunks, runs
+from localrag.store import chunks, graph, runs
 
 MAX_MODEL_SECONDS = 900.0  # in which the chat model extracts everything, or writes all reports, to be chosen
 PREFILL_TOKENS_PER_CHUNK, DECODE_TOKENS_PER_CHUNK = 1500, 900  # of an extraction by a model that writes descriptions
@@ -166,29 +166,35 @@ def record_extraction_speed(file: ModelFile, n_chunks: float, seconds: float) ->
 MeasureExtraction = Callable[[float], Awaitable[tuple[float, float]]]
 
 
-async def resolve_method(
-    project: Project, n_chunks: int = 0, total_chunks: int = 0, measure: MeasureExtraction | None = None
-) -> IndexingMethod:
-    """The method for an index with `n_chunks` new ones of `total_chunks`; with new ones the choice is stored. Raises ModelError."""
-    choice = await MethodChoice.of(project)
-    extractor = choice.extractor(n_chunks, extraction_seconds(choice.file, n_chunks))
+async def resolve_method(project: Project, measure: MeasureExtraction | None = None) -> IndexingMethod:
+    """The method for an index with its present chunks; the choice of the extractor is stored if it may be measured. Raises ModelError."""
+    stored = runs.load_settings(project.db)
+    if project.settings.extractor == "phrases" and not stored.get("reports_style"):
+        return PHRASES_METHOD
+    choice, total = await MethodChoice.of(project), graph.counts(project.db, ["chunks"])["chunks"]
+    extractor = choice.extractor(total, extraction_seconds(choice.file, total))
     if extractor is None and measure is not None:
         done, seconds = await measure(MAX_MODEL_SECONDS)
         record_extraction_speed(choice.file, done, seconds)
-        extractor = choice.extractor(n_chunks, extraction_seconds(choice.file, n_chunks))
-    method = choice.method(extractor or "tagger", total_chunks)
-    if n_chunks and project.settings.extractor != "phrases":
-        _save_choice(project, choice.file, method)
+        extractor = choice.extractor(total, extraction_seconds(choice.file, total))
+    method = choice.method(extractor or "tagger", total)
+    if measure is not None and project.settings.extractor == "auto":
+        _save_choice(project, "auto_extractor", method.by)
     return method
 
 
-def _save_choice(project: Project, file: ModelFile, method: IndexingMethod) -> None:
-    stored = runs.load_settings(project.db)
-    values: dict[str, Mapping[str, str]] = {}
-    if project.settings.extractor == "auto":
-        values["auto_extractor"] = {**stored.get("auto_extractor", {}), file.fingerprint: method.by}
-    values["reports_style"] = {**stored.get("reports_style", {}), file.fingerprint: method.reports}
-    runs.save_settings(project.db, **{name: value for name, value in values.items() if stored.get(name) != value})
+async def settle_reports(project: Project, method: IndexingMethod) -> IndexingMethod:
+    """The method with its choice of reports made for good: after an extraction by the chat model its speed is known."""
+    total = graph.counts(project.db, ["chunks"])["chunks"]
+    method = replace(method, reports=(await MethodChoice.of(project)).reports(method.by, total))
+    _save_choice(project, "reports_style", method.reports)
+    return method
+
+
+def _save_choice(project: Project, name: str, value: str) -> None:
+    stored = runs.load_settings(project.db).get(name, {})
+    if stored.get(project.model.file.fingerprint) != value:
+        runs.save_settings(project.db, **{name: {**stored, project.model.file.fingerprint: value}})
 
 
 async def choose_written_reports(project: Project) -> None:
@@ -198,8 +204,7 @@ async def choose_written_reports(project: Project) -> None:
             f"{project.model.file.name} is too small to write reports.",
             "Name another chat model: localrag index --write-reports --model NAME|PATH|URL",
         )
-    stored = runs.load_settings(project.db).get("reports_style", {})
-    runs.save_settings(project.db, reports_style={**stored, project.model.file.fingerprint: "abstractive"})
+    _save_choice(project, "reports_style", "abstractive")
 
 
 def describe_method(method: IndexingMethod, file: ModelFile, n_chunks: int, total_chunks: int) -> str:

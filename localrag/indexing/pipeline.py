@@ -44,6 +44,7 @@ from localrag.indexing.method import (
     extraction_seconds,
     report_seconds,
     resolve_method,
+    settle_reports,
 )
 from localrag.indexing.progress import CHUNK_STAGES, GRAPH_STAGES, REPORT_STAGES, ProgressReporter, RunProgress, TimeEstimate
 from localrag.indexing.report_stage import write_reports
@@ -199,6 +200,7 @@ async def _stages(
 ) -> LoadResult:
     loaded = update_documents(paths, project, progress, deletion, collections)
     by_phrases, steps = project.settings.extractor == "phrases", (*GRAPH_STAGES, *REPORT_STAGES * reports)
+    phrases = await resolve_method(project) if by_phrases else PHRASES_METHOD
     has_graph = runs_store.load_settings(project.db).get("graph_hash")
     new = chunks_store.count_chunks_without_extraction(project.db, PHRASES_HASH)
     n_chunks = graph_store.counts(project.db)["chunks"] if new or loaded.n_changed else 0
@@ -213,11 +215,11 @@ async def _stages(
         await split_sentences(project.db, pool, progress, limit)
         await find_phrases(project, pool, progress, limit)
         if n < len(portions) or by_phrases:
-            await _build_and_publish(project, PHRASES_METHOD, pool, progress, reports=reports)
+            await _build_and_publish(project, phrases, pool, progress, reports=reports)
     if by_phrases:
         return loaded
     total = graph_store.counts(project.db)["chunks"]
-    method = await resolve_method(project, new, total, partial(measure_extraction, project, pool))
+    method = await resolve_method(project, partial(measure_extraction, project, pool))
     progress.set_method(method)
     n_pending = len(chunks_to_extract(project, method))
     progress.set_stage_size("extraction", n_pending)
@@ -226,6 +228,7 @@ async def _stages(
     if quoted and (not has_graph or new >= PRELIMINARY_GRAPH_FROM_CHUNKS) and _is_long(project, method, n_pending):
         await _build_preliminary(project, method, pool, progress, steps, reports=reports)
     await extract_chunks(project, method, pool, progress)
+    method = await settle_reports(project, method)
     await _build_and_publish(project, method, pool, progress, reports=reports)
     return loaded
 
@@ -318,7 +321,7 @@ async def write_model_reports(
                 counts = graph_store.counts(db)
                 reporter.set_files({}, [])
                 reporter.set_chunks(0, counts["chunks"])
-                method = await resolve_method(pool_project, 0, counts["chunks"])
+                method = await resolve_method(pool_project)
                 reporter.set_method(method)
                 await _build_and_publish(pool_project, method, pool, reporter)
             reporter.finish()

@@ -23,7 +23,7 @@ from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_js
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE, json_object
 from localrag.llm.model import CURRENT_SUBJECT, ChatModel, EchoDetector, trim_strings
 from localrag.llm.prompts import Message, Prompt, load_prompt, with_domain
-from localrag.llm.shapes import Field, schema_of, words_of
+from localrag.llm.shapes import Field, schema_of, shape_text
 from localrag.records import Claim, Community, Entity, Finding, Quote, Relationship, Report, content_id, report_subject
 from localrag.settings import IndexSettings
 from localrag.text.quotes import format_claim, select_central
@@ -252,7 +252,7 @@ def reports_hash(settings: IndexSettings, model_fingerprint: str, style: str, bu
     if style == "extractive":
         return content_id("report 5", style)
     sized = [] if budgets == MIN_BUDGETS else [repr(budgets)]
-    shape = words_of(report_fields([], budgets))
+    shape = shape_text(report_fields([], budgets))
     return content_id("report 6", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, shape, *sized)
 
 
@@ -343,7 +343,7 @@ async def abstractive_report(
     """A report in free prose whose findings cite elements of the context; the grammar allows only ids that exist."""
     context = "\n".join(e.text for e in elements)
     prompt = _prompt(settings, budgets)
-    shape = words_of(report_fields([], budgets))
+    shape = shape_text(report_fields([], budgets))
     messages = prompt.fill(context=context, language=settings.language or "the language of the data", shape=shape)
     script = await TokenDensity.measure(model.count, context, language=settings.language)
     try:

@@ -25,6 +25,6 @@ def schema_of(fields: Sequence[Field]) -> dict[str, Any]:
     return object_schema(**{f.name: f.schema | {"type": "array", "items": schema_of(f.parts)} if f.parts else f.schema for f in fields})
 
 
-def words_of(fields: Sequence[Field]) -> str:
+def shape_text(fields: Sequence[Field]) -> str:
     """The object as a prompt shows it: its names in this order, each with what it says."""
-    return "{" + ", ".join(f'"{f.name}": {f"[{f.words}, each {words_of(f.parts)}]" if f.parts else f.words}' for f in fields) + "}"
+    return "{" + ", ".join(f'"{f.name}": {f"[{f.words}, each {shape_text(f.parts)}]" if f.parts else f.words}' for f in fields) + "}"

@@ -284,7 +284,7 @@ def index_status(db: Database, folder: Path) -> dict[str, Any]:
         "spent": llm_cache.total_llm_usage(db),
         "arithmetic": llm_cache.count_by_numerics_class(db),
         "models": {kind: settings[kind] for kind in ("chat_model", "embedder") if kind in settings},
-        "settings": settings.get("settings", {}),
+        "settings": {"extractor" if key == "extracted_by" else key: value for key, value in settings.get("settings", {}).items()},
         "index": str(folder),
         "kept": retention.retained_garbage(db, folder),
         "bytes": sum(f.stat().st_size for f in folder.iterdir() if f.is_file()),

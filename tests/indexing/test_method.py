@@ -1,6 +1,8 @@
 """The bundled tagger extracts, whichever chat model will answer, unless that is quick; the chat model writes reports on demand."""
 
+import contextlib
 import json
+import sqlite3
 import time
 from itertools import count
 from types import SimpleNamespace
@@ -8,11 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from localrag import project
+from localrag.engine.remote.servers import with_server_info
+from localrag.engine.settings import EngineOptions
 from localrag.index import Index
 from localrag.indexing import method as methods
+from localrag.indexing import pipeline
 from localrag.indexing.extraction import stage
 from localrag.indexing.method import MAX_MODEL_SECONDS, MethodChoice, extraction_seconds, record_extraction_speed
 from localrag.llm.tagger import Tagger
+from localrag.model_files import find_chat_model
 from localrag.project import open_for_writing
 from localrag.settings import Domain, IndexSettings
 from tests.conftest import TOWN, run_localrag
@@ -212,3 +218,26 @@ def test_the_users_default_model_answers_in_an_index_of_the_bundled_one(docs, se
     monkeypatch.setattr(project, "merged_models", lambda: chosen | {"default_chat": "http://127.0.0.1:1/v1#other"})
     with project.open_for_query(docs.parent / ".localrag") as opened:
         assert opened.model.file.url == server.url
+
+
+def test_while_a_chat_model_extracts_the_taggers_graph_can_be_asked(docs, monkeypatch):
+    """With `--extractor model` it is there before the model is asked for the first time."""
+    monkeypatch.setattr(pipeline, "PRELIMINARY_GRAPH_FROM_SECONDS", -1.0)
+    there = []
+
+    def looks(body):
+        with contextlib.closing(sqlite3.connect(docs.parent / ".localrag" / "index.db")) as db:
+            there.append(db.execute("SELECT count(*) FROM entities WHERE type = 'person'").fetchone()[0])
+        return writes(body)
+
+    with Server(looks, big()) as one:
+        record_extraction_speed(SimpleNamespace(fingerprint=fingerprint_of(one)), 1, 1.0)
+        index(docs, one, extractor="model")
+
+    assert there
+    assert min(there) > 0
+
+
+def fingerprint_of(server):
+    """The fingerprint of a server's model."""
+    return with_server_info(find_chat_model(f"{server.url}#writer"), EngineOptions()).fingerprint

@@ -12,7 +12,7 @@ from localrag.llm.budgets import MIN_BUDGETS
 from localrag.llm.grammar import MAX_DESCRIPTION_CHARS, claim_lines, entity_lines, pair_lines, parse_lines
 from localrag.llm.prompts import parse_prompt, shipped_prompt
 from localrag.llm.repair import known_name, known_option, verbatim_name
-from localrag.llm.shapes import schema_of, words_of
+from localrag.llm.shapes import schema_of, shape_text
 from localrag.project import open_for_writing
 from localrag.settings import DEFAULT_ENTITY_TYPES
 from tests.servers import Server, llama
@@ -184,7 +184,7 @@ def test_what_prompts_show_is_what_is_asked_for():
 def test_a_report_is_described_by_the_fields_of_its_schema():
     """The prompt names them in the order of the schema; the rating is the last."""
     fields = report_fields(["E1"], MIN_BUDGETS)
-    words, schema = words_of(fields), schema_of(fields)
+    words, schema = shape_text(fields), schema_of(fields)
 
     places = [words.index(f'"{name}"') for name in schema["properties"]]
     assert places == sorted(places)
