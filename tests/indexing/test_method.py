@@ -35,6 +35,8 @@ def big():
 
 def writes(body):
     """What the schema of a request allows at least; the names of the town as entities."""
+    if "response_format" not in body:
+        return "The Skua is a ferry."
     schema, said = body["response_format"]["json_schema"]["schema"], body["messages"][-1]["content"]
     item = schema["properties"].get("items", {}).get("items", {}).get("properties", {})
     if {"name", "type"} <= item.keys():
@@ -218,6 +220,18 @@ def test_the_users_default_model_answers_in_an_index_of_the_bundled_one(docs, se
     monkeypatch.setattr(project, "merged_models", lambda: chosen | {"default_chat": "http://127.0.0.1:1/v1#other"})
     with project.open_for_query(docs.parent / ".localrag") as opened:
         assert opened.model.file.url == server.url
+
+
+def test_a_global_answer_from_quoting_reports_says_how_reports_get_written(docs, server):
+    """The note names the option as long as the reports quote, and no longer once they are the model's."""
+    index(docs, server, extractor="tagger")
+    question = "What are the main themes of these documents?"
+    with Index.open(docs.parent / ".localrag") as opened:
+        assert "localrag index --write-reports" in opened.ask(question, mode="global").note
+    with Index.open(docs.parent / ".localrag") as opened:
+        opened.write_reports()
+    with Index.open(docs.parent / ".localrag") as opened:
+        assert "--write-reports" not in opened.ask(question, mode="global").note
 
 
 def test_while_a_chat_model_extracts_the_taggers_graph_can_be_asked(docs, monkeypatch):
