@@ -227,7 +227,7 @@ class Quiet:
     def __call__(self, *_: Any) -> None:
         """Nothing."""
 
-    def found(self, _: Any) -> None:
+    def count_names(self, _: Any) -> None:
         """Nothing."""
 
 
