@@ -251,7 +251,8 @@ def driver(folder: Path, n: int, kills: int) -> None:
     print("| chunks | killed | of the last process: chunks | seconds | chunks/s | CPU a chunk | memory at most |")
     print("|---|---|---|---|---|---|---|")
     last, seconds = row["done"], row["seconds"]
-    print(f"| {n} | {done} | {last} | {seconds:.1f} | {last / seconds:.0f} | {1000 * row['cpu'] / max(last, 1):.2f} ms | {row['memory']:.0f} MB |")
+    each_ms = 1000 * row["cpu"] / max(last, 1)
+    print(f"| {n} | {done} | {last} | {seconds:.1f} | {last / seconds:.0f} | {each_ms:.2f} ms | {row['memory']:.0f} MB |")
 
 
 def main() -> None:
