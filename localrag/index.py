@@ -24,6 +24,7 @@ from localrag.filters import NO_FILTER, DocumentFilter, parse_collection_names
 from localrag.project import (
     OpenIndex,
     Project,
+    any_tagger,
     documents_root,
     effective_settings,
     filter_project,
@@ -33,7 +34,6 @@ from localrag.project import (
     open_for_writing,
     open_read_only,
     prompts_in_use,
-    tagger_for,
 )
 from localrag.records import Answer, Chunk, Citation, Community, Document, Entity, Mention, NameMerge, Relationship, Report
 from localrag.settings import INDEX_FOLDER, IndexSettings
@@ -229,13 +229,14 @@ class IndexOptions(TypedDict, total=False):
 
     `collections`: names under which the documents can be selected. `on_progress`: called with every progress event. `deletion`: whether
     documents whose files are gone are removed. `workers`: number of processes, 0 for this process with helpers, or a pool factory such as
-    `ray_pool`.
+    `ray_pool`. `write_reports`: let the chat model write the reports, now and after changes, however long it takes.
     """
 
     collections: Sequence[str]
     on_progress: "OnProgress | None"
     deletion: "DeletionPolicy | None"
     workers: "int | PoolFactory"
+    write_reports: bool
 
 
 class AskOptions(TypedDict, total=False):
@@ -380,13 +381,27 @@ class Index(IndexReader):
     async def aadd(self, paths: Paths, **options: Unpack[IndexOptions]) -> "IndexResult":
         """Like `add`, within a running event loop."""
         from localrag.indexing.documents import DEFAULT_DELETION
+        from localrag.indexing.method import choose_written_reports
         from localrag.indexing.pipeline import build_index
         from localrag.indexing.workers.pool import choose_pool
 
         on_progress, deletion = options.get("on_progress") or _ignored, options.get("deletion") or DEFAULT_DELETION
         names, workers = parse_collection_names(",".join(options.get("collections", ()))), choose_pool(options.get("workers", 0))
         with self._write_project(model=self._model) as project:
+            if options.get("write_reports"):
+                await choose_written_reports(project)
             return await build_index(_listed(paths), project, on_progress, deletion=deletion, collections=names, hire=workers)
+
+    def write_reports(self, *, on_progress: "OnProgress | None" = None, workers: "int | PoolFactory" = 0) -> "IndexResult":
+        """Let the chat model write the reports, now and after changes; documents are not read.
+
+        Raises UsageError if it is too small for that, IndexBusy, ModelError.
+        """
+        from localrag.indexing.pipeline import write_model_reports
+        from localrag.indexing.workers.pool import choose_pool
+
+        with self._write_project(model=self._model) as project:
+            return asyncio.run(write_model_reports(project, on_progress or _ignored, choose_pool(workers)))
 
     def plan(self, paths: Paths, **settings: Any) -> "IndexPlan":
         """What `add` would do with these paths and settings, and its cost; nothing is changed.
@@ -397,8 +412,7 @@ class Index(IndexReader):
 
         root, chosen, file, db = effective_settings(self.folder, self._model, _known(settings), self._engine)
         try:
-            tagged = chosen.style != "abstractive" and tagger_for(file, self._engine or EngineOptions()) is not None
-            return plan_index(_listed(paths), root, chosen, file, db, tagged=tagged)
+            return plan_index(_listed(paths), root, chosen, file, db, tagger=any_tagger(self._engine or EngineOptions()))
         finally:
             if db:
                 db.close()

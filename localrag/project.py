@@ -21,7 +21,7 @@ from localrag.llm.model import ChatModel
 from localrag.llm.prompts import load_overrides, prompt_files, prompt_name, read_domain, untrusted_prompts
 from localrag.llm.reader import PassageReader
 from localrag.llm.tagger import Tagger
-from localrag.model_files import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker, merged_models
+from localrag.model_files import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker, merged_models, shipped_models
 from localrag.settings import INDEX_FOLDER, IndexSettings, project_file
 from localrag.store import llm_cache, runs
 from localrag.store.database import keep_caches, set_read_only, snapshot
@@ -49,9 +49,8 @@ class Project(OpenIndex):
     """An opened index with its settings and models, for indexing and questions.
 
     `db` may be pinned to a snapshot; `write_db` stores settings. `reranker` scores chunks for a question, higher is better, if one was
-    chosen; `reader` finds answers in passages, `tagger` names and their relations; only a project with the bundled chat model has a tagger.
-    Without `keep_answers` no question or answer is stored. `search_cache` holds search results for one question on an unchanging index;
-    None disables it.
+    chosen; `reader` finds answers in passages, `tagger` names and their relations, when documents are indexed. Without `keep_answers` no
+    question or answer is stored. `search_cache` holds search results for one question on an unchanging index; None disables it.
     """
 
     write_db: Database
@@ -171,9 +170,12 @@ def open_for_writing(
     }
     with writer_lock(folder), keep_caches(folder), closing(open_index(folder, create=True)) as db:
         stored, empty = runs.load_settings(db), not has_rows(db, "documents")
-        _bind_models(folder, stored, chat, vectors, rebuild=rebuild or empty)  # an empty index is not bound to its models
+        # An empty index is not bound to its models, and another one not to a chat model that computed nothing in it.
+        computed_by_chat = {"chat_model": chat} if llm_cache.has_indexing_calls(db) else {}
+        if not (rebuild or empty):
+            _check_models(folder, stored, {**computed_by_chat, "embedder": vectors})
         if rebuild:
-            runs.save_settings(db, budgets_model={})
+            runs.save_settings(db, budgets_model={}, auto_extractor={}, reports_style={})
         if recluster:
             runs.save_settings(db, reclustered=stored.get("reclustered", 0) + 1)
         index_id = llm_cache.identity(db)
@@ -184,7 +186,7 @@ def open_for_writing(
         settings = replace(IndexSettings.from_json(stored.get("settings", {})), **changes)
         runs.save_settings(db, settings=settings.to_json(), **models)
         settings = _with_files(settings, folder, engine or EngineOptions())
-        reader, tagger = passage_reader_for(engine or EngineOptions()), tagger_for(chat, engine or EngineOptions())
+        reader, tagger = passage_reader_for(engine or EngineOptions()), any_tagger(engine or EngineOptions())
         vectors_by = open_embedder(vectors)
         project = Project(
             documents_root(folder),
@@ -264,7 +266,7 @@ def _project_to_ask(
             f"This index was made with the embedding model {stored['embedder']['name']}, not {embedder.name}.",
             "Compute the vectors again, without the chat model: localrag reembed",
         )
-    chat = _chat_model(folder, model, engine) if asks else bundled_chat_model()
+    chat = _chat_model(folder, model or _user_default(stored), engine) if asks else bundled_chat_model()
     if model and logs and asks:
         _save_model_path(db, stored["chat_model"], chat)
     settings = _with_files(IndexSettings.from_json(stored.get("settings", {})), folder, engine)
@@ -275,6 +277,13 @@ def _project_to_ask(
     return Project(
         documents_root(folder), folder, db, db, settings, ChatModel(cache, chat, engine), query_embedder, rerank, reader, keep_answers=logs
     )
+
+
+def _user_default(stored: dict[str, Any]) -> str | None:
+    """The user's default chat model, to ask an index with that the bundled one was bound to; None if the user has chosen no default."""
+    default = str(merged_models()["default_chat"])
+    is_bundled = stored["chat_model"]["fingerprint"] == bundled_chat_model().fingerprint
+    return default if is_bundled and default != shipped_models()["default_chat"] else None
 
 
 def prompt_folders(root: Path) -> list[Path]:
@@ -319,8 +328,13 @@ def passage_reader_for(engine: EngineOptions) -> PassageReader | None:
     return SHARED_READER if engine.use_adapters else None
 
 
+def any_tagger(engine: EngineOptions) -> Tagger | None:
+    """The tagger of names, unless disabled."""
+    return Tagger() if engine.use_adapters else None
+
+
 def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
-    """The tagger of names, only for the bundled chat model and unless disabled."""
+    """The tagger as a part of a chat model that is measured: only of the bundled one, unless disabled."""
     return Tagger() if engine.use_adapters and not chat.url and chat.fingerprint == bundled_chat_model().fingerprint else None
 
 
@@ -442,13 +456,13 @@ def _is_listed(path: str, kind: str, listed: Iterable[str]) -> bool:
     return False
 
 
-def _bind_models(folder: Path, stored: dict[str, dict[str, str]], chat: ModelFile, embedder: ModelFile, *, rebuild: bool) -> None:
+def _check_models(folder: Path, stored: dict[str, dict[str, str]], models: dict[str, ModelFile]) -> None:
     remedies = {
         "chat_model": "repeat the model's work: --rebuild",
         "embedder": "compute the vectors again: localrag reembed --embedder NAME|PATH",
     }
-    for kind, file in (("chat_model", chat), ("embedder", embedder)):
-        if kind in stored and stored[kind]["fingerprint"] != file.fingerprint and not rebuild:
+    for kind, file in models.items():
+        if kind in stored and stored[kind]["fingerprint"] != file.fingerprint:
             raise IndexMismatch(
                 f"The index in {folder} was made with {stored[kind]['name']}, not with {file.name}.",
                 f"Leave out --model and --embedder, use another folder (--index DIR), or {remedies[kind]}.",

@@ -167,7 +167,7 @@ class ExtractedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The result of extracting one chunk; `extractor`: "model", or "phrases" if no model has read it.
+    """The result of extracting one chunk; `extractor`: "model", "tagger", or "phrases" if no model has read it.
 
     `rejected_names`: the number of capitalized words and runs rejected as names: sentence starts, weekdays, page furniture.
     """

@@ -40,7 +40,9 @@ class Domain:
     examples: tuple[Example, ...] = ()
 
 
+DEFAULT_ENTITY_TYPES = ("person", "organization", "place", "event", "product", "concept", "rule", "date")
 _SETTINGS_IN_OWN_FILES = ("domain", "prompts")
+_STORED_NAMES = {"extractor": "extracted_by"}  # of settings that earlier versions stored with another meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,11 @@ class IndexSettings:
 
     chunk_tokens: int = 680  # maximum; 570 on average
     chunk_overlap: int = 100
-    entity_types: tuple[str, ...] = ("person", "organization", "place", "event")
+    entity_types: tuple[str, ...] = DEFAULT_ENTITY_TYPES
     max_cluster_size: int = 10
     seed: int = 0
     style: str = "auto"  # extractive | abstractive | auto: by the model's size
-    extractor: str = "model"  # model | phrases: without a model
+    extractor: str = "auto"  # auto | tagger | model | phrases
     max_gleanings: int = 0  # rounds in which the model is asked for missed names
     claims: bool = False  # extract claims about entities: type, status, dates
     language: str = ""  # language of prompts and answers; empty: the documents' own
@@ -68,7 +70,7 @@ class IndexSettings:
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON-ready values, without domain and prompts, which have their own files."""
-        return {k: v for k, v in asdict(self).items() if k not in _SETTINGS_IN_OWN_FILES}
+        return {_STORED_NAMES.get(k, k): v for k, v in asdict(self).items() if k not in _SETTINGS_IN_OWN_FILES}
 
     def with_domain(self, domain: Domain) -> "IndexSettings":
         """These settings with the domain, including its entity types and language."""
@@ -78,9 +80,15 @@ class IndexSettings:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "IndexSettings":
-        """The settings written by `to_json`; unknown names are ignored, missing ones get the current defaults."""
-        names = {f.name for f in fields(cls) if f.name not in _SETTINGS_IN_OWN_FILES}
-        arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names}
+        """The settings written by `to_json`; unknown names are ignored, missing ones get the current defaults.
+
+        The `extractor` of earlier versions was "phrases" or, by default, "model", which meant what "auto" means now.
+        """
+        stored = {f.name: _STORED_NAMES.get(f.name, f.name) for f in fields(cls) if f.name not in _SETTINGS_IN_OWN_FILES}
+        given = {name: values[key] for name, key in stored.items() if key in values}
+        if values.get("extractor") == "phrases":
+            given.setdefault("extractor", "phrases")
+        arguments: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
         return cls(**arguments)
 
 

@@ -29,6 +29,7 @@ from typing import Any
 
 from localrag.indexing.extraction.stage import extract_chunks
 from localrag.indexing.extraction.tasks import ExtractChunks, ExtractionAttempt, batch_by
+from localrag.indexing.method import IndexingMethod
 from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, SingleTask, TaskContext, run_in_order
 from localrag.indexing.workers.pool import open_scheduler
 from localrag.indexing.workers.scheduler import Scheduler
@@ -204,7 +205,7 @@ def drive(folder: Path) -> None:
         async def run() -> None:
             for n in range(8):
                 worker_pool.add(MadeUp(f"w{n}"))
-            await extract_chunks(project, "extractive", worker_pool, Quiet())  # type: ignore[arg-type]
+            await extract_chunks(project, IndexingMethod("model", asks_model=True), worker_pool, Quiet())  # type: ignore[arg-type]
 
         there = project.db["extractions"].count
         before, began = time.process_time(), time.monotonic()
@@ -226,7 +227,7 @@ class Quiet:
     def __call__(self, *_: Any) -> None:
         """Nothing."""
 
-    def found(self, _: Any) -> None:
+    def count_names(self, _: Any) -> None:
         """Nothing."""
 
 
@@ -250,7 +251,8 @@ def driver(folder: Path, n: int, kills: int) -> None:
     print("| chunks | killed | of the last process: chunks | seconds | chunks/s | CPU a chunk | memory at most |")
     print("|---|---|---|---|---|---|---|")
     last, seconds = row["done"], row["seconds"]
-    print(f"| {n} | {done} | {last} | {seconds:.1f} | {last / seconds:.0f} | {1000 * row['cpu'] / last:.2f} ms | {row['memory']:.0f} MB |")
+    each_ms = 1000 * row["cpu"] / max(last, 1)
+    print(f"| {n} | {done} | {last} | {seconds:.1f} | {last / seconds:.0f} | {each_ms:.2f} ms | {row['memory']:.0f} MB |")
 
 
 def main() -> None:

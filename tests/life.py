@@ -74,7 +74,7 @@ def life(docs: Path):
     run("questions", "-n", "2")
     run("logs", "-n", "20")
     run("status")
-    run("index", "docs", "--extractor", "model", "--quiet")
+    run("index", "docs", "--extractor", "auto", "--quiet")
     run("models", "list", "--all")
     run("models", "scan")
     run("models", "show", "smollm2-135m")

@@ -82,9 +82,12 @@ ROOMS = {
         {"export", "import_index"},
     ],
     "indexing": [
-        {"extraction/names", "graph/communities", "progress", "tasks"},
+        {"extraction/names", "graph/communities", "tasks"},
         {"titles"},
-        {"documents", "extraction/nlp", "graph/descriptions", "graph/entity_resolution", "graph/layout", "reports", "workers/worker"},
+        {"extraction/nlp", "reports"},
+        {"method"},
+        {"progress"},
+        {"documents", "graph/descriptions", "graph/entity_resolution", "graph/layout", "workers/worker"},
         {"extraction/extract", "graph/contributions", "workers/process_worker", "workers/scheduler"},
         {"extraction/prompt_tuning", "extraction/tasks", "graph/corpus_names", "workers/pool"},
         {"extraction/stage", "graph/merge", "workers/ray_cluster"},
@@ -97,8 +100,9 @@ ROOMS = {
     "llm": [
         {"budgets", "prompts", "tagger"},
         {"model"},
+        {"repair"},
         {"grammar"},
-        {"reader"},
+        {"reader", "shapes"},
     ],
     "loaders": [
         {"content", "discover", "sandbox"},
@@ -245,6 +249,7 @@ STAGES = {
     "graph/corpus_names",
     "graph/merge",
     "graph/stage",
+    "method",
     "pipeline",
     "progress",
     "report_stage",

@@ -332,23 +332,23 @@ def best_model_for_machine() -> RecommendedModel | None:
     return best_chat_model(_gpu_memory())
 
 
-def better_model_hint(index_command: str) -> tuple[str, str] | None:
+def better_model_hint(ask_command: str) -> tuple[str, str] | None:
     """A better model than the bundled one, and the commands to use it; None if there is none, or if another is the default.
 
-    A model on this machine is preferred. `index_command` is the user's command.
+    A model on this machine is preferred. `ask_command` asks the index a question.
     """
     if merged_models()["default_chat"] != shipped_models()["default_chat"]:
         return None
-    hint = "This index uses the bundled model, which quotes and does not write. "
+    hint = "The bundled models index and quote, and do not write. "
     if here := max(_suitable(), key=lambda found: found[2].parameters, default=None):
         option, where, about = here
-        return f"{hint}Better, and {where}: {about.name} ({about.size / 1e9:.1f} GB)", f"{index_command} --rebuild --model {option}"
+        return f"{hint}Better, and {where}: {about.name} ({about.size / 1e9:.1f} GB)", f"{ask_command} --model {option}"
     best = best_model_for_machine()
     if best is None:
         return None
     return (
         f"{hint}Best for this machine: {best.name} ({best.size / 1e9:.1f} GB, {best.licence}; {best.good_for})",
-        f"localrag models pull {best.name} --use && {index_command} --rebuild --model {best.name}",
+        f"localrag models pull {best.name} --use && {ask_command}",
     )
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 COMMA_LIST = "A,B,…"
 ANSWER_STYLES = ("extractive", "abstractive")
-EXTRACTOR_NAMES = ("model", "phrases")
+EXTRACTOR_NAMES = ("auto", "tagger", "model", "phrases")
 _INDEX = IndexSettings()
 
 
@@ -127,7 +127,8 @@ SETTINGS = {
         "Maximum seconds of an answer. Then the best answer so far. Default: no limit.", None, kind=float, example=120, min=0
     ),
     "extractor": Setting(
-        "How names are found. phrases: names and noun phrases, without a model.",
+        "What finds names and relationships. tagger: the bundled one, in seconds. model: the chat model. auto: the chat model where it "
+        "needs at most 15 minutes, else the tagger. phrases: names and noun phrases, without a model.",
         _INDEX.extractor,
         choices=EXTRACTOR_NAMES,
         index_key="extractor",

@@ -114,6 +114,7 @@ class Generation:
     seconds: float
     queue_seconds: float
     log_probability: float = 0.0  # of the sampled tokens without the grammar mask; only with `with_log_probability`
+    dropped_rows: int = 0  # rows of a server's answer that the grammar does not allow
 
 
 MAX_DRAFT = 15  # tokens drafted, and verified in one step, at most

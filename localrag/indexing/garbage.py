@@ -14,10 +14,11 @@ from pathlib import Path
 from localrag.indexing.extraction.nlp import PHRASES_HASH
 from localrag.indexing.extraction.stage import extraction_hash_of, partial_hash
 from localrag.indexing.graph.entity_resolution import remove_aliases
+from localrag.indexing.method import resolve_method
 from localrag.indexing.workers import ray_worker
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.prompts import update_domain_files
-from localrag.project import Project, resolve_answer_style
+from localrag.project import Project
 from localrag.records import IMPORTED_MARK
 from localrag.settings import Domain
 from localrag.store import database, entity_network, erasure, retention, tombstones, vectors
@@ -68,11 +69,11 @@ async def collect_everything(project: Project, *, only_say: bool) -> list[Collec
 
 async def _current_config(project: Project) -> CurrentConfig:
     """The settings that the graph and its reports are built with."""
-    by_model = project.settings.extractor == "model"
-    style = await resolve_answer_style(project) if by_model else "extractive"
-    recipe = extraction_hash_of(project, style) if by_model else ""
+    method = await resolve_method(project)
+    by_model = method.by != "phrases"
+    recipe = extraction_hash_of(project, method) if by_model else ""
     used = (IMPORTED_MARK, *([recipe, partial_hash(recipe)] if by_model else []), PHRASES_HASH)
-    return CurrentConfig(project.model.file.fingerprint, recipe, used, is_abstractive=style == "abstractive")
+    return CurrentConfig(project.model.file.fingerprint, recipe, used, is_abstractive="abstractive" in (method.style, method.reports))
 
 
 FilesByKind = dict[str, list[Path]]  # kind → the files and folders to delete

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +28,36 @@ from localrag.indexing.documents import (
     update_documents,
 )
 from localrag.indexing.embeddings import changed_embedder, embed_chunks, embed_graph
-from localrag.indexing.extraction.nlp import PHRASES_HASH, can_tag
-from localrag.indexing.extraction.stage import chunks_to_extract, extract_chunks, find_phrases, split_sentences
+from localrag.indexing.extraction.nlp import PHRASES_HASH, can_tag, has_tagger_types
+from localrag.indexing.extraction.stage import chunks_to_extract, extract_chunks, find_phrases, measure_extraction, split_sentences
 from localrag.indexing.garbage import collect_garbage, finish_erasure
 from localrag.indexing.graph.stage import ImportCommunities, build_graph, has_extractive_graph, update_layout
-from localrag.indexing.progress import CHUNK_STAGES, GRAPH_STAGES, REPORT_STAGES, ProgressReporter, RunProgress
+from localrag.indexing.method import (
+    PHRASES_METHOD,
+    TAGGER_METHOD,
+    TOKENS_PER_CHUNK_OF_WRITER,
+    TOKENS_PER_REPORT_CHUNK,
+    IndexingMethod,
+    MethodChoice,
+    choose_written_reports,
+    describe_method,
+    extraction_seconds,
+    report_seconds,
+    resolve_method,
+    settle_reports,
+)
+from localrag.indexing.progress import CHUNK_STAGES, GRAPH_STAGES, REPORT_STAGES, ProgressReporter, RunProgress, TimeEstimate
 from localrag.indexing.report_stage import write_reports
 from localrag.indexing.tasks import WorkerPool
 from localrag.indexing.workers.pool import LocalPool, PoolFactory, in_process_pool, task_context
 from localrag.llm.budgets import model_throughput, record_throughput
 from localrag.llm.model import ChatModel
+from localrag.llm.tagger import Tagger
 from localrag.loaders.discover import DigestCache, exists_visibly, relative_path
 from localrag.loaders.ocr import RenderPage, TesseractPage, load_options
 from localrag.loaders.reader import load_files
 from localrag.model_files import ModelFile
-from localrag.project import OpenIndex, Project, resolve_answer_style
+from localrag.project import OpenIndex, Project
 from localrag.records import Failure, GraphLayout, SkippedFile
 from localrag.settings import IndexSettings
 from localrag.store import chunks as chunks_store
@@ -55,7 +71,8 @@ from localrag.store.retention import CollectedItems
 from localrag.system.resources import infrequent_gc
 
 MIN_BATCH_CHUNKS = 4096  # chunks, some five minutes of the bundled model: extracted before the graph is first updated
-PRELIMINARY_GRAPH_FROM_CHUNKS = 200  # some five minutes: for more, a graph without the model is published first
+PRELIMINARY_GRAPH_FROM_CHUNKS = 200  # for more, or for more seconds, a graph without the model is published first
+PRELIMINARY_GRAPH_FROM_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +132,7 @@ async def _run(
 ) -> IndexResult:
     db = project.db
     before = _llm_usage(project.model)
-    by_model = project.settings.extractor == "model"
-    stages = (*CHUNK_STAGES, *["extraction"] * by_model, *GRAPH_STAGES, *REPORT_STAGES * reports)
+    stages = (*CHUNK_STAGES, *["extraction"] * (project.settings.extractor != "phrases"), *GRAPH_STAGES, *REPORT_STAGES * reports)
     with _recorded_run(project) as run:
         reporter = ProgressReporter(project, run, progress, stages=stages, workers=pool.status)
         with generations.view_next_generation(db):
@@ -132,9 +148,15 @@ async def _run(
                 "Free some space there, then run the same command again."
             )
         reporter.finish()
+    return _result(project, loaded, reporter, before, tuple(collected))
+
+
+def _result(
+    project: Project, loaded: LoadResult, reporter: ProgressReporter, before: Sequence[int], collected: tuple[CollectedItems, ...]
+) -> IndexResult:
     calls, read, wrote, computed = (now - then for now, then in zip(_llm_usage(project.model), before, strict=True))
-    speed, failures = project.model.metrics().get("decode_tokens_per_s"), tuple(runs_store.failures(db))
-    return IndexResult(loaded, failures, reporter.stage_seconds, calls, read, wrote, computed, speed, tuple(collected))
+    speed, failures = project.model.metrics().get("decode_tokens_per_s"), tuple(runs_store.failures(project.db))
+    return IndexResult(loaded, failures, reporter.stage_seconds, calls, read, wrote, computed, speed, collected)
 
 
 @contextmanager
@@ -178,6 +200,7 @@ async def _stages(
 ) -> LoadResult:
     loaded = update_documents(paths, project, progress, deletion, collections)
     by_phrases, steps = project.settings.extractor == "phrases", (*GRAPH_STAGES, *REPORT_STAGES * reports)
+    phrases = await resolve_method(project) if by_phrases else PHRASES_METHOD
     has_graph = runs_store.load_settings(project.db).get("graph_hash")
     new = chunks_store.count_chunks_without_extraction(project.db, PHRASES_HASH)
     n_chunks = graph_store.counts(project.db)["chunks"] if new or loaded.n_changed else 0
@@ -192,18 +215,43 @@ async def _stages(
         await split_sentences(project.db, pool, progress, limit)
         await find_phrases(project, pool, progress, limit)
         if n < len(portions) or by_phrases:
-            await _build_and_publish(project, "extractive", pool, progress, reports=reports)
+            await _build_and_publish(project, phrases, pool, progress, reports=reports)
     if by_phrases:
         return loaded
-    style = await resolve_answer_style(project)
-    n_pending = len(chunks_to_extract(project, style))
+    total = graph_store.counts(project.db)["chunks"]
+    method = await resolve_method(project, partial(measure_extraction, project, pool))
+    progress.set_method(method)
+    n_pending = len(chunks_to_extract(project, method))
     progress.set_stage_size("extraction", n_pending)
-    if n_pending >= PRELIMINARY_GRAPH_FROM_CHUNKS and quoted and (not has_graph or new >= PRELIMINARY_GRAPH_FROM_CHUNKS):
-        progress.set_next_stages((*steps, "extraction", *steps))
-        await _build_and_publish(project, "extractive", pool, progress, reports=reports)  # something to query while the model reads
-    await extract_chunks(project, style, pool, progress)
-    await _build_and_publish(project, style, pool, progress, reports=reports)
+    if n_pending:
+        project.model.notify(describe_method(method, project.model.file, n_pending, total))
+    if quoted and (not has_graph or new >= PRELIMINARY_GRAPH_FROM_CHUNKS) and _is_long(project, method, n_pending):
+        await _build_preliminary(project, method, pool, progress, steps, reports=reports)
+    await extract_chunks(project, method, pool, progress)
+    method = await settle_reports(project, method)
+    await _build_and_publish(project, method, pool, progress, reports=reports)
     return loaded
+
+
+def _is_long(project: Project, method: IndexingMethod, n_pending: int) -> bool:
+    """Whether extraction takes so long that a graph to query should be there before."""
+    if n_pending >= PRELIMINARY_GRAPH_FROM_CHUNKS or method.uses_tagger:
+        return n_pending >= PRELIMINARY_GRAPH_FROM_CHUNKS
+    seconds = extraction_seconds(project.model.file, n_pending)
+    return n_pending >= PRELIMINARY_GRAPH_FROM_CHUNKS // 10 if seconds is None else seconds >= PRELIMINARY_GRAPH_FROM_SECONDS
+
+
+async def _build_preliminary(
+    project: Project, method: IndexingMethod, pool: WorkerPool, progress: ProgressReporter, steps: Sequence[str], *, reports: bool
+) -> None:
+    """Publish a graph that can be queried while the model reads: the tagger's before the chat model's, the phrases' before the tagger's."""
+    first = PHRASES_METHOD
+    if not method.uses_tagger and project.tagger is not None and has_tagger_types(project.settings):
+        first = TAGGER_METHOD
+        progress.set_next_stages(("extraction", *steps, "extraction", *steps))
+        await extract_chunks(project, first, pool, progress)
+    progress.set_next_stages((*steps, "extraction", *steps))
+    await _build_and_publish(project, first, pool, progress, reports=reports)
 
 
 def _chunk_batches(new: int, whole: int) -> list[int]:
@@ -241,23 +289,43 @@ async def publish_imported(project: Project, progress: Callable[[RunProgress], N
     db = project.db
     with _recorded_run(project) as run:
         reporter = ProgressReporter(project, run, progress, stages=(*CHUNK_STAGES, *GRAPH_STAGES, *REPORT_STAGES))
-        style = "extractive" if project.settings.extractor == "phrases" else await resolve_answer_style(project)
+        method = await resolve_method(project)
         with generations.view_next_generation(db):
             pool = LocalPool(task_context(project))
             await embed_chunks(project, pool, reporter)
             await split_sentences(db, pool, reporter)
             await find_phrases(project, pool, reporter)
-            await _build_and_publish(project, style, pool, reporter, import_communities=import_communities)
+            await _build_and_publish(project, method, pool, reporter, import_communities=import_communities)
 
 
 async def rebuild_graph(project: Project, progress: Callable[[RunProgress], None]) -> None:
     """Rebuild graph and reports from the stored extractions, after the user decided on a merge."""
-    style = "extractive" if project.settings.extractor == "phrases" else await resolve_answer_style(project)
+    method = await resolve_method(project)
     reporter = ProgressReporter(project, None, progress, stages=(*GRAPH_STAGES, *REPORT_STAGES))
     with generations.view_next_generation(project.db):
         reporter.set_chunks(0, graph_store.counts(project.db)["chunks"])
-        await _build_and_publish(project, style, LocalPool(task_context(project)), reporter)
+        await _build_and_publish(project, method, LocalPool(task_context(project)), reporter)
     reporter.finish()
+
+
+async def write_model_reports(
+    project: Project, progress: Callable[[RunProgress], None], hire: PoolFactory = in_process_pool
+) -> IndexResult:
+    """Have the chat model write the reports of the stored graph, now and after changes. Raises UsageError, ModelError."""
+    await choose_written_reports(project)
+    async with hire(project) as (pool_project, pool):
+        before, db = _llm_usage(pool_project.model), pool_project.db
+        with _recorded_run(pool_project) as run:
+            reporter = ProgressReporter(pool_project, run, progress, stages=(*GRAPH_STAGES, *REPORT_STAGES), workers=pool.status)
+            with generations.view_next_generation(db):
+                counts = graph_store.counts(db)
+                reporter.set_files({}, [])
+                reporter.set_chunks(0, counts["chunks"])
+                method = await resolve_method(pool_project)
+                reporter.set_method(method)
+                await _build_and_publish(pool_project, method, pool, reporter)
+            reporter.finish()
+        return _result(pool_project, LoadResult(counts["documents"]), reporter, before, ())
 
 
 def relayout(project: Project, progress: Callable[[RunProgress], None], picture: Mapping[str, Any]) -> bool:
@@ -292,7 +360,7 @@ async def reembed(project: Project, progress: Callable[[RunProgress], None]) -> 
 
 async def _build_and_publish(
     project: Project,
-    style: str,
+    method: IndexingMethod,
     pool: WorkerPool,
     progress: ProgressReporter,
     *,
@@ -301,12 +369,12 @@ async def _build_and_publish(
 ) -> None:
     """Build everything that depends on extractions, and publish it together: graph, communities, reports and their vectors."""
     with infrequent_gc():
-        await _publish_graph_and_reports(project, style, pool, progress, import_communities, reports=reports)
+        await _publish_graph_and_reports(project, method, pool, progress, import_communities, reports=reports)
 
 
 async def _publish_graph_and_reports(
     project: Project,
-    style: str,
+    method: IndexingMethod,
     pool: WorkerPool,
     progress: ProgressReporter,
     import_communities: ImportCommunities | None,
@@ -314,7 +382,7 @@ async def _publish_graph_and_reports(
     reports: bool,
 ) -> None:
     db = project.db
-    built = await build_graph(project, style, pool, progress, import_communities)
+    built = await build_graph(project, method, pool, progress, import_communities)
     try:
         laid_out = update_layout(project, progress, built)
         layout, graph = laid_out.layout if laid_out else None, built.staging if built else None
@@ -324,7 +392,7 @@ async def _publish_graph_and_reports(
             first = {**built.settings, **picture}
             generations.publish(db, graph, layout=layout, kinds=["chunk"], embedder=changed_embedder(project), settings=first)
             graph, layout = None, None
-        written = await write_reports(project, style, pool, progress, built) if reports else None
+        written = await write_reports(project, method.reports, pool, progress, built) if reports else None
         embedded = await embed_graph(project, pool, progress, built, written) if reports else None
         states: dict[str, Any] = {**built.settings, "reports_state": None} if built else {}
         states |= {**written.settings} if written else {}
@@ -389,7 +457,10 @@ INDEX_BYTES_PER_TEXT_BYTE = 25  # bytes of the index per byte of text: text, ful
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """The forecast of a run. `seconds` is a range, None if this machine's speed with the model `model` is not known yet."""
+    """The forecast of a run. `seconds` is a range, None if this machine's speed with the model `model` is not known yet.
+
+    `method`: what extracts and writes the reports; None if that is decided by a measurement at the start of the run.
+    """
 
     files: int
     unchanged: int
@@ -402,14 +473,16 @@ class IndexPlan:
     disk: int
     scans: int = 0  # pages to read by OCR
     model: str = ""
+    method: IndexingMethod | None = None
+    how: str = ""  # the method in words, with the time of the chat model
 
 
 def plan_index(
-    paths: Sequence[Path], root: Path, settings: IndexSettings, model: ModelFile, db: Database | None, *, tagged: bool = False
+    paths: Sequence[Path], root: Path, settings: IndexSettings, model: ModelFile, db: Database | None, *, tagger: Tagger | None = None
 ) -> IndexPlan:
     """Read the new files below the paths and count chunks and calls; nothing is stored. `db` is the index, if there is one.
 
-    `tagged`: the bundled tagger extracts what it can, and the chat model is asked for the rest.
+    Without `tagger`, the chat model extracts.
     """
     options = load_options(settings)
     scanned: dict[Path, int] = {}
@@ -428,7 +501,7 @@ def plan_index(
     skipped += [SkippedFile(relative_path(p, root), reason, True) for p, reason in sources.unreadable.items()]
     skipped += [SkippedFile(relative_path(p, root), reason, False) for p, reason in sources.left_out.items()]
     counts = Tokenizer(model).counts
-    chunks, chunks_for_llm, size, read = 0, 0, 0, 0
+    chunks, untaggable, size, read = 0, 0, 0, 0
     for document in load_files(files_to_read, root, options, scans=counted):
         if isinstance(document, SkippedFile):
             if root / document.path in scanned:
@@ -439,17 +512,24 @@ def plan_index(
         new_chunks = split_document(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap)
         new = [c.text for c in new_chunks if c.text not in stored]
         chunks += len(new)
-        chunks_for_llm += sum(not (tagged and can_tag(text, settings)) for text in new) if settings.extractor == "model" else 0
+        untaggable += sum(not can_tag(text, settings) for text in new)
         size += len(document.text.encode())
         read += 1
-    calls, tokens, throughputs = _rates(model, db)
-    seconds = (
-        (chunks_for_llm * tokens / max(throughputs) / RANGE_FACTOR, chunks_for_llm * tokens / min(throughputs) * RANGE_FACTOR)
-        if throughputs
-        else None
-    )
-    cost = (round(chunks_for_llm * calls), round(chunks_for_llm * tokens), seconds, size * INDEX_BYTES_PER_TEXT_BYTE)
-    return IndexPlan(len(files), unchanged, read, tuple(skipped), chunks, *cost, scans=sum(scanned.values()), model=model.name)
+    whole = chunks + len(stored)
+    choice = MethodChoice.planned(settings, model, tagger, db)
+    extractor = choice.extractor(chunks, extraction_seconds(model, chunks))
+    method = choice.method(extractor, whole) if extractor else None
+    chunks_for_llm = 0 if extractor == "phrases" else chunks if extractor != "tagger" else untaggable * (method or TAGGER_METHOD).asks_model
+    calls, tokens, seconds = _llm_cost(choice, method, chunks_for_llm, whole)
+    if not chunks_for_llm:
+        estimate = TimeEstimate(chunks=chunks, total_chunks=whole)
+        estimate.expect([*CHUNK_STAGES, *["extraction"] * (extractor != "phrases"), *GRAPH_STAGES, *REPORT_STAGES])
+        least, _, most = estimate.seconds_left(0)
+        seconds = (seconds[0] + least, seconds[1] + most) if seconds else None
+    how = describe_method(method, model, chunks, whole) if method else f"Measured first: whether {model.name} extracts in time."
+    cost = (round(calls), round(tokens), seconds, size * INDEX_BYTES_PER_TEXT_BYTE)
+    scans = sum(scanned.values())
+    return IndexPlan(len(files), unchanged, read, tuple(skipped), chunks, *cost, scans=scans, model=model.name, method=method, how=how)
 
 
 def _count_changes(files: dict[str, Path], root: Path, settings: IndexSettings, db: Database | None) -> FileChanges:
@@ -460,12 +540,32 @@ def _count_changes(files: dict[str, Path], root: Path, settings: IndexSettings, 
     return changed_files(files, missing, db, settings, DigestCache(file_stats(db)))
 
 
-def _rates(model: ModelFile, db: Database | None) -> tuple[float, float, list[float]]:
-    """Calls and computed tokens per chunk, from this index's runs if it has any, and tokens per second of this machine's last runs."""
-    throughputs = model_throughput().get(model.fingerprint, [])
+def _llm_cost(
+    choice: MethodChoice, method: IndexingMethod | None, n_chunks: int, total_chunks: int
+) -> tuple[float, float, tuple[float, float] | None]:
+    """Calls, computed tokens and seconds of the chat model: extraction from `n_chunks`, and the reports if it writes them.
+
+    Of extraction by this index's runs if it has any, and by the speeds of this machine's last runs.
+    """
+    throughputs = model_throughput().get(choice.file.fingerprint, [])
+    calls, tokens = _rates_per_chunk(choice)
+    least, most = (n_chunks * tokens / speed(throughputs) for speed in (max, min)) if throughputs and n_chunks else (0.0, 0.0)
+    is_known = bool(throughputs) or not n_chunks
+    if n_chunks and not choice.is_small and (seconds := extraction_seconds(choice.file, n_chunks)) is not None:
+        least, most, is_known = seconds, seconds, True
+    reported = total_chunks if method and method.reports == "abstractive" else 0
+    if reported:
+        seconds = report_seconds(choice.file, reported)
+        least, most, is_known = least + (seconds or 0.0), most + (seconds or 0.0), is_known and seconds is not None
+    total = n_chunks * tokens + reported * TOKENS_PER_REPORT_CHUNK
+    return n_chunks * calls + reported, total, (least / RANGE_FACTOR, most * RANGE_FACTOR) if is_known else None
+
+
+def _rates_per_chunk(choice: MethodChoice) -> tuple[float, float]:
+    """Calls and computed tokens of an extraction per chunk."""
+    db = choice.db
     runs = [r for r in runs_store.engine_metrics_by_run(db) if r.get("steps")] if db else []
     extracted = chunks_store.count_llm_extracted(db) if db else 0
     if not runs or not extracted:
-        return TYPICAL_CALLS_PER_CHUNK, TYPICAL_TOKENS_PER_CHUNK, throughputs
-    calls = sum(t["requests"] for r in runs for t in r["tasks"].values())
-    return calls / extracted, sum(r["rows"] for r in runs) / extracted, throughputs
+        return (TYPICAL_CALLS_PER_CHUNK, TYPICAL_TOKENS_PER_CHUNK) if choice.is_small else (2.0, TOKENS_PER_CHUNK_OF_WRITER)
+    return sum(t["requests"] for r in runs for t in r["tasks"].values()) / extracted, sum(r["rows"] for r in runs) / extracted

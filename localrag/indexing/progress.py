@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sqlite_utils import Database
+
+from localrag.indexing.method import IndexingMethod
 from localrag.llm.budgets import model_throughput, record_stage_speeds, stage_speeds
+from localrag.model_files import ModelFile
 from localrag.project import Project
 from localrag.records import SkippedFile, with_new_keys
 from localrag.store import graph
@@ -290,9 +294,8 @@ class ProgressReporter:
         self._left_out: list[SkippedFile] = []
         self._speeds: deque[tuple[float, tuple[int, float, int, float]]] = deque()
         self.last = RunProgress("", 0, 0)
-        pace, unknown = _of_model(project)
-        self._key = _key(project)
-        self.estimate = TimeEstimate(stage_speeds(self._key), pace, unknown)
+        self.estimate = TimeEstimate()
+        self.set_method(_PHRASES if project.settings.extractor == "phrases" else _TAGGER if project.tagger else _MODEL)
         self.estimate.expect(stages)
 
     def __call__(self, stage: str, done: int, total: int, file: str = "") -> None:
@@ -301,6 +304,12 @@ class ProgressReporter:
         if begins or file:
             self._file = file
         self._pass_on(now, hurry=begins or done == total)
+
+    def set_method(self, method: IndexingMethod) -> None:
+        """Set what extracts and what writes the reports, once that is known: the estimate follows from it."""
+        self._key = speeds_key(self._project.embedder.file, self._project.model.file, method, self._project.db)
+        self.estimate.runs = stage_speeds(self._key)
+        self.estimate.pace, self.estimate.unknown_stages = model_pace(self._project.model.file, method)
 
     def set_files(self, files: Mapping[str, Path], left: Sequence[Path] | None = None) -> None:
         """Set the files, by stored path, and those to be read; they are counted before the work begins."""
@@ -407,11 +416,12 @@ def _place(last: RunProgress, tokens: int) -> tuple[str, int, int, int, int]:
     return last.stage, last.done, last.total, tokens, last.round
 
 
-def _key(project: Project) -> str:
+def speeds_key(embedder: ModelFile, chat: ModelFile, method: IndexingMethod, db: Database | None) -> str:
     """The key of comparable runs: the models that compute, and whether an index is built or updated."""
-    chat = f"{project.model.file.fingerprint}{' tagger' * (project.tagger is not None)}"
-    by = "phrases" if project.settings.extractor == "phrases" else chat
-    return f"{project.embedder.file.fingerprint} {by} {'update' if runs_store.load_settings(project.db).get('reports_state') else 'new'}"
+    by = {"phrases": "phrases", "tagger": "tagger", "model": chat.fingerprint}[method.by]
+    more = [chat.fingerprint] * (method.by != "model" and (method.asks_model or method.reports == "abstractive"))
+    is_update = db is not None and runs_store.load_settings(db).get("reports_state")
+    return " ".join([embedder.fingerprint, by, *more, "update" if is_update else "new"])
 
 
 def _size(file: Path) -> int:
@@ -421,14 +431,17 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _of_model(project: Project) -> tuple[dict[str, tuple[float, float]], frozenset[str]]:
+def model_pace(chat: ModelFile, method: IndexingMethod) -> tuple[dict[str, tuple[float, float]], frozenset[str]]:
     """The cost of a chunk in each stage that asks the chat model, by its speed in earlier runs; and the stages without an estimate."""
-    if project.settings.extractor == "phrases":
-        return {}, frozenset()
-    tokens = {} if project.tagger else {"extraction": TOKENS_PER_CHUNK}
-    if project.settings.style == "abstractive":
+    tokens = {"extraction": TOKENS_PER_CHUNK} if method.by == "model" else {}
+    if method.style == "abstractive":
         tokens |= TOKENS_PER_ITEM
-    throughputs = sorted(model_throughput().get(project.model.file.fingerprint, []))
+    if method.reports == "abstractive":
+        tokens |= {"reports": TOKENS_PER_ITEM["reports"]}
+    throughputs = sorted(model_throughput().get(chat.fingerprint, []))
     return {s: (3.0, n / throughputs[len(throughputs) // 2]) for s, n in tokens.items()} if throughputs else {}, frozenset(
         () if throughputs else tokens
     )
+
+
+_PHRASES, _TAGGER, _MODEL = (IndexingMethod(by) for by in ("phrases", "tagger", "model"))

@@ -167,6 +167,7 @@ class ReportSourceReader:
         return frozenset(e for (e,) in rows)
 
 
+MIN_SHARED_MEMBERS = 0.9  # of a community, that a sub-community has whose report of the model stands for both
 REPORTS_PER_BATCH = 100  # extractive reports whose sentences are embedded together; an interrupted run loses them
 COMMUNITIES_PER_GROUP = 2000  # communities whose reports are written before the next group is read
 MAX_CACHED_REPORTS = 4 * COMMUNITIES_PER_GROUP  # reports that stay in memory
@@ -265,6 +266,12 @@ class _ReportInput:
     def quotes_by_text(self) -> Mapping[str, Quote]:
         """Its sentences, with whitespace collapsed → a quote of each."""
         return {collapse_whitespace(q.text): q for e in self.elements for q in e.quotes}
+
+
+def _is_single_relationship(draft: _ReportInput) -> bool:
+    """Whether a community has one relationship and no claims: its sentences say as much as a report by the model would."""
+    sources = draft.sources
+    return sources.is_complete and len(sources.among(set(draft.community.entity_ids))) == 1 and not sources.claims_on
 
 
 @dataclass
@@ -413,7 +420,10 @@ class _ReportWriter:
     async def abstractive(self, community: Community) -> None:
         """Write a report by the model; a failed one is recorded as a row, and the communities above it do without."""
         project = self.project
-        draft = None if self.inherit_report(community) else self.build_input(community)
+        draft = None if self.inherit_report(community, MIN_SHARED_MEMBERS) else self.build_input(community)
+        if draft is not None and _is_single_relationship(draft):
+            await self.extractive([community])
+            return
         try:
             if draft is not None:
                 self.save(self.reusable_report(draft) or await self.ask_model(draft))
@@ -467,10 +477,11 @@ class _ReportWriter:
         """The report of a community in this run."""
         return self.stored_report(key) if key in self.written or (self.to_check is not None and key not in self.to_check) else None
 
-    def inherit_report(self, community: Community) -> bool:
-        """Copy the report of the sub-community to a community with the same members; returns whether there is one."""
-        below = self.reader.below(community.id)
-        report = self.current_report(below[0].id) if len(below) == 1 and len(below[0].entity_ids) == len(community.entity_ids) else None
+    def inherit_report(self, community: Community, min_shared: float = 1.0) -> bool:
+        """Copy the report of a sub-community with at least this share of the community's members; returns whether there is one."""
+        below = max(self.reader.below(community.id), key=lambda c: len(c.entity_ids), default=None)
+        is_equal = below is not None and len(below.entity_ids) >= min_shared * len(community.entity_ids)
+        report = self.current_report(below.id) if below is not None and is_equal else None
         if report is None:
             return False
         self.save(replace(report, community_id=community.id, input_hash=content_id("carried down", report.input_hash)))

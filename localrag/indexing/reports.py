@@ -20,9 +20,10 @@ from localrag.errors import AnswerTruncated, EngineError
 from localrag.indexing.tasks import SingleTask, TaskContext
 from localrag.indexing.titles import TitleSource
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_json_tokens
-from localrag.llm.grammar import DEFAULT_ENTITY_TYPE, json_object, object_schema
+from localrag.llm.grammar import DEFAULT_ENTITY_TYPE, json_object
 from localrag.llm.model import CURRENT_SUBJECT, ChatModel, EchoDetector, trim_strings
 from localrag.llm.prompts import Message, Prompt, load_prompt, with_domain
+from localrag.llm.shapes import Field, schema_of, shape_text
 from localrag.records import Claim, Community, Entity, Finding, Quote, Relationship, Report, content_id, report_subject
 from localrag.settings import IndexSettings
 from localrag.text.quotes import format_claim, select_central
@@ -251,7 +252,8 @@ def reports_hash(settings: IndexSettings, model_fingerprint: str, style: str, bu
     if style == "extractive":
         return content_id("report 5", style)
     sized = [] if budgets == MIN_BUDGETS else [repr(budgets)]
-    return content_id("report 4", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, *sized)
+    shape = shape_text(report_fields([], budgets))
+    return content_id("report 6", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, shape, *sized)
 
 
 def _prompt(settings: IndexSettings, budgets: TokenBudgets) -> Prompt:
@@ -341,7 +343,8 @@ async def abstractive_report(
     """A report in free prose whose findings cite elements of the context; the grammar allows only ids that exist."""
     context = "\n".join(e.text for e in elements)
     prompt = _prompt(settings, budgets)
-    messages = prompt.fill(context=context, language=settings.language or "the language of the data")
+    shape = shape_text(report_fields([], budgets))
+    messages = prompt.fill(context=context, language=settings.language or "the language of the data", shape=shape)
     script = await TokenDensity.measure(model.count, context, language=settings.language)
     try:
         body = await _ask_for_report(messages, elements, model, budgets, script)
@@ -361,20 +364,35 @@ async def abstractive_report(
 async def _ask_for_report(
     messages: list[Message], elements: Sequence[ContextElement], model: ChatModel, budgets: TokenBudgets, script: TokenDensity
 ) -> dict[str, Any]:
-    schema = _schema([e.id for e in elements], budgets, script)
+    schema = schema_of(report_fields([e.id for e in elements], budgets, script))
     reply = await model.ask("report", messages, max_tokens=await max_json_tokens(schema, script, model.count), grammar=json_object(schema))
     return dict(trim_strings(json.loads(reply.text), schema))
 
 
-def _schema(ids: Sequence[str], budgets: TokenBudgets, script: TokenDensity) -> dict[str, Any]:
+def report_fields(ids: Sequence[str], budgets: TokenBudgets, script: TokenDensity | None = None) -> tuple[Field, ...]:
+    """The fields of a report in the order in which they are written: the rating comes last, when the findings stand there."""
+    script = script or TokenDensity()
+
     def text(most: int) -> dict[str, object]:
         return {"type": "string", "minLength": 3, "maxLength": script.max_chars(most)}
 
-    evidence = {"type": "array", "minItems": 1, "maxItems": 4, "items": {"enum": list(ids)}}
-    finding = object_schema(summary=text(120), explanation=text(budgets.explanation), evidence=evidence)
+    long = budgets.long_reports
     # The paper's five findings are not required of a community of two entities, which seldom has five.
-    min_findings = min(5, max(1, len(ids) // 4)) if budgets.long_reports else 1
-    findings = {"type": "array", "minItems": min_findings, "maxItems": budgets.findings, "items": finding}
-    rating = {"type": "integer", "minimum": 0, "maximum": 10}
-    summary = text(budgets.report_summary)
-    return object_schema(title=text(100), summary=summary, rating=rating, rating_explanation=text(200), findings=findings)
+    limits = {"minItems": min(5, max(1, len(ids) // 4)) if long else 1, "maxItems": budgets.findings}
+    evidence = {"type": "array", "minItems": 1, "maxItems": 4, "items": {"enum": list(ids)}}
+    many = "five to ten where the data has that much to say, fewer where it has not" if long else "the most important insights"
+    explained = "several sentences of at most 60 words in all" if long else "one or two sentences of at most 35 words"
+    about = "what the group is about, how its main entities are related, what is at stake, in at most 80 words"
+    finding = (
+        Field("summary", "at most 15 words", text(120)),
+        Field("explanation", explained, text(budgets.explanation)),
+        Field("evidence", "[the ids of the data it rests on]", evidence),
+    )
+    important = "0 to 10, how much this matters to someone who wants to understand the documents"
+    return (
+        Field("title", "short, naming the main entities", text(100)),
+        Field("summary", about if long else "what the group is about in at most 50 words", text(budgets.report_summary)),
+        Field("findings", many, limits, finding),
+        Field("rating_explanation", "one sentence of at most 15 words", text(200)),
+        Field("rating", important, {"type": "integer", "minimum": 0, "maximum": 10}),
+    )

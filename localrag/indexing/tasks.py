@@ -64,6 +64,10 @@ class Task(Protocol[Result]):
         """The name that the task's chat model calls go by; empty if it needs no chat model."""
 
     @property
+    def begins_with_llm(self) -> bool:
+        """Whether a worker without an engine can do none of it, unless every call is cached."""
+
+    @property
     def document_id(self) -> str:
         """The document whose text the task needs; empty if none."""
 
@@ -92,6 +96,11 @@ class SingleTask(Generic[Result]):
     llm_task = ""
     document_id = ""
     subjects: tuple[str, ...] = ()
+
+    @property
+    def begins_with_llm(self) -> bool:
+        """Whether it needs the chat model."""
+        return bool(self.llm_task)
 
     @property
     def parts(self) -> Sequence[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from localrag.engine.sampler import Grammar
 from localrag.llm.budgets import DEFAULT_TOKENS_PER_CHAR, TokenDensity
 from localrag.llm.model import end_at_sentence
+from localrag.llm.repair import known_name, known_option, line_of_text, rows_of, strength, verbatim_name
 from localrag.records import content_id
 from localrag.text.sentences import is_cjk
 
@@ -20,7 +21,7 @@ DEFAULT_ENTITY_TYPE = "thing"  # the type of a noun phrase that has none of the 
 MAX_WORD_CHARS = 40  # longer words (base64, addresses) are no part of names
 MAX_NAME_WORDS = 8
 MAX_NAME_CHARS = 60
-MAX_DESCRIPTION_CHARS = 200
+MIN_DESCRIPTION_CHARS, MAX_DESCRIPTION_CHARS = 6, 200
 ENTITY_BYTES, PAIR_BYTES = 3500, 2500  # a list ends after the line that exceeds this: a small model would fill any limit
 MAX_CLAIM_BYTES = 2500
 ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1500, 1500  # room for this and one more line, so that no list is truncated
@@ -184,7 +185,10 @@ def entity_lines(
     if span_of:
         name = {"type": "string", "maxLength": MAX_NAME_CHARS}
         schema = object_schema(items={"type": "array", "items": object_schema(name=name, type=kind, **prose), "maxItems": most})
-        lines = _items
+
+        def lines(value: Any) -> list[str]:
+            return [_json(_repaired_entity(row, span_of, types, script)) + "\n" for row in rows_of(value, schema)]
+
     else:
         schema = object_schema(**{n: {"enum": [*types, DEFAULT_ENTITY_TYPE]} if n in phrases else kind for n in names})
 
@@ -238,9 +242,34 @@ def pair_lines(
     )
 
     def lines(value: Any) -> list[str]:
-        return _items(value) if described else [_json([row["source"], row["target"]]) + "\n" for row in value["items"]]
+        rows = [_repaired_pair(row, names, script) for row in rows_of(value, schema)]
+        return [_json(row if described or not isinstance(row, dict) else [row["source"], row["target"]]) + "\n" for row in rows]
 
     return Grammar(content_id("pairs", *(f"{a}\0{b}" for a, b in pairs), described, most), following, schema, lines)
+
+
+def _repaired_entity(row: Any, text: str, types: Sequence[str], script: TokenDensity | None) -> Any:
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        return row
+    fixed = row | {"name": verbatim_name(row["name"], text), "type": known_option(row.get("type"), types)}
+    return fixed | _repaired_description(row, row["name"], script)
+
+
+def _repaired_pair(row: Any, names: Sequence[str], script: TokenDensity | None) -> Any:
+    if not isinstance(row, dict):
+        return row
+    fixed = row | {end: known_name(row.get(end), names) for end in ("source", "target")}
+    if "strength" in row:
+        fixed["strength"] = strength(row["strength"])
+    return fixed | _repaired_description(row, f"{fixed['source']} and {fixed['target']}", script)
+
+
+def _repaired_description(row: dict[str, Any], about: str, script: TokenDensity | None) -> dict[str, Any]:
+    """The description as the grammar allows it, if the row has one."""
+    if "description" not in row:
+        return {}
+    longest = _description_limit(script)
+    return {"description": line_of_text(row["description"], longest, MIN_DESCRIPTION_CHARS, about=about.replace('"', ""))}
 
 
 _STRENGTH = '"\\", \\"strength\\": " ("10" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9") "}\\n"'
@@ -339,7 +368,7 @@ def _description_limit(script: TokenDensity | None) -> int:
 
 def _description(script: TokenDensity | None, end: str = '"\\"}\\n"') -> str:
     longest = _description_limit(script)
-    return f'"\\", \\"description\\": \\"" /[^\\s"\\\\][^\\n"\\\\]{{5,{longest}}}/ {end}'
+    return f'"\\", \\"description\\": \\"" /[^\\s"\\\\][^\\n"\\\\]{{{MIN_DESCRIPTION_CHARS - 1},{longest}}}/ {end}'
 
 
 def parse_lines(text: str) -> list[Any]:

@@ -4,6 +4,7 @@ import asyncio
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -49,6 +50,7 @@ SMALL_MODEL_PARAMETERS = 300_000_000  # below, a model writes no prose, and answ
 TYPICAL_FLOPS = 6e10  # of a core that multiplies matrices
 CURRENT_SUBJECT: ContextVar[str] = ContextVar("CURRENT_SUBJECT", default="")  # `LlmCall.subject` of calls in this context
 CURRENT_CONFIG_HASH: ContextVar[str] = ContextVar("CURRENT_CONFIG_HASH", default="")  # `LlmCall.config_hash` of calls in this context
+DROPPED_ROWS: ContextVar[Counter[str] | None] = ContextVar("DROPPED_ROWS", default=None)  # counts rows by task, if it is set
 CALL_ERRORS = (AnswerTruncated, ContextTooSmall, EngineError)  # failures of a single call
 PERSON, INDEXING = 0, 1  # request priorities, most urgent first
 
@@ -84,6 +86,7 @@ class ChatModel:
         self._engine: Engine | RemoteEngine | None = None
         self._loading: Future[Engine] | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # one lock per key being computed
+        self._dropped_rows: dict[str, int] = {}  # of this process, by the key of the call
         self._stamp: list[tuple[int, int, int]] = []  # file status of the model's files when loaded
 
     async def engine(self) -> "Engine | RemoteEngine":
@@ -137,6 +140,7 @@ class ChatModel:
         lock = self._locks.setdefault(key, asyncio.Lock())  # equal requests at the same time are computed once
         async with lock:
             if call := self._cached_call(key, request_key):
+                self._count_dropped(task, key)
                 if on_text:
                     on_text(call.text)
                 if priority == INDEXING and _is_new_reference(
@@ -166,9 +170,7 @@ class ChatModel:
                 config_hash=CURRENT_CONFIG_HASH.get() if priority == INDEXING else "",
             )
             self._cache.save(call, needed=priority == INDEXING)
-        self.calls += 1
-        self.prompt_tokens += call.prompt_tokens
-        self.output_tokens += call.output_tokens
+            self._count_call(call, generation.dropped_rows)
         return _reply(call, conversation, prompt)
 
     async def ask_within(
@@ -203,6 +205,18 @@ class ChatModel:
             except AnswerTruncated as cut:
                 raise ContextTooSmall(str(cut), cut.hint) from cut
         raise refusal
+
+    def _count_call(self, call: LlmCall, dropped_rows: int) -> None:
+        self.calls += 1
+        self.prompt_tokens += call.prompt_tokens
+        self.output_tokens += call.output_tokens
+        if dropped_rows:
+            self._dropped_rows[call.key] = dropped_rows
+        self._count_dropped(call.task, call.key)
+
+    def _count_dropped(self, task: str, key: str) -> None:
+        if (counter := DROPPED_ROWS.get()) is not None:
+            counter[task] += self._dropped_rows.get(key, 0)
 
     def _cached_call(self, *keys: str) -> LlmCall | None:
         """The cached call of a request; older versions stored it under the request's key alone."""

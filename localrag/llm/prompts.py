@@ -29,6 +29,7 @@ _HEADING = re.compile(r"^## (system|user|assistant)[ \t]*\n", re.MULTILINE)
 
 Message = dict[str, str]
 MAX_PROMPT_BYTES = 1 << 20
+OPTIONAL_PLACEHOLDERS = frozenset({"shape"})  # a user's prompt may describe the JSON object in its own words
 PROMPT_STYLES = ("abstractive", "extractive", "tune")  # folders that users may override; prompts of evaluations are fixed
 
 
@@ -170,7 +171,8 @@ def load_override(name: str, path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error}", hint) from error
     except LocalragError as error:
         raise UsageError(f"{path}: {error}", hint) from error
-    problems = [f"${field} is missing" for field in sorted(needs - has)] + [f"there is no ${field}" for field in sorted(has - needs)]
+    missing = needs - has - OPTIONAL_PLACEHOLDERS
+    problems = [f"${field} is missing" for field in sorted(missing)] + [f"there is no ${field}" for field in sorted(has - needs)]
     if problems:
         raise UsageError(f"{path}: {', '.join(problems)}.", hint)
     return text

@@ -279,6 +279,7 @@ def chapter_starts(text: str) -> list[int]:
     return [a for a, b in pairwise([*starts, len(text)]) if b - a >= _SECTION]
 
 
+SAMPLE_REPORTS = 5  # whose author is looked up: one of them is the model's if it wrote the reports, even if some are too small for it
 TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
 TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
 MAX_POINTS = 6  # of an extractive answer
@@ -305,7 +306,9 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
     points, read = await _map_reduce(question, project, order, _report_loader(project), "reports")
     if not points:
         read += " The model returned no points; these are the most relevant reports."
-    return AnswerDraft(points or select_themes(question, ids, project), level=level, note=f"{note} {read}".strip())
+    quoted = all(r.rating is None for r in graph.reports_of(project.db, order[:SAMPLE_REPORTS]))
+    hint = " These reports quote the documents; to have the model write them: localrag index --write-reports" * quoted
+    return AnswerDraft(points or select_themes(question, ids, project), level=level, note=f"{note} {read}{hint}".strip())
 
 
 async def _size_of_reports(ids: Sequence[str], project: Project) -> int:

@@ -104,6 +104,12 @@ def llm_usage_of(db: Database, where: str, values: list[Any]) -> dict[str, Any]:
     return next(db.query(f"SELECT count(*) AS calls, {sums} FROM llm_calls WHERE {where}", values))
 
 
+def has_indexing_calls(db: Database) -> bool:
+    """Whether the index has calls that were made to build it, not to answer a question."""
+    query = "SELECT EXISTS (SELECT 1 FROM llm_calls WHERE subject <> ?)"
+    return bool(db.execute(query, [QUERY_SUBJECT]).fetchone()[0])
+
+
 def count_by_numerics_class(db: Database) -> dict[str, int]:
     """Numerics class → number of calls; calls without a class are not counted."""
     rows = db.query("SELECT numerics, count(*) AS n FROM llm_calls WHERE numerics <> '' GROUP BY 1 ORDER BY 1")

@@ -113,9 +113,9 @@ def test_a_new_index_names_the_model_that_suits_this_machine(docs, monkeypatch):
 
     assert (first.returncode, again.returncode, chosen.returncode) == (0, 0, 0)
     said = first.stderr.splitlines()
-    assert said[0].startswith("This index uses the bundled model")
+    assert said[0].startswith("The bundled models index")
     assert "Best for this machine: qwen3-4b (2.5 GB, Apache-2.0" in said[0]
-    assert said[1] == "  → localrag models pull qwen3-4b --use && localrag index docs --rebuild --model qwen3-4b"
+    assert said[1] == '  → localrag models pull qwen3-4b --use && localrag ask "…"'
     assert quiet.stderr == ""
     assert "Best for this machine" not in again.stderr + chosen.stderr
 
@@ -130,10 +130,10 @@ def test_a_model_that_is_here_is_named_before_one_to_download(docs, monkeypatch,
     command = shlex.split(first[1].removeprefix("  → localrag "))
 
     assert "Better, and here already (llama.cpp):" in first[0]
-    assert command == ["index", "docs", "--rebuild", "--model", str(cache / "a better one.gguf")]
-    assert run_localrag(*command, cwd=docs).returncode == 0
+    assert command == ["ask", "…", "--model", str(cache / "a better one.gguf")]
+    assert run_localrag("ask", "Who bought the ferry?", *command[2:], cwd=docs).returncode == 0
     run(docs, "add", str(chat_file.path), "--name", "mine", "--no-test")
-    assert "--rebuild --model mine" in run_localrag(*PHRASES, "--index", "second", cwd=docs).stderr
+    assert 'localrag ask "…" --index second --model mine' in run_localrag(*PHRASES, "--index", "second", cwd=docs).stderr
 
 
 def test_another_default_needs_no_advice(docs, chat_file):

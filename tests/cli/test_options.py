@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from localrag.bench.report import OUTPUT_FORMATS
-from localrag.cli import app, settings
+from localrag.cli import app
 from localrag.cli.commands import evaluate
 from localrag.eval.extraction import EVALUATED_EXTRACTORS
 from localrag.eval.retrieval import RETRIEVERS
@@ -35,7 +35,7 @@ def town(plain_town, tmp_path, monkeypatch):
         ("chat --mode best", "There is no mode 'best'"),
         ("ask x --style poetic", "There is no style 'poetic'. Choose extractive or abstractive."),
         ("chat --style poetic", "There is no style 'poetic'"),
-        ("index docs --extractor magic", "There is no extractor 'magic'. Choose model or phrases."),
+        ("index docs --extractor magic", "There is no extractor 'magic'. Choose auto, tagger, model or phrases."),
         ("eval extraction x --format mine --extractor magic", "There is no extractor 'magic'"),
         ("eval retrieval x --extractor magic", "There is no extractor 'magic'"),
         ("eval retrieval x --mode mix --mode best", "There is no mode 'best'"),
@@ -67,7 +67,7 @@ def test_a_command_line_that_is_none_is_quoted_without_its_orders():
 def test_the_choices_are_those_there_are():
     """The help names just the modes, extractors and formats that the library knows."""
     assert ("auto", *MODE_FUNCTIONS) == QUERY_MODES
-    assert (*settings.EXTRACTOR_NAMES, "freeform") == tuple(EVALUATED_EXTRACTORS)
+    assert tuple(EVALUATED_EXTRACTORS) == evaluate.GOLD_EXTRACTORS
     assert tuple(RETRIEVERS) == evaluate.RETRIEVAL_MODES
     assert sorted(evaluate.RUN_OUTPUT_FORMATS) == sorted(OUTPUT_FORMATS)
     assert "|".join(QUERY_MODES) in " ".join(out("ask", "--help").split())

@@ -7,6 +7,7 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineError
+from localrag.indexing.graph import descriptions
 from localrag.indexing.graph.descriptions import describe_graph
 from localrag.indexing.pipeline import build_index
 from localrag.llm.model import ChatModel
@@ -24,8 +25,12 @@ NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand")
 
 
 @pytest.fixture
-def index(tmp_path):
-    """A function that indexes two documents in the abstractive style with a scripted model, as often as it is called."""
+def index(tmp_path, monkeypatch):
+    """A function that indexes two documents in the abstractive style with a scripted model, as often as it is called.
+
+    The model is asked for every description, also for a short one.
+    """
+    monkeypatch.setattr(descriptions, "MAX_JOINED_CHARS", 0)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text(TOWN["a.md"])
     (tmp_path / "docs" / "b.txt").write_text(TOWN["b.txt"])

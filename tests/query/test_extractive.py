@@ -9,6 +9,7 @@ import pytest
 
 from localrag import serializers
 from localrag.cli.views import answers as views
+from localrag.cli.views import markdown
 from localrag.cli.views.console import SafeConsole
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index
@@ -70,9 +71,11 @@ def test_the_short_answer_comes_first(project, question, short):
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_terminal_underlines_the_short_answer(project, monkeypatch, is_terminal):
-    """Where it stands in its passage, below file and headings in bold; a pipe gets the words alone."""
+    """Where it stands in its passage, below file and headings in bold; a pipe gets the Markdown as it is."""
     shown = io.StringIO()
-    monkeypatch.setattr(views, "stdout_console", SafeConsole(file=shown, force_terminal=is_terminal, soft_wrap=True))
+    console = SafeConsole(file=shown, force_terminal=is_terminal, soft_wrap=True)
+    for module in (views, markdown):
+        monkeypatch.setattr(module, "stdout_console", console)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     stream = views.AnswerStream(live=True)
@@ -84,7 +87,7 @@ def test_a_terminal_underlines_the_short_answer(project, monkeypatch, is_termina
         assert "The ferry Skua was bought by \x1b[1;4mIngrid Holm\x1b[0m in 1974." in shown.getvalue()
         assert "\x1b[1mskua.md › The Skua\x1b[0m\n" in shown.getvalue()
     else:
-        assert shown.getvalue() == found.answer.replace("**", "") + "\n"
+        assert shown.getvalue() == found.answer + "\n"
 
 
 def test_passages_have_one_shape_in_every_interface(project):

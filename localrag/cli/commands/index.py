@@ -31,7 +31,7 @@ from localrag.cli.options import (
 )
 from localrag.cli.settings import INDEX_BOUND_SETTINGS, MODEL_SETTINGS, SETTINGS, refuse_changes, split_list
 from localrag.cli.views.terminal import escape_line, json_events, write_event, write_json, write_line
-from localrag.errors import IndexBusy, LocalragError, disk_error_hint, error_location
+from localrag.errors import IndexBusy, LocalragError, UsageError, disk_error_hint, error_location
 from localrag.filters import parse_collection_names
 from localrag.loaders.discover import exists_visibly, is_index_folder
 from localrag.settings import INDEX_FOLDER
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 @with_settings("settings", *(name for name in INDEX_BOUND_SETTINGS if name not in MODEL_SETTINGS))
 def index_command(
     context: typer.Context,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders: documents, mail, tables, code, any text.")],
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH…", help="Files or folders: documents, mail, tables, code, any text.")
+    ] = None,
     index: IndexOption = None,
     model: ModelOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Repeat the model's work, after a change of model or window.")] = False,
@@ -66,6 +68,9 @@ def index_command(
     collection: AddToCollectionOption = None,
     prune: PruneOption = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the contents of all files, also of those that look unchanged.")] = False,
+    write_reports: Annotated[
+        bool, typer.Option("--write-reports", help="Let the chat model write the reports, now and after changes. Needs no PATH.")
+    ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,
     quiet: QuietOption = False,
@@ -77,20 +82,23 @@ def index_command(
 
     options = engine_options(engine, retune=retune, quiet=quiet)
     begun = Index.open(index, model=model, engine=options, missing_ok=True)
+    if not paths and not (write_reports and begun.exists):
+        raise UsageError("Name the files or folders to index.", "localrag index PATH")
+    paths = paths or []
     _check(paths, begun)
     changes = _changed_settings(settings)
     collections = parse_collection_names(collection or "")
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
         return print_plan(begun.plan(paths, **changes), as_json=as_json)
-    _name_better_model(paths, index, unasked=begun.exists or quiet or progress == "json" or model is not None)
+    _name_better_model(index, unasked=begun.exists or quiet or progress == "json" or model is not None)
     shown = OutputOptions(quiet=quiet, progress=progress, as_json=as_json)
     who = _ray_pool(ray, mixed=allow_mixed_hardware) if ray else workers
 
     def run(first: bool = True) -> "IndexResult":  # with --watch, options such as --rebuild apply only to the first run
         opened = Index.open(index, model=model, engine=options if first else replace(options, retune=False), missing_ok=True)
         with opened.write_session(embedder=embedder, rebuild=rebuild and first, recluster=recluster and first, **changes):
-            once = {"prune": prune and first, "verify": verify and first}
+            once = {"prune": prune and first, "verify": verify and first, "write_reports": write_reports and first}
             return run_index(paths, opened, shown, may_ask=not watch, collections=collections, workers=who, **once)
 
     return _run(paths, run, watch=watch)
@@ -122,7 +130,7 @@ def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool
         raise typer.Exit(5)
 
 
-def _name_better_model(paths: list[Path], index: Path | None, *, unasked: bool) -> None:
+def _name_better_model(index: Path | None, *, unasked: bool) -> None:
     """Print a better chat model for this machine if a new index would use the bundled one."""
     if unasked:
         return
@@ -130,7 +138,7 @@ def _name_better_model(paths: list[Path], index: Path | None, *, unasked: bool) 
     from localrag.cli.views.console import print_note
 
     chosen = ["--index", str(index)] if index else []
-    if advice := better_model_hint(shlex.join(["localrag", "index", *map(str, paths), *chosen])):
+    if advice := better_model_hint(" ".join(["localrag ask", '"…"', *map(shlex.quote, chosen)])):
         print_note(f"{advice[0]}\n  → {advice[1]}")
 
 
@@ -153,10 +161,9 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     for one in plan.skipped[:5]:
         stdout_console.print(f"          {escape_line(one.path)}: {one.reason}")
     stdout_console.print(f"chunks    {plan.chunks} new")
+    stdout_console.print(f"method    {escape_line(plan.how)}", soft_wrap=True)
     stdout_console.print(f"calls     about {plan.calls} of {plan.model}, {plan.tokens} tokens to compute")
-    if not plan.calls:
-        stdout_console.print("time      seconds: no model is used")
-    elif plan.seconds is None:
+    if plan.seconds is None:
         stdout_console.print("time      not known yet: no run with this model on this machine so far (localrag doctor measures its speed)")
     else:
         stdout_console.print(
@@ -167,7 +174,6 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
 
 def _changed_settings(settings: SettingValues) -> dict[str, Any]:
     """The IndexSettings fields that the options change; an empty list or name resets to the default. Raises UsageError."""
-    from localrag.errors import UsageError
     from localrag.loaders.ocr import checked_languages
 
     changes: dict[str, Any] = {}
@@ -203,6 +209,7 @@ def run_index(
     prune: bool = False,
     may_ask: bool = False,
     verify: bool = False,
+    write_reports: bool = False,
     collections: tuple[str, ...] = (),
     workers: "int | PoolFactory" = 0,
 ) -> "IndexResult":
@@ -224,7 +231,12 @@ def run_index(
 
         try:
             deletion = DeletionPolicy(prune, asked, verify)
-            outcome = index.add(paths, collections=collections, on_progress=progress, deletion=deletion, workers=workers)
+            if write_reports and not paths:
+                outcome = index.write_reports(on_progress=progress, workers=workers)
+            else:
+                outcome = index.add(
+                    paths, collections=collections, on_progress=progress, deletion=deletion, workers=workers, write_reports=write_reports
+                )
         except KeyboardInterrupt:
             progress.close()
             _print_interrupted(index, progress)

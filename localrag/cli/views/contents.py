@@ -149,7 +149,8 @@ def print_status(status: dict[str, Any]) -> None:
         table.add_row("collections", ", ".join(f"{escape_line(name)} ({n})" for name, n in status["collections"].items()))
     table.add_row("claims", str(status["claims"]))
     table.add_row("merged", f"{status['merged']} names (localrag merges list)")
-    table.add_row("noise", f"{status['noise']} capitalised words that are not names")
+    dropped = f"; {status['dropped_rows']} rows that the model listed, not in the text or of another form" * bool(status["dropped_rows"])
+    table.add_row("noise", f"{status['noise']} capitalised words that are not names{dropped}")
     spent = status["spent"]
     table.add_row(
         "spent", f"{spent['calls']} calls, {spent['prompt_tokens']} tokens read, {spent['output_tokens']} written" + _numerics_text(status)

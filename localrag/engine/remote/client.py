@@ -396,6 +396,7 @@ class GrammarFilter:
         self.text = self.accepted_text = ""
         self._grammar, self._on_kept = grammar, on_kept
         self._taken = 0  # parts processed
+        self.dropped_rows = 0  # of these, the ones that the grammar does not allow
 
     def add(self, new: str) -> None:
         """Add text; with a callback, complete list items and plain text outside thinking are accepted at once."""
@@ -424,7 +425,8 @@ class GrammarFilter:
 
     def _finish(self, grammar: Grammar) -> None:
         try:
-            parts = grammar.from_json(json.loads(json_part(self.text))) if grammar.from_json else [strip_reasoning(self.text)]
+            value = json_value(self.text, grammar.schema or {}) if grammar.from_json else None
+            parts = grammar.from_json(value) if grammar.from_json else [strip_reasoning(self.text)]
             self._take(grammar, parts)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise MalformedResponse(f"not of the form asked for, in {len(self.text)} characters") from error
@@ -437,6 +439,8 @@ class GrammarFilter:
             lark = grammar.next_grammar(self.accepted_text)
             if lark is not None and _accepts(lark, part):
                 self._keep(self.accepted_text + part)
+            else:
+                self.dropped_rows += 1
             self._taken += 1
 
     def _keep(self, text: str) -> None:
@@ -468,6 +472,34 @@ def json_part(text: str) -> str:
     text = text if text.lstrip().startswith("{") else strip_reasoning(text)
     start, end = text.find("{"), text.rfind("}")
     return text[start:] if end < start else text[start : end + 1] if start >= 0 else ""
+
+
+def json_value(text: str, schema: dict[str, Any]) -> Any:
+    """The JSON value of an answer. A list may also come as an array, as one object a line, or under another name. Raises ValueError."""
+    if list(schema.get("properties", ())) != ["items"]:
+        return json.loads(json_part(text))
+    values = _json_values(text if text.lstrip().startswith(("{", "[")) else strip_reasoning(text))
+    if not values:
+        raise ValueError("no JSON")
+    rows: list[Any] = []
+    for value in values:
+        lists = [part for part in value.values() if isinstance(part, list)] if isinstance(value, dict) and len(value) == 1 else []
+        rows += value if isinstance(value, list) else lists[0] if lists else [value]
+    return {"items": rows}
+
+
+def _json_values(text: str) -> list[Any]:
+    """The objects and arrays that follow one another in a text, without what stands between them."""
+    values: list[Any] = []
+    decoder, position = json.JSONDecoder(), 0
+    while start := re.compile(r"[\[{]").search(text, position):
+        try:
+            value, position = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            position = start.end()
+        else:
+            values.append(value)
+    return values
 
 
 def complete_items(text: str) -> list[Any]:

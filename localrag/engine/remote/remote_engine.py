@@ -156,7 +156,7 @@ class RemoteEngine:
         self._count(request.task, counts, seconds, tries.waited)
         if complete:
             self._pool.remember_conversation(_conversation((*request.messages, {"role": "assistant", "content": text})), server)
-        return Generation(text, complete, (), *counts, seconds, tries.waited)
+        return Generation(text, complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)
 
     async def _check_size(self, server: PooledServer, request: Request) -> None:
         """Reject a request that exceeds the server's window, since some servers truncate silently. Raises ContextTooSmall, ConnectionLost.

@@ -13,11 +13,20 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 from localrag.engine.sampler import Grammar
 from localrag.errors import ContextTooSmall, GrammarDeadEnd, LocalragError
 from localrag.indexing.extraction.names import DocumentCasing, NamePair, cooccurring_pairs, is_not_a_name
-from localrag.indexing.extraction.nlp import ChunkText, can_tag, candidate_names, extract_with_tagger, recurring_noun_phrases
+from localrag.indexing.extraction.nlp import (
+    PHRASES_HASH,
+    ChunkText,
+    can_tag,
+    candidate_names,
+    extract_noun_phrases,
+    extract_with_tagger,
+    recurring_noun_phrases,
+)
 from localrag.llm.budgets import TokenDensity
 from localrag.llm.grammar import (
     CLAIM_TOKENS,
@@ -35,7 +44,7 @@ from localrag.llm.grammar import (
     parse_lines,
     parse_pairs,
 )
-from localrag.llm.model import CALL_ERRORS, ChatModel, ModelReply
+from localrag.llm.model import CALL_ERRORS, DROPPED_ROWS, ChatModel, ModelReply
 from localrag.llm.prompts import load_prompt, override_hashes, with_domain
 from localrag.llm.tagger import Tagger
 from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, content_id
@@ -91,12 +100,20 @@ async def glean(
             lost.append(error)
             break
         rows = [ExtractedEntity(**row) for row in described_lines(reply.text, script)]
-        entities += [e for e in rows if not is_not_a_name(e.name) and passage.spans(e.name)]
+        entities += _named_in(rows, passage)
         if described:
             after = reply
         if not rows:
             break
     return entities, after
+
+
+def _named_in(rows: Sequence[ExtractedEntity], passage: ChunkText) -> list[ExtractedEntity]:
+    """The rows whose names occur in the passage and are names; the others are counted as dropped."""
+    named = [e for e in rows if passage.spans(e.name) and (not is_not_a_name(e.name) or passage.case.is_written_as_name(e.name))]
+    if (counter := DROPPED_ROWS.get()) is not None:
+        counter["entities"] += len(rows) - len(named)
+    return named
 
 
 def _gleaning(passage: ChunkText, known_names: Sequence[str], settings: IndexSettings, style: str) -> list[dict[str, str]]:
@@ -154,8 +171,15 @@ async def extract_claims(
 MAX_PAIRS = 30  # of one list: small models do not stop by themselves
 
 
-def extraction_hash(settings: IndexSettings, model_fingerprint: str, style: str, tagger: Tagger | None = None) -> str:
-    """The hash of everything that an extraction depends on besides its chunk; if it changes, the chunk is extracted again."""
+def extraction_hash(
+    settings: IndexSettings, model_fingerprint: str, style: str, tagger: Tagger | None = None, *, asks_model: bool = True
+) -> str:
+    """The hash of everything that an extraction depends on besides its chunk; if it changes, the chunk is extracted again.
+
+    Without `asks_model` the tagger extracts, and the chat model may be any.
+    """
+    if tagger and not asks_model:
+        return content_id("extract 5", "tagger", PHRASES_HASH, *settings.entity_types, tagger.fingerprint)
     taught = [tagger.fingerprint] if tagger and style == "extractive" else []
     tasks = ["entities", "relationships"] + ["gleaning", "gleaned"] * bool(settings.max_gleanings) + ["claims"] * settings.claims
     prompts = [with_domain(load_prompt(f"{style}/{name}", settings.prompts), settings.domain, name).hash for name in tasks]
@@ -172,16 +196,22 @@ async def extract_chunk(
     style: str,
     lost: list[LocalragError] | None = None,
     tagger: Tagger | None = None,
+    *,
+    asks_model: bool = True,
 ) -> Extraction:
     """Extract the entities, relationships and, if the settings ask for them, claims of a chunk. Raises what `ChatModel.ask` raises.
 
-    With a `tagger`, names and relationships in its languages come from the tagger, and the model is asked for the rest.
+    With a `tagger`, names and relationships in its languages come from the tagger, and the model is asked for the rest; without
+    `asks_model` the rest are names and noun phrases.
 
     Once there are entities, a failed call is added to `lost` and only its own part is missing.
     """
+    tags = tagger is not None and style == "extractive" and can_tag(chunk.text, settings)
+    if tagger and not (tags or asks_model):
+        return extract_noun_phrases(chunk, case)
     lost = [] if lost is None else lost
     entities, relationships, claims = await _extract_passage(ChunkText(chunk.text, case), model, settings, style, lost, tagger)
-    return Extraction(chunk.id, tuple(entities), tuple(relationships), tuple(claims))
+    return Extraction(chunk.id, tuple(entities), tuple(relationships), tuple(claims), "tagger" if tags else "model")
 
 
 ExtractedLists = tuple[list[ExtractedEntity], list[ExtractedRelationship], ModelReply | None]
@@ -317,11 +347,10 @@ async def _extract_abstractive(
     listed = await model.ask_within(
         "entities", messages, max_tokens=ENTITY_TOKENS, least=LEAST_LIST, share=1 - FOR_PAIRS, grammar=entities_in
     )
-    rows = [ExtractedEntity(**row) for row in described_lines(listed.text, script)]
-    entities = [e for e in rows if not is_not_a_name(e.name) and passage.spans(e.name)]
+    entities = _named_in([ExtractedEntity(**row) for row in described_lines(listed.text, script)], passage)
     missed, gleaned = await glean(passage, [e.name for e in entities], model, settings, "abstractive", lost, listed)
     entities = [*entities, *missed]
-    pairs = list(cooccurring_pairs(passage.sentence_numbers([e.name for e in entities])))
+    pairs = [(a, b) for a, b in combinations([e.name for e in entities], 2) if a not in b and b not in a]
     if not pairs:
         return entities, [], listed
 

@@ -165,6 +165,10 @@ class DocumentCasing:
         text, self._text = self._text, ""
         return Counter(collapse_whitespace(text[a:b]).lower() for a, b in noun_phrases(text))
 
+    def is_written_as_name(self, word: str) -> bool:
+        """Whether a word that is also a pronoun, verb or unit is written as a name: in capitals (US, IT), or with one inside a sentence."""
+        return len(word) > 1 and any(c.isalpha() for c in word) and (word.isupper() or (len(word) > 2 and word.lower() in self.inside))
+
     def is_sentence_case_only(self, word: str, *, alone: bool) -> bool:
         """Whether a word is capitalised only because it begins a sentence.
 

@@ -29,7 +29,7 @@ from localrag.indexing.extraction.names import (
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.tagger import ENTITY_TYPES, TaggedSpan, Tagger
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, content_id
-from localrag.settings import Domain, IndexSettings
+from localrag.settings import DEFAULT_ENTITY_TYPES, Domain, IndexSettings
 from localrag.text.parts_of_speech import chinese_noun_phrases, dictionary_tag, is_english, noun_phrases, tag_chinese
 from localrag.text.sentences import CJK, Span, cached_sentences, collapse_whitespace, is_cjk
 
@@ -203,9 +203,15 @@ MIN_NOMINAL_SCORE = 0.6  # least probability that a common noun denotes a person
 MIN_RELATION_SCORE = 0.35  # least probability that two names are related
 
 
+def has_tagger_types(settings: IndexSettings) -> bool:
+    """Whether the tagger finds what the settings ask for: it knows four types of entities, and no description of the corpus."""
+    usual = settings.entity_types == DEFAULT_ENTITY_TYPES or set(settings.entity_types) <= set(ENTITY_TYPES)
+    return usual and settings.domain == Domain()
+
+
 def can_tag(text: str, settings: IndexSettings) -> bool:
-    """Whether the tagger can extract from a text: it was trained on European languages, and knows four types."""
-    return not is_cjk(text) and settings.domain == Domain() and set(settings.entity_types) <= set(ENTITY_TYPES)
+    """Whether the tagger can extract from a text: it was trained on European languages."""
+    return not is_cjk(text) and (settings.extractor == "tagger" or has_tagger_types(settings))
 
 
 async def extract_with_tagger(

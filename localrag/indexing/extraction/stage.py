@@ -1,6 +1,9 @@
 """Stage 2: chunks to stored extractions, by phrases at once, then by the model; extractions with today's hash are kept."""
 
+import asyncio
+import time
 from collections.abc import Sequence
+from itertools import islice
 
 from sqlite_utils import Database
 
@@ -14,13 +17,18 @@ from localrag.indexing.extraction.tasks import (
     SplitSentences,
     batches_of_document,
 )
+from localrag.indexing.method import IndexingMethod, record_extraction_speed
 from localrag.indexing.progress import ProgressReporter
 from localrag.indexing.tasks import WorkerPool, run_in_order
-from localrag.project import Project
+from localrag.project import Project, resolve_answer_style
 from localrag.records import IMPORTED_MARK, Chunk, Failure, content_id
 from localrag.store import chunks as chunks_store
 from localrag.store import graph, runs
 from localrag.text.sentences import sentence_bounds
+
+MAX_MEASURED_CHUNKS = 8  # of a sample that the chat model's speed is measured on
+MAX_MEASURED_S = 60.0  # seconds that such a measurement takes at most
+UNFINISHED_CHUNKS = 0.25  # of the sample that count as finished if none was
 
 
 async def split_sentences(db: Database, pool: WorkerPool, progress: ProgressReporter, most: int = chunks_store.NO_LIMIT) -> None:
@@ -55,37 +63,67 @@ def _bounds(chunks: tuple[Chunk, ...]) -> tuple[bytes, ...]:
     return tuple(sentence_bounds(c.text) for c in chunks)
 
 
-def chunks_to_extract(project: Project, style: str) -> chunks_store.PendingChunks:
-    """The chunks without a complete extraction by the model or by another program."""
-    return chunks_store.chunks_without_extraction(project.db, extraction_hash_of(project, style), IMPORTED_MARK)
+def chunks_to_extract(project: Project, method: IndexingMethod) -> chunks_store.PendingChunks:
+    """The chunks without a complete extraction by this method or by another program."""
+    return chunks_store.chunks_without_extraction(project.db, extraction_hash_of(project, method), IMPORTED_MARK)
 
 
-def extraction_hash_of(project: Project, style: str) -> str:
-    """The hash of everything that the model's extractions of this project depend on."""
-    return extraction_hash(project.settings, project.model.file.fingerprint, style, project.tagger)
+def extraction_hash_of(project: Project, method: IndexingMethod) -> str:
+    """The hash of everything that the method's extractions of this project depend on."""
+    if method.by == "phrases":
+        return PHRASES_HASH
+    tagger = project.tagger if method.uses_tagger else None
+    return extraction_hash(project.settings, project.model.file.fingerprint, method.style, tagger, asks_model=method.asks_model)
 
 
-async def extract_chunks(project: Project, style: str, pool: WorkerPool, progress: ProgressReporter) -> None:
+def _task(db: Database, chunks: tuple[Chunk, ...], method: IndexingMethod) -> ExtractChunks:
+    near = _neighbour_texts(db, chunks)
+    return ExtractChunks(chunks, _bounds(chunks), method.style, near, uses_tagger=method.uses_tagger, asks_model=method.asks_model)
+
+
+async def measure_extraction(project: Project, pool: WorkerPool, limit: float) -> tuple[float, float]:
+    """Extract from as many chunks as the chat model takes at once; returns the finished chunks and the seconds.
+
+    Ends as soon as the rest would take longer than `limit`, after MAX_MEASURED_S at the latest. The replies are cached for the extraction.
+    """
+    method = IndexingMethod("model", await resolve_answer_style(project), asks_model=True)
+    pending = chunks_to_extract(project, method)
+    await pool.prepare(asks=True)
+    sample = list(islice(pending, min(MAX_MEASURED_CHUNKS, await project.model.parallel_requests())))
+    jobs = [asyncio.ensure_future(pool.run(_task(project.db, (chunk,), method))) for chunk in sample]
+    began = time.monotonic()
+    try:
+        await asyncio.wait(jobs, timeout=min(MAX_MEASURED_S, limit * len(sample) / len(pending)))
+    finally:
+        for job in jobs:
+            job.cancel()
+        ended = await asyncio.gather(*jobs, return_exceptions=True)
+    for result in ended:
+        if isinstance(result, Exception):
+            raise result
+    done = sum(not isinstance(result, BaseException) for result in ended)
+    return done or UNFINISHED_CHUNKS * len(sample), time.monotonic() - began
+
+
+async def extract_chunks(project: Project, method: IndexingMethod, pool: WorkerPool, progress: ProgressReporter) -> None:
     """Extract from every chunk without an extraction of this hash; a failure is recorded as a row."""
-    db, key = project.db, extraction_hash_of(project, style)
-    pending = chunks_to_extract(project, style)
+    db, key = project.db, extraction_hash_of(project, method)
+    pending = chunks_to_extract(project, method)
     if not pending:
         return
     total = graph.counts(db)["chunks"]
-    done = total - len(pending)
+    done, began, calls = total - len(pending), time.monotonic(), project.model.calls
     progress("extraction", done, total)
-    tasks = (
-        ExtractChunks(chunks, _bounds(chunks), style, _neighbour_texts(db, chunks))
-        for chunks in batches_of_document(pending, pool.batch_size)
-    )
-    tagged = project.tagger is not None and style == "extractive"
-    min_chunks = 1 if style == "abstractive" else TAGGER_BATCH
-    async for results in run_in_order(pool, tasks, asks=not tagged, min_chunks=min_chunks):
+    tasks = (_task(db, chunks, method) for chunks in batches_of_document(pending, pool.batch_size))
+    min_chunks = 1 if method.style == "abstractive" else TAGGER_BATCH
+    async for results in run_in_order(pool, tasks, asks=not method.uses_tagger, min_chunks=min_chunks):
         pairs = [(chunk, attempt) for task, attempts in results for chunk, attempt in zip(task.chunks, attempts, strict=True)]
         _save(db, key, pairs)
         progress.count_names(e.name for _, attempts in results for a in attempts if a.extraction for e in a.extraction.entities)
         done += sum(task.n_chunks for task, _ in results)
         progress("extraction", done, total)
+    if not method.uses_tagger and project.model.calls - calls >= len(pending):  # else most replies were cached
+        record_extraction_speed(project.model.file, len(pending), time.monotonic() - began)
 
 
 def _neighbour_texts(db: Database, chunks: tuple[Chunk, ...]) -> tuple[str, ...]:
@@ -103,6 +141,9 @@ def _save(db: Database, key: str, attempts: Sequence[tuple[Chunk, ExtractionAtte
             if attempt.error:
                 chunks_store.save_extractions(db, partial_hash(key), [attempt.extraction] if attempt.extraction else [])
                 runs.save_failure(db, Failure("extraction", chunk.id, attempt.error, attempt.kind))
+        if dropped := sum(attempt.dropped_rows for _, attempt in attempts):
+            stored = runs.load_settings(db).get("dropped_rows", {}).get(key, 0)
+            runs.save_settings(db, dropped_rows={key: stored + dropped})
 
 
 def partial_hash(key: str) -> str:

@@ -1,5 +1,6 @@
 """Tasks on chunks: split sentences, find names and phrases, extract with a model."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -10,7 +11,7 @@ from localrag.indexing.extraction.extract import extract_chunk, extraction_hash
 from localrag.indexing.extraction.names import DocumentCasing
 from localrag.indexing.extraction.nlp import extract_noun_phrases
 from localrag.indexing.tasks import TaskContext
-from localrag.llm.model import CALL_ERRORS, CURRENT_CONFIG_HASH, CURRENT_SUBJECT, bounded_map
+from localrag.llm.model import CALL_ERRORS, CURRENT_CONFIG_HASH, CURRENT_SUBJECT, DROPPED_ROWS, bounded_map
 from localrag.records import Chunk, Extraction, content_id
 from localrag.text.sentences import cache_sentence_bounds, sentence_bounds
 
@@ -36,6 +37,11 @@ class ChunkTask(Generic[One]):
     def llm_task(self) -> str:
         """Empty: it needs no chat model."""
         return ""
+
+    @property
+    def begins_with_llm(self) -> bool:
+        """Whether it needs the chat model."""
+        return bool(self.llm_task)
 
     @property
     def document_id(self) -> str:
@@ -92,28 +98,37 @@ class FindPhrases(ChunkTask[Extraction]):
 @dataclass(frozen=True, slots=True)
 class ExtractionAttempt:
     """The model's extraction of a chunk: complete, partial after a failed call (`error`, of a `kind`), or None if nothing could be
-    extracted.
+    extracted. `dropped_rows`: rows of the model's lists that name nothing in the text or have another form.
     """
 
     extraction: Extraction | None
     error: str = ""
     kind: str = ""
+    dropped_rows: int = 0
 
 
 @dataclass(frozen=True)
 class ExtractChunks(ChunkTask[ExtractionAttempt]):
     """Extracts from chunks with the model, or with the tagger.
 
-    `neighbour_texts`: content ids of the texts of the adjacent chunks, which share sentences with them.
+    `neighbour_texts`: content ids of the texts of the adjacent chunks, which share sentences with them. `uses_tagger`, `asks_model`: see
+    `IndexingMethod`.
     """
 
     style: str = "extractive"
     neighbour_texts: tuple[str, ...] = ()
+    uses_tagger: bool = False
+    asks_model: bool = True
 
     @property
     def llm_task(self) -> str:
-        """The first call's name stands for all calls on a chunk."""
-        return "entities"
+        """The first call's name stands for all calls on a chunk; empty if the tagger alone extracts."""
+        return "entities" if self.asks_model or not self.uses_tagger else ""
+
+    @property
+    def begins_with_llm(self) -> bool:
+        """Whether the model is asked for every chunk."""
+        return not self.uses_tagger
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -125,21 +140,27 @@ class ExtractChunks(ChunkTask[ExtractionAttempt]):
         self._remember()
         # Abstractive: a conversation has one call at a time and needs its slot's KV for the next, so as many run as there are slots. An
         # extractive chunk has many calls at once.
-        by_tagger = tools.tagger is not None and self.style == "extractive"
-        size = TAGGER_BATCH if by_tagger else await tools.model.parallel_requests()
+        tagger = tools.tagger if self.uses_tagger else None
+        size = TAGGER_BATCH if tagger else await tools.model.parallel_requests()
         size = size if self.style == "abstractive" else max(TAGGER_BATCH, size)
-        CURRENT_CONFIG_HASH.set(extraction_hash(tools.settings, tools.model.file.fingerprint, self.style, tools.tagger))
+        of = (tools.settings, tools.model.file.fingerprint, self.style, tagger)
+        CURRENT_CONFIG_HASH.set(extraction_hash(*of, asks_model=self.asks_model))
         return tuple(await bounded_map((self._one(c, tools) for c in self.chunks), size=size))
 
     async def _one(self, chunk: Chunk, tools: TaskContext) -> ExtractionAttempt:
         CURRENT_SUBJECT.set(content_id(chunk.text))
         case = tools.cached_per_document(self.document_id, DocumentCasing)
         lost: list[LocalragError] = []
+        dropped = Counter[str]()
+        DROPPED_ROWS.set(dropped)
         try:
-            extraction = await extract_chunk(chunk, case, tools.model, tools.settings, self.style, lost, tools.tagger)
+            tagger = tools.tagger if self.uses_tagger else None
+            of = (chunk, case, tools.model, tools.settings, self.style, lost, tagger)
+            extraction = await extract_chunk(*of, asks_model=self.asks_model)
         except CALL_ERRORS as error:
             return ExtractionAttempt(None, str(error), error.kind)
-        return ExtractionAttempt(extraction, str(lost[0]), lost[0].kind) if lost else ExtractionAttempt(extraction)
+        failure = (str(lost[0]), lost[0].kind) if lost else ("", "")
+        return ExtractionAttempt(extraction, *failure, dropped.total())
 
     def on_failure(self, error: LocalragError) -> tuple[ExtractionAttempt, ...]:
         """An empty attempt for each chunk."""

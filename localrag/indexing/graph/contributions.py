@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice
 from typing import TypeVar
 
-from localrag.indexing.extraction.names import cooccurring_pairs, find_all_name_spans, find_name_spans, sentence_numbers
+from localrag.indexing.extraction.names import find_all_name_spans, find_name_spans, sentence_numbers
 from localrag.indexing.graph.entity_resolution import NameForm, NameTarget, defined_aliases, find_targets, name_key
 from localrag.records import Chunk, Claim, Extraction, content_id
 from localrag.store.staging import GraphStaging, StagedRow
@@ -182,13 +182,22 @@ def _relate(
         pair.strength += r.strength
         if r.description:
             pair.descriptions[r.description] = None
-        for a, b in cooccurring_pairs({name: places[name] for name in (r.source, r.target)}).values():
+        for a, b in _evidence(places[r.source], places[r.target]):
             stated[ends, chunk.start + spans[a].start, chunk.start + spans[b].end] = None
     for ends in related:
         contribution.pairs[ends].chunks += 1
     for ends in dict.fromkeys(ends for ends, _, _ in stated):
         contribution.pairs[ends].llm_chunks += extraction.extractor != "phrases"
     contribution.statements += [(chunk.id, *place) for place in stated]
+
+
+def _evidence(source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int]]:
+    """The sentences (first, last) that show a relationship: the nearest that have both names, or of names far apart one for each."""
+    if not source or not target:
+        return []
+    _, i, j = min((abs(i - j), i, j) for i in source for j in target)
+    first, last = sorted((i, j))
+    return [(first, last)] if last - first <= 1 else [(first, first), (last, last)]
 
 
 def _claims(extraction: Extraction, chunk: Chunk, entity_of: Mapping[str, str]) -> Iterator[Claim]:

@@ -15,9 +15,10 @@ from localrag.llm.prompts import load_prompt
 from localrag.records import Entity, Failure, Graph, Quote, Relationship
 from localrag.settings import PromptOverrides
 from localrag.text.quotes import informativeness
-from localrag.text.sentences import collapse_whitespace
+from localrag.text.sentences import collapse_whitespace, is_cjk
 
 SENTENCES_PER_DESCRIPTION = 2  # of an extractive description
+MAX_JOINED_CHARS = 400  # of several descriptions, that are joined as they are, without the model
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ async def describe_graph(
     async def summary(key: str, subject: str, descriptions: Sequence[str]) -> str:
         several = tuple(sorted(set(descriptions)))
         try:
+            if (joined := join_descriptions(several)) and _latin_chars(joined) <= MAX_JOINED_CHARS:
+                return joined
             return await pool.run(SummarizeDescriptions(subject, several, budgets)) if pool and len(several) > 1 else "".join(several)
         except CALL_ERRORS as error:  # keeps one description and completes the graph
             failed.append(Failure("description", key, str(error), error.kind))
@@ -84,6 +87,22 @@ async def describe_graph(
         relationships=tuple(replace(r, description=d) for r, d in zip(graph.relationships, relationships, strict=True)),
     )
     return described, sorted(failed, key=lambda f: f.subject)
+
+
+def join_descriptions(descriptions: Sequence[str]) -> str:
+    """The descriptions as sentences one after the other, without those that are part of another one."""
+    folded = [d.rstrip(" .。").casefold() for d in descriptions]
+    parts = {n for n, text in enumerate(folded) for m, other in enumerate(folded) if m != n and text in other and (m < n or text != other)}
+    distinct = [d for n, d in enumerate(descriptions) if n not in parts]
+    if len(distinct) <= 1:
+        return "".join(distinct)
+    end, gap = ("。", "") if is_cjk("".join(distinct)) else (".", " ")
+    return gap.join(d if d.rstrip().endswith((".", "!", "?", "。", "！", "？")) else f"{d.rstrip()}{end}" for d in distinct)
+
+
+def _latin_chars(text: str) -> int:
+    """The length of a text, in which a character of Chinese, Japanese or Korean counts as much as three Latin ones."""
+    return len(text) * (3 if is_cjk(text) else 1)
 
 
 async def summarize(

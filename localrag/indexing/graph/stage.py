@@ -44,6 +44,7 @@ from localrag.indexing.graph.merge import (
     relationship_of_row,
     undecided_pairs,
 )
+from localrag.indexing.method import IndexingMethod
 from localrag.indexing.progress import ProgressReporter
 from localrag.indexing.tasks import WorkerPool
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets
@@ -263,17 +264,21 @@ ImportCommunities = Callable[[Graph, Mapping[str, Chunk], Sequence[Community]], 
 
 
 async def build_graph(
-    project: Project, style: str, pool: WorkerPool, progress: ProgressReporter, import_communities: ImportCommunities | None = None
+    project: Project,
+    method: IndexingMethod,
+    pool: WorkerPool,
+    progress: ProgressReporter,
+    import_communities: ImportCommunities | None = None,
 ) -> BuiltGraph | None:
     """Merge names, weigh, describe and cluster, if any extraction, decision or setting changed; only the affected parts.
 
     Communities with reports of other programs are kept; `import_communities` returns new ones, whose reports are staged. The caller
     publishes the result and closes it.
     """
-    db = project.db
+    db, style = project.db, method.style
     budgets = await resolve_token_budgets(project) if style == "abstractive" else MIN_BUDGETS
     decisions, settings = read_aliases(project.folder), runs.load_settings(db)
-    recipes = _recipes(project, style)
+    recipes = _recipes(project, method)
     read_by, options = content_id(*recipes), _options_hash(project, style, budgets, decisions)
     from_scratch = settings.get("merge_rules_version") != MERGE_RULES_VERSION or not settings.get("graph_hash")
     with staging_store.select_extractions(
@@ -293,7 +298,7 @@ async def build_graph(
         staged = GraphStaging(db, from_scratch=from_scratch)
         try:
             progress("entity resolution", 0, 2)
-            build = _GraphBuild(project, staged, style, budgets, pool, progress, from_scratch)
+            build = _GraphBuild(project, staged, style, recipes, budgets, pool, progress, from_scratch)
             made = await build.merge(decisions, changed, removed)
             failed = [*build.failed, *await build.describe()]
             progress("communities", 0, 1)
@@ -321,13 +326,14 @@ class _GraphBuild:
     project: Project
     staged: GraphStaging
     style: str
+    recipes: Sequence[str]
     budgets: TokenBudgets
     pool: WorkerPool
     tell: ProgressReporter
     from_scratch: bool
 
     def __post_init__(self) -> None:
-        self.read = lru_cache(64)(partial(staging_store.chunks_with_extractions, self.project.db, _recipes(self.project, self.style)))
+        self.read = lru_cache(64)(partial(staging_store.chunks_with_extractions, self.project.db, self.recipes))
         self.quoted = SupportingSentences(self.staged)
         self.shifted = {} if self.from_scratch else shifted_chunks(self.project.db)
         self.entities: set[str] = set()
@@ -544,8 +550,8 @@ def update_layout(project: Project, progress: ProgressReporter, built: BuiltGrap
     return LayoutResult(layout, state)
 
 
-def _recipes(project: Project, style: str) -> list[str]:
-    by_model = [extraction_hash_of(project, style)] * (project.settings.extractor == "model")
+def _recipes(project: Project, method: IndexingMethod) -> list[str]:
+    by_model = [extraction_hash_of(project, method)] * (method.by != "phrases")
     return [IMPORTED_MARK, *by_model, *map(partial_hash, by_model), PHRASES_HASH]
 
 

@@ -206,7 +206,7 @@ def ray_pool(address: str, *, mixed: bool = False, every: float = POLL_EVERY_S, 
             ray_cluster.check_allowed_nodes(ray_cluster.cluster_nodes(), hosts)
             scheduling_project, scheduler = open_scheduler(project)
             scheduler.no_worker_error = lambda _: None
-            probes = project.settings.extractor == "model" and not served
+            probes = project.settings.extractor != "phrases" and not served
             employer = _RayPoolManager(
                 address, scheduler, config, wanted, project.model.options.notify, hosts, probes=probes, mixed=mixed, every=every
             )

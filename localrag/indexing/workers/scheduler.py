@@ -164,8 +164,8 @@ class Scheduler:
         return await self._submit(task, cached_calls)
 
     async def _submit(self, task: Task[Result], cached_calls: tuple[LlmCall, ...]) -> Result:
-        engine = bool(task.llm_task) and self._tools.tagger is None
-        queued = _QueuedTask(next(self._numbers), task, asyncio.get_running_loop().create_future(), cached_calls, needs_llm=engine)
+        future = asyncio.get_running_loop().create_future()
+        queued = _QueuedTask(next(self._numbers), task, future, cached_calls, needs_llm=task.begins_with_llm)
         self._enqueue(queued)
         self._dispatch()
         try:

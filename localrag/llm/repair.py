@@ -1,0 +1,82 @@
+"""Repairs of rows that a server wrote in another spelling than the text or the requested shape has, instead of dropping them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from localrag.llm.model import end_at_sentence
+from localrag.text.sentences import collapse_whitespace
+
+STRAIGHT_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-"})
+MIN_TYPE_SIMILARITY = 0.75  # of a type's spelling, as "organisation" has to "organization"
+_AROUND = " \t\n\"'“”‘’.,;:()[]"
+
+
+def verbatim_name(name: str, text: str) -> str:
+    """The name as the text writes it, whatever its case, quotes and number; unchanged if the text does not have it."""
+    folded = _folded(text)
+    for variant in _variants(name):
+        if not variant:
+            continue
+        pattern = r"(?<!\w)" + r"\s+".join(map(re.escape, variant.split())) + r"(?!\w)"
+        if found := re.search(pattern, folded):
+            return collapse_whitespace(text[found.start() : found.end()])
+    return name
+
+
+def _folded(text: str) -> str:
+    """The text in lower case with straight quotes; every character stays at its place."""
+    return "".join(low if len(low := c.lower()) == 1 else c for c in text.translate(STRAIGHT_QUOTES))
+
+
+def _variants(name: str) -> Iterator[str]:
+    """The name in lower case, then without quotes or a possessive, then in the singular and the plural."""
+    folded = _folded(name).strip('" ')
+    yield collapse_whitespace(folded)
+    bare = re.sub(r"'s?$", "", collapse_whitespace(folded).strip(_AROUND))
+    yield bare
+    yield re.sub(r"(?<=..)(?:ies)$", "y", bare)
+    yield re.sub(r"(?<=...)(?<!s)(?:es|s)$", "", bare)
+    yield re.sub(r"(?<=...)(?<!s)s$", "", bare)
+    yield f"{bare}s"
+    yield re.sub(r"y$", "ies", bare)
+
+
+def known_option(value: Any, options: Sequence[str]) -> Any:
+    """The option that a value means in another case, number or spelling; the value itself if there is none."""
+    folded = {_folded(option): option for option in options}
+    variants = [v for v in _variants(str(value)) if v]
+    exact = next((folded[v] for v in variants if v in folded), None)
+    near = get_close_matches(variants[0], folded, n=1, cutoff=MIN_TYPE_SIMILARITY) if variants and exact is None else []
+    return exact or (folded[near[0]] if near else value)
+
+
+def known_name(value: Any, names: Sequence[str]) -> Any:
+    """The name of the list that a value means in another case, number or kind of quotes; the value itself if there is none."""
+    folded = {_folded(name): name for name in names}
+    return next((folded[v] for v in _variants(str(value)) if v in folded), value)
+
+
+def line_of_text(value: Any, max_chars: int, min_chars: int = 0, *, about: str = "") -> Any:
+    """A text on one line without double quotes and backslashes, cut at a sentence or a word; `about` precedes one that is too short."""
+    if not isinstance(value, str):
+        return value
+    text = collapse_whitespace(value.replace('"', "'").replace("\\", ""))
+    if len(text) > max_chars:
+        text = end_at_sentence(text[:max_chars], max_chars)
+    return f"{about}: {text}" if about and len(text) < min_chars else text
+
+
+def strength(value: Any) -> Any:
+    """A strength as a number from 1 to 10."""
+    try:
+        return min(10, max(1, round(float(value))))
+    except (TypeError, ValueError):
+        return 5
+
+
+def rows_of(value: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The rows of a list, each with the fields of the schema in their order; what is no row or lacks a field is left as it is."""
+    names = list(schema["properties"]["items"]["items"]["properties"])
+    return [{name: row[name] for name in names} if isinstance(row, dict) and row.keys() >= set(names) else row for row in value["items"]]
