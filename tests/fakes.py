@@ -133,6 +133,9 @@ class FakeLlama:
         self.closed = True
 
 
+SPEED = None  # tokens per second that such an engine is taken to read; None: it takes no time
+
+
 class Scripted:
     """An engine that says what a test wants: `says(request)` gives the JSON value of an answer, a text that is cut off, or an error.
 
@@ -178,7 +181,7 @@ class Scripted:
 def answered_by(project, engine):
     """The engine, which from now on answers what the project's model is asked."""
     project.model._engine = engine
-    project.model.prefill_speed = lambda: None  # it takes no time
+    project.model.prefill_speed = lambda: SPEED
     return engine
 
 

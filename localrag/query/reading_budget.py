@@ -69,10 +69,10 @@ def distinct_reports(reports: Sequence[Report]) -> list[Report]:
 
 
 def is_slow_map(question: Question, project: Project, tokens: int) -> bool:
-    """Whether map calls over so many tokens take longer on this machine than a person waits who set no limits."""
-    speed = project.model.prefill_speed()
-    options = question.options
-    return speed is not None and tokens / speed > MAX_MAP_S and options.max_calls is None and options.max_seconds is None
+    """Whether map calls over so many tokens take longer on this machine than a person waits, or allows; not if calls were asked for."""
+    speed, options = project.model.prefill_speed(), question.options
+    allowed = MAX_MAP_S if options.max_seconds is None else options.max_seconds / 2  # the rest is for the answer
+    return speed is not None and options.max_calls is None and tokens / speed > allowed
 
 
 def cosine_to_question(question: Question, ids: Sequence[str], project: Project) -> dict[str, float]:

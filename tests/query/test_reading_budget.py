@@ -24,6 +24,7 @@ from localrag.records import Chunk, Community, Document, Entity, Finding, Graph,
 from localrag.store import documents, generations, graph, runs, vectors
 from localrag.store.database import keep_caches
 from localrag.store.opening import open_index
+from tests import fakes
 from tests.fakes import Scripted, answered_by, example
 from tests.graphs import replace_graph
 
@@ -274,3 +275,14 @@ def test_a_person_at_a_terminal_is_asked(index, monkeypatch, tmp_path, typed, ye
     assert ("Go on?" in stderr.getvalue()) != yes
     assert re.search(r"takes \d+ model calls, about [\d,]+ tokens, about \d+ minutes", stderr.getvalue())
     assert ("reduce" in engine.tasks) == (typed != "n\n")
+
+
+def test_a_slow_machine_writes_a_global_answer_in_one_call(ask, monkeypatch):
+    """Where reading all reports would take minutes, the themes are put together in one call; with --max-calls they are all read."""
+    monkeypatch.setattr(fakes, "SPEED", 40.0)
+    given, engine, _ = ask("global")
+    assert engine.tasks == ["reduce"]
+    assert "All: --max-calls 50" in given.note
+
+    _, engine, _ = ask("global", max_calls=5)
+    assert engine.tasks == ["map"] * 4 + ["reduce"]
