@@ -59,7 +59,7 @@ def test_layouts_that_die_hang_or_lie_are_refused_and_indexing_goes_on(place, qu
         "kv_cache_type=q8_0/f32": "hang",
         "flash_attention=yes": "wrong",
     }
-    first = run(place, "index", "docs", "--model", quantised, faults=faults)
+    first = run(place, "index", "docs", "--model", quantised, "--extractor", "model", faults=faults)
     times = len(noted(place))
     second = run(place, "ask", "Who is the mate?", "--model", quantised, faults=faults)
     kept = record(place)
@@ -77,7 +77,7 @@ def test_layouts_that_die_hang_or_lie_are_refused_and_indexing_goes_on(place, qu
 
 def test_kernels_for_this_cpu_that_end_the_process_are_left_out(place, quantised):
     """Where rearranged weights end the process, as with a badly compiled AMX, the file's own arrangement is used."""
-    done = run(place, "index", "docs", "--model", quantised, faults={"extra_buffers=yes": "SIGSEGV"})
+    done = run(place, "index", "docs", "--model", quantised, "--extractor", "model", faults={"extra_buffers=yes": "SIGSEGV"})
 
     assert done.returncode == 0, done.stderr
     assert record(place)["choices"]["@0"]["settings"]["extra_buffers"] is False
@@ -85,7 +85,7 @@ def test_kernels_for_this_cpu_that_end_the_process_are_left_out(place, quantised
 
 def test_a_layout_given_by_hand_that_does_not_work_is_an_error_with_its_remedy(place, quantised):
     """What the user asks for and the machine cannot do ends in exit code 4 and words, not in a crash."""
-    model = ["--model", quantised]
+    model = ["--model", quantised, "--extractor", "model"]
     faults = {"flash_attention=yes": "SIGSEGV"}
     assert run(place, "index", "docs", *model, faults=faults).returncode == 0
     done = run(place, "index", "docs", "--rebuild", "--types", "person", *model, "--engine", "flash_attention=yes", faults=faults)
@@ -100,7 +100,7 @@ def test_what_ended_the_users_process_is_not_used_again(place, quantised):
     """A layout that passed its trial and then ended the process is found by the mark it left; the same command goes on with another."""
     # A layout is all of its parts: which weights go with this KV is measured, so all that tells one from another is given by hand.
     usual = "weights=own,extra_buffers=yes,kv_cache_type=q8_0/bf16"
-    model, faults = ["--model", quantised], {usual: "user SIGABRT"}
+    model, faults = ["--model", quantised, "--extractor", "model"], {usual: "user SIGABRT"}
     first = run(place, "index", "docs", *model, "--engine", usual, faults=faults)
     second = run(place, "index", "docs", *model, faults=faults)
 
@@ -112,7 +112,7 @@ def test_what_ended_the_users_process_is_not_used_again(place, quantised):
 
 def test_doctor_lists_what_was_refused_and_why(place, quantised):
     """The layouts that do not work here stand in `localrag doctor`, each with its reason."""
-    run(place, "index", "docs", "--model", quantised, faults={"kv_cache_type=q8_0/f32": "SIGSEGV"})
+    run(place, "index", "docs", "--model", quantised, "--extractor", "model", faults={"kv_cache_type=q8_0/f32": "SIGSEGV"})
     said = run(place, "doctor", "--no-speed", "--model", quantised, "--json")
     lines = {line["name"]: line for line in json.loads(said.stdout)["checks"]}
 

@@ -350,7 +350,7 @@ async def abstractive_report(
         body = await _ask_for_report(messages, elements, model, budgets, script)
     except AnswerTruncated:  # the reply was in a denser script than the context, or mostly digits
         body = await _ask_for_report(messages, elements, model, budgets, TokenDensity(3 * script.tokens_per_char))
-    quotes, echo = {e.id: e.quotes for e in elements}, EchoDetector(prompt, "", context)
+    quotes, echo = {e.id: e.quotes for e in elements}, EchoDetector(prompt, "", context, shape)
     findings = tuple(
         Finding(f["summary"], f["explanation"], tuple(dict.fromkeys(q for i in f["evidence"] for q in quotes[i][:2])))
         for f in body["findings"]

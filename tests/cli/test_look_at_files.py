@@ -55,7 +55,7 @@ def test_a_citation_names_its_page(office):
     (first, *_) = json.loads(run_localrag("logs", "--json", cwd=office).stdout)[0]["citations"]
 
     assert (first["path"], first["part"]) == ("docs/log.pdf", "page 2")
-    assert "docs/log.pdf, page 2:" in shown
+    assert "] docs/log.pdf › page 2" in shown
     assert "docs/log.pdf, page 2," in run_localrag("source", str(first["n"]), cwd=office).stdout
 
 

@@ -21,7 +21,7 @@ SWITCHES = set(
     documents dry_run dynamic filter
     force format head json judge k kind level limit markdown max_tokens method models n name open out passages plan prefix
     progress prune questions quick quiet ray rebuild recluster retune repair repeat repeats resume samples save schema seed selection
-    similar skipped speed test text undo use user users verify watch words yes""".split()
+    similar skipped speed test text undo use user users verify watch words write_reports yes""".split()
 )
 
 

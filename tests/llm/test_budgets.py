@@ -7,11 +7,12 @@ from itertools import pairwise
 import pytest
 
 from localrag.engine.tokenizer import Tokenizer
-from localrag.indexing.reports import ContextElement, _schema, abstractive_report, reports_hash
+from localrag.indexing.reports import ContextElement, abstractive_report, report_fields, reports_hash
 from localrag.llm import budgets
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, _longest, max_json_tokens
 from localrag.llm.grammar import ENTITY_TOKENS, entity_lines
 from localrag.llm.prompts import load_prompt
+from localrag.llm.shapes import schema_of
 from localrag.project import open_for_query, open_for_writing, resolve_token_budgets
 from localrag.query.abstractive import MAX_UNIT_CHARS
 from localrag.query.global_search import _points_schema
@@ -85,7 +86,7 @@ def test_prompt_context_and_longest_answer_fit_the_window(count, window, text):
         return sum([await count(body) + 6 for _, body in load_prompt(f"abstractive/{prompt}").messages]) + context + answer
 
     async def all_tasks():
-        report = await max_json_tokens(_schema(ids, budgets, s), s, count)
+        report = await max_json_tokens(schema_of(report_fields(ids, budgets, s)), s, count)
         points = await max_json_tokens(_points_schema(ids[:20], budgets.points, s), s, count)
         prose = s.max_tokens(s.max_chars(MAX_UNIT_CHARS) + s.max_chars(budgets.max_answer_chars))
         yield await needed("report_long" if budgets.long_reports else "report", budgets.report_context, report)
@@ -106,7 +107,7 @@ def test_the_longest_answer_of_any_script_has_room(count, text, window):
     """A report and a map answer with every list and every string full have at most the tokens that are asked for."""
     ids = [f"R{n}" for n in range(150)]
     s = script(count, text)
-    for schema in (_schema(ids, TokenBudgets.of(window), s), _points_schema(ids, TokenBudgets.of(window).points, s)):
+    for schema in (schema_of(report_fields(ids, TokenBudgets.of(window), s)), _points_schema(ids, TokenBudgets.of(window).points, s)):
         said = json.dumps(filled(schema, text), ensure_ascii=False)
 
         assert asyncio.run(count(said)) <= asyncio.run(max_json_tokens(schema, s, count))

@@ -60,7 +60,7 @@ def test_examples_take_the_place_of_the_prompt_s_own():
     assert [m["role"] for m in filled] == ["system", "user", "assistant", "user"]
     assert "ferries of the north" in filled[0]["content"]
     assert filled[2]["content"].splitlines() == ['{"name": "Lars", "type": "person"}', '{"name": "Skua", "type": "ship"}']
-    report = with_domain(load_prompt("abstractive/report"), DOMAIN, "report").fill(context="x", language="English")
+    report = with_domain(load_prompt("abstractive/report"), DOMAIN, "report").fill(context="x", language="English", shape="{}")
     assert "what sinks ships for $5" in report[0]["content"]
 
 

@@ -113,33 +113,29 @@ def test_a_database_that_cannot_be_opened_at_all_is_told_as_that(tmp_path):
     assert "localrag check" in told.value.hint
 
 
-def other_model(folder, tiny):
-    return open_for_writing(folder, model=str(tiny("llama").path))
-
-
-def newer(folder, _):
+def newer(folder):
     with closing(open_index(folder)) as db, db.atomic():
         db.execute("PRAGMA user_version = 999")
     return open_read_only(folder)
 
 
-def empty(folder, _):
+def empty(folder):
     with closing(open_index(folder)) as db, db.atomic():
         db.execute("DELETE FROM index_settings WHERE key = 'chat_model'")
     return open_for_query(folder)
 
 
-def wrong_domain(folder, _):
+def wrong_domain(folder):
     (folder / "domain.toml").write_text("about = [")
     return open_for_query(folder)
 
 
-def wrong_domain_of_a_writer(folder, _):
+def wrong_domain_of_a_writer(folder):
     (folder / "domain.toml").write_text("about = [")
     return open_for_writing(folder)
 
 
-def other_embedder(folder, _):
+def other_embedder(folder):
     with closing(open_index(folder)) as db, db.atomic():
         db.execute("UPDATE index_settings SET value = json_set(value, '$.fingerprint', 'another') WHERE key = 'embedder'")
     return open_for_query(folder)
@@ -148,13 +144,13 @@ def other_embedder(folder, _):
 @pytest.mark.parametrize(
     ("opening", "error"),
     [
-        (other_model, IndexMismatch), (newer, IndexMismatch), (empty, NoIndex), (wrong_domain, UsageError),
+        (newer, IndexMismatch), (empty, NoIndex), (wrong_domain, UsageError),
         (wrong_domain_of_a_writer, UsageError), (other_embedder, IndexMismatch),
     ],
 )  # fmt: skip
-def test_an_index_that_is_refused_is_closed(town, tiny, opening, error):
+def test_an_index_that_is_refused_is_closed(town, opening, error):
     """Whatever the reason for a refusal, no connection stays open, even while the exception is alive."""
-    with pytest.raises(error) as refused, opening(town / ".localrag", tiny):
+    with pytest.raises(error) as refused, opening(town / ".localrag"):
         pass
     left = [file.path for file in psutil.Process().open_files() if file.path.startswith(str(town))]
 

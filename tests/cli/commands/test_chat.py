@@ -113,7 +113,10 @@ def test_every_command_does_what_it_says(here):
     assert last["question"] == "What did he write?"
     assert last["answer"] in saved
     for c in last["citations"]:
-        assert f"- [{c['n']}] docs/{c['path'].removeprefix('docs/')}, characters {c['start']}-{c['end']}: “" in saved
+        assert (
+            f"- [{c['n']}] docs/{' › '.join([c['path'].removeprefix('docs/'), *c['headings']])}, characters {c['start']}-{c['end']}: “"
+            in saved
+        )
 
 
 def test_a_file_is_replaced_only_where_the_person_says_so(here):
@@ -325,7 +328,7 @@ def test_a_chat_that_is_not_logged_writes_nothing(here, home):
         ("Is Quibblewort the mate of the Skua?", r"\nmode: basic[^>]*"),
         ("And what did he write about it?", r"\nmode: basic[^>]*open a source: /source 1[^>]*"),
         ("/source 1", r"characters \d+-\d+\n[^>]*"),
-        ("Is Quibblewort the mate of the Skua?", r"\nmode: basic · abstractive · 0\.\d s[^>]*"),
+        ("Is Quibblewort the mate of the Skua?", r"\nmode: basic · abstractive[^>]*"),
     ):
         chat.type(f"{line}\n")
         chat.wait_for(rf"> {re.escape(line)}\n[^>]*{shown}\n\nbasic> ?", 240)

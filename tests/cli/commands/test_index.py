@@ -122,7 +122,7 @@ def test_text_answers_list_their_sources(town):
     """Without --json the answer goes to stdout with file, range and quote; how it came about goes to stderr."""
     done = run_localrag("ask", "What are the main themes?", "--mode", "global", cwd=town)
 
-    assert "docs/a.md:" in done.stdout
+    assert "] docs/a.md › The ferry, " in done.stdout
     assert "mode: global" in done.stderr
     assert "Level 0" in done.stderr
 

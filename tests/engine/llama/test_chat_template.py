@@ -131,7 +131,7 @@ def test_every_kind_indexes_and_answers(made, tmp_path, name):
     engine = EngineOptions("slots=2,n_ctx=4096,threads=1", notify=said.append)
     folder = tmp_path / "index"
 
-    with open_for_writing(folder, model=str(made(name).path), engine=engine) as project:
+    with open_for_writing(folder, model=str(made(name).path), engine=engine, extractor="model") as project:
         outcome = asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
     with open_for_query(folder, engine=engine) as project:
         found = asyncio.run(answer_question("Who bought the ferry Skua?", project, QueryOptions()))

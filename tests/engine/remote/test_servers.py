@@ -20,9 +20,9 @@ from localrag.errors import ContextTooSmall, EngineError, IndexMismatch, ModelEr
 from localrag.llm.model import ChatModel
 from localrag.model_files import ServerInfo, find_chat_model
 from localrag.project import open_for_query, open_for_writing, resolve_answer_style
-from localrag.records import Document
+from localrag.records import Document, LlmCall
 from localrag.settings import IndexSettings
-from localrag.store import documents, runs
+from localrag.store import documents, llm_cache, runs
 from localrag.store.opening import open_index
 from localrag.system.files import cache_dir
 from tests.conftest import run_process
@@ -236,7 +236,7 @@ def test_a_server_that_is_down_is_known_by_what_it_told():
 
 def test_an_index_outlives_the_addresses_of_its_server(tmp_path, forget):
     """Opened for questions while the server is down and the cache is gone, an index knows its model; a new address of it is accepted, and
-    another model refused."""
+    another model refused once the first has computed something in it."""
     folder = tmp_path / ".localrag"
     with Server(lambda _: "a", llama()) as one, open_for_writing(folder, model=f"{one.url}#m") as project:
         first = project.model.file.fingerprint
@@ -249,6 +249,7 @@ def test_an_index_outlives_the_addresses_of_its_server(tmp_path, forget):
     with Server(lambda _: "a", llama()) as two, open_for_writing(folder, model=f"{two.url}#m") as project:
         assert project.model.file.fingerprint == first
         assert runs.load_settings(project.db)["chat_model"]["path"] == f"{two.url}#m"
+        llm_cache.SqliteLlmCache(project.db).save(LlmCall("k", "report", first, "h", "", "", "a", (), 1, 1, 0.1), needed=True)
     with (
         Server(lambda _: "a", llama("tuned.gguf")) as three,
         pytest.raises(IndexMismatch),
