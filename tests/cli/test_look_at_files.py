@@ -56,7 +56,7 @@ def test_a_citation_names_its_page(office):
 
     assert (first["path"], first["part"]) == ("docs/log.pdf", "page 2")
     assert "] docs/log.pdf › page 2" in shown
-    assert "docs/log.pdf, page 2," in run_localrag("source", str(first["n"]), cwd=office).stdout
+    assert "docs/log.pdf › page 2, " in run_localrag("source", str(first["n"]), cwd=office).stdout
 
 
 def test_an_unchanged_file_costs_nothing_and_a_known_text_nothing_but_reading(office):

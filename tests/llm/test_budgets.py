@@ -12,7 +12,7 @@ from localrag.llm import budgets
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, _longest, max_json_tokens
 from localrag.llm.grammar import ENTITY_TOKENS, entity_lines
 from localrag.llm.prompts import load_prompt
-from localrag.llm.shapes import schema_of
+from localrag.llm.shapes import schema_of, shape_text
 from localrag.project import open_for_query, open_for_writing, resolve_token_budgets
 from localrag.query.abstractive import MAX_UNIT_CHARS
 from localrag.query.global_search import _points_schema
@@ -131,7 +131,8 @@ def test_a_language_that_is_asked_for_counts(count):
 def test_an_existing_report_of_a_small_window_stays():
     """The least budgets leave the recipe of reports as it was, so none is written anew; others are other reports."""
     settings = IndexSettings()
-    before = content_id("report 4", "abstractive", "f", "", load_prompt("abstractive/report").hash)
+    shape = shape_text(report_fields([], MIN_BUDGETS))
+    before = content_id("report 6", "abstractive", "f", "", load_prompt("abstractive/report").hash, shape)
 
     assert reports_hash(settings, "f", "abstractive", MIN_BUDGETS) == before
     assert len({reports_hash(settings, "f", "abstractive", TokenBudgets.of(w)) for w in (4096, 8192, 16384)}) == 3
