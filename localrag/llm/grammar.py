@@ -6,7 +6,7 @@ listed. Lines end in a line break, where all tokenizers split, so no token spans
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,27 +70,26 @@ def choice_of(options: Sequence[str]) -> Grammar:
 
 def single_line(max_characters: int) -> Grammar:
     """A short line of free text without quotes, brackets, markup, or space at its ends."""
-    body = rf"/[^\s\"'#*<>\[\]{{}}()_:.,][^\n\"#*<>\[\]{{}}_]{{2,{max_characters - 2}}}[^\s\"'#*<>\[\]{{}}_:,.]/"
-    grammar = from_lark(f'start: LINE "\\n"\nLINE: {body}')
-    return replace(
-        grammar,
-        schema=object_schema(line={"type": "string", "maxLength": max_characters}),
-        from_json=lambda value: [value["line"].strip() + "\n"],
-    )
+    body = rf"[^\s\"'#*<>\[\]{{}}()_:.,][^\n\"#*<>\[\]{{}}_]{{2,{max_characters - 2}}}[^\s\"'#*<>\[\]{{}}_:,.]"
+    return _line_grammar(body, max_characters, str.strip)
+
+
+def _line_grammar(pattern: str, max_characters: int, to_line: Callable[[str], str]) -> Grammar:
+    """One line of a pattern; `to_line` makes one of what a server wrote."""
+    grammar = from_lark(f'start: LINE "\\n"\nLINE: /{pattern}/')
+    schema = object_schema(line={"type": "string", "maxLength": max_characters})
+    return replace(grammar, schema=schema, from_json=lambda value: [to_line(value["line"]) + "\n"])
 
 
 def standalone_line(max_characters: int) -> Grammar:
     """A short line of free text that ends with its first question mark, if it has one: a small model would go on asking."""
-    body = rf"/[^\s\"*<>\[\]{{}}][^\n*<>\[\]{{}}?？]{{2,{max_characters - 2}}}[?？]?/"
-    grammar = from_lark(f'start: LINE "\\n"\nLINE: {body}')
-    return replace(
-        grammar,
-        schema=object_schema(line={"type": "string", "maxLength": max_characters}),
-        from_json=lambda value: [_UP_TO_QUESTION_MARK.match(" ".join(value["line"].split())).group() + "\n"],  # type: ignore[union-attr]
-    )
+    body = rf"[^\s\"*<>\[\]{{}}][^\n*<>\[\]{{}}?？]{{2,{max_characters - 2}}}[?？]?"
+    return _line_grammar(body, max_characters, _first_question)
 
 
-_UP_TO_QUESTION_MARK = re.compile("[^?？]*[?？]?")
+def _first_question(line: str) -> str:
+    """A text on one line up to its first question mark, if it has one."""
+    return re.sub("([?？]).*", r"\1", " ".join(line.split()))
 
 
 def question_lines(n_lines: int, previous: Sequence[str] = ()) -> Grammar:

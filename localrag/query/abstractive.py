@@ -21,7 +21,7 @@ from localrag.query.question_analysis import LANGUAGE_NAMES, detect_language
 from localrag.records import Answer, Quote
 from localrag.text.sentences import RepetitionFilter, collapse_whitespace
 
-MAX_UNIT_CHARS = 600  # characters, of the last sentence, row or code block of an answer, and of all citations
+MAX_LAST_UNIT_CHARS = 600  # characters, of the last sentence, row or code block of an answer, and of all citations
 LEAST_PROSE = 250  # tokens; with less room, fewer sources are used
 FIRST_WORD_S = 10.0  # seconds until the first word of an answer
 LEAST_SOURCES, PROMPT_TOKENS = 500, 150  # tokens of sources, and of a prompt besides them that are not cached
@@ -127,7 +127,7 @@ async def _write_points(
     language = answer_language(question, project)
     script = await TokenDensity.measure(project.model.count, question.text, numbered, language=project.settings.language)
     enough = script.max_chars(budgets.max_answer_chars)
-    tokens = most_tokens or script.max_tokens(enough + script.max_chars(MAX_UNIT_CHARS))
+    tokens = most_tokens or script.max_tokens(enough + script.max_chars(MAX_LAST_UNIT_CHARS))
     form = _form(question, budgets.max_answer_chars)
     *system, asked = prompt.fill(
         question=f"{question.asked or question.text}\n\n{more}".strip(), sources=numbered, language=language, form=form
@@ -162,11 +162,11 @@ def conversation_messages(question: Question) -> list[Message]:
     return [
         {"role": role, "content": text[:MAX_TURN_CHARS]}
         for turn in question.history[-MAX_TURNS:]
-        for role, text in (("user", turn.question), ("assistant", said_in(turn)))
+        for role, text in (("user", turn.question), ("assistant", unmarked_text(turn)))
     ]
 
 
-def said_in(answer: Answer) -> str:
+def unmarked_text(answer: Answer) -> str:
     """The text of an answer without its marks and states, on one line."""
     return collapse_whitespace(ANSWER_MARK.sub("", answer.answer))
 
@@ -236,7 +236,7 @@ class _PointStream:
         self._text += chunk
         if self._text.lstrip()[:1] in ("", "{"):
             return  # an answer as JSON is read when it is complete
-        self._take_all(self._parser.feed(chunk if self._is_begun else self._text))
+        self._add_units(self._parser.feed(chunk if self._is_begun else self._text))
         self._is_begun = True
         if not self._is_over:
             unfinished = self._parser.unfinished
@@ -246,8 +246,8 @@ class _PointStream:
 
     def _finish(self, *, is_cut: bool) -> None:
         if not self._is_begun:
-            self._take_all(self._parser.feed(text_of_json(self._text)))
-        self._take_all(self._parser.finish(is_cut=is_cut))
+            self._add_units(self._parser.feed(text_of_json(self._text)))
+        self._add_units(self._parser.finish(is_cut=is_cut))
         claims = [unit.claim for unit in self._held if unit.claim]
         if len(claims) == 1 and _declines(claims[0]) and not self._is_over:
             self._question.budget.declined, self._held = claims[0], []
@@ -256,13 +256,13 @@ class _PointStream:
         if self._echoes and not self.points:
             self.objection = "echo"
 
-    def _take_all(self, units: Iterable[AnswerUnit]) -> None:
+    def _add_units(self, units: Iterable[AnswerUnit]) -> None:
         for unit in units:
             if self._is_over:
                 return
-            self._take(unit)
+            self._add_unit(unit)
 
-    def _take(self, unit: AnswerUnit) -> None:
+    def _add_unit(self, unit: AnswerUnit) -> None:
         """Take the next unit, unless it is the prompt's; end the answer where it says nothing new any more or is long enough."""
         for place in self._places:
             if unit.text.startswith(place):  # the line above a source
@@ -294,16 +294,15 @@ class _PointStream:
         is_judged = len(said) >= MIN_JUDGED_CHARS or any(u.kind in (UnitKind.ROW, UnitKind.CODE) for u in self._held)
         if not is_complete and (is_first_refusal or not (has_form and is_judged)):
             return
-        if not self._is_last and len(said) >= MIN_JUDGED_CHARS and self._language != detected_name(said, self._language):
-            self.objection = "language"
-        elif not self._is_last and not has_form and not _declines(said):
-            self.objection = "form"
-        if self.objection and not self._is_last:
-            self._is_over = True
-            return
-        self.objection = ""
-        self._is_accepted = True
-        self._release()
+        if not self._is_last:
+            if len(said) >= MIN_JUDGED_CHARS and self._language != detected_name(said, self._language):
+                self.objection = "language"
+            elif not has_form and not _declines(said):
+                self.objection = "form"
+        self._is_over = bool(self.objection)
+        self._is_accepted = not self._is_over
+        if self._is_accepted:
+            self._release()
 
     def _release(self) -> None:
         """Pass on the units held back; of an answer in one sentence only the first claim."""

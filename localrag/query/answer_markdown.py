@@ -98,20 +98,20 @@ class UnitParser:
             line, self._line = self._line[: end + 1], self._line[end + 1 :]
             yield from self._end_line(line)
         if self._is_prose or not self._may_be_structure(self._line):
-            yield from self._prose(self._take_line())
+            yield from self._prose(self._pop_line())
 
     def finish(self, *, is_cut: bool = False) -> Iterator[AnswerUnit]:
         """The last units; of a text that was cut off (`is_cut`) only what is complete."""
         if is_cut and not self._is_prose and (self._fence or self._columns is not None or self._line.lstrip(" \t>")[:1] in tuple("|#`~")):
             self._line = ""
         if self._line:
-            yield from self._end_line(self._take_line())
+            yield from self._end_line(self._pop_line())
         if self._fence:
             self._code.append(f"{self._fence}\n")
             yield self._close_code()
         yield from self._end_paragraph(is_cut=is_cut)
 
-    def _take_line(self) -> str:
+    def _pop_line(self) -> str:
         line, self._line = self._line, ""
         return line
 
@@ -178,16 +178,16 @@ class UnitParser:
         self._paragraph += text
         is_long = len(self._paragraph) > MAX_UNIT_CHARS
         if is_long or _POSSIBLE_END.search(text):
-            yield from self._take_sentences(keep_last=not is_long)
+            yield from self._complete_sentences(keep_last=not is_long)
 
     def _end_paragraph(self, *, is_cut: bool = False) -> Iterator[AnswerUnit]:
         if self._paragraph.strip():
-            yield from self._take_sentences(keep_last=is_cut and not _is_ended(self._paragraph), min_next=0)
+            yield from self._complete_sentences(keep_last=is_cut and not _is_ended(self._paragraph), min_next=0)
         if not is_cut:
             self._before += self._paragraph
         self._paragraph = ""
 
-    def _take_sentences(self, *, keep_last: bool, min_next: int = MIN_NEXT_CHARS) -> Iterator[AnswerUnit]:
+    def _complete_sentences(self, *, keep_last: bool, min_next: int = MIN_NEXT_CHARS) -> Iterator[AnswerUnit]:
         """Units of the paragraph's sentences; the last one stays if it may not be complete, and that before it if little follows."""
         text = _MARKS_AFTER_END.sub(lambda m: m[2] + m[1], self._paragraph)
         spans = _with_lone_marks([(a, b) for a, b in sentences(text.replace("\n", " ")) if text[a:b].strip()], text)

@@ -353,8 +353,10 @@ def _is_about(lead: str, quotes: Sequence[Quote], passages: Sequence[Quote]) -> 
 def clauses(sentence: str) -> list[str]:
     """The clauses of a sentence that say something by themselves, those without a subject with that of the first; empty if it has one."""
     pieces = [piece.strip(" ,.;，；") for piece in _CLAUSE_BREAK.split(sentence)]
-    if not 1 < len(pieces) <= MAX_CLAUSES or is_cjk(sentence):
-        return [] if len(pieces) < 2 or len(pieces) > MAX_CLAUSES else [p for p in pieces if p]
+    if not 1 < len(pieces) <= MAX_CLAUSES:
+        return []
+    if is_cjk(sentence):
+        return list(filter(None, pieces))
     if any(len(piece.split()) < MIN_CLAUSE_WORDS or not _has_verb(piece) for piece in pieces):
         return []
     subject = parse_sentence(pieces[0]).subject
@@ -375,11 +377,14 @@ def _code_verdict(code: str, passages: Sequence[Quote]) -> Verdict:
     best, share = None, 0.0
     for passage in dict.fromkeys(passages):
         lines = list(_lines_of(passage))
-        places = [next((n for n, part in enumerate(lines) if line in collapse_whitespace(part.text)), -1) for line in wanted]
-        found = [n for n in places if n >= 0]
+        found: list[int] = []
+        for line in wanted:
+            after = found[-1] + 1 if found else 0
+            place = next((n for n in range(after, len(lines)) if line in collapse_whitespace(lines[n].text)), None)
+            found += [] if place is None else [place]
         if len(found) / len(wanted) > share:
             share = len(found) / len(wanted)
-            start, end = lines[min(found)].start, lines[max(found)].end
+            start, end = lines[found[0]].start, lines[found[-1]].end
             best = Quote(passage.chunk_id, start, end, passage.text[start - passage.start : end - passage.start])
     if best is None or share < SAME_CODE:
         return Verdict(UNSUPPORTED_STATE, (), "code")
@@ -403,28 +408,24 @@ def _row_verdict(cells: Sequence[str], columns: Sequence[str], passages: Sequenc
     Supported: each cell's words and numbers stand in a line with those of the first. Contradicted: the line about the same thing has other
     numbers. Related: they stand elsewhere in the passages.
     """
-    key, values = (
-        cells[0],
-        [(c, h) for c, h in zip(cells[1:], [*columns[1:], *[""] * len(cells)], strict=False) if any(map(str.isalnum, c))],
-    )
-    if not values or not any(map(str.isalnum, key)):
+    heads = [*columns[1:], *[""] * len(cells)]
+    values = [(_tokens(cell), _tokens(head)) for cell, head in zip(cells[1:], heads, strict=False) if any(map(str.isalnum, cell))]
+    if not values or not any(map(str.isalnum, cells[0])):
         return None
-    lines = [
-        line for passage in dict.fromkeys(passages) for line in (*_lines_of(passage), *(part for part, _ in _quote_sentences(passage)))
-    ]
-    of_key = [line for line in lines if _tokens(key) <= _tokens(line.text)]
-    by_column = [[line for line in lines if head and _tokens(head) and _tokens(head) <= _tokens(line.text)] for _, head in values]
+    key = _tokens(cells[0])
+    lines = {part: _tokens(part.text) for p in passages for part in (*_lines_of(p), *(sentence for sentence, _ in _quote_sentences(p)))}
+    of_key = [line for line, tokens in lines.items() if key <= tokens]
     proofs = [
-        next((line for line in (*of_key, *column) if _tokens(value) <= _tokens(line.text)), None)
-        for (value, _), column in zip(values, by_column, strict=True)
+        next((line for line in (*of_key, *(x for x, tokens in lines.items() if head and head <= tokens)) if value <= lines[line]), None)
+        for value, head in values
     ]
     if all(proofs):
         return Verdict(SUPPORTED_STATE, tuple(dict.fromkeys(p for p in proofs if p))[:MAX_SUPPORTING_QUOTES])
-    missing = {token for (value, _), proof in zip(values, proofs, strict=True) if not proof for token in _tokens(value)}
+    missing = {token for (value, _), proof in zip(values, proofs, strict=True) if not proof for token in value}
     figures = {token for token in missing if token[0].isdigit()}
-    if figures and (other := next((line for line in of_key if any(t[0].isdigit() for t in _tokens(line.text) - _tokens(key))), None)):
+    if figures and (other := next((line for line in of_key if any(t[0].isdigit() for t in lines[line] - key)), None)):
         return Verdict(CONTRADICTED_STATE, (other,), f"number:{min(figures)}")
-    everywhere = set().union(*(_tokens(line.text) for line in lines)) if lines else set()
+    everywhere = set().union(*lines.values())
     if of_key and not figures - everywhere and len(missing - everywhere) * 2 <= len(missing):
         return Verdict(RELATED_STATE, (of_key[0],))
     return Verdict(UNSUPPORTED_STATE, (), "row")

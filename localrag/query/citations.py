@@ -120,16 +120,15 @@ class Citer:
     def add(self, point: AnswerPoint) -> None:
         """Add the next point of the answer."""
         self._taken += 1
+        before = "\n\n" * bool(self._text) + (f"**{point.title}**\n" if point.title else "") + "- " * self._bullets
         if point.passage:
             self._add_passage(point, *point.passage)
         elif point.unit:
             self._add_unit(point.unit, point)
         elif point.is_generated:
-            start = "\n\n" * bool(self._text) + (f"**{point.title}**\n" if point.title else "") + "- " * self._bullets
             for n, unit in enumerate(parse_units(point.text)):
-                self._add_unit(unit if n else replace(unit, before=start + unit.before), point)
+                self._add_unit(unit if n else replace(unit, before=before + unit.before), point)
         else:
-            before = "\n\n" * bool(self._text) + (f"**{point.title}**\n" if point.title else "") + "- " * self._bullets
             self._say_unit(AnswerUnit(UnitKind.SENTENCE, point.text, before), Verdict(SUPPORTED_STATE, point.quotes))
 
     def _add_unit(self, unit: AnswerUnit, point: AnswerPoint) -> None:
@@ -169,7 +168,7 @@ class Citer:
         if not numbers:
             return
         citation, quote = self._citations[numbers[0] - 1], point.quotes[0]
-        place = to_one_line(" › ".join((citation.path, *filter(None, (citation.part,)), *headings)))
+        place = to_one_line(replace(citation, headings=headings).place())
         before = "\n\n" * bool(self._text) + f"**{place}**\n"
         span = None if marked is None else (marked[0] - quote.start, marked[1] - quote.start)
         self._passages.append(AnswerPassage(citation.n, citation.path, headings, quote.start, quote.end, quote.text, span))

@@ -12,7 +12,7 @@ from localrag.llm.grammar import question_lines, standalone_line
 from localrag.llm.model import PERSON
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project, resolve_answer_style
-from localrag.query.abstractive import said_in, try_ask_within_budget
+from localrag.query.abstractive import try_ask_within_budget, unmarked_text
 from localrag.query.question import Question
 from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.query.retriever import named_entities
@@ -237,7 +237,7 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
     appended to a question that refers back.
     """
     if question.style == "abstractive":
-        turns = "\n".join(f"Q: {a.standalone_question or a.question}\nA: {said_in(a)[:400]}" for a in history[-MAX_HISTORY_TURNS:])
+        turns = "\n".join(f"Q: {a.standalone_question or a.question}\nA: {unmarked_text(a)[:400]}" for a in history[-MAX_HISTORY_TURNS:])
         messages = load_prompt("abstractive/standalone", project.settings.prompts).fill(history=turns, question=question.text)
         script = await TokenDensity.measure(project.model.count, question.text, turns, language=project.settings.language)
         longest = script.max_chars(MAX_REWRITTEN_CHARS)

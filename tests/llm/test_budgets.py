@@ -14,7 +14,7 @@ from localrag.llm.grammar import ENTITY_TOKENS, entity_lines
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import schema_of, shape_text
 from localrag.project import open_for_query, open_for_writing, resolve_token_budgets
-from localrag.query.abstractive import MAX_UNIT_CHARS
+from localrag.query.abstractive import MAX_LAST_UNIT_CHARS
 from localrag.query.global_search import _points_schema
 from localrag.records import Community, content_id
 from localrag.settings import IndexSettings
@@ -88,7 +88,7 @@ def test_prompt_context_and_longest_answer_fit_the_window(count, window, text):
     async def all_tasks():
         report = await max_json_tokens(schema_of(report_fields(ids, budgets, s)), s, count)
         points = await max_json_tokens(_points_schema(ids[:20], budgets.points, s), s, count)
-        prose = s.max_tokens(s.max_chars(MAX_UNIT_CHARS) + s.max_chars(budgets.max_answer_chars))
+        prose = s.max_tokens(s.max_chars(MAX_LAST_UNIT_CHARS) + s.max_chars(budgets.max_answer_chars))
         yield await needed("report_long" if budgets.long_reports else "report", budgets.report_context, report)
         yield await needed("map", budgets.map_batch + 4 * 20, points)
         yield await needed("answer", budgets.sources + 4 * 20, prose)

@@ -70,11 +70,12 @@ def test_a_row_is_checked_against_the_line_about_the_same_thing(row, state, stat
         ("[Service]\nExecStart=/usr/bin/datasette serve\nRestart=always", SUPPORTED_STATE),
         ("  ExecStart=/usr/bin/datasette   serve\n  Restart=always", SUPPORTED_STATE),
         ("[Service]\nExecStart=/usr/bin/datasette serve\nRestart=never", RELATED_STATE),
+        ("Restart=always\n[Service]\nExecStart=/usr/bin/datasette serve", UNSUPPORTED_STATE),
         ("[Unit]\nAfter=network.target\nRestart=always", UNSUPPORTED_STATE),
     ],
 )
 def test_code_is_supported_by_the_passage_that_has_its_lines(code, state, states):
-    """Space at the beginning of a line or inside it does not count; a changed line does."""
+    """Space at the beginning of a line or inside it does not count; a changed line does, and so does another order."""
     assert states(f"```ini\n{code}\n```\n") == [state]
 
 
