@@ -83,9 +83,9 @@ def described(rows: Sequence[SupportRow], scorer: SupportScorer) -> Array:
     """The features of each row, (rows, features)."""
     views = [scorer.views(collapse_whitespace(row.claim), [_quote(row)]) for row in rows]
     pairs = [(row, v) for row, view in zip(rows, views, strict=True) if view for v in view]
-    by_length = sorted(pairs, key=lambda p: len(p[1].text))  # equal lengths fill a batch of the reader
+    by_length = sorted(pairs, key=lambda p: len(p[1]))  # equal lengths fill a batch of the reader
     for first in range(0, len(by_length), 64):
-        scorer.read_pairs([(view.text, collapse_whitespace(row.claim)) for row, view in by_length[first : first + 64]])
+        scorer.read_pairs([(view, collapse_whitespace(row.claim)) for row, view in by_length[first : first + 64]])
     found = []
     for row, view in zip(rows, views, strict=True):
         if view is None:

@@ -13,7 +13,7 @@ from sqlite_utils import Database
 from localrag.errors import UsageError
 from localrag.indexing.extraction.nlp import has_tagger_types
 from localrag.indexing.reports import reports_hash
-from localrag.llm.budgets import model_throughput, record_stage_speeds, stage_speeds
+from localrag.llm.budgets import estimate_seconds, record_stage_speeds, stage_speeds
 from localrag.llm.model import SMALL_MODEL_PARAMETERS
 from localrag.llm.tagger import Tagger
 from localrag.model_files import ModelFile, bundled_chat_model, parameters_of
@@ -127,9 +127,9 @@ def _is_bundled(file: ModelFile) -> bool:
 
 
 def _has_gpu() -> bool:
-    from localrag.engine.llama.library import HAS_GPU_OFFLOAD, offload_devices
+    from localrag.engine.llama.library import offload_devices  # imports llama.cpp
 
-    return HAS_GPU_OFFLOAD and bool(offload_devices())
+    return bool(offload_devices())
 
 
 def speed_key(file: ModelFile) -> str:
@@ -142,7 +142,7 @@ def extraction_seconds(file: ModelFile, n_chunks: int) -> float | None:
     if measured := stage_speeds(speed_key(file)).get("extraction"):
         per_chunk = sorted(seconds / max(done, 0.1) for done, seconds in measured)
         return n_chunks * per_chunk[len(per_chunk) // 2]
-    return _seconds(file, n_chunks * (PREFILL_TOKENS_PER_CHUNK + DECODE_FACTOR * DECODE_TOKENS_PER_CHUNK))
+    return estimate_seconds(n_chunks * (PREFILL_TOKENS_PER_CHUNK + DECODE_FACTOR * DECODE_TOKENS_PER_CHUNK), file)
 
 
 def report_seconds(file: ModelFile, n_chunks: int) -> float | None:
@@ -150,11 +150,6 @@ def report_seconds(file: ModelFile, n_chunks: int) -> float | None:
     if (seconds := extraction_seconds(file, n_chunks)) is not None:
         return seconds * TOKENS_PER_REPORT_CHUNK / TOKENS_PER_CHUNK_OF_WRITER
     return None
-
-
-def _seconds(file: ModelFile, tokens: float) -> float | None:
-    speeds = sorted(model_throughput().get(file.fingerprint, []))
-    return tokens / speeds[len(speeds) // 2] if speeds else None
 
 
 def record_extraction_speed(file: ModelFile, n_chunks: float, seconds: float) -> None:
@@ -219,11 +214,8 @@ def describe_method(method: IndexingMethod, file: ModelFile, n_chunks: int, tota
     else:
         first = f"{file.name} extracts names and relationships from {n_chunks} chunks, in {format_estimate(seconds)}."
     if method.reports == "abstractive":
-        return (
-            f"{first} It writes the reports, in {format_estimate(reporting)}."
-            if method.by == "model"
-            else (f"{first} {file.name} writes the reports, in {format_estimate(reporting)}.")
-        )
+        writer = "It" if method.by == "model" else file.name
+        return f"{first} {writer} writes the reports, in {format_estimate(reporting)}."
     by_model = f" ({file.name}: {format_estimate(reporting)}, with --write-reports)" * others
     return f"{first} Reports quote the documents{by_model}."
 

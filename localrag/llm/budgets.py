@@ -188,8 +188,8 @@ def model_throughput() -> dict[str, list[float]]:
 
 def estimate_seconds(tokens: int, model: ModelFile) -> float | None:
     """Seconds for a model to compute so many tokens, by the median of its last runs; None if there were none on this machine."""
-    speeds = sorted(model_throughput().get(model.fingerprint, []))
-    return tokens / speeds[len(speeds) // 2] if speeds else None
+    speed = _median_speed(model.fingerprint)
+    return None if speed is None else tokens / speed
 
 
 def record_throughput(model: ModelFile, figures: dict[str, Any]) -> None:
@@ -201,7 +201,11 @@ def record_throughput(model: ModelFile, figures: dict[str, Any]) -> None:
 
 def prefill_speed(model: ModelFile) -> float | None:
     """Tokens of a prompt per second, by the median of the model's last answers on this machine; None if there were none."""
-    speeds = sorted(model_throughput().get(f"{model.fingerprint}{_PREFILL}", []))
+    return _median_speed(f"{model.fingerprint}{_PREFILL}")
+
+
+def _median_speed(key: str) -> float | None:
+    speeds = sorted(model_throughput().get(key, []))
     return speeds[len(speeds) // 2] if speeds else None
 
 

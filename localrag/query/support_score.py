@@ -8,7 +8,6 @@ all features count; in other languages, which the rules misread, only the reader
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
@@ -51,22 +50,13 @@ LONG_TOKENS = 20  # a copied sentence of so many tokens is hardly copied by chan
 Cosines = Callable[[str, Sequence[str]], NDArray[np.float32]]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceWindow:
-    """Adjacent sentences of a passage, with their text on one line."""
-
-    parts: tuple[Quote, ...]
-    text: str
-
-
-def sentence_windows(passages: Sequence[Quote], size: int) -> Iterator[SourceWindow]:
-    """All `size` adjacent sentences of each passage; of a shorter passage all its sentences."""
+def sentence_windows(passages: Sequence[Quote], size: int) -> Iterator[str]:
+    """All `size` adjacent sentences of each passage, on one line; of a shorter passage all its sentences."""
     for passage in passages:
         spans = cached_sentences(passage.text)
         for first in range(max(1, len(spans) - size + 1) if spans else 0):
-            spans_here = spans[first : first + size]
-            parts = tuple(Quote(passage.chunk_id, passage.start + a, passage.start + b, passage.text[a:b]) for a, b in spans_here)
-            yield SourceWindow(parts, collapse_whitespace(passage.text[spans_here[0].start : spans_here[-1].end]))
+            here = spans[first : first + size]
+            yield collapse_whitespace(passage.text[here[0].start : here[-1].end])
 
 
 class SupportScorer:
@@ -85,26 +75,25 @@ class SupportScorer:
         head = "parsed" if language in PARSED_LANGUAGES else "other"
         return float(self._weights[f"{head}.weight"] @ found + self._weights[f"{head}.bias"][0])
 
-    def views(self, claim: str, passages: Sequence[Quote]) -> tuple[SourceWindow, SourceWindow] | None:
+    def views(self, claim: str, passages: Sequence[Quote]) -> tuple[str, str] | None:
         """The sentence and the two adjacent sentences nearest to a claim, by cosine and shared words; None if there are none."""
         nearest = []
         for size in (1, 2):
-            windows = list(sentence_windows(passages, size))
-            if not windows:
+            texts = list(sentence_windows(passages, size))
+            if not texts:
                 return None
-            texts = [w.text for w in windows]
             near = self._cosines(claim, texts) + np.array([_covered_share(token_stems(claim), token_stems(t)) for t in texts], np.float32)
-            nearest.append(windows[int(near.argmax())])
+            nearest.append(texts[int(near.argmax())])
         return nearest[0], nearest[1]
 
     def features(
-        self, claim: str, passages: Sequence[Quote], views: tuple[SourceWindow, SourceWindow], *, is_proved: bool, has_names: bool
+        self, claim: str, passages: Sequence[Quote], views: tuple[str, str], *, is_proved: bool, has_names: bool
     ) -> NDArray[np.float32]:
         """The values of `FEATURES`."""
-        pairs = [(view.text, claim) for view in views]
+        pairs = [(view, claim) for view in views]
         self.read_pairs(pairs)
         readings = [self._readings[pair] for pair in pairs]
-        described = [_view_features(claim, v.text, r, has_names=has_names) for v, r in zip(views, readings, strict=True)]
+        described = [_view_features(claim, v, r, has_names=has_names) for v, r in zip(views, readings, strict=True)]
         shared = _passage_features(claim, passages, views, is_proved=is_proved)
         nearest, two = described
         shared["proved × aligned"] = shared["proved"] * nearest["aligned"]
@@ -222,22 +211,20 @@ def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_n
     return {name: float(value) for name, value in values.items()}
 
 
-def _passage_features(
-    claim: str, passages: Sequence[Quote], views: tuple[SourceWindow, SourceWindow], *, is_proved: bool
-) -> dict[str, float]:
+def _passage_features(claim: str, passages: Sequence[Quote], views: tuple[str, str], *, is_proved: bool) -> dict[str, float]:
     """The values of PASSAGE_FEATURES that do not depend on those of the views."""
     mine, pairs, parsed = token_stems(claim), _pairs(claim, 1), parse_sentence(claim)
     values: dict[str, float] = {}
     for size in (1, 2, 3):
-        texts = [w.text for w in sentence_windows(passages, size)]
+        texts = list(sentence_windows(passages, size))
         values[f"stems {size}"] = max(_covered_share(mine, token_stems(t)) for t in texts)
         values[f"pairs {size}"] = max(_covered_share(pairs, _pairs(t, MAX_PAIR_REACH)) for t in texts)
     whole = [collapse_whitespace(p.text) for p in passages]
     values["stems of all"] = _covered_share(mine, frozenset().union(*map(token_stems, whole)))
     values["pairs of passage"] = max(_covered_share(pairs, _pairs(t, MAX_PASSAGE_PAIR_REACH)) for t in whole)
-    of_view = _pairs(views[1].text, MAX_PAIR_REACH)
+    of_view = _pairs(views[1], MAX_PAIR_REACH)
     words = content_words(claim)
-    source_words = [word for w in sentence_windows(passages, 1) for word in parse_sentence(w.text).words]
+    source_words = [word for text in sentence_windows(passages, 1) for word in parse_sentence(text).words]
     numbers, dates = {w.text for w in source_words if w.kind == "number"}, {key for w in source_words if w.when for key in w.keys}
     figures, names = [w for w in parsed.words if w.figure], [w for w in parsed.words if w.kind == "name"]
     everything = " ".join(whole).lower()

@@ -9,11 +9,13 @@ from pathlib import Path
 from secrets import token_hex
 
 import pytest
+from llguidance import LLMatcher, LLTokenizer
 
 from localrag.errors import UsageError
 from localrag.indexing import reports as reports_indexing
 from localrag.indexing.extraction import extract
 from localrag.indexing.pipeline import build_index
+from localrag.llm.grammar import standalone_line
 from localrag.llm.prompts import PROMPT_STYLES, load_overrides, load_prompt, prompt_names, shipped_prompt, trust_prompt, untrusted_prompts
 from localrag.project import open_for_query, open_for_writing
 from localrag.settings import IndexSettings
@@ -205,3 +207,14 @@ def test_a_changed_report_prompt_writes_reports_anew_and_nothing_else(tmp_path):
     assert changed_calls > 0
     assert (calls, tasks) == (0, set())
     assert reports() == written
+
+
+def test_a_rewritten_question_ends_with_its_question_mark():
+    """The grammar allows nothing after the first question mark; of what a server writes the rest is left out."""
+    grammar = standalone_line(200)
+    matcher = LLMatcher(LLTokenizer("byte"), grammar.next_grammar(""), log_level=0)
+
+    assert matcher.consume_tokens(list(b"Who was ill on 4 June?"))
+    assert not matcher.consume_tokens(list(b" Why?"))
+    assert grammar.from_json({"line": "Who was ill?\nWhy was he ill?"}) == ["Who was ill?\n"]
+    assert grammar.from_json({"line": " Translate it into German. "}) == ["Translate it into German.\n"]
