@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from localrag.store.check import check_index, problems
+from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import TornCopy, open_index
 from tests import power
 from tests.cli.commands.test_index import rows
@@ -156,17 +158,31 @@ def test_many_read_while_one_writes(tmp_path):
     assert all(a.returncode == 0 and "Lars Holm" in a.stdout for a in answered), [a.stderr for a in answered]
 
 
+def stopped_between_locks(writer, index):
+    """Stop a process; let it go on, and return False, if nobody can read the index while it stands still."""
+    writer.send_signal(signal.SIGSTOP)
+    try:
+        with closing(sqlite3.connect(index / DATABASE_FILE, timeout=0.1)) as db:
+            db.execute("SELECT count(*) FROM sqlite_master")
+            return True
+    except sqlite3.OperationalError:
+        writer.send_signal(signal.SIGCONT)
+        return False
+
+
 @pytest.fixture
 def written_to(plain_town, tmp_path):
-    """A folder whose index another process is writing to: a real run, stopped in the middle; and that process."""
+    """A folder whose index another process is writing to: a real run, stopped in the middle; and that process.
+
+    It is not stopped within the moment in which SQLite opens its log and lets nobody else read.
+    """
     folder = shutil.copytree(plain_town, tmp_path / "town")
     (folder / "docs" / "new.txt").write_text("Ada Quill painted the Skua green.")
     writer = subprocess.Popen([sys.executable, "-m", "localrag", "index", "docs", "-q"], cwd=folder)
     lock = folder / ".localrag" / "writer.lock"
-    while lock.read_text() != str(writer.pid):
+    while lock.read_text() != str(writer.pid) or not stopped_between_locks(writer, folder / ".localrag"):
         assert writer.poll() is None
         time.sleep(0.002)
-    writer.send_signal(signal.SIGSTOP)
     yield folder, writer
     writer.send_signal(signal.SIGCONT)
     assert writer.wait(120) == 0
