@@ -19,6 +19,7 @@ from localrag.query.question_kind import QuestionKind
 from localrag.text.sentences import is_cjk
 
 WRITTEN = Path(__file__).with_name("question_kinds.txt")
+FOLLOW_UPS = Path(__file__).with_name("follow_ups.txt")  # last lines of conversations, about the answer or the documents
 PARTICULAR = "particular"  # of a question that is not global, and nothing more is known
 KIND_LABELS = frozenset({kind.value for kind in QuestionKind} | {PARTICULAR})
 MAX_FACT_WORDS, MAX_FACT_CHARS = 6, 12  # of a short answer; characters of a Chinese one

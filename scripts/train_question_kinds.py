@@ -1,10 +1,11 @@
-"""Train the classifier of question kinds: multinomial logistic regression on the reader's vectors of labelled questions.
+"""Train the classifiers of questions: multinomial logistic regression on the reader's vectors of labelled questions.
 
     python -m scripts.train_question_kinds OUT DATA… [--share 1.0] [--seed 1]
 
 Each DATA folder holds some of the sets of `scripts/question_kinds_data.py`; a set that none has is left out. OUT gets
-question_kinds.safetensors and vectors.npz, which the same command reads instead of computing the vectors again. Prints what the classifier
-gets right of questions that it did not learn from: those of tests/query/data, and of DATA/docqa.jsonl where there is one.
+question_kinds.safetensors, follow_ups.safetensors (whether the last line of a conversation is about the answer), and vectors.npz, which the
+same command reads instead of computing the vectors again. Prints what they get right of questions that they did not learn from: those of
+tests/query/data, and of DATA/docqa.jsonl where there is one.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -21,13 +23,24 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from localrag.llm.reader import PassageReader
-from localrag.query.question_kind import QUESTION_KINDS, KindClassifier, QuestionKind
-from scripts.question_kinds_data import PARTICULAR, LabelledQuestion, jsonl, noise_questions, public_questions, varied, written_questions
+from localrag.query.question_kind import MIN_ABOUT_ANSWER, QUESTION_KINDS, KindClassifier, KindProbabilities, QuestionKind
+from scripts.question_kinds_data import (
+    FOLLOW_UPS,
+    PARTICULAR,
+    LabelledQuestion,
+    jsonl,
+    noise_questions,
+    public_questions,
+    varied,
+    written_questions,
+)
 
 Array = NDArray[np.float32]
 DECAY = 0.002  # of weights on standardized vectors
 STEPS = 100  # of L-BFGS
 KEPT = Path(__file__).resolve().parents[1] / "tests" / "query" / "data"
+ABOUT_DOCUMENTS = "documents"
+FOLLOW_UP_KINDS = ("answer", ABOUT_DOCUMENTS)  # what the last line of a conversation is about
 DOCQA_KINDS = {"fact": "fact", "howto": "how_to", "list": "list", "explain": "explanation", "compare": "comparison"}
 
 
@@ -52,25 +65,25 @@ def vectors_of(texts: Iterable[str], cache: Path) -> dict[str, Array]:
     return known
 
 
-def _allowed_kinds(label: str) -> set[QuestionKind]:
-    return {kind for kind in QUESTION_KINDS if kind is not QuestionKind.GLOBAL} if label == PARTICULAR else {QuestionKind(label)}
+def _allowed_kinds(label: str) -> set[str]:
+    return {kind for kind in QUESTION_KINDS if kind is not QuestionKind.GLOBAL} if label == PARTICULAR else {label}
 
 
-def fit(questions: Sequence[LabelledQuestion], vectors: dict[str, Array]) -> KindClassifier:
+def fit(questions: Sequence[LabelledQuestion], vectors: dict[str, Array], kinds: Sequence[str] = QUESTION_KINDS) -> KindClassifier:
     """The classifier; of a question that is only known to be particular, the probability of all kinds but global is raised.
 
     Every kind weighs the same. Vectors are standardized for training, which the weights that are returned undo.
     """
     x = np.array([vectors[q.text] for q in questions], np.float32)
     mean, scale = x.mean(0), x.std(0) + 1e-6
-    allowed = torch.tensor([[kind in _allowed_kinds(q.label) for kind in QUESTION_KINDS] for q in questions])
+    allowed = torch.tensor([[kind in _allowed_kinds(q.label) for kind in kinds] for q in questions])
     total: dict[str, float] = defaultdict(float)
     for q in questions:
         total[q.label] += q.weight
     weights = torch.tensor([q.weight / total[q.label] for q in questions])
     weights /= weights.sum()
     given = torch.from_numpy((x - mean) / scale)
-    weight, bias = torch.zeros(len(QUESTION_KINDS), x.shape[1], requires_grad=True), torch.zeros(len(QUESTION_KINDS), requires_grad=True)
+    weight, bias = torch.zeros(len(kinds), x.shape[1], requires_grad=True), torch.zeros(len(kinds), requires_grad=True)
     optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> torch.Tensor:
@@ -96,6 +109,12 @@ def kept_questions() -> dict[str, list[tuple[str, str]]]:
     }
 
 
+def kept_follow_ups() -> list[tuple[str, str]]:
+    """Last lines of conversations that nothing is learned from, each with what it is about."""
+    label, text = zip(*(line.split("\t") for line in (KEPT / "last_lines.tsv").read_text(encoding="utf-8").splitlines()), strict=True)
+    return list(zip(label, text, strict=True))
+
+
 def docqa_questions(folders: Sequence[Path]) -> list[tuple[str, str]]:
     """The answerable questions of docqa that have one of the kinds."""
     path = next((p for folder in folders if (p := folder / "docqa.jsonl").exists()), None)
@@ -107,13 +126,38 @@ def tell(name: str, rows: Sequence[tuple[str, str]], classifier: KindClassifier,
     right = wrong = 0
     taken: Counter[str] = Counter()
     for label, text in rows:
-        kind = classifier.probabilities(vectors[text]).kind
+        kind = KindProbabilities(tuple(classifier.probabilities(vectors[text]))).kind
         is_right = kind is not QuestionKind.GLOBAL if label == PARTICULAR else kind == label
         right += is_right
         wrong += not is_right and kind is not None
         taken[f"{label} as {kind or 'unsure'}"] += not is_right
     errors = ", ".join(f"{n} {what}" for what, n in taken.most_common() if n)
     print(f"{name}: {right} of {len(rows)} right, {wrong} wrong, {len(rows) - right - wrong} unsure; {errors}", flush=True)
+
+
+def follow_ups(rng: random.Random, share: float) -> list[LabelledQuestion]:
+    """Last lines of conversations, and questions of all kinds that are about the documents, but for those about all of them."""
+    others = [replace(q, label=ABOUT_DOCUMENTS) for q in written_questions() if q.label != QuestionKind.GLOBAL]
+    rows = [*written_questions(FOLLOW_UPS), *others]
+    return [variant for q in rng.sample(rows, round(share * len(rows))) for variant in varied(q, rng)]
+
+
+def tell_follow_ups(classifier: KindClassifier, vectors: dict[str, Array]) -> None:
+    """Print how many of the kept last lines are told right, and which not."""
+    wrong = [
+        text
+        for label, text in kept_follow_ups()
+        if (classifier.probabilities(vectors[text])[0] >= MIN_ABOUT_ANSWER) != (label == FOLLOW_UP_KINDS[0])
+    ]
+    print(f"follow-ups: {len(kept_follow_ups()) - len(wrong)} of {len(kept_follow_ups())} right; wrong: {', '.join(wrong)}", flush=True)
+
+
+def save(classifier: KindClassifier, path: Path, kinds: Sequence[str], learned: Sequence[LabelledQuestion]) -> None:
+    """Write a classifier, with its kinds and the sets that it learned from, and print these."""
+    sets = Counter(q.source for q in learned)
+    tensors = {"weight": classifier.weight.astype(np.float16), "bias": classifier.bias.astype(np.float32)}
+    save_file(tensors, path, {"kinds": " ".join(kinds), "examples": json.dumps(sets)})
+    print(f"{path.stem}: {len(learned)} examples, variants included: {dict(sets)}", flush=True)
 
 
 def main() -> None:
@@ -126,13 +170,15 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the matrices are small
     learned = examples(args.data, random.Random(args.seed), args.share)
+    last_lines = follow_ups(random.Random(args.seed), args.share)
     measured = {**kept_questions(), "docqa": docqa_questions(args.data)}
-    vectors = vectors_of([*(q.text for q in learned), *(text for rows in measured.values() for _, text in rows)], args.out / "vectors.npz")
+    texts = [*(q.text for q in (*learned, *last_lines)), *(text for rows in (*measured.values(), kept_follow_ups()) for _, text in rows)]
+    vectors = vectors_of(texts, args.out / "vectors.npz")
+    about_answer = fit(last_lines, vectors, FOLLOW_UP_KINDS)
+    save(about_answer, args.out / "follow_ups.safetensors", FOLLOW_UP_KINDS, last_lines)
+    tell_follow_ups(about_answer, vectors)
     classifier = fit(learned, vectors)
-    tensors = {"weight": classifier.weight.astype(np.float16), "bias": classifier.bias.astype(np.float32)}
-    sets = Counter(q.source for q in learned)
-    save_file(tensors, args.out / "question_kinds.safetensors", {"kinds": " ".join(QUESTION_KINDS), "examples": json.dumps(sets)})
-    print(f"{len(learned)} examples, variants included: {dict(sets)}", flush=True)
+    save(classifier, args.out / "question_kinds.safetensors", QUESTION_KINDS, learned)
     for name, rows in measured.items():
         if rows:
             tell(name, rows, classifier, vectors)

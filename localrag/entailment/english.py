@@ -32,13 +32,15 @@ CONJUNCTIONS = frozenset(
     "and but or nor yet so while whereas because that if unless when although though since after before until till as once where than"
     " whether however meanwhile".split()
 )
-MONTHS = frozenset("january february march april may june july august september october november december".split())
+MONTH_NAMES = tuple("january february march april may june july august september october november december".split())
+MONTHS = frozenset(MONTH_NAMES)
 DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
 # What says when and is neither subject nor object.
 _TIMES = """
     spring summer autumn winter morning evening night afternoon noon midnight day week month year decade century today yesterday tomorrow
     tonight weekend time moment hour minute season dawn dusk
     """
+UNITS_OF_TIME = frozenset("day week month year decade century hour minute".split())
 TIMES = MONTHS | DAYS | frozenset(_TIMES.split())
 # Function words whose exchange turns the meaning: they need a counterpart like any other word.
 TELLING = frozenset(

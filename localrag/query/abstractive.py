@@ -12,13 +12,14 @@ from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity
 from localrag.llm.model import CALL_ERRORS, PERSON, EchoDetector
 from localrag.llm.prompts import Message, load_prompt
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
-from localrag.query.answer_markdown import AnswerUnit, UnitKind, UnitParser, is_item, plain_text
+from localrag.query.answer_markdown import AnswerUnit, UnitKind, UnitParser, is_item
 from localrag.query.attribution import declines
 from localrag.query.citations import ANSWER_MARK, round_marks, unit_point
 from localrag.query.extractive import is_refusal
 from localrag.query.question import AnswerPoint, DraftSource, Question
 from localrag.query.question_analysis import LANGUAGE_NAMES, detect_language
 from localrag.records import Answer, Quote
+from localrag.text.markdown import plain_text
 from localrag.text.sentences import RepetitionFilter, collapse_whitespace
 
 MAX_LAST_UNIT_CHARS = 600  # characters, of the last sentence, row or code block of an answer, and of all citations
@@ -129,9 +130,7 @@ async def _write_points(
     enough = script.max_chars(budgets.max_answer_chars)
     tokens = most_tokens or script.max_tokens(enough + script.max_chars(MAX_LAST_UNIT_CHARS))
     form = _form(question, budgets.max_answer_chars)
-    *system, asked = prompt.fill(
-        question=f"{question.asked or question.text}\n\n{more}".strip(), sources=numbered, language=language, form=form
-    )
+    *system, asked = prompt.fill(question=f"{_asked_text(question)}\n\n{more}".strip(), sources=numbered, language=language, form=form)
     messages = [*system, *conversation_messages(question), asked]
     echo = EchoDetector(prompt, question.text, numbered, more, form)
     stream = _PointStream(question, sources, echo, language, enough, is_last=is_last)
@@ -151,6 +150,13 @@ def numbered_sources(sources: Sequence[DraftSource]) -> str:
     return "\n\n".join(f"[{n}] {round_marks(s.place)}".rstrip() + f"\n{round_marks(s.text.strip())}" for n, s in enumerate(sources, 1))
 
 
+def _asked_text(question: Question) -> str:
+    """The question in a prompt; one about the last answer names that."""
+    if not question.history:
+        return question.text
+    return f"{question.asked}\n(This is about your last answer: “{unmarked_text(question.history[-1])[:MAX_TURN_CHARS]}”)"
+
+
 def answer_language(question: Question, project: Project) -> str:
     """The English name of the language to answer in: the index's, if it is set, else the question's, which may ask for a translation."""
     name = project.settings.language or LANGUAGE_NAMES.get(detect_language(question.text), "the language of the question")
@@ -158,7 +164,7 @@ def answer_language(question: Question, project: Project) -> str:
 
 
 def conversation_messages(question: Question) -> list[Message]:
-    """The last turns of the conversation before a question, as messages."""
+    """The last turns of the conversation before a question about its last answer, as messages."""
     return [
         {"role": role, "content": text[:MAX_TURN_CHARS]}
         for turn in question.history[-MAX_TURNS:]
@@ -273,17 +279,18 @@ class _PointStream:
         if self._echo.is_in(unit.claim or unit.text):
             self._echoes += 1
             return
-        is_new = unit.kind is not UnitKind.SENTENCE or self._said.is_new(unit.claim)
-        self._repeated = 0 if is_new else self._repeated + 1
+        is_repeated = unit.kind is UnitKind.SENTENCE and (self._said.is_variation(unit.claim) | (not self._said.is_new(unit.claim)))
+        self._repeated = self._repeated + 1 if is_repeated else 0
         self._held.append(unit)
         self._n_chars += len(unit.before) + len(unit.text)
         if self._is_accepted:
             self._release()
         else:
             self._decide()
-        if self._repeated >= MAX_REPEATED or self._n_chars > self._enough:
-            self._question.budget.was_truncated |= self._n_chars > self._enough
-            self._is_over = True
+        is_repetitive = self._repeated >= MAX_REPEATED or self._parser.is_looping
+        self._question.budget.was_repetitive |= is_repetitive
+        self._question.budget.was_truncated |= self._n_chars > self._enough
+        self._is_over |= is_repetitive or self._n_chars > self._enough
 
     def _decide(self, *, is_complete: bool = False) -> None:
         """Pass on the units held back once they show that the answer is in the requested language and form."""

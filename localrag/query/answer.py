@@ -11,10 +11,10 @@ from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.llm.budgets import MIN_BUDGETS, record_prefill_speed, record_throughput
 from localrag.llm.model import elapsed_seconds
 from localrag.project import Project, resolve_answer_style
-from localrag.query.attribution import alias_lookup, support_checker
+from localrag.query.attribution import alias_lookup, place_lookup, support_checker
 from localrag.query.basic_search import ask_basic, ask_graph_walk, ask_vector_search
 from localrag.query.citations import CitedAnswer, Citer
-from localrag.query.conversation import is_follow_up, rewrite_standalone
+from localrag.query.conversation import rewrite_standalone
 from localrag.query.drift_search import ask_drift
 from localrag.query.extractive import refusal_draft, refusal_text, refuse_unrelated
 from localrag.query.global_search import ask_global, ask_text_map_reduce
@@ -33,7 +33,7 @@ from localrag.query.question import (
     Question,
 )
 from localrag.query.question_analysis import has_few_words_beside
-from localrag.query.question_kind import QuestionKind, question_kind
+from localrag.query.question_kind import QuestionKind, is_about_answer, question_kind
 from localrag.query.reading_budget import CONFIRM_FROM_CALLS
 from localrag.query.retriever import hybrid_search, named_entities
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, UNSUPPORTED_STATE, Answer
@@ -69,11 +69,8 @@ def route_question(question: str, project: Project) -> tuple[str, str]:
 
 
 def _route(question: Question, project: Project) -> tuple[str, str]:
-    """The mode for a question and the reason; a follow-up, such as "Summarize that", is not about the documents as a whole."""
-    mode, reason = route_question(question.text, project)
-    if mode == "global" and question.history and is_follow_up(question.asked):
-        return "mix", "it follows up the last answer"
-    return mode, reason
+    """The mode for a question and the reason."""
+    return ("mix", "it is about the last answer") if question.history else route_question(question.text, project)
 
 
 MODE_FUNCTIONS = {
@@ -162,7 +159,7 @@ async def _produce_answer(
         watch.on_status("searching …")
     question = await _prepare_question(text, project, options, budget, history)
     bullets = "list" in options.response_type.lower()
-    check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader)
+    check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
     citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=watch)
     question = replace(question, on_point=citer.add, watch=watch)
     near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)  # while the reader, which the route needs, is loaded
@@ -192,14 +189,15 @@ async def _produce_answer(
 
 
 async def _prepare_question(text: str, project: Project, options: QueryOptions, budget: QueryBudget, history: Sequence[Answer]) -> Question:
-    """The question with its style; a follow-up becomes a standalone question, and a model that writes gets the conversation, too."""
+    """The question with its style; a follow-up becomes a standalone question, or that of the last answer if it is about that."""
     question = Question(text, project.embedder.embed([text])[0], options.style or await resolve_answer_style(project), options, budget)
     if not history:
         return question
+    if not question.is_extractive and is_about_answer(text, project):
+        last = history[-1].standalone_question or history[-1].question
+        return replace(question, text=last, vector=project.embedder.embed([last])[0], asked=text, history=tuple(history))
     standalone = await rewrite_standalone(question, history, project)
-    if standalone != text:
-        question = replace(question, text=standalone, vector=project.embedder.embed([standalone])[0])
-    return question if question.is_extractive else replace(question, history=tuple(history), asked=text)
+    return question if standalone == text else replace(question, text=standalone, vector=project.embedder.embed([standalone])[0])
 
 
 def _llm_usage(project: Project) -> tuple[int, int, int]:
@@ -288,6 +286,7 @@ def _budget_note(budget: QueryBudget, options: QueryOptions) -> str:
 
 def _failure_note(budget: QueryBudget) -> str:
     notes = ["The answer was cut off at its limit; its complete sentences are kept."] * budget.was_truncated
+    notes += ["The model repeated itself, so its answer ends there."] * budget.was_repetitive
     if budget.failures:
         notes.append(f"{len(budget.failures)} of {budget.calls_made} model calls failed and are left out: {budget.failures[-1]}")
     return " ".join(notes)

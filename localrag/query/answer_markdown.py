@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from localrag.text.sentences import collapse_whitespace, sentences
+from localrag.text.markdown import plain_text
+from localrag.text.sentences import looping_lines, sentences
 
 _CITATION = r"[\[【][ \t]*(?:(?:sources?|quellen?|来源)[ \t]*)?\d{1,3}(?:[ \t]*[,;–-][ \t]*\d{1,3})*[ \t]*[\]】](?!\()"
 CITATION_MARKS = re.compile(rf"[ \t]*{_CITATION}", re.IGNORECASE)
@@ -27,8 +28,6 @@ _SOURCE_LIST = re.compile(
     r"(?:[ \t]+(?:used|cited))?(?:\*\*|__)?[ \t]*[:：]?(?:\*\*|__)?[ \t]*",
     re.IGNORECASE,
 )
-_EMPHASIS = re.compile(r"(?<![\w\\])(?:\*{1,3}|_{1,3})(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3})(?!\w)|`+|~~")
-_LINK = re.compile(r"!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}\)")
 _POSSIBLE_END = re.compile(r"[.!?…。！？:：\n]")
 MAX_UNIT_CHARS = 4000  # a longer stretch without an end is a unit
 MIN_NEXT_CHARS = 8
@@ -60,11 +59,6 @@ class AnswerUnit:
     lead: tuple[str, ...] = ()
 
 
-def plain_text(markdown: str) -> str:
-    """A line of Markdown without emphasis, code marks and link targets, on one line."""
-    return collapse_whitespace(_EMPHASIS.sub("", _LINK.sub(r"\1", markdown)))
-
-
 def row_cells(line: str) -> tuple[str, ...]:
     """The cells of a table's row as plain text."""
     return tuple(plain_text(cell.replace("\\|", "|")) for cell in _CELL_END.split(line.strip().strip(">").strip())[1:-1])
@@ -85,6 +79,7 @@ class UnitParser:
         self._lead = ""
         self._in_item = False
         self.is_at_sources = False  # the rest is a list of sources
+        self.is_looping = False  # a code block goes round in circles; it has been closed
 
     @property
     def unfinished(self) -> str:
@@ -160,7 +155,11 @@ class UnitParser:
     def _code_line(self, line: str) -> Iterator[AnswerUnit]:
         self._code.append(line)
         mark = line.strip(" \t>\n")
-        if mark and not mark.strip(self._fence[0]) and len(mark) >= len(self._fence):
+        if repeated := looping_lines([code.strip() for code in self._code if code.strip()]):
+            lines = [n for n, code in enumerate(self._code) if code.strip()]
+            self._code, self.is_looping = [*self._code[: lines[-repeated]], f"{self._fence}\n"], True
+            yield self._close_code()
+        elif mark and not mark.strip(self._fence[0]) and len(mark) >= len(self._fence):
             yield self._close_code()
 
     def _prose(self, text: str) -> Iterator[AnswerUnit]:

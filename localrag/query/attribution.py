@@ -16,7 +16,9 @@ from sqlite_utils import Database
 
 from localrag.entailment import parse_sentence
 from localrag.entailment.comparison import contradiction, unsupported_reason
+from localrag.entailment.english import UNITS_OF_TIME
 from localrag.entailment.lexicon import ParsedWord
+from localrag.entailment.normalization import normalize_sentence
 from localrag.errors import ModelError
 from localrag.llm.reader import PassageReader
 from localrag.query.answer_markdown import AnswerUnit, UnitKind, row_cells
@@ -30,7 +32,7 @@ from localrag.query.support_score import (
     load_weights,
 )
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
-from localrag.store import graph
+from localrag.store import chunks, documents, graph
 from localrag.text.quotes import EmbedSentences
 from localrag.text.sentences import cached_sentences, collapse_whitespace, is_cjk
 
@@ -52,16 +54,22 @@ class Verdict:
 
 SupportCheck = Callable[[str, Sequence[Quote], Sequence[Quote]], Verdict]
 AliasLookup = Callable[[str], Iterable[str]]
+PlaceLookup = Callable[[str], str]  # where a chunk stands: its file, the document's title and the headings above it
 
 _NAMES = re.compile(r"[A-Z][\w’'-]*(?:\s+(?:(?:of|de|von|van|the|du|da)\s+)?[A-Z][\w’'-]*)*")
 
 
-def support_checker(embed: EmbedSentences, aliases: AliasLookup = lambda _: (), reader: PassageReader | None = None) -> SupportCheck:
+def support_checker(
+    embed: EmbedSentences,
+    aliases: AliasLookup = lambda _: (),
+    reader: PassageReader | None = None,
+    places: PlaceLookup = lambda _: "",
+) -> SupportCheck:
     """A function that checks a sentence against the passages that it cites, then against all others that the model was shown.
 
     The quotes of its verdict are verbatim sentences of the passages, best first. `aliases` returns other names of a named entity, any of
-    which a source may use. With a `reader`, a learned score decides, too: whether a proof
-    holds, and what is related.
+    which a source may use; what `places` returns of a passage's chunk counts as said in the passage. With a `reader`, a learned score
+    decides, too: whether a proof holds, and what is related.
     """
     vectors = SentenceVectors(embed)
     scorer = _usable_scorer(vectors, reader)
@@ -69,12 +77,12 @@ def support_checker(embed: EmbedSentences, aliases: AliasLookup = lambda _: (), 
     def check(sentence: str, cited: Sequence[Quote], shown: Sequence[Quote] = ()) -> Verdict:
         uncited = [quote for quote in shown if quote not in cited]
         passage_groups = [passages for passages in (cited, uncited) if passages]
-        proof = next(filter(None, (supporting_quotes(sentence, passages, aliases) for passages in passage_groups)), [])
-        estimate = _estimate(scorer, sentence, [*cited, *uncited], aliases, is_proved=bool(proof)) if scorer else None
+        proof = next(filter(None, (supporting_quotes(sentence, passages, aliases, places) for passages in passage_groups)), [])
+        estimate = _estimate(scorer, sentence, [*cited, *uncited], aliases, places, is_proved=bool(proof)) if scorer else None
         if proof and (estimate is None or estimate >= MIN_PROVED):
-            scores = similarity_matrix([sentence], [collapse_whitespace(p.text) for p in proof], embed)[0]
+            scores = similarity_matrix([sentence], [normalize_sentence(p.text) for p in proof], embed)[0]
             return Verdict(SUPPORTED_STATE, tuple(proof[int(i)] for i in np.argsort(-scores, kind="stable")[:MAX_SUPPORTING_QUOTES]))
-        verdicts = [_unproved(sentence, passages, vectors, aliases, cited, estimate) for passages in passage_groups]
+        verdicts = [_unproved(sentence, passages, vectors, aliases, places, cited, estimate) for passages in passage_groups]
         best = next((v for v in verdicts if v.state != UNSUPPORTED_STATE), None)
         return best or next(iter(verdicts), Verdict(UNSUPPORTED_STATE, (), "no passage"))
 
@@ -92,9 +100,20 @@ def _usable_scorer(vectors: "SentenceVectors", reader: PassageReader | None) -> 
         return None
 
 
-def _estimate(scorer: SupportScorer, sentence: str, passages: Sequence[Quote], aliases: AliasLookup, *, is_proved: bool) -> float | None:
+def _estimate(
+    scorer: SupportScorer, sentence: str, passages: Sequence[Quote], aliases: AliasLookup, places: PlaceLookup, *, is_proved: bool
+) -> float | None:
     """The learned score of a sentence, in which names are those that the passages use."""
-    claim = _with_names_of(collapse_whitespace(sentence), " ".join(passage.text for passage in passages), aliases)
+    claim = _with_names_of(normalize_sentence(sentence), " ".join(passage.text for passage in passages), aliases)
+    if views := scorer.views(claim, passages):
+        claim = next(
+            (
+                shorter
+                for place in dict.fromkeys(places(passage.chunk_id) for passage in passages)
+                if (shorter := without_place(claim, place, " ".join(views))) != claim
+            ),
+            claim,
+        )
     return scorer.estimate(claim, list(dict.fromkeys(passages)), is_proved=is_proved, language=detect_language(sentence))
 
 
@@ -113,9 +132,9 @@ class SentenceVectors:
         parts = [(part, passage) for passage in passages for part, _ in _quote_sentences(passage)]
         if not parts:
             return None
-        cosines = self.cosines(sentence, [collapse_whitespace(part.text) for part, _ in parts])
+        cosines = self.cosines(sentence, [normalize_sentence(part.text) for part, _ in parts])
         part, passage = parts[best := int(np.argmax(cosines))]
-        return part, passage, max(float(cosines[best]), float(self.cosines(sentence, [collapse_whitespace(passage.text)])[0]))
+        return part, passage, max(float(cosines[best]), float(self.cosines(sentence, [normalize_sentence(passage.text)])[0]))
 
     def cosines(self, sentence: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """The cosine of a sentence with each text."""
@@ -129,6 +148,7 @@ def _unproved(
     passages: Sequence[Quote],
     vectors: SentenceVectors,
     aliases: AliasLookup,
+    places: PlaceLookup,
     cited: Sequence[Quote],
     estimate: float | None,
 ) -> Verdict:
@@ -141,28 +161,23 @@ def _unproved(
     if nearest_match is None:
         return Verdict(UNSUPPORTED_STATE, (), "no passage")
     source, passage, cosine = nearest_match
-    claim, has_figure = (
-        parse_sentence(_with_names_of(collapse_whitespace(sentence), source.text, aliases)),
-        _numbers_in_passages({passage, *cited}),
-    )
+    place = places(source.chunk_id)
+    said = without_place(_with_names_of(normalize_sentence(sentence), source.text, aliases), place, source.text)
+    claim, has_figure = parse_sentence(said), _numbers_in_passages({passage, *cited}, place)
     if reason := contradiction(
-        claim, parse_sentence(collapse_whitespace(source.text)), has_figure, names=detect_language(sentence) in PARSED_LANGUAGES
+        claim, parse_sentence(normalize_sentence(source.text)), has_figure, names=detect_language(sentence) in PARSED_LANGUAGES
     ):
         return Verdict(CONTRADICTED_STATE, (source,), reason)
     if cosine < TOPIC if estimate is None else estimate < MIN_RELATED:
         return Verdict(UNSUPPORTED_STATE, (), "topic")
-    missing = next((word.text for word in claim.words if word.figure and not has_figure(word)), "")
+    missing = next((word.text for word in claim.words if word.figure and not word.keys & UNITS_OF_TIME and not has_figure(word)), "")
     return Verdict(UNSUPPORTED_STATE, (), f"missing:{missing}") if missing else Verdict(RELATED_STATE, (source,))
 
 
-def _numbers_in_passages(passages: Iterable[Quote]) -> Callable[[ParsedWord], bool]:
-    """A predicate: does a number or date occur in any of the passages?"""
-    words = [
-        word
-        for passage in passages
-        for part, _ in _quote_sentences(passage)
-        for word in parse_sentence(collapse_whitespace(part.text)).words
-    ]
+def _numbers_in_passages(passages: Iterable[Quote], place: str) -> Callable[[ParsedWord], bool]:
+    """A predicate: does a number or date occur in any of the passages, or in a place?"""
+    texts = [place, *(part.text for passage in passages for part, _ in _quote_sentences(passage))]
+    words = [word for text in texts for word in parse_sentence(normalize_sentence(text)).words]
     numbers = {word.text for word in words if word.kind == "number"}
     dates = {key for word in words if word.when for key in word.keys}
     return lambda word: word.text in numbers if word.kind == "number" else not word.keys.isdisjoint(dates)
@@ -179,13 +194,31 @@ def alias_lookup(db: Database) -> AliasLookup:
     return others
 
 
-def supporting_quotes(text: str, cited: Sequence[Quote], aliases: AliasLookup = lambda _: ()) -> list[Quote]:
+def place_lookup(db: Database) -> PlaceLookup:
+    """A function that returns the path and title of the document that a chunk is of, and the headings above the chunk."""
+
+    @cache
+    def place(chunk_id: str) -> str:
+        path, title = documents.document_path(db, chunk_id), documents.document_titles(db, [chunk_id]).get(chunk_id, "")
+        headings = (h for chunk in chunks.chunks_by_id(db, [chunk_id]) for h in chunk.headings)
+        return " › ".join((path, title, *headings))
+
+    return place
+
+
+def supporting_quotes(
+    text: str, cited: Sequence[Quote], aliases: AliasLookup = lambda _: (), places: PlaceLookup = lambda _: ""
+) -> list[Quote]:
     """The sentences of passages that entail `text`; empty unless every sentence of `text` is entailed by one of them."""
     sources = list(dict.fromkeys(pair for quote in cited for pair in _quote_sentences(quote)))
     quotes: list[Quote] = []
     for start, end in cached_sentences(text):
-        claim = collapse_whitespace(text[start:end])
-        entailing = [part for part, before in sources if is_entailed(claim, collapse_whitespace(part.text), before, aliases)]
+        claim = normalize_sentence(text[start:end])
+        entailing = [
+            part
+            for part, before in sources
+            if is_entailed(without_place(claim, places(part.chunk_id), part.text), normalize_sentence(part.text), before, aliases)
+        ]
         if not entailing:
             return []
         quotes += entailing
@@ -198,7 +231,7 @@ def _quote_sentences(quote: Quote) -> Iterator[tuple[Quote, str]]:
     for start, end in cached_sentences(quote.text):
         part = quote.text[start:end]
         yield Quote(quote.chunk_id, quote.start + start, quote.start + end, part), before
-        before = collapse_whitespace(part)
+        before = normalize_sentence(part)
 
 
 def is_entailed(claim: str, source: str, before: str = "", aliases: AliasLookup = lambda _: ()) -> bool:
@@ -257,6 +290,44 @@ def _with_names_of(claim: str, source: str, aliases: AliasLookup) -> str:
     return claim
 
 
+_WORD = re.compile(r"\w+")
+_PLACE_WORDS = frozenset("in of for on at from within by im in von für aus laut en de para dans pour".split())
+_ARTICLES = frozenset("the this a an der die das dem den el la los las le les".split())
+_AS_SAID = re.compile(
+    r",?\s*(?:\bas\s+)?\b(?:stated|mentioned|described|noted|said|found|listed|shown|reported|recorded)\s*$", re.IGNORECASE
+)
+
+
+def without_place(claim: str, place: str, source: str) -> str:
+    """The claim without phrases that only say where its source stands, such as "in Flask" of a sentence in Flask's documentation.
+
+    A phrase is a preposition with names that all occur in `place` (words in capitals, numbers, and parts of the path before the first "›"),
+    none of which is in the source: that would have to say the same.
+    """
+    path = _lower_words(place.partition(" › ")[0])
+    known, in_source = path | _lower_words(place), _lower_words(source)
+    words = list(_WORD.finditer(claim))
+    kept, at, n = "", 0, 0
+    while n < len(words):
+        end = n
+        if words[n].group().lower() in _PLACE_WORDS:
+            last = n + 1
+            while last < len(words) and (lower := (word := words[last].group()).lower()) in known | _ARTICLES | _PLACE_WORDS:
+                is_name = not word.islower() or lower in path
+                end = last if is_name and lower not in _PLACE_WORDS | _ARTICLES else end
+                last += 1
+        names = {w.group().lower() for w in words[n : end + 1]} - _PLACE_WORDS - _ARTICLES
+        if end > n and names and not names & in_source:
+            kept += _AS_SAID.sub("", claim[at : words[n].start()].rstrip())
+            at, n = words[end].end(), end
+        n += 1
+    return (kept + claim[at:]).strip() if at else claim
+
+
+def _lower_words(text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORD.findall(text))
+
+
 def _holds(text: str, name: str) -> bool:
     """Whether a text contains a name as whole words."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None if not is_cjk(name) else name in text
@@ -279,15 +350,16 @@ _DECLINES = re.compile(
     r" (?:do|does|did)(?:n[’']t| not)"
     r"|(?:there is|contains?|provides?|gives?|have|has|found) no(?:t any)? (?:\w+ )?(?:information|mention|details?|data|record)"
     r"|(?:is|are|was|were) not (?:\w+ )?(?:mentioned|stated|specified|provided|given|described|included|found|said|answered) "
-    r"(?:in|by) (?:the|these|any|your) (?:\w+ )?(?:source|document|passage|text|context|file)s?"
+    r"(?:in|by) (?:(?:the|these|any|your|this) (?:\w+ )?(?:source|document|passage|text|context|file)|the (?:provided|given) \w+)s?"
     r"|\bnowhere (?:mentioned|stated|said|given)|(?:mentioned|stated|said|given) nowhere"
     r"|(?:quelle|dokument|text|passage|unterlage)\w* (?:\w+ )?(?:nicht|kein\w*)\b|keine (?:angaben?|informationen?))",
     re.IGNORECASE,
 )
 _ON_SOURCES = re.compile(
-    r"^(?:(?:this|these|the|all|that) )?(?:information|answer|details?|statements?|facts?|sources?)\b.{0,40}"
-    r"\b(?:sources?|documents?|files?|section)\b"
-    r"|^(?:i hope|let me know|if you (?:have|need)|please (?:let|note that the sources))\b",
+    r"^(?:(?:this|these|the|all|that) )?(?:information|answer|details?|statements?|facts?|sources?)\b.{0,120}"
+    r"\b(?:sources?|documents?|files?|section|minutes|\w{1,40}\.\w{2,5})\b"
+    r"|^(?:i hope|let me know|if you (?:have|need)|please (?:let|note that the sources)|you[’']re (?:very )?welcome|(?:yes, )?i[’']m sure"
+    r"|(?:yes, )?i am sure|happy to help|gern geschehen|de nada|de rien)\b",
     re.IGNORECASE,
 )
 _DECLINES_CJK = re.compile(r"(?:文档|资料|来源|文件|文本)[^，。]{0,8}(?:没有|未|不)(?:提|说|包含|给出|回答)|没有(?:相关)?信息")

@@ -245,7 +245,9 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
             question, project, "standalone", messages, standalone_line(longest), script.max_tokens(longest) + 8
         )
         if rewritten and rewritten.strip():
-            return collapse_whitespace(rewritten)
+            made = collapse_whitespace(rewritten)
+            leans = is_follow_up(made, [n.text for n in named_entities(made, project)])
+            return f"{made} ({history[-1].standalone_question or history[-1].question})" if leans else made
     if not is_follow_up(question.text, [n.text for n in named_entities(question.text, project)]):
         return question.text
     for turn in reversed(history[-MAX_HISTORY_TURNS:]):

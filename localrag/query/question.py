@@ -74,8 +74,8 @@ class QueryBudget:
     """The remaining calls, tokens and seconds of a question; `is_exhausted` once something was omitted for lack of them.
 
     `tokens` limits map calls together; other steps have their own limits. It also records the calls' results: their number, failures, texts
-    read by map calls, whether an answer was truncated, the words in which the model `declined` to answer, whether it `echoed` its prompt,
-    and whether the user has confirmed the cost.
+    read by map calls, whether an answer was truncated or ended because the model repeated itself, the words in which the model `declined`
+    to answer, whether it `echoed` its prompt, and whether the user has confirmed the cost.
     """
 
     calls: int | None = None
@@ -85,6 +85,7 @@ class QueryBudget:
     calls_made: int = 0
     failures: list[str] = field(default_factory=list)
     was_truncated: bool = False
+    was_repetitive: bool = False
     declined: str = ""
     echoed: bool = False
     texts_read: int = 0
@@ -162,7 +163,8 @@ NO_CALLBACKS = AnswerCallbacks()
 class Question:
     """A standalone question, its vector, (d,) float32, its options, budget and callbacks.
 
-    `history`: the answers before it in the conversation, if a model writes the answer, and `asked`: the question as it was put after them.
+    `asked`: the question as it was put, if it is about the last answer of a conversation, and `history`: that answer and those before it.
+    `text` is then the question that was answered last.
     `on_point` receives each point of the final prose as soon as it is complete.
     """
 

@@ -1,7 +1,7 @@
-"""What kind of answer a question wants: a small classifier on the reader's vector of the question.
+"""What kind of answer a question wants, and whether it is about the last answer: small classifiers on the reader's vector of the question.
 
 Multinomial logistic regression, trained by `scripts/train_question_kinds.py` on questions in a dozen languages
-(`adapters/question_kinds.md`). Where it is not sure, callers fall back to what suits any question.
+(`adapters/question_kinds.md`). Where they are not sure, callers fall back to what suits any question.
 """
 
 from collections.abc import Hashable
@@ -22,6 +22,7 @@ from localrag.system.files import shipped_data_path
 MIN_SURE = 0.5  # probability of a kind that decides the form of an answer
 MIN_GLOBAL = 0.5  # probability from which on a question is about the documents as a whole
 MIN_SHORT_ANSWER = 0.5  # probability, of a fact and of yes or no together, from which on a few words answer
+MIN_ABOUT_ANSWER = 0.6  # probability from which on the last line of a conversation is about the answer before it
 REMEDY = "Reinstall: pip install --force-reinstall localrag"
 
 
@@ -69,24 +70,31 @@ def question_kind(question: str, project: Project) -> KindProbabilities:
     """The kind of a question; unknown without a reader, or where a file of it is damaged, which is said once."""
     known: dict[Hashable, Any] = {} if project.search_cache is None else project.search_cache
     if ("kind", question) not in known:
-        known["kind", question] = _read_kind(question, project)
+        known["kind", question] = KindProbabilities(tuple(_probabilities("question_kinds", question, project) or UNKNOWN_KIND.values))
     found: KindProbabilities = known["kind", question]
     return found
 
 
-def _read_kind(question: str, project: Project) -> KindProbabilities:
+def is_about_answer(question: str, project: Project) -> bool:
+    """Whether the last line of a conversation is about the answer before it, as "Shorter, please" is, or thanks for it."""
+    about_answer, _ = _probabilities("follow_ups", question, project) or (0.0, 0.0)
+    return about_answer >= MIN_ABOUT_ANSWER
+
+
+def _probabilities(classifier: str, question: str, project: Project) -> list[float] | None:
+    """What a classifier says of a question; None without a reader, or where a file is damaged, which is said once."""
     if project.reader is None:
-        return UNKNOWN_KIND
+        return None
     try:
         (vector,) = project.reader.question_vectors([question])
     except ModelError as error:
         project.reader.report(project.model.options.notify, error)
-        return UNKNOWN_KIND
+        return None
     try:
-        return load_classifier().probabilities(vector)
+        return load_classifier(classifier).probabilities(vector)
     except ModelError as error:
         project.reader.report(project.model.options.notify, error, "Kinds of questions are not told apart")
-        return UNKNOWN_KIND
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +104,20 @@ class KindClassifier:
     weight: NDArray[np.float32]
     bias: NDArray[np.float32]
 
-    def probabilities(self, vector: NDArray[np.float32]) -> KindProbabilities:
-        """Of a question's vector, (width,)."""
+    def probabilities(self, vector: NDArray[np.float32]) -> list[float]:
+        """Of each kind, for a question's vector, (width,)."""
         logits = self.weight @ vector + self.bias
         raised = np.exp(logits - logits.max())
-        return KindProbabilities(tuple((raised / raised.sum()).tolist()))
+        values: list[float] = (raised / raised.sum()).tolist()
+        return values
 
 
 @cache
-def load_classifier() -> KindClassifier:
-    """The classifier that ships. Raises ModelError if its file is missing or damaged."""
+def load_classifier(name: str) -> KindClassifier:
+    """A classifier that ships: `question_kinds` or `follow_ups`. Raises ModelError if its file is missing or damaged."""
     from safetensors.numpy import load
 
-    entry = shipped_models()["question_kinds"]
+    entry = shipped_models()[name]
     try:
         data = shipped_data_path(entry["path"]).read_bytes()
     except OSError as error:

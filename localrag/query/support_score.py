@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from localrag.entailment import ParsedSentence, parse_sentence
 from localrag.entailment.comparison import contradiction, matched, unsupported_reason
+from localrag.entailment.normalization import normalize_sentence
 from localrag.errors import ModelError
 from localrag.llm.reader import PassageReader
 from localrag.model_files import shipped_models
 from localrag.records import Quote
 from localrag.system.files import shipped_data_path
-from localrag.text.sentences import STOP_WORDS, cached_sentences, collapse_whitespace, is_cjk
+from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk
 
 PARSED_LANGUAGES = ("en", "zh")
 # Log odds of support; see the card. The score alone proves nothing: on other people's data it would believe too many false sentences.
@@ -56,7 +57,7 @@ def sentence_windows(passages: Sequence[Quote], size: int) -> Iterator[str]:
         spans = cached_sentences(passage.text)
         for first in range(max(1, len(spans) - size + 1) if spans else 0):
             here = spans[first : first + size]
-            yield collapse_whitespace(passage.text[here[0].start : here[-1].end])
+            yield normalize_sentence(passage.text[here[0].start : here[-1].end])
 
 
 class SupportScorer:
@@ -219,7 +220,7 @@ def _passage_features(claim: str, passages: Sequence[Quote], views: tuple[str, s
         texts = list(sentence_windows(passages, size))
         values[f"stems {size}"] = max(_covered_share(mine, token_stems(t)) for t in texts)
         values[f"pairs {size}"] = max(_covered_share(pairs, _pairs(t, MAX_PAIR_REACH)) for t in texts)
-    whole = [collapse_whitespace(p.text) for p in passages]
+    whole = [normalize_sentence(p.text) for p in passages]
     values["stems of all"] = _covered_share(mine, frozenset().union(*map(token_stems, whole)))
     values["pairs of passage"] = max(_covered_share(pairs, _pairs(t, MAX_PASSAGE_PAIR_REACH)) for t in whole)
     of_view = _pairs(views[1], MAX_PAIR_REACH)

@@ -13,15 +13,24 @@ from itertools import accumulate, pairwise
 
 from markdown_it import MarkdownIt
 
+from localrag.text.sentences import collapse_whitespace
+
 _TEXT_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _BACKTICKS = re.compile("`+")
 _CELL = re.compile(r"(?:\\.|[^|\r\n])+")  # the part of a line between unescaped `|`
 _ACTIVE = re.compile(r"!\[|\][(:]|<(?=[A-Za-z/!?]|\Z)")  # pictures, links and their definitions, HTML and autolinks
 _CITATION_MARK = re.compile(r"\[(\d+)\]")
 _CONTAINER_SIGNS = " \t>*+-.)0123456789"  # before the text of quotes and list items
+_EMPHASIS = re.compile(r"(?<![\w\\])(?:\*{1,3}|_{1,3})(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3})(?!\w)|`+|~~")
+_LINK = re.compile(r"!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}\)")
 _KINDS = {"fence": "fence", "code_block": "code", "table_open": "table", "heading_open": "heading"}
 MAX_BLOCK_CHARS = 6_000  # of a block that is parsed again with each part of it
 Span = tuple[int, int]
+
+
+def plain_text(markdown: str) -> str:
+    """A line of Markdown without emphasis, code marks and link targets, on one line."""
+    return collapse_whitespace(_EMPHASIS.sub("", _LINK.sub(r"\1", markdown)))
 
 
 @cache

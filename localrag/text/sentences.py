@@ -4,6 +4,7 @@ import re
 import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -67,7 +68,7 @@ def sentences(text: str) -> list[Span]:
     return spans
 
 
-SPLITTER_VERSION = 4  # version of `sentences`: stored spans of other versions are ignored
+SPLITTER_VERSION = 5  # version of `sentences`: stored spans of other versions are ignored
 MAX_CACHED_TEXTS = 100_000  # cached chunks, some 40 MB
 _bounds: OrderedDict[bytes, bytes] = OrderedDict()  # hash of a chunk's text → its packed sentence spans
 
@@ -122,6 +123,15 @@ class RepetitionFilter:
 
     def __init__(self) -> None:
         self._known: set[str] = set()
+        self._last: tuple[str, ...] = ()
+
+    def is_variation(self, sentence: str) -> bool:
+        """Whether a long sentence differs from the one before in a word or two. Remembers it."""
+        words = tuple(_WORDS.findall(sentence.casefold()))
+        last, self._last = self._last, words
+        if min(len(words), len(last)) < _MIN_VARIATION_WORDS or abs(len(words) - len(last)) > _MAX_VARIED_WORDS:
+            return False
+        return sum(block.size for block in SequenceMatcher(None, last, words).get_matching_blocks()) >= len(words) - _MAX_VARIED_WORDS
 
     def is_new(self, sentence: str) -> bool:
         """Whether a sentence is new, ignoring case, punctuation and a leading number. Remembers it."""
@@ -137,6 +147,7 @@ class RepetitionFilter:
 _ENDED = re.compile(r"[.!?…。！？]\W*$")
 _NUMBERED = re.compile(r"^\s*\d{1,3}[.):]\s+")
 _WORDS = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
+_MIN_VARIATION_WORDS, _MAX_VARIED_WORDS = 12, 2
 _MAX_LOOP_WORDS, _MIN_REPETITIONS = 12, 3  # longest repeated sequence in words, and repetitions that make a loop
 
 
@@ -150,6 +161,19 @@ def is_looping(words: Sequence[str]) -> bool:
             if n_equal >= needed - size:
                 return True
     return False
+
+
+_MAX_LOOP_LINES, _MIN_LOOP_CHARS = 6, 20  # longest repeated sequence of lines, and its least length
+
+
+def looping_lines(lines: Sequence[str]) -> int:
+    """How many lines at the end repeat those before them, if a sequence of lines stands there four times in a row; else 0."""
+    for size in range(1, _MAX_LOOP_LINES + 1):
+        cycle = lines[-size:]
+        n_needed = size * (_MIN_REPETITIONS + 1)
+        if sum(map(len, cycle)) >= _MIN_LOOP_CHARS and list(lines[-n_needed:]) == list(cycle) * (_MIN_REPETITIONS + 1):
+            return n_needed - size
+    return 0
 
 
 def collapse_whitespace(text: str) -> str:
@@ -256,12 +280,18 @@ def _boundaries(line: str, language: str) -> list[tuple[int, int]]:
 def _is_one_sentence(before: str, after: str) -> bool:
     """Whether two spans belong to one sentence; of the first, only the last characters are given.
 
-    They do if there is no full stop between them, or one that ends no sentence: in a list item's number, in a name like `httpx.Client`, or
-    before mere punctuation such as a closing bracket.
+    They do if there is no full stop between them, or one that ends no sentence: in a list item's number, in a name like `httpx.Client`,
+    after a German ordinal number, or before mere punctuation such as a closing bracket.
     """
     inside = before[-1] == "." and after[0].isalnum()
     ended = _STOPPED.search(before) is not None
-    return inside or not ended or _MARKER.fullmatch(before) is not None or not any(map(str.isalnum, after))
+    ordinal = _GERMAN_ORDINAL.search(before) is not None or (_DAY.search(before) is not None and _GERMAN_MONTH.match(after) is not None)
+    return inside or not ended or ordinal or _MARKER.fullmatch(before) is not None or not any(map(str.isalnum, after))
+
+
+_DAY = re.compile(r"(?:^|[\s(])[0-3]?\d\.\s*$")
+_GERMAN_MONTH = re.compile(r"(?:Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b")
+_GERMAN_ORDINAL = re.compile(r"\b(?:am|im|zum|vom|beim|der|die|das|dem|den|des|jede[rsnm]?|bis)\s+\d{1,3}\.\s*$", re.IGNORECASE)
 
 
 # Characters that XML 1.0 forbids or discourages; other formats are better without them, too.

@@ -9,7 +9,7 @@ import pytest
 
 from localrag.llm.reader import PassageReader
 from localrag.query import question_kind as kind_module
-from localrag.query.question_kind import QUESTION_KINDS, UNKNOWN_KIND, QuestionKind, load_classifier, question_kind
+from localrag.query.question_kind import QUESTION_KINDS, UNKNOWN_KIND, QuestionKind, is_about_answer, load_classifier, question_kind
 
 DATA = Path(__file__).parent / "data"
 READER = PassageReader()
@@ -90,6 +90,18 @@ def test_without_a_reader_the_kind_is_unknown():
     assert found.kind is None
     assert not found.wants_few_words
     assert not project.said
+
+
+def test_last_lines_of_a_conversation_are_about_the_answer_or_the_documents():
+    """In five languages; without a reader every one is about the documents."""
+    lines = rows("last_lines.tsv")
+    project = project_with(PassageReader())
+    right = [is_about_answer(text, project) == (label == "answer") for label, text in lines]
+
+    assert sum(right) >= 0.9 * len(lines)
+    assert is_about_answer("Summarize your reply in one sentence", project)
+    assert not is_about_answer("Who was missing?", project)
+    assert not is_about_answer("Summarize your reply in one sentence", project_with(reader=None))
 
 
 @pytest.fixture

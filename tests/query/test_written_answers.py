@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 
 import pytest
 
@@ -10,7 +11,7 @@ from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, QueryOptions
-from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE
+from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Answer
 from tests.servers import Server, event, llama
 
 HANDBOOK = """# Handbook
@@ -40,14 +41,22 @@ Salaries are reviewed twice a year, in June and December.
 """
 LEAVE, PAY, UNIT = "How much vacation is there?", "What do the roles earn?", "How is the server deployed?"
 GERMAN, LONG, NOTHING = "Wie viel Urlaub bekommt jeder Angestellte?", "How long is the year?", "Who cleans the windows?"
+WORDS = "whale boat river stone lamp garden winter doctor bridge letter market island window forest bell paper wagon candle sailor".split()
+SHORTER = "Summarize that in one sentence."
+CIRCLES, CODE_CIRCLES, VARIED = "Who was it?", "What is the setting?", "Why is that?"
 WRITTEN = {
+    CIRCLES: "Every employee gets 20 days of paid vacation in a year [1]." + " The office is closed on Mondays and on Fridays." * 50,
+    CODE_CIRCLES: "Write this:\n\n```ini\n[Service]\n" + "ExecStart=/usr/bin/datasette serve\nRestart=always\n" * 50 + "```\n\nThen go on.",
+    VARIED: " ".join(f"The days of the year also stand for the days of the {word}, which nobody has ever counted." for word in WORDS),
     LEAVE: "Every employee gets **20 days** of paid vacation in a year [1].\n\n- Interns get 5 days of paid vacation in a year [99]\n"
     "- Whales migrate north to feed [1]\n\n**Sources:**\n[1] forged.md › Nothing\n",
     PAY: "## Pay\n\n| Role | Salary |\n|---|---|\n| Programmer | 85,000 [1] |\n| Lead Programmer | 99,000 [1] |\n\n"
     "Salaries are reviewed once a year.",
     UNIT: "Write this unit file:\n\n```ini\n[Service]\nExecStart=/usr/bin/datasette serve\nRestart=always\n```\n\nSee ![p](http://evil.example/p.png).",
-    LONG: "Every employee gets 20 days of paid vacation in a year. [1] " + "It is said that number {0} of the days is a good one. " * 3000,
+    LONG: "Every employee gets 20 days of paid vacation in a year. [1] "
+    + " ".join(f"{' '.join(random.Random(n).sample(WORDS, 9)).capitalize()} {n}." for n in range(1200)),
     NOTHING: "The documents do not mention who cleans the windows.",
+    SHORTER: "Every employee gets 20 days of paid vacation in a year. [1]",
 }
 
 
@@ -66,7 +75,7 @@ class Writer:
         said = (
             self.again.get(question) if repeated else WRITTEN.get(question) or "Every employee gets 20 days of paid vacation in a year. [1]"
         )
-        return json.dumps(said) if isinstance(said, dict) else " ".join(f"{n}" if w == "{0}" else w for n, w in enumerate(said.split(" ")))
+        return json.dumps(said) if isinstance(said, dict) else said
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +92,12 @@ def folder(tmp_path_factory):
 def ask(folder):
     """A function that asks a server with a window; gives the answer, what was shown of it, and the prompts."""
 
-    def asked(question, writer=None, window=8192, **options):
+    def asked(question, writer=None, window=8192, history=(), **options):
         shown = []
         with Server(writer or Writer(), llama("writer", window=window, slots=1, n_params=4_000_000_000)) as server:
             with open_for_query(folder, model=f"{server.url}#writer", logs=False) as project:
                 made = asyncio.run(
-                    answer_question(question, project, QueryOptions("basic", **options), AnswerCallbacks(on_text=shown.append))
+                    answer_question(question, project, QueryOptions("basic", **options), AnswerCallbacks(on_text=shown.append), history)
                 )
             return made, "".join(shown), [body["messages"] for body in server.bodies]
 
@@ -176,6 +185,27 @@ def test_ten_thousand_words_end_with_a_whole_sentence(ask):
     assert len(made.answer) < 12_000
     assert made.answer.rstrip().endswith("[unsupported]")
     assert "cut off at its limit" in made.note
+
+
+def test_a_question_about_the_last_answer_is_asked_with_it(ask):
+    """It is not rewritten; its sources are those of the question before it, and the conversation is in the prompt."""
+    made, _, (messages,) = ask(SHORTER, history=[Answer(LEAVE, "Employees get 20 days, interns 5.", "basic")])
+
+    assert [m["content"] for m in messages[1:3]] == [LEAVE, "Employees get 20 days, interns 5."]
+    assert f"Question: {SHORTER}\n(This is about your last answer: “Employees get 20 days, interns 5.”)" in messages[-1]["content"]
+    assert "Every employee gets 20 days" in messages[-1]["content"]
+    assert (made.question, made.standalone_question) == (SHORTER, LEAVE)
+    assert [state for _, state in states(made)] == [SUPPORTED_STATE]
+
+
+@pytest.mark.parametrize("question", [CIRCLES, CODE_CIRCLES, VARIED])
+def test_a_model_that_goes_round_in_circles_is_stopped(ask, question):
+    """With one sentence, with the lines of a code block, or with one word exchanged: what came before is the answer, and its note says so."""
+    made, *_ = ask(question)
+
+    assert len(made.answer) < 900
+    assert made.answer.count("Restart=always") <= 1
+    assert "The model repeated itself" in made.note
 
 
 @pytest.mark.parametrize("said", ["", "   \n\n", "[1]", "```\n```"])

@@ -134,3 +134,17 @@ def test_sentences_are_remembered_of_so_many_texts_and_no_more(monkeypatch):
     assert len(sentences_text._bounds) == 5
     assert [sentences_text.sentence_bounds(t) for t in texts] == first
     assert len(first[0]) == 16
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mirko Sand wurde am 19. August 2022 an der Hand verletzt.",
+        "Der Vorstand tagt am 4. Juni 2024 und bestellt den 3. Ofen.",
+        "Das steht im 2. Absatz.",
+    ],
+)
+def test_a_german_ordinal_number_ends_no_sentence(text):
+    """A day before a month, and a number after an article."""
+    whole = f"{text} Er ist 19. Sie ist 20."
+    assert [whole[a:b] for a, b in sentences(whole)] == [text, "Er ist 19.", "Sie ist 20."]
