@@ -116,7 +116,7 @@ def app_of(upstream: str, meter: Meter) -> Starlette:
         routes=[
             Route("/spent", spent),
             Route("/v1/embeddings", embeddings, methods=["POST"]),
-            Route("/v1/chat/completions", chat, methods=["POST"]),
+            *(Route(f"{root}/chat/completions", chat, methods=["POST"]) for root in ("", "/v1")),
             Route("/{path:path}", other, methods=["GET", "POST"]),
         ]
     )

@@ -6,9 +6,9 @@
     python scripts/side_by_side.py hide --out OUT                               # then write a verdict on each pair into OUT/verdicts.jsonl
     python scripts/side_by_side.py table --out OUT
 
-TOOL is nano, lightrag, graphrag, localrag, or localrag-model, which leaves extraction to the chat model (`--extractor model`). Each tool has
-its own defaults, but for the window of this model where its own would not fit. No named encoding of tiktoken can be fetched offline, so
-the model's own vocabulary stands in for it.
+TOOL is nano, lightrag, graphrag, localrag, or localrag-model, which leaves extraction to the chat model (`--extractor model`). Each tool
+has its own defaults, but for the window of this model where its own would not fit. No named encoding of tiktoken can be fetched offline,
+so the model's own vocabulary stands in for it.
 
 `hide` writes OUT/pairs.md: for each question the answers of localrag and of each peer as A and B, in a random order that OUT/key.json
 keeps. A verdict is {"pair": N, "better": "A" | "B" | "equal"}; a second pass writes OUT/verdicts2.jsonl.
@@ -54,6 +54,7 @@ LOCAL_QUESTIONS = (
     "What did the crew find when they reached the mainframe room?",
     "Where did the alien circuitry that Jordan studied come from?",
 )
+COSTS = ("calls", "prompt_tokens", "output_tokens", "seconds", "wall")
 QUESTIONS = [(q, "global") for q in GLOBAL_QUESTIONS] + [(q, "local") for q in LOCAL_QUESTIONS]
 
 
@@ -131,7 +132,7 @@ def run_nano(text: str, work: Path, progress: Progress) -> None:
     from nano_graphrag._utils import EmbeddingFunc
 
     wanted = {"best_model_max_async": 2, "cheap_model_max_async": 2, "best_model_max_token_size": 8192, "cheap_model_max_token_size": 8192}
-    embedding = EmbeddingFunc(embedding_dim=384, max_token_size=256, func=embed)
+    embedding = EmbeddingFunc(embedding_dim=384, max_token_size=8192, func=embed)
     rag = GraphRAG(working_dir=str(work), best_model_func=chat, cheap_model_func=chat, embedding_func=embedding, **wanted)
     asyncio.run(rag.ainsert(text))
     progress.done({"step": "index"})
@@ -146,7 +147,7 @@ def run_lightrag(text: str, work: Path, progress: Progress) -> None:
     from lightrag.utils import EmbeddingFunc
 
     async def run() -> None:
-        embedding = EmbeddingFunc(embedding_dim=384, max_token_size=256, func=embed)
+        embedding = EmbeddingFunc(embedding_dim=384, max_token_size=8192, func=embed)
         rag = LightRAG(working_dir=str(work), llm_model_func=chat, llm_model_name=MODEL, embedding_func=embedding, llm_model_max_async=2)
         await rag.initialize_storages()
         await rag.ainsert(text)

@@ -300,17 +300,17 @@ class ChatModel:
         return f.prefill_tokens, f.prefill_seconds, f.decode_tokens, f.decode_seconds
 
     def prefill_speed(self) -> float | None:
-        """Tokens of a prompt per second on this machine: measured, else estimated from the model's size; None on a GPU or a server."""
+        """Tokens of a prompt per second: measured, else estimated from the model's size. None on a GPU, and of a server before its first
+        answer."""
+        tokens, seconds, *_ = self.token_counters
+        measured = tokens / seconds if tokens >= MIN_PREFILL_TOKENS and seconds else prefill_speed(self.file)
         if self.file.url:
-            return None
+            return measured
         from localrag.engine.llama.library import offload_devices  # imports llama.cpp
 
         if offload_devices():
             return None
-        tokens, seconds, *_ = self.token_counters
-        if tokens >= MIN_PREFILL_TOKENS and seconds:
-            return tokens / seconds
-        return prefill_speed(self.file) or TYPICAL_FLOPS * available_cores() / (2 * parameters_of(self.file.path))
+        return measured or TYPICAL_FLOPS * available_cores() / (2 * parameters_of(self.file.path))
 
     def metrics(self) -> dict[str, Any]:
         """The engine's metrics and settings as JSON-ready values; empty if no engine was started."""

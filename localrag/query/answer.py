@@ -36,7 +36,7 @@ from localrag.query.question_analysis import has_few_words_beside
 from localrag.query.question_kind import QuestionKind, is_about_answer, question_kind
 from localrag.query.reading_budget import CONFIRM_FROM_CALLS
 from localrag.query.retriever import hybrid_search, named_entities
-from localrag.records import CONTRADICTED_STATE, RELATED_STATE, UNSUPPORTED_STATE, Answer
+from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Answer
 from localrag.store import answers, graph, runs
 from localrag.store.database import snapshot
 from localrag.store.filtered import FilteredDatabase, NoMatchingDocuments, open_filtered
@@ -299,8 +299,11 @@ def _unsupported_note(cited: CitedAnswer, *, strict: bool) -> str:
         UNSUPPORTED_STATE: "without support",
     }
     treatment = "left out" if strict else "marked"
+    unproved = cited.count(UNSUPPORTED_STATE) + cited.count(CONTRADICTED_STATE)
+    is_foreign = not cited.count(SUPPORTED_STATE) and unproved > cited.count(RELATED_STATE)
+    foreign = ["Nothing in the sources bears out most of this answer: it may be the model's own knowledge, or wrong."] * is_foreign
     notes = [f"{_sentence_limit(n)} {description} {treatment}." for state, description in descriptions.items() if (n := cited.count(state))]
-    return " ".join([*notes, *[f"{_sentence_limit(cited.n_repeated)} repeated; left out."] * bool(cited.n_repeated)])
+    return " ".join([*foreign, *notes, *[f"{_sentence_limit(cited.n_repeated)} repeated; left out."] * bool(cited.n_repeated)])
 
 
 def _sentence_limit(n: int) -> str:

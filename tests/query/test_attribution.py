@@ -5,7 +5,7 @@ import pytest
 from localrag.engine.embedder import open_embedder
 from localrag.model_files import find_embedder
 from localrag.query.answer_markdown import parse_units
-from localrag.query.attribution import clauses, declines, support_checker, unit_verdict
+from localrag.query.attribution import clauses, declines, support_checker, unit_verdict, without_place
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 
 HANDBOOK = """Every employee gets 20 days of paid vacation in a year. Interns get 5 days of paid vacation.
@@ -139,3 +139,40 @@ def test_a_sentence_that_denies_something_claims_it(text):
 def test_a_sentence_is_split_where_a_clause_with_a_verb_begins(sentence, parts):
     """A clause without a subject gets that of the first; nouns that are joined are not split."""
     assert clauses(sentence) == parts
+
+
+@pytest.mark.parametrize(
+    ("claim", "source", "left"),
+    [
+        ("A blueprint in Flask is a plan.", "A blueprint is a plan.", "A blueprint is a plan."),
+        ("The oven cost 9 crowns, as stated in the Minutes of 4 June 2024.", "The oven cost 9 crowns.", "The oven cost 9 crowns."),
+        ("A blueprint in Django is a plan.", "A blueprint is a plan.", "A blueprint in Django is a plan."),
+        ("It keeps users from uploading files.", "Users cannot send anything.", "It keeps users from uploading files."),
+        ("The plan was made in 2024.", "The plan was made in 2024.", "The plan was made in 2024."),
+    ],
+)
+def test_what_only_says_where_a_source_stands_is_no_claim(claim, source, left):
+    """Names and numbers of its file, title and headings after a preposition; not other words, nor what the source says itself."""
+    place = "flask/docs/plans.md › Minutes of the board, 4 June 2024 › Uploading files"
+
+    assert without_place(claim, place, source) == left
+
+
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [
+        ("A blueprint in Flask groups related views.", "A :class:`Blueprint` groups related views."),
+        ("The suite uses the ports 8000 and 8001.", "The suite uses the ports **8000** and **8001**."),
+        ("The harbour was opened on July 4, 2014.", "The harbour was opened on 2014-07-04."),
+        ("The harbour was opened on the 4th of July 2014.", "The harbour was opened on 4 July 2014."),
+    ],
+)
+def test_markup_and_the_form_of_a_date_make_no_difference(claim, source):
+    """Of Markdown and reStructuredText; a heading or a path counts as said."""
+    check = support_checker(open_embedder(find_embedder(None)).embed, places=lambda _: "flask/blueprints.rst")
+
+    given = [Quote("a", 0, len(source), source)]
+    other = claim.replace("Flask", "Django").replace("4", "5").replace("8001", "8002")
+
+    assert check(claim, given, ()).state == SUPPORTED_STATE
+    assert check(other, given, ()).state != SUPPORTED_STATE

@@ -42,6 +42,7 @@ Salaries are reviewed twice a year, in June and December.
 LEAVE, PAY, UNIT = "How much vacation is there?", "What do the roles earn?", "How is the server deployed?"
 GERMAN, LONG, NOTHING = "Wie viel Urlaub bekommt jeder Angestellte?", "How long is the year?", "Who cleans the windows?"
 WORDS = "whale boat river stone lamp garden winter doctor bridge letter market island window forest bell paper wagon candle sailor".split()
+FOREIGN = "Where do whales go?"
 SHORTER = "Summarize that in one sentence."
 CIRCLES, CODE_CIRCLES, VARIED = "Who was it?", "What is the setting?", "Why is that?"
 WRITTEN = {
@@ -56,6 +57,7 @@ WRITTEN = {
     LONG: "Every employee gets 20 days of paid vacation in a year. [1] "
     + " ".join(f"{' '.join(random.Random(n).sample(WORDS, 9)).capitalize()} {n}." for n in range(1200)),
     NOTHING: "The documents do not mention who cleans the windows.",
+    FOREIGN: "Whales migrate north to feed. Submarines follow them under the ice.",
     SHORTER: "Every employee gets 20 days of paid vacation in a year. [1]",
 }
 
@@ -187,6 +189,15 @@ def test_ten_thousand_words_end_with_a_whole_sentence(ask):
     assert "cut off at its limit" in made.note
 
 
+def test_an_answer_that_no_source_bears_out_is_called_that(ask):
+    """Its note says so before it counts sentences; an answer with a supported sentence has no such note."""
+    foreign, *_ = ask(FOREIGN)
+    partly, *_ = ask(LEAVE)
+
+    assert foreign.note.startswith("Nothing in the sources bears out most of this answer")
+    assert "bears out" not in partly.note
+
+
 def test_a_question_about_the_last_answer_is_asked_with_it(ask):
     """It is not rewritten; its sources are those of the question before it, and the conversation is in the prompt."""
     made, _, (messages,) = ask(SHORTER, history=[Answer(LEAVE, "Employees get 20 days, interns 5.", "basic")])
@@ -200,7 +211,7 @@ def test_a_question_about_the_last_answer_is_asked_with_it(ask):
 
 @pytest.mark.parametrize("question", [CIRCLES, CODE_CIRCLES, VARIED])
 def test_a_model_that_goes_round_in_circles_is_stopped(ask, question):
-    """With one sentence, with the lines of a code block, or with one word exchanged: what came before is the answer, and its note says so."""
+    """With one sentence, with lines of code, or with one word exchanged: what came before is the answer, and its note says so."""
     made, *_ = ask(question)
 
     assert len(made.answer) < 900

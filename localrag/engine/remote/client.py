@@ -13,6 +13,7 @@ import json
 import os
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -354,6 +355,7 @@ class StreamState:
     cached_tokens: int = 0
     choices: bool = False
     has_reasoning: bool = False
+    first_text_at: float = 0.0  # time.perf_counter()
 
     def read(self, event: Any) -> str:
         """The text that an event adds. Raises HttpError for an error event, MalformedResponse."""
@@ -381,6 +383,8 @@ class StreamState:
         self.has_reasoning = (
             self.has_reasoning or "<think>" in text or any((message or {}).get(name) for name in ("reasoning_content", "reasoning"))
         )
+        if (text or self.has_reasoning) and not self.first_text_at:
+            self.first_text_at = time.perf_counter()
         return text
 
 

@@ -41,6 +41,7 @@ __all__ = ["RemoteEngine", "check_host", "with_server_info"]
 MAX_LOST_CONNECTIONS, MAX_SERVER_FAILURES = 5, 3  # per request, before the request itself fails
 MARKER_TOKENS = 8  # of a chat template around each message
 SERVER_FAILED, BUSY, GATEWAY = (500, 501), (429, 503), (502, 504)
+ANSWER_PRIORITY = 0  # of a request that a person waits for
 
 
 @dataclass(slots=True)
@@ -130,6 +131,7 @@ class RemoteEngine:
         while True:
             body = request_body(name, request, without, spare=tries.allow_extra_tokens, thinks=server.has_reasoning)
             state, answer = StreamState(), GrammarFilter(request.grammar, shown if request.on_text else None)
+            begun = time.perf_counter()
             try:
                 is_complete = await stream(self._wire, f"{server.url}/chat/completions", body, lambda event: answer.add(state.read(event)))  # noqa: B023
             except HttpError as error:
@@ -144,16 +146,19 @@ class RemoteEngine:
             server.has_reasoning = True
         if not state.choices or not (is_complete or state.finish_reason):
             raise MalformedResponse("nothing") if is_complete else ConnectionLost("the stream ended early")
-        return self._generation(server, request, tries, state, answer)
+        return self._generation(server, request, tries, state, answer, begun)
 
     def _generation(
-        self, server: PooledServer, request: Request, tries: _RetryState, state: StreamState, answer: GrammarFilter
+        self, server: PooledServer, request: Request, tries: _RetryState, state: StreamState, answer: GrammarFilter, begun: float
     ) -> Generation:
         complete = state.finish_reason != "length"
         text = answer.finish() if complete else answer.accepted_text if request.on_text else answer.text
         counts = (state.prompt_tokens, state.cached_tokens, state.output_tokens, 0)
         seconds = time.perf_counter() - tries.submitted_at
         self._count(request.task, counts, seconds, tries.waited)
+        if request.priority == ANSWER_PRIORITY and state.first_text_at:  # of other requests many wait for each other
+            self.figures.prefill_tokens += max(0, counts[0] - counts[1])
+            self.figures.prefill_seconds += state.first_text_at - begun
         if complete:
             self._pool.remember_conversation(_conversation((*request.messages, {"role": "assistant", "content": text})), server)
         return Generation(text, complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from dataclasses import replace
 from secrets import token_hex
 
@@ -282,6 +283,26 @@ def test_text_comes_as_it_is_written():
 
     assert shown == ["Is it a ferry of old?\n", "Is it the Skua?\n"]
     assert answer.text == "".join(shown)
+
+
+def test_a_server_is_as_fast_as_its_first_word_comes():
+    """The tokens of a prompt that were not cached, over the time until text comes; only of answers that a person waits for."""
+
+    def later(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        time.sleep(0.2)
+        usage = {"prompt_tokens": 1100, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 100}}
+        handler.wfile.write(event("It is one.") + b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n")
+        handler.wfile.write(b"data: [DONE]\n\n")
+
+    with Server(lambda _: later) as made:
+        engine = remote(made.url)
+        for priority in (0, 1):
+            asyncio.run(engine.generate(Request((), 20, None, messages=({"role": "user", "content": TEXT},), priority=priority)))
+
+    assert engine.figures.prefill_tokens == 1000
+    assert 0.2 <= engine.figures.prefill_seconds < 20
 
 
 def test_what_was_shown_of_an_answer_that_is_cut_off_is_what_is_kept():
