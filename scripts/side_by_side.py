@@ -10,8 +10,8 @@ TOOL is nano, lightrag, graphrag, localrag, or localrag-model, which leaves extr
 has its own defaults, but for the window of this model where its own would not fit. No named encoding of tiktoken can be fetched offline,
 so the model's own vocabulary stands in for it.
 
-`hide` writes OUT/pairs.md: for each question the answers of localrag and of each peer as A and B, in a random order that OUT/key.json
-keeps. A verdict is {"pair": N, "better": "A" | "B" | "equal"}; a second pass writes OUT/verdicts2.jsonl.
+`hide` writes OUT/pairs.md: for each question the answers of localrag and of each peer as A and B, without citations and states, in a
+random order that OUT/key.json keeps. A verdict is {"pair": N, "better": "A" | "B" | "equal"}; a second pass writes OUT/verdicts2.jsonl.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import asyncio
 import base64
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -215,6 +216,9 @@ def answers_of(tool: str, out: Path) -> dict[str, str]:
     return {row["question"]: row["answer"] for row in rows if "question" in row}
 
 
+_MARKS = re.compile(r"\s*(?:≠ “[^”]*” )?\[(?:\d+|related|contradicted|unsupported|Data: [^\]]*)\]")
+
+
 def hide(out: Path) -> None:
     """Write each pair of answers without the names of the tools, shuffled."""
     rng = random.Random(out.name)
@@ -224,7 +228,7 @@ def hide(out: Path) -> None:
     key, lines = [], []
     for n, (question, peer, theirs) in enumerate(pairs, 1):
         is_first = rng.random() < 0.5
-        a, b = (mine[question], theirs) if is_first else (theirs, mine[question])
+        a, b = (_MARKS.sub("", text) for text in ((mine[question], theirs) if is_first else (theirs, mine[question])))
         key.append({"pair": n, "question": question, "peer": peer, "localrag": "A" if is_first else "B"})
         lines.append(f"# {n}. {question}\n\n## A\n\n{a}\n\n## B\n\n{b}\n")
     (out / "pairs.md").write_text("\n".join(lines))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
+from localrag.entailment.normalization import normalize_sentence
 from localrag.errors import AnswerTruncated, ContextTooSmall
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity
 from localrag.llm.model import CALL_ERRORS, PERSON, EchoDetector
@@ -29,6 +30,7 @@ LEAST_SOURCES, PROMPT_TOKENS = 500, 150  # tokens of sources, and of a prompt be
 CHARS_PER_WORD, CHARS_PER_TOKEN = 7, 3
 MAX_TURNS, MAX_TURN_CHARS = 2, 800  # of the conversation before a question
 MAX_REPEATED = 3  # repeated sentences in a row, at which an answer ends
+MAX_COPIED = 5  # sentences in a row that are those of a source, after which an answer ends
 MIN_JUDGED_CHARS = 30  # of prose, from which its language is told
 RETRY_INSTRUCTIONS = {  # after an answer that was discarded
     "echo": "Answer in your own words from the sources above. Repeat neither the question nor these instructions.",
@@ -199,7 +201,8 @@ class _PointStream:
 
     The first units are held back until it is clear that the answer is one: neither the prompt's own words, nor in another language than
     requested, nor in another form. If it is not, `objection` says what is wrong, and the answer is stopped; unless it `is_last`. A unit
-    that repeats the prompt is dropped, and the answer ends when it goes round in circles, or is long enough (`enough` characters).
+    that repeats the prompt is dropped, and the answer ends when it goes round in circles, copies a source, or is long enough (`enough`
+    characters).
     """
 
     def __init__(
@@ -214,7 +217,8 @@ class _PointStream:
         self._held: list[AnswerUnit] = []
         self._is_begun = self._is_accepted = self._is_over = False
         self._said = RepetitionFilter()
-        self._echoes = self._repeated = self._n_chars = 0
+        self._echoes = self._repeated = self._copied = self._n_chars = 0
+        self._source_texts = [normalize_sentence(s.text) for s in sources]
         self._text = ""
 
     async def of(self, calling: Callable[[Callable[[str], None]], Coroutine[Any, Any, str | None]]) -> None:
@@ -287,7 +291,9 @@ class _PointStream:
             self._release()
         else:
             self._decide()
-        is_repetitive = self._repeated >= MAX_REPEATED or self._parser.is_looping
+        if unit.kind is UnitKind.SENTENCE:
+            self._copied = self._copied + 1 if any(normalize_sentence(unit.claim) in text for text in self._source_texts) else 0
+        is_repetitive = self._repeated >= MAX_REPEATED or self._parser.is_looping or self._copied >= MAX_COPIED
         self._question.budget.was_repetitive |= is_repetitive
         self._question.budget.was_truncated |= self._n_chars > self._enough
         self._is_over |= is_repetitive or self._n_chars > self._enough

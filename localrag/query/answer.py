@@ -286,7 +286,7 @@ def _budget_note(budget: QueryBudget, options: QueryOptions) -> str:
 
 def _failure_note(budget: QueryBudget) -> str:
     notes = ["The answer was cut off at its limit; its complete sentences are kept."] * budget.was_truncated
-    notes += ["The model repeated itself, so its answer ends there."] * budget.was_repetitive
+    notes += ["The model repeated itself or its sources, so its answer ends there."] * budget.was_repetitive
     if budget.failures:
         notes.append(f"{len(budget.failures)} of {budget.calls_made} model calls failed and are left out: {budget.failures[-1]}")
     return " ".join(notes)
@@ -300,7 +300,7 @@ def _unsupported_note(cited: CitedAnswer, *, strict: bool) -> str:
     }
     treatment = "left out" if strict else "marked"
     unproved = cited.count(UNSUPPORTED_STATE) + cited.count(CONTRADICTED_STATE)
-    is_foreign = not cited.count(SUPPORTED_STATE) and unproved > cited.count(RELATED_STATE)
+    is_foreign = unproved > 1 and not cited.count(SUPPORTED_STATE) and unproved > cited.count(RELATED_STATE)
     foreign = ["Nothing in the sources bears out most of this answer: it may be the model's own knowledge, or wrong."] * is_foreign
     notes = [f"{_sentence_limit(n)} {description} {treatment}." for state, description in descriptions.items() if (n := cited.count(state))]
     return " ".join([*foreign, *notes, *[f"{_sentence_limit(cited.n_repeated)} repeated; left out."] * bool(cited.n_repeated)])

@@ -9,6 +9,7 @@ import pytest
 from localrag.errors import EngineError
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
+from localrag.query.abstractive import MAX_COPIED
 from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, QueryOptions
 from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Answer
@@ -38,10 +39,30 @@ Restart=always
 ```
 
 Salaries are reviewed twice a year, in June and December.
+
+## The steward
+
 """
+STEWARD = [
+    f"The steward {does} every {day}."
+    for does, day in zip(
+        [
+            "opens the gate",
+            "counts the keys",
+            "reads the meters",
+            "feeds the swans",
+            "locks the shed",
+            "rakes the paths",
+            "wipes the lamps",
+        ],
+        ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+        strict=True,
+    )
+]
 LEAVE, PAY, UNIT = "How much vacation is there?", "What do the roles earn?", "How is the server deployed?"
 GERMAN, LONG, NOTHING = "Wie viel Urlaub bekommt jeder Angestellte?", "How long is the year?", "Who cleans the windows?"
 WORDS = "whale boat river stone lamp garden winter doctor bridge letter market island window forest bell paper wagon candle sailor".split()
+COPIED = "What does the steward do?"
 FOREIGN = "Where do whales go?"
 SHORTER = "Summarize that in one sentence."
 CIRCLES, CODE_CIRCLES, VARIED = "Who was it?", "What is the setting?", "Why is that?"
@@ -57,6 +78,7 @@ WRITTEN = {
     LONG: "Every employee gets 20 days of paid vacation in a year. [1] "
     + " ".join(f"{' '.join(random.Random(n).sample(WORDS, 9)).capitalize()} {n}." for n in range(1200)),
     NOTHING: "The documents do not mention who cleans the windows.",
+    COPIED: " ".join(STEWARD),
     FOREIGN: "Whales migrate north to feed. Submarines follow them under the ice.",
     SHORTER: "Every employee gets 20 days of paid vacation in a year. [1]",
 }
@@ -84,7 +106,7 @@ class Writer:
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("written")
     (made / "docs").mkdir()
-    (made / "docs" / "handbook.md").write_text(HANDBOOK, encoding="utf-8")
+    (made / "docs" / "handbook.md").write_text(HANDBOOK + " ".join(STEWARD), encoding="utf-8")
     with open_for_writing(made / "docs" / ".localrag", extractor="phrases") as project:
         asyncio.run(build_index([made / "docs"], project, lambda _: None, reports=False))
     return made / "docs" / ".localrag"
@@ -209,6 +231,14 @@ def test_a_question_about_the_last_answer_is_asked_with_it(ask):
     assert [state for _, state in states(made)] == [SUPPORTED_STATE]
 
 
+def test_a_model_that_copies_a_source_is_stopped(ask):
+    """After a few sentences, and its note says so."""
+    made, *_ = ask(COPIED)
+
+    assert len(made.sentences) == MAX_COPIED
+    assert "The model repeated itself or its sources" in made.note
+
+
 @pytest.mark.parametrize("question", [CIRCLES, CODE_CIRCLES, VARIED])
 def test_a_model_that_goes_round_in_circles_is_stopped(ask, question):
     """With one sentence, with lines of code, or with one word exchanged: what came before is the answer, and its note says so."""
@@ -216,7 +246,7 @@ def test_a_model_that_goes_round_in_circles_is_stopped(ask, question):
 
     assert len(made.answer) < 900
     assert made.answer.count("Restart=always") <= 1
-    assert "The model repeated itself" in made.note
+    assert "The model repeated itself or its sources" in made.note
 
 
 @pytest.mark.parametrize("said", ["", "   \n\n", "[1]", "```\n```"])
