@@ -30,7 +30,7 @@ LEAST_SOURCES, PROMPT_TOKENS = 500, 150  # tokens of sources, and of a prompt be
 CHARS_PER_WORD, CHARS_PER_TOKEN = 7, 3
 MAX_TURNS, MAX_TURN_CHARS = 2, 800  # of the conversation before a question
 MAX_REPEATED = 3  # repeated sentences in a row, at which an answer ends
-MAX_COPIED = 5  # sentences in a row that are those of a source, after which an answer ends
+MAX_COPIED = 8  # sentences in a row that are those of a source, after which an answer ends
 MIN_JUDGED_CHARS = 30  # of prose, from which its language is told
 RETRY_INSTRUCTIONS = {  # after an answer that was discarded
     "echo": "Answer in your own words from the sources above. Repeat neither the question nor these instructions.",
@@ -291,7 +291,7 @@ class _PointStream:
             self._release()
         else:
             self._decide()
-        if unit.kind is UnitKind.SENTENCE:
+        if unit.kind is UnitKind.SENTENCE and not is_item(unit):
             self._copied = self._copied + 1 if any(normalize_sentence(unit.claim) in text for text in self._source_texts) else 0
         is_repetitive = self._repeated >= MAX_REPEATED or self._parser.is_looping or self._copied >= MAX_COPIED
         self._question.budget.was_repetitive |= is_repetitive

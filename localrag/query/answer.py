@@ -83,6 +83,7 @@ MODE_FUNCTIONS = {
     "ss": ask_vector_search,
 }
 PASSAGE_MODES = frozenset({"mix", "local", "basic", "ss"})  # their passages tell whether the documents answer
+MIN_FOREIGN_SENTENCES = 3  # unproved sentences of an answer of which its note says that the sources do not bear it out
 ECHOED = "The model gave back its instructions instead of an answer, twice. Try another one: --model PATH.gguf"
 __all__ = ["MAX_QUESTION_CHARS", "MODE_FUNCTIONS", "NO_LIMIT", "AnswerCallbacks", "QueryOptions", "answer_question"]
 
@@ -300,7 +301,7 @@ def _unsupported_note(cited: CitedAnswer, *, strict: bool) -> str:
     }
     treatment = "left out" if strict else "marked"
     unproved = cited.count(UNSUPPORTED_STATE) + cited.count(CONTRADICTED_STATE)
-    is_foreign = unproved > 1 and not cited.count(SUPPORTED_STATE) and unproved > cited.count(RELATED_STATE)
+    is_foreign = unproved >= MIN_FOREIGN_SENTENCES and not cited.count(SUPPORTED_STATE) and unproved > cited.count(RELATED_STATE)
     foreign = ["Nothing in the sources bears out most of this answer: it may be the model's own knowledge, or wrong."] * is_foreign
     notes = [f"{_sentence_limit(n)} {description} {treatment}." for state, description in descriptions.items() if (n := cited.count(state))]
     return " ".join([*foreign, *notes, *[f"{_sentence_limit(cited.n_repeated)} repeated; left out."] * bool(cited.n_repeated)])

@@ -43,22 +43,8 @@ Salaries are reviewed twice a year, in June and December.
 ## The steward
 
 """
-STEWARD = [
-    f"The steward {does} every {day}."
-    for does, day in zip(
-        [
-            "opens the gate",
-            "counts the keys",
-            "reads the meters",
-            "feeds the swans",
-            "locks the shed",
-            "rakes the paths",
-            "wipes the lamps",
-        ],
-        ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
-        strict=True,
-    )
-]
+DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+STEWARD = [f"The steward {does} every {day}." for day in DAYS for does in ("opens the gate", "feeds the swans at noon")]
 LEAVE, PAY, UNIT = "How much vacation is there?", "What do the roles earn?", "How is the server deployed?"
 GERMAN, LONG, NOTHING = "Wie viel Urlaub bekommt jeder Angestellte?", "How long is the year?", "Who cleans the windows?"
 WORDS = "whale boat river stone lamp garden winter doctor bridge letter market island window forest bell paper wagon candle sailor".split()
@@ -79,7 +65,7 @@ WRITTEN = {
     + " ".join(f"{' '.join(random.Random(n).sample(WORDS, 9)).capitalize()} {n}." for n in range(1200)),
     NOTHING: "The documents do not mention who cleans the windows.",
     COPIED: " ".join(STEWARD),
-    FOREIGN: "Whales migrate north to feed. Submarines follow them under the ice.",
+    FOREIGN: "Whales migrate north to feed. Submarines follow them under the ice. Nobody has counted them.",
     SHORTER: "Every employee gets 20 days of paid vacation in a year. [1]",
 }
 
