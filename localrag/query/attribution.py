@@ -77,6 +77,8 @@ def support_checker(
     def check(sentence: str, cited: Sequence[Quote], shown: Sequence[Quote] = ()) -> Verdict:
         uncited = [quote for quote in shown if quote not in cited]
         passage_groups = [passages for passages in (cited, uncited) if passages]
+        if row := next(filter(None, (proving_row(sentence, passages) for passages in passage_groups)), None):
+            return Verdict(SUPPORTED_STATE, (row,))
         proof = next(filter(None, (supporting_quotes(sentence, passages, aliases, places) for passages in passage_groups)), [])
         estimate = _estimate(scorer, sentence, [*cited, *uncited], aliases, places, is_proved=bool(proof)) if scorer else None
         if proof and (estimate is None or estimate >= MIN_PROVED):
@@ -501,6 +503,29 @@ def _row_verdict(cells: Sequence[str], columns: Sequence[str], passages: Sequenc
     if of_key and not figures - everywhere and len(missing - everywhere) * 2 <= len(missing):
         return Verdict(RELATED_STATE, (of_key[0],))
     return Verdict(UNSUPPORTED_STATE, (), "row")
+
+
+def proving_row(claim: str, passages: Sequence[Quote]) -> Quote | None:
+    """A row of a table, as "key: value · key: value", that says a claim; None if there is none.
+
+    It has all words of the claim. Each number of the claim is in a cell whose key the claim names, or that names what the row is about.
+    """
+    wanted = _tokens(normalize_sentence(claim))
+    numbers = {token for token in wanted if token[0].isdigit()}
+    if not numbers or any(clause.negated for clause in parse_sentence(normalize_sentence(claim)).clauses):
+        return None
+    for row in (line for passage in passages for line in _lines_of(passage) if " · " in line.text):
+        cells = [(_tokens(key), _tokens(normalize_sentence(value))) for key, colon, value in _pairs_of(row.text) if colon]
+        subjects = [value for _, value in cells if value & wanted - numbers]
+        named = [value for key, value in cells if key & wanted]
+        said = frozenset[str]().union(*(key | value for key, value in cells))
+        if subjects and named and wanted <= said and all(any(n in value for value in (*subjects, *named)) for n in numbers):
+            return row
+    return None
+
+
+def _pairs_of(row: str) -> Iterator[tuple[str, str, str]]:
+    return (cell.partition(":") for cell in row.split(" · "))
 
 
 def _tokens(text: str) -> frozenset[str]:

@@ -5,7 +5,7 @@ import pytest
 from localrag.engine.embedder import open_embedder
 from localrag.model_files import find_embedder
 from localrag.query.answer_markdown import parse_units
-from localrag.query.attribution import clauses, declines, support_checker, unit_verdict, without_place
+from localrag.query.attribution import clauses, declines, proving_row, support_checker, unit_verdict, without_place
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 
 HANDBOOK = """Every employee gets 20 days of paid vacation in a year. Interns get 5 days of paid vacation.
@@ -176,3 +176,27 @@ def test_markup_and_the_form_of_a_date_make_no_difference(claim, source):
 
     assert check(claim, given, ()).state == SUPPORTED_STATE
     assert check(other, given, ()).state != SUPPORTED_STATE
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_proved"),
+    [
+        ("The horsepower of the Volkswagen 1131 deluxe sedan is 46.", True),
+        ("The Volkswagen 1131 deluxe sedan has a horsepower of 46 and a weight of 1835.", True),
+        ("The horsepower of the Volkswagen 1131 deluxe sedan is 26.", False),  # the miles
+        ("The horsepower of the Volkswagen 1131 deluxe sedan is not 46.", False),
+        ("The horsepower of the Peugeot 504 is 46.", False),
+        ("The horsepower is 46.", False),
+    ],
+)
+def test_a_row_of_a_table_proves_what_its_cells_say(claim, is_proved):
+    """A number below the key that is named, of the thing that is named."""
+    rows = (
+        "name: peugeot 504 · miles: 25 · horsepower: 87 · weight: 2672",
+        "name: volkswagen 1131 deluxe sedan · miles: 26 · horsepower: 46 · weight: 1835",
+    )
+    text = "\n".join(rows)
+    row = proving_row(claim, [Quote("a", 0, len(text), text)])
+
+    assert (row is not None) == is_proved
+    assert row is None or row.text == rows[1]
