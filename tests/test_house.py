@@ -67,7 +67,7 @@ ROOMS = {
     "entailment": [
         {"lexicon"},
         {"chinese", "english"},
-        {"comparison", "english_clauses"},
+        {"comparison", "english_clauses", "normalization"},
     ],
     "eval": [
         {"datasets", "in_memory_graph", "questions"},
@@ -150,8 +150,8 @@ ROOMS = {
         {"trust"},
     ],
     "text": [
-        {"markdown", "sentences"},
-        {"kinds", "outline", "parts_of_speech"},
+        {"sentences"},
+        {"kinds", "markdown", "outline", "parts_of_speech"},
         {"quotes"},
     ],
 }

@@ -112,7 +112,7 @@ def _estimate(
             (
                 shorter
                 for place in dict.fromkeys(places(passage.chunk_id) for passage in passages)
-                if (shorter := without_place(claim, place, " ".join(views))) != claim
+                if (shorter := strip_location(claim, place, " ".join(views))) != claim
             ),
             claim,
         )
@@ -164,7 +164,7 @@ def _unproved(
         return Verdict(UNSUPPORTED_STATE, (), "no passage")
     source, passage, cosine = nearest_match
     place = places(source.chunk_id)
-    said = without_place(_with_names_of(normalize_sentence(sentence), source.text, aliases), place, source.text)
+    said = strip_location(_with_names_of(normalize_sentence(sentence), source.text, aliases), place, source.text)
     claim, has_figure = parse_sentence(said), _numbers_in_passages({passage, *cited}, place)
     if reason := contradiction(
         claim, parse_sentence(normalize_sentence(source.text)), has_figure, names=detect_language(sentence) in PARSED_LANGUAGES
@@ -219,7 +219,7 @@ def supporting_quotes(
         entailing = [
             part
             for part, before in sources
-            if is_entailed(without_place(claim, places(part.chunk_id), part.text), normalize_sentence(part.text), before, aliases)
+            if is_entailed(strip_location(claim, places(part.chunk_id), part.text), normalize_sentence(part.text), before, aliases)
         ]
         if not entailing:
             return []
@@ -292,7 +292,7 @@ def _with_names_of(claim: str, source: str, aliases: AliasLookup) -> str:
     return claim
 
 
-_WORD = re.compile(r"\w+")
+_WORD_PATTERN = re.compile(r"\w+")
 _PLACE_WORDS = frozenset("in of for on at from within by im in von für aus laut en de para dans pour".split())
 _ARTICLES = frozenset("the this a an der die das dem den el la los las le les".split())
 _AS_SAID = re.compile(
@@ -300,7 +300,7 @@ _AS_SAID = re.compile(
 )
 
 
-def without_place(claim: str, place: str, source: str) -> str:
+def strip_location(claim: str, place: str, source: str) -> str:
     """The claim without phrases that only say where its source stands, such as "in Flask" of a sentence in Flask's documentation.
 
     A phrase is a preposition with names that all occur in `place` (words in capitals, numbers, and parts of the path before the first "›"),
@@ -308,7 +308,7 @@ def without_place(claim: str, place: str, source: str) -> str:
     """
     path = _lower_words(place.partition(" › ")[0])
     known, in_source = path | _lower_words(place), _lower_words(source)
-    words = list(_WORD.finditer(claim))
+    words = list(_WORD_PATTERN.finditer(claim))
     kept, at, n = "", 0, 0
     while n < len(words):
         end = n
@@ -327,7 +327,7 @@ def without_place(claim: str, place: str, source: str) -> str:
 
 
 def _lower_words(text: str) -> frozenset[str]:
-    return frozenset(word.lower() for word in _WORD.findall(text))
+    return frozenset(word.lower() for word in _WORD_PATTERN.findall(text))
 
 
 def _holds(text: str, name: str) -> bool:

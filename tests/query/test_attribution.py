@@ -5,7 +5,7 @@ import pytest
 from localrag.engine.embedder import open_embedder
 from localrag.model_files import find_embedder
 from localrag.query.answer_markdown import parse_units
-from localrag.query.attribution import clauses, declines, proving_row, support_checker, unit_verdict, without_place
+from localrag.query.attribution import clauses, declines, proving_row, strip_location, support_checker, unit_verdict
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 
 HANDBOOK = """Every employee gets 20 days of paid vacation in a year. Interns get 5 days of paid vacation.
@@ -155,7 +155,7 @@ def test_what_only_says_where_a_source_stands_is_no_claim(claim, source, left):
     """Names and numbers of its file, title and headings after a preposition; not other words, nor what the source says itself."""
     place = "flask/docs/plans.md › Minutes of the board, 4 June 2024 › Uploading files"
 
-    assert without_place(claim, place, source) == left
+    assert strip_location(claim, place, source) == left
 
 
 @pytest.mark.parametrize(
