@@ -30,7 +30,8 @@ from localrag.model_files import find_embedder
 MAX_TOKENS = 1000
 SLOTS, CONTEXT = 2, 16384
 SERVER = """
-import sys, time, xllamacpp
+import os, sys, time, xllamacpp
+parent = os.getppid()
 p = xllamacpp.CommonParams()
 p.model.path = sys.argv[1]
 p.hostnames, p.port = ["127.0.0.1"], int(sys.argv[2])
@@ -38,8 +39,8 @@ p.n_parallel, p.n_ctx = int(sys.argv[3]), int(sys.argv[3]) * int(sys.argv[4])
 p.no_extra_bufts, p.warmup = True, False
 p.cpuparams.n_threads = 2
 server = xllamacpp.Server(p)
-while True:
-    time.sleep(60)
+while os.getppid() == parent:  # it ends with the server in front of it
+    time.sleep(1)
 """
 
 
