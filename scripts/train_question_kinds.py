@@ -111,8 +111,8 @@ def kept_questions() -> dict[str, list[tuple[str, str]]]:
 
 def kept_follow_ups() -> list[tuple[str, str]]:
     """Last lines of conversations that nothing is learned from, each with what it is about."""
-    label, text = zip(*(line.split("\t") for line in (KEPT / "last_lines.tsv").read_text(encoding="utf-8").splitlines()), strict=True)
-    return list(zip(label, text, strict=True))
+    rows = (line.split("\t") for line in (KEPT / "last_lines.tsv").read_text(encoding="utf-8").splitlines())
+    return [(label, text) for label, text in rows]
 
 
 def docqa_questions(folders: Sequence[Path]) -> list[tuple[str, str]]:

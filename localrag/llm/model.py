@@ -300,8 +300,7 @@ class ChatModel:
         return f.prefill_tokens, f.prefill_seconds, f.decode_tokens, f.decode_seconds
 
     def prefill_speed(self) -> float | None:
-        """Tokens of a prompt per second: measured, else estimated from the model's size. None on a GPU, and of a server before its first
-        answer."""
+        """Tokens of a prompt per second: measured, else estimated from the model's size; None on a GPU or a server not yet measured."""
         tokens, seconds, *_ = self.token_counters
         measured = tokens / seconds if tokens >= MIN_PREFILL_TOKENS and seconds else prefill_speed(self.file)
         if self.file.url:
