@@ -41,7 +41,6 @@ __all__ = ["RemoteEngine", "check_host", "with_server_info"]
 MAX_LOST_CONNECTIONS, MAX_SERVER_FAILURES = 5, 3  # per request, before the request itself fails
 MARKER_TOKENS = 8  # of a chat template around each message
 SERVER_FAILED, BUSY, GATEWAY = (500, 501), (429, 503), (502, 504)
-ANSWER_PRIORITY = 0  # of a request that a person waits for
 
 
 @dataclass(slots=True)
@@ -156,7 +155,7 @@ class RemoteEngine:
         counts = (state.prompt_tokens, state.cached_tokens, state.output_tokens, 0)
         seconds = time.perf_counter() - tries.submitted_at
         self._count(request.task, counts, seconds, tries.waited)
-        if request.priority == ANSWER_PRIORITY and state.first_text_at:  # of other requests many wait for each other
+        if request.priority == servers_remote.ANSWER_PRIORITY and state.first_text_at:  # of other requests many wait for each other
             self.figures.prefill_tokens += max(0, counts[0] - counts[1])
             self.figures.prefill_seconds += state.first_text_at - begun
         if complete:

@@ -260,6 +260,7 @@ def context_size(facts: Sequence[ServerInfo]) -> int:
 
 DEFAULT_CONTEXT = 4096  # for a server that does not report it
 
+ANSWER_PRIORITY = 0  # of a request that a person waits for
 INDEXING_WAIT_S, INTERACTIVE_WAIT_S = 1800.0, 60.0  # for servers that are down
 FIRST_RETRY_DELAY_S, MAX_RETRY_DELAY_S = 0.25, 10.0  # doubled after every try
 MAX_SESSION_AFFINITY = 4096
@@ -273,8 +274,8 @@ def backoff_delay(tries: int) -> float:
 
 
 def down_timeout(priority: int) -> float:
-    """Seconds to wait for a server that is down; less for a person (priority 0)."""
-    return INTERACTIVE_WAIT_S if priority == 0 else INDEXING_WAIT_S
+    """Seconds to wait for a server that is down; less for a person."""
+    return INTERACTIVE_WAIT_S if priority == ANSWER_PRIORITY else INDEXING_WAIT_S
 
 
 @dataclass(eq=False, slots=True)
