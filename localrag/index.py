@@ -35,7 +35,7 @@ from localrag.project import (
     open_read_only,
     prompts_in_use,
 )
-from localrag.records import Answer, Chunk, Citation, Community, Document, Entity, Mention, NameMerge, Relationship, Report
+from localrag.records import Answer, Chunk, Citation, Community, Document, Entity, Mention, NameMerge, PendingReport, Relationship, Report
 from localrag.settings import INDEX_FOLDER, IndexSettings
 from localrag.store import answers as answers_store
 from localrag.store import browse, chunks, graph, runs
@@ -501,9 +501,8 @@ class Index(IndexReader):
         from localrag.query.question import NO_CALLBACKS, QueryOptions
 
         callbacks = watch or NO_CALLBACKS
-        return await answer_question(
-            question, self._query_project(), QueryOptions(**options), replace(callbacks, on_text=on_text or callbacks.on_text), history
-        )
+        watch = replace(callbacks, on_text=on_text or callbacks.on_text)
+        return await answer_question(question, self._query_project(), QueryOptions(**options), watch, history, _pending_reports)
 
     async def astream(self, question: str, **options: Unpack[AskOptions]) -> AsyncIterator[str | Answer]:
         """Yield the checked answer text as it comes, and finally the complete `Answer`. Closing the iterator stops the model."""
@@ -609,6 +608,13 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     if unknown := settings.keys() - {field.name for field in fields(IndexSettings)}:
         raise UsageError(f"There is no setting {sorted(unknown)[0]!r}.", "Settings are the fields of localrag.settings.IndexSettings.")
     return settings
+
+
+async def _pending_reports(project: Project, ids: Sequence[str]) -> Sequence[PendingReport]:
+    """Reports that the chat model may write for a question; the package that indexes is imported only if there is one."""
+    from localrag.indexing.report_stage import pending_reports
+
+    return await pending_reports(project, ids)
 
 
 def _ignored(_progress: "RunProgress") -> None:

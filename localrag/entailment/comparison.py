@@ -5,11 +5,12 @@ their characters, too. Contradiction: a different number, date or name, an anton
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from localrag.entailment.chinese import CLAUSE_PUNCTUATION, FUNCTION
+from localrag.entailment.english import DAYS, IRREALIS_VERBS, MONTHS, OFTEN
 from localrag.entailment.lexicon import (
     Clause,
     ParsedSentence,
@@ -18,6 +19,7 @@ from localrag.entailment.lexicon import (
     are_converses,
     are_synonyms,
     chinese_entries,
+    english_quantities,
     synonyms_of,
 )
 
@@ -192,6 +194,7 @@ def unsupported_reason(claim: ParsedSentence, source: ParsedSentence) -> str:
         return "nothing said"
     return (
         _missing(claim, source, match)
+        or _conditions(claim, source)
         or _quantifiers(claim, source)
         or _amounts(claim, source, match)
         or _apart(claim, source, match)
@@ -301,6 +304,24 @@ def _turned(claim: ParsedSentence, source: ParsedSentence, i: int, match: WordAl
     return any(source.clauses[source.words[j].clause].negated != mine for j in match.opposite[i])
 
 
+_EVEN_IF = re.compile(r"\b(?:even if|even when|regardless of|whether or not)\b", re.IGNORECASE)
+_CONTRASTED = re.compile(r"(?:,|\bbut) not (?:(?:by|in|for|to|from|at|on|with|the|a|an)\s)*(\w+)", re.IGNORECASE)
+
+
+def _conditions(claim: ParsedSentence, source: ParsedSentence) -> str:
+    """A condition that the claim denies ("even if"), or what it names by way of contrast ("not the owner"), and the source does not."""
+    if (even := _EVEN_IF.search(claim.text)) and not _EVEN_IF.search(source.text):
+        return f"word:{even[0]}"
+    mine, others = _contrasted(claim), _contrasted(source)
+    if mine and others and mine.isdisjoint(others):
+        return "negation"
+    return _other_frequency(claim, source) or _other_bound(claim, source)
+
+
+def _contrasted(sentence: ParsedSentence) -> frozenset[str]:
+    return frozenset(m[1].lower() for m in _CONTRASTED.finditer(sentence.text))
+
+
 _NEEDED = ("all", "none", "only", "most", "few", "least", "half")
 
 
@@ -391,6 +412,9 @@ def _against(claim: ParsedSentence, clause: Clause, members: Sequence[int], sour
         return "negation"
     if why := _modes(clause.modes, other.modes):
         return why
+    is_stated = clause.verb is not None and bool(claim.words[clause.verb].keys & {"be", "amount", "total"})
+    if is_stated and _is_expected(other, source, match.of(range(len(claim.words)))):
+        return "mode:unreal"
     if how:
         for a, b in _PARTICLES:
             for x, y in ((a, b), (b, a)):
@@ -399,8 +423,19 @@ def _against(claim: ParsedSentence, clause: Clause, members: Sequence[int], sour
     return _roles(claim, clause, source, other, match, how) or _elsewhere(claim, clause, members, source, m, match)
 
 
+_SHADES = {"past", "future", "must", "certain"}  # modes that are compared by rules of their own
+
+
+def _is_expected(clause: Clause, source: ParsedSentence, matched_words: Set[int]) -> bool:
+    """Whether a clause of a source only expects, plans or asks for what a claim states: "expects revenue of 50 million" is none yet."""
+    return clause.verb is not None and clause.verb not in matched_words and bool(source.words[clause.verb].keys & IRREALIS_VERBS)
+
+
 def _modes(mine: frozenset[str], other: frozenset[str]) -> str:
     """What is said to be possible or a duty is not said to be so; "would" stands for what was promised, planned or proposed."""
+    if ("future" in other and "past" in mine) or "certain" in mine - other:
+        return "mode:future" if "past" in mine else "mode:certain"
+    mine, other = mine - _SHADES, other - _SHADES
     for mode in ("possible", "duty"):
         if (mode in mine) != (mode in other) and not (mode in mine and other):
             return f"mode:{mode}"
@@ -525,7 +560,7 @@ def _excluded(a: str, b: str) -> bool:
 
 SAME_MATTER = 0.5  # least share of the claim's words in the source, at which both are taken to be about the same thing
 # Quantifiers by how much they cover: two that are more than one step apart contradict each other.
-_SCALE = {"none": -2, "few": 0, "some": 1, "many": 2, "most": 3, "all": 5}
+_SCALE = {"none": -2, "few": 0, "some": 1, "many": 2, "half": 2.5, "most": 3, "all": 5}
 
 
 def contradiction(
@@ -542,11 +577,78 @@ def contradiction(
     if not telling or len(lacking) > (1 - SAME_MATTER) * len(telling):
         return ""
     return (
-        _other_number(claim, source, match, lacking, known)
+        _other_unit(claim, source)
+        or _other_number(claim, source, match, lacking, known)
+        or _other_of_class(claim, source, match, lacking, known)
+        or _other_frequency(claim, source)
+        or _other_bound(claim, source)
+        or _other_contrast(claim, source)
         or (_other_name(claim, source, match, lacking) if names else "")
         or _other_quantifier(claim, source, match)
         or next((why for n in range(len(claim.clauses)) if (why := _clauses(claim, n, source, match))), "")
     )
+
+
+def _other_unit(claim: ParsedSentence, source: ParsedSentence) -> str:
+    """A number of the claim that the source has with other units only: 480,000 dollars for euros, two weeks for months, 3 pm for am."""
+    for word in claim.words:
+        if word.kind == "number" and word.unit:
+            units = {other.unit for other in source.words if other.kind == "number" and other.text == word.text}
+            if units and "" not in units and all(not _same_unit(word.unit, unit) for unit in units):
+                return f"number:{word.text} {word.unit}"
+    return ""
+
+
+def _other_of_class(
+    claim: ParsedSentence, source: ParsedSentence, match: WordAlignment, lacking: Sequence[int], known: Callable[[ParsedWord], bool]
+) -> str:
+    """A day of the week, month or frequency of the claim in place of which the source has another one of these."""
+    said = match.of(range(len(claim.words)))
+    rest = [word for j, word in enumerate(source.words) if j not in said]
+    for word in (claim.words[i] for i in lacking):
+        for members in (DAYS, MONTHS):
+            if word.keys & members and not known(word) and any(other.keys & members for other in rest):
+                return f"date:{word.text}"
+    return ""
+
+
+def _other_frequency(claim: ParsedSentence, source: ParsedSentence) -> str:
+    """How often the claim says something happens, if the source says another frequency and not this one."""
+    mine, often = ({OFTEN[word] for word in _lower(sentence) if word in OFTEN} for sentence in (claim, source))
+    return f"number:{min(mine, key=str)}" if mine and often and not mine & often else ""
+
+
+def _lower(sentence: ParsedSentence) -> list[str]:
+    return re.findall(r"[^\W_]+", sentence.text.lower())
+
+
+def _other_contrast(claim: ParsedSentence, source: ParsedSentence) -> str:
+    """ "The owner, not the insurer" for "the insurer, not the owner"."""
+    mine, others = _contrasted(claim), _contrasted(source)
+    swapped = mine & {w.text for w in source.words} - others and others & {w.text for w in claim.words} - mine
+    return "roles" if swapped else ""
+
+
+_BOUND = re.compile(
+    r"\b(?P<above>more than|over|above|at least|no (?:less|fewer) than|older than|longer than)\s+(?P<many>[\w,.]+)"
+    r"|\b(?P<below>less than|fewer than|under|below|at most|up to|no more than|as many as|younger than|shorter than)\s+(?P<few>[\w,.]+)"
+)
+
+
+def _other_bound(claim: ParsedSentence, source: ParsedSentence) -> str:
+    """A number that is a lower bound in one of the sentences and an upper bound in the other: over 14 for under 14."""
+    mine, others = _bounds(claim), _bounds(source)
+    return next((f"number:{n}" for n, sides in mine.items() if n in others and not sides & others[n]), "")
+
+
+def _bounds(sentence: ParsedSentence) -> dict[str, set[str]]:
+    """Number → whether it is said to be exceeded, or not to be reached."""
+    found: dict[str, set[str]] = {}
+    for m in _BOUND.finditer(sentence.text.lower()):
+        side = "above" if m["above"] else "below"
+        for quantity in english_quantities((m["many"] or m["few"]).strip(".,")):
+            found.setdefault(quantity.value, set()).add(side)
+    return found
 
 
 def _other_number(
@@ -618,10 +720,13 @@ def _other_quantifier(claim: ParsedSentence, source: ParsedSentence, match: Word
 
 
 def _clauses(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> str:
-    """How all clauses of the source that clause `n` of the claim may restate contradict it: "negation" or "roles", empty if they do not."""
+    """How all clauses of the source that clause `n` of the claim may restate contradict it: negation, mode, roles; empty if they do not."""
     restated = counterpart_clauses(claim, n, source, match)
     if restated and all(_denies(claim, n, source, m, match) for m in restated):
         return "negation"
+    mine = claim.clauses[n].modes
+    if restated and "must" in mine and all({"possible"} <= source.clauses[m].modes - {"duty"} for m in restated):
+        return "mode"
     return "roles" if restated and all(_swaps(claim, n, source, m, match) for m in restated) else ""
 
 
@@ -630,7 +735,8 @@ def _denies(claim: ParsedSentence, n: int, source: ParsedSentence, m: int, match
     clause, other = claim.clauses[n], source.clauses[m]
     rest = [i for i in members_of(claim, n) if i != clause.verb and not claim.words[i].soft]
     home = {j for j, word in enumerate(source.words) if word.clause == m} | other.subject | other.objects
-    turned = [i for i in rest if i not in match.alike and match.opposite.get(i, set()) & home]
+    free = home - match.of(range(len(claim.words)))  # a word that the claim has, too, is not said in place of another
+    turned = [i for i in rest if i not in match.alike and match.opposite.get(i, set()) & free]
     how = verb_match(match, clause.verb, other.verb)
     told = sum(bool(home & set(match.alike.get(i, ()))) for i in rest)
     if not (how or turned) or 2 * (told + len(turned)) < len(rest):

@@ -35,12 +35,15 @@ CONJUNCTIONS = frozenset(
 MONTH_NAMES = tuple("january february march april may june july august september october november december".split())
 MONTHS = frozenset(MONTH_NAMES)
 DAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
+# How often something happens: once and twice, and the intervals between.
+OFTEN = {"once": 1, "twice": 2, "thrice": 3} | {"daily": "daily", "weekly": "weekly", "monthly": "monthly", "quarterly": "quarterly"}
+OFTEN |= {"yearly": "yearly", "annually": "yearly", "annual": "yearly", "hourly": "hourly"}
 # What says when and is neither subject nor object.
 _TIMES = """
     spring summer autumn winter morning evening night afternoon noon midnight day week month year decade century today yesterday tomorrow
     tonight weekend time moment hour minute season dawn dusk
     """
-UNITS_OF_TIME = frozenset("day week month year decade century hour minute".split())
+COUNTED_TIMES = frozenset("day week month year decade century hour minute time".split())
 TIMES = MONTHS | DAYS | frozenset(_TIMES.split())
 # Function words whose exchange turns the meaning: they need a counterpart like any other word.
 TELLING = frozenset(
@@ -80,6 +83,7 @@ POSSIBLE = frozenset(
     "may might can could able be_able_to perhaps possibly probably likely maybe allegedly reportedly supposedly apparently planned".split()
 )
 DUTY = frozenset("should must ought shall".split())
+CERTAIN = frozenset("certainly definitely undoubtedly surely".split())
 # What stands in their complement did not happen by that: proposed, feared, tried.
 IRREALIS_VERBS = frozenset(
     """
@@ -197,7 +201,7 @@ def _split(text: str) -> list[EnglishToken]:
     head, _, tail = text.rpartition("'")
     if head and (meant := _CONTRACTED.get(tail.lower())):
         return [*_split(head), EnglishToken(meant, meant)]
-    return [EnglishToken(text, low)]
+    return [EnglishToken(text, low[:-1] if low[:-1] in DAYS else low)]
 
 
 def _tag(made: list[EnglishToken]) -> None:
@@ -285,6 +289,9 @@ AUXILIARY = BE | HAVE | DO | MODALS
 _ADVERBS = frozenset("not never also still already only just ever often always hardly barely scarcely n't now then soon later".split())
 
 
+_PAST = frozenset("was were had did".split())
+
+
 def verb_groups(toks: list[EnglishToken]) -> list[VerbGroup]:
     """The verbs in order, each with its auxiliaries, voice, negation and modes."""
     found: list[VerbGroup] = []
@@ -318,7 +325,8 @@ def _group_at(toks: list[EnglishToken], i: int) -> VerbGroup | None:
             form = "gerund"
         elif _reduced(toks, i):
             form = "participle"
-        return VerbGroup(i, i, passive=form == "participle", form=form, negated=_negated_before(toks, i))
+        modes = {"past"} if form == "finite" and token.tag == "VBD" else set()
+        return VerbGroup(i, i, form == "participle", form, _negated_before(toks, i), modes)
     return None
 
 
@@ -333,7 +341,7 @@ def _chain(toks: list[EnglishToken], start: int, at: int, form: str) -> VerbGrou
             last_aux, main = low, k
         elif low == "to" and last_aux in HAVE | BE | {"ought", "need"} and _is_base(toks, k + 1):
             seen.append("to")
-        elif low in _ADVERBS or low in POSSIBLE or _ADVERB.match(toks[k].tag):
+        elif low in _ADVERBS or (low in POSSIBLE and not _fits(toks, k, last_aux)) or _ADVERB.match(toks[k].tag):
             seen.append(low)
         elif _fits(toks, k, last_aux):
             main = k
@@ -346,6 +354,10 @@ def _chain(toks: list[EnglishToken], start: int, at: int, form: str) -> VerbGrou
     modes = {"possible"} if set(seen) & POSSIBLE else set()
     modes |= {"duty"} if set(seen) & DUTY or ("to" in seen and set(seen) & HAVE) else set()
     modes |= {"would"} if "would" in seen else set()
+    modes |= {"future"} if "will" in seen else set()
+    modes |= {"must"} if "must" in seen or ("to" in seen and set(seen) & HAVE) else set()
+    modes |= {"certain"} if set(seen) & CERTAIN else set()
+    modes |= {"past"} if set(seen) & _PAST and not set(seen) & MODALS else set()
     negated = bool(set(seen) & NEGATORS) or _negated_before(toks, start)
     return VerbGroup(start, main, passive, form, negated, modes)
 

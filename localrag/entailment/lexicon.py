@@ -114,7 +114,12 @@ _UNITS = {
     "metres": "metre", "meters": "metre", "metre": "metre", "meter": "metre", "tonnes": "tonne", "tonne": "tonne", "tons": "tonne",
     "miles": "mile", "mile": "mile", "years": "year", "year": "year", "months": "month", "month": "month", "weeks": "week", "week": "week",
     "days": "day", "day": "day", "hours": "hour", "hour": "hour", "minutes": "minute", "minute": "minute", "seconds": "second",
-    "times": "time",
+    "second": "second", "times": "time", "cents": "cent", "cent": "cent", "pence": "penny", "francs": "franc", "yen": "yen", "yuan": "yuan",
+    "am": "am", "a.m": "am", "pm": "pm", "p.m": "pm", "ms": "ms", "milliseconds": "ms", "mg": "mg", "milligrams": "mg", "g": "g",
+    "grams": "g", "ml": "ml", "millilitres": "ml", "litres": "litre", "liters": "litre", "litre": "litre", "liter": "litre", "cm": "cm",
+    "centimetres": "cm", "centimeters": "cm", "mm": "mm", "millimetres": "mm", "millimeters": "mm", "feet": "foot", "foot": "foot",
+    "inches": "inch", "inch": "inch", "hectares": "hectare", "acres": "acre", "kb": "kb", "mb": "mb", "gb": "gb", "tb": "tb", "kw": "kw",
+    "mw": "mw", "kwh": "kwh", "°c": "°c", "°f": "°f",
 }  # fmt: skip
 _WORD = "|".join(sorted([*WORDS, *_SCALES], key=len, reverse=True))
 _COUNTED = "|".join(sorted(map(re.escape, [*_UNITS, *_SCALES]), key=len, reverse=True))

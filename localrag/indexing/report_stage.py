@@ -7,7 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from heapq import heappush, heappushpop
 from typing import Any
 
@@ -28,15 +28,17 @@ from localrag.indexing.reports import (
     SelectSentences,
     SentencePool,
     WriteReport,
+    abstractive_report,
     build_report_context,
 )
 from localrag.indexing.tasks import WorkerPool, embed_texts, run_in_order
 from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, singular, title_words, titled_sections
+from localrag.indexing.workers.pool import LocalPool, task_context
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, less_than
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
-from localrag.llm.model import CALL_ERRORS, bounded_map
+from localrag.llm.model import CALL_ERRORS, PERSON, bounded_map
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
-from localrag.records import IMPORTED_MARK, Claim, Community, Entity, Failure, Quote, Relationship, Report, content_id
+from localrag.records import IMPORTED_MARK, Claim, Community, Entity, Failure, PendingReport, Quote, Relationship, Report, content_id
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store import graph, runs
@@ -224,6 +226,24 @@ async def write_reports(
         )
     of = {"reports_state": None if writer.failed else state, "reports_hash": recipe, "title_corpus_size": measure}
     return ReportsResult(frozenset(writer.failed), of)
+
+
+async def pending_reports(project: Project, ids: Sequence[str]) -> list[PendingReport]:
+    """The reports of published communities that the chat model has not written, in the given order, for a question that needs them.
+
+    Sub-communities count with the reports they have. A community of one relationship is left out: its sentences say as much.
+    """
+    budgets, staged = await current_token_budgets(project), GraphStaging.published(project.db)
+    recipe = reports.reports_hash(project.settings, project.model.file.fingerprint, "abstractive", budgets)
+    writer = _ReportWriter(project, LocalPool(task_context(project)), staged, recipe, budgets, False, frozenset(), frozenset())
+    pending = []
+    for community in map(writer.reader.community, ids):
+        report = writer.stored_report(community.id)
+        draft = writer.build_input(community) if report is not None and report.rating is None else None
+        if draft is not None and not _is_single_relationship(draft):
+            arguments = (community, tuple(draft.elements), draft.input_hash, project.model, project.settings, budgets, PERSON)
+            pending.append(PendingReport(community.id, sum(e.tokens for e in draft.elements), partial(abstractive_report, *arguments)))
+    return pending
 
 
 def _affected_communities(staged: GraphStaging, built: BuiltGraph, astray: Set[str]) -> dict[int, list[str]]:

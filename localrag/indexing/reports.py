@@ -21,7 +21,7 @@ from localrag.indexing.tasks import SingleTask, TaskContext
 from localrag.indexing.titles import TitleSource
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_json_tokens
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE, json_object
-from localrag.llm.model import CURRENT_SUBJECT, ChatModel, EchoDetector, trim_strings
+from localrag.llm.model import CURRENT_SUBJECT, INDEXING, ChatModel, EchoDetector, trim_strings
 from localrag.llm.prompts import Message, Prompt, load_prompt, with_domain
 from localrag.llm.shapes import Field, schema_of, shape_text
 from localrag.records import Claim, Community, Entity, Finding, Quote, Relationship, Report, content_id, report_subject
@@ -338,7 +338,13 @@ class WriteReport(SingleTask[Report]):
 
 
 async def abstractive_report(
-    community: Community, elements: Sequence[ContextElement], key: str, model: ChatModel, settings: IndexSettings, budgets: TokenBudgets
+    community: Community,
+    elements: Sequence[ContextElement],
+    key: str,
+    model: ChatModel,
+    settings: IndexSettings,
+    budgets: TokenBudgets,
+    priority: int = INDEXING,
 ) -> Report:
     """A report in free prose whose findings cite elements of the context; the grammar allows only ids that exist."""
     context = "\n".join(e.text for e in elements)
@@ -347,9 +353,9 @@ async def abstractive_report(
     messages = prompt.fill(context=context, language=settings.language or "the language of the data", shape=shape)
     script = await TokenDensity.measure(model.count, context, language=settings.language)
     try:
-        body = await _ask_for_report(messages, elements, model, budgets, script)
+        body = await _ask_for_report(messages, elements, model, budgets, script, priority)
     except AnswerTruncated:  # the reply was in a denser script than the context, or mostly digits
-        body = await _ask_for_report(messages, elements, model, budgets, TokenDensity(3 * script.tokens_per_char))
+        body = await _ask_for_report(messages, elements, model, budgets, TokenDensity(3 * script.tokens_per_char), priority)
     quotes, echo = {e.id: e.quotes for e in elements}, EchoDetector(prompt, "", context, shape)
     findings = tuple(
         Finding(f["summary"], f["explanation"], tuple(dict.fromkeys(q for i in f["evidence"] for q in quotes[i][:2])))
@@ -362,10 +368,16 @@ async def abstractive_report(
 
 
 async def _ask_for_report(
-    messages: list[Message], elements: Sequence[ContextElement], model: ChatModel, budgets: TokenBudgets, script: TokenDensity
+    messages: list[Message],
+    elements: Sequence[ContextElement],
+    model: ChatModel,
+    budgets: TokenBudgets,
+    script: TokenDensity,
+    priority: int,
 ) -> dict[str, Any]:
     schema = schema_of(report_fields([e.id for e in elements], budgets, script))
-    reply = await model.ask("report", messages, max_tokens=await max_json_tokens(schema, script, model.count), grammar=json_object(schema))
+    most = await max_json_tokens(schema, script, model.count)
+    reply = await model.ask("report", messages, max_tokens=most, grammar=json_object(schema), priority=priority)
     return dict(trim_strings(json.loads(reply.text), schema))
 
 

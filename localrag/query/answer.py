@@ -28,6 +28,7 @@ from localrag.query.question import (
     NO_LIMIT,
     AnswerCallbacks,
     AnswerDraft,
+    FindPendingReports,
     QueryBudget,
     QueryOptions,
     Question,
@@ -94,11 +95,13 @@ async def answer_question(
     options: QueryOptions,
     watch: AnswerCallbacks = NO_CALLBACKS,
     history: Sequence[Answer] = (),
+    pending_reports: FindPendingReports | None = None,
 ) -> Answer:
     """Answer a question from the index, with verified citations; the answer is stored unless the project keeps none.
 
     `watch` receives the answer's text sentence by sentence, checked and cited, and the status before. If cancelled, the answer so far is
-    stored. `history`: the conversation so far, if it is not stored in the index (`options.conversation`).
+    stored. `history`: the conversation so far, if it is not stored in the index (`options.conversation`). `pending_reports`: finds reports
+    that the chat model may write for a question about the whole.
 
     The whole answer uses one snapshot of the index (`database.snapshot`), whatever is written meanwhile. If the graph is empty or
     incomplete, or the window too small for a mode, the next simpler mode is used and the answer's note says so. `watch.confirm_cost` is
@@ -129,7 +132,7 @@ async def answer_question(
             filtered_project = replace(project, db=open_filtered(db, options.selection or NO_FILTER, project.root), search_cache={})
         except NoMatchingDocuments as nothing:
             return keep(_no_documents_answer(text, options, nothing, watch))
-        answer = await _produce_answer(text, filtered_project, options, watch, keep, history)
+        answer = await _produce_answer(text, filtered_project, options, watch, keep, history, pending_reports)
     return keep(answer)
 
 
@@ -152,7 +155,13 @@ def _with_selection(made: Answer, options: QueryOptions) -> Answer:
 
 
 async def _produce_answer(
-    text: str, project: Project, options: QueryOptions, watch: AnswerCallbacks, keep: Callable[[Answer], Answer], history: Sequence[Answer]
+    text: str,
+    project: Project,
+    options: QueryOptions,
+    watch: AnswerCallbacks,
+    keep: Callable[[Answer], Answer],
+    history: Sequence[Answer],
+    pending_reports: FindPendingReports | None,
 ) -> Answer:
     """The answer without its cost; if cancelled, the answer so far is stored."""
     budget = QueryBudget.of(options)
@@ -162,7 +171,7 @@ async def _produce_answer(
     bullets = "list" in options.response_type.lower()
     check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
     citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=watch)
-    question = replace(question, on_point=citer.add, watch=watch)
+    question = replace(question, on_point=citer.add, watch=watch, pending_reports=pending_reports)
     near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)  # while the reader, which the route needs, is loaded
     mode, reason = _route(question, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _available_mode(project, mode)

@@ -16,8 +16,8 @@ from sqlite_utils import Database
 
 from localrag.entailment import parse_sentence
 from localrag.entailment.comparison import contradiction, unsupported_reason
-from localrag.entailment.english import UNITS_OF_TIME
-from localrag.entailment.lexicon import ParsedWord
+from localrag.entailment.english import COUNTED_TIMES
+from localrag.entailment.lexicon import ParsedSentence, ParsedWord
 from localrag.entailment.normalization import normalize_sentence
 from localrag.errors import ModelError
 from localrag.llm.reader import PassageReader
@@ -25,6 +25,7 @@ from localrag.query.answer_markdown import AnswerUnit, UnitKind, row_cells
 from localrag.query.question_analysis import detect_language
 from localrag.query.retriever import content_stems
 from localrag.query.support_score import (
+    MAX_CONTRADICTED,
     MIN_PROVED,
     MIN_RELATED,
     PARSED_LANGUAGES,
@@ -166,23 +167,41 @@ def _unproved(
     place = places(source.chunk_id)
     said = strip_location(_with_names_of(normalize_sentence(sentence), source.text, aliases), place, source.text)
     claim, has_figure = parse_sentence(said), _numbers_in_passages({passage, *cited}, place)
-    if reason := contradiction(
+    reason = contradiction(
         claim, parse_sentence(normalize_sentence(source.text)), has_figure, names=detect_language(sentence) in PARSED_LANGUAGES
-    ):
+    )
+    if reason and (estimate is None or estimate < MAX_CONTRADICTED or reason.startswith(("number", "date", "name"))):
         return Verdict(CONTRADICTED_STATE, (source,), reason)
     if cosine < TOPIC if estimate is None else estimate < MIN_RELATED:
         return Verdict(UNSUPPORTED_STATE, (), "topic")
-    missing = next((word.text for word in claim.words if word.figure and not word.keys & UNITS_OF_TIME and not has_figure(word)), "")
+    missing = next((word.text for word in claim.words if word.figure and not word.keys & COUNTED_TIMES and not has_figure(word)), "")
+    missing = missing or _unknown_name(claim, [place, *(p.text for p in passages)], sentence)
     return Verdict(UNSUPPORTED_STATE, (), f"missing:{missing}") if missing else Verdict(RELATED_STATE, (source,))
+
+
+def _unknown_name(claim: ParsedSentence, texts: Sequence[str], sentence: str) -> str:
+    """The first name of a claim, in a language in which capitals mark names, that stands in none of the texts; empty if there is none."""
+    if detect_language(sentence) not in PARSED_LANGUAGES or is_cjk(sentence):
+        return ""
+    said = " ".join(texts).lower()
+    names = (word for word in claim.words if word.kind == "name" and not word.soft)
+    return next((word.text for word in names if not any(form.lower() in said for form in (word.text, *word.keys))), "")
 
 
 def _numbers_in_passages(passages: Iterable[Quote], place: str) -> Callable[[ParsedWord], bool]:
     """A predicate: does a number or date occur in any of the passages, or in a place?"""
     texts = [place, *(part.text for passage in passages for part, _ in _quote_sentences(passage))]
     words = [word for text in texts for word in parse_sentence(normalize_sentence(text)).words]
-    numbers = {word.text for word in words if word.kind == "number"}
+    numbers = {(word.text, word.unit) for word in words if word.kind == "number"}
+    bare = {text for text, _ in numbers}
     dates = {key for word in words if word.when for key in word.keys}
-    return lambda word: word.text in numbers if word.kind == "number" else not word.keys.isdisjoint(dates)
+
+    def has(word: ParsedWord) -> bool:
+        if word.kind != "number":
+            return not word.keys.isdisjoint(dates)
+        return word.text in bare and (not word.unit or (word.text, word.unit) in numbers or (word.text, "") in numbers)
+
+    return has
 
 
 def alias_lookup(db: Database) -> AliasLookup:

@@ -37,9 +37,10 @@ from localrag.query.reading_budget import (
     rank_by_relevance,
 )
 from localrag.query.retriever import content_stems
-from localrag.records import Quote, Report, content_id
+from localrag.records import PendingReport, Quote, Report, content_id
 from localrag.store import chunks, graph, vectors
 from localrag.store import documents as documents_store
+from localrag.store.filtered import FilteredDatabase
 from localrag.text.quotes import informativeness, is_repetition, quote_text
 from localrag.text.sentences import is_cjk
 
@@ -283,6 +284,9 @@ SAMPLE_REPORTS = 5  # whose author is looked up: one of them is the model's if i
 TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
 TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
 MAX_POINTS = 6  # of an extractive answer
+MAX_WRITTEN_REPORTS = 25  # for one question
+REPORTS_S = 30.0  # seconds for writing them
+TYPICAL_REPORT_TOKENS, DECODE_FACTOR = 400, 4  # of a report; and how much longer than reading a token takes writing one
 MAX_CHUNKS_READ = 1000  # by map calls over the source text, if calls are limited
 
 ScoredPoint = tuple[float, AnswerPoint]  # helpfulness of 0 to 100, and the point
@@ -303,12 +307,47 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
         return await _from_themes(question, ids, project, level, note)
     scored = rank_by_relevance(question, ids, graph.coverage_of(project.db, ids), project)
     order = [*scored, *(i for i in ids if i not in scored)]
-    points, read = await _map_reduce(question, project, order, _report_loader(project), "reports")
+    quoted = all(r.rating is None for r in graph.reports_of(project.db, order[:SAMPLE_REPORTS]))
+    written = await _write_reports(question, project, order) if quoted else {}
+    points, read = await _map_reduce(question, project, order, _report_loader(project, written), "reports")
     if not points:
         read += " The model returned no points; these are the most relevant reports."
-    quoted = all(r.rating is None for r in graph.reports_of(project.db, order[:SAMPLE_REPORTS]))
-    hint = " These reports quote the documents; to have the model write them: localrag index --write-reports" * quoted
+    hint = ""
+    if quoted:
+        first = f" The model wrote {len(written)} of the reports for this; the others quote" if written else " These reports quote"
+        hint = f"{first} the documents; to have the model write them all: localrag index --write-reports"
     return AnswerDraft(points or select_themes(question, ids, project), level=level, note=f"{note} {read}{hint}".strip())
+
+
+async def _write_reports(question: Question, project: Project, ids: Sequence[str]) -> dict[str, Report]:
+    """The model's reports on the first of these communities, as many as it writes in REPORTS_S; kept like all replies of the model."""
+    if question.pending_reports is None or question.options.context_only or isinstance(project.db, FilteredDatabase):
+        return {}
+    speed, calls = project.model.prefill_speed(), question.budget.calls
+    room = math.inf if speed is None else speed * REPORTS_S
+    chosen: list[PendingReport] = []
+    for report in await question.pending_reports(
+        project, ids[: MAX_WRITTEN_REPORTS if calls is None else min(MAX_WRITTEN_REPORTS, calls // 2)]
+    ):
+        room -= report.tokens + DECODE_FACTOR * TYPICAL_REPORT_TOKENS
+        if room < 0:
+            break
+        chosen.append(report)
+    advance = question.progress_counter("writing reports, {} …", len(chosen)) if chosen else None
+
+    async def write(report: PendingReport) -> Report | None:
+        if not question.budget.take_call():
+            return None
+        try:
+            async with question.budget.timeout():
+                return await report.write()
+        except (TimeoutError, *CALL_ERRORS):  # its sentences are read instead
+            return None
+        finally:
+            if advance:
+                advance(1)
+
+    return {r.community_id: r for r in await bounded_map(map(write, chosen)) if r is not None}
 
 
 async def _size_of_reports(ids: Sequence[str], project: Project) -> int:
@@ -353,8 +392,8 @@ def report_source(report: Report) -> DraftSource:
     return DraftSource(report.markdown, tuple(dict.fromkeys(q for f in report.findings for q in f.quotes)))
 
 
-def _report_loader(project: Project) -> LoadSources:
-    return lambda ids: [report_source(r) for r in graph.reports_of(project.db, ids)]
+def _report_loader(project: Project, written: Mapping[str, Report]) -> LoadSources:
+    return lambda ids: [report_source(written.get(r.community_id, r)) for r in graph.reports_of(project.db, ids)]
 
 
 def _passages(project: Project) -> LoadSources:

@@ -3,15 +3,16 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.filters import DocumentFilter
+from localrag.project import Project
 from localrag.query.answer_markdown import AnswerUnit
-from localrag.records import Answer, AnswerPassage, Citation, Quote
+from localrag.records import Answer, AnswerPassage, Citation, PendingReport, Quote
 from localrag.text.quotes import quote_text
 
 
@@ -159,13 +160,18 @@ class AnswerCallbacks:
 NO_CALLBACKS = AnswerCallbacks()
 
 
+# The reports of communities that the chat model has not written yet.
+FindPendingReports = Callable[[Project, Sequence[str]], Awaitable[Sequence[PendingReport]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A standalone question, its vector, (d,) float32, its options, budget and callbacks.
 
     `asked`: the question as it was put, if it is about the last answer of a conversation, and `history`: that answer and those before it.
     `text` is then the question that was answered last.
-    `on_point` receives each point of the final prose as soon as it is complete.
+    `on_point` receives each point of the final prose as soon as it is complete. `pending_reports` finds reports that the chat model may
+    write for this question; None if it shall not.
     """
 
     text: str
@@ -177,6 +183,7 @@ class Question:
     watch: AnswerCallbacks = NO_CALLBACKS
     history: tuple[Answer, ...] = ()
     asked: str = ""
+    pending_reports: FindPendingReports | None = None
 
     def report_status(self, status: str) -> None:
         """Report the current step."""

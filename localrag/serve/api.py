@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from localrag import serializers
-from localrag.errors import IndexBusy
+from localrag.catalog.listing import list_models
+from localrag.errors import IndexBusy, UsageError
 from localrag.filters import NO_FILTER
 from localrag.project import OpenIndex
 from localrag.query.question import MAX_QUESTION_CHARS, QueryOptions
@@ -76,6 +77,29 @@ def question_routes(site: ServerContext) -> list[Route]:
         Route("/api/answers/{id:int}", read_handler(site, _stored_answer)),
         Route("/api/answers/{id:int}/citations/{n:int}", read_handler(site, _citation)),
     ]
+
+
+def model_routes(site: ServerContext) -> list[Route]:
+    """Routes of the chat models on this machine, and of the choice among them."""
+
+    def models(_request: Request) -> Response:
+        return JSONResponse({"models": _chat_models(), "answers_with": site.query_worker.answers_with})
+
+    return [Route("/api/models", models), Route("/api/models/{name:path}", write_handler(site, _choose_model, 200), methods=["POST"])]
+
+
+def _chat_models() -> list[str]:
+    """The names of the bundled chat model and of those on the user's list, without unusable ones."""
+    return [row["name"] for row in list_models() if row["kind"] == "chat" and not row["problem"]]
+
+
+def _choose_model(request: Request, site: ServerContext) -> dict[str, Any]:
+    """Answer with a model of the list from the next question on, whoever asks."""
+    name, names = request.path_params["name"], _chat_models()
+    if name not in names:
+        raise UsageError(f"There is no chat model {name!r} on the list.", f"There are: {', '.join(names)}")
+    site.query_worker.use_model(name)
+    return {"answers_with": name}
 
 
 async def _events(name: str, asked: RunningQuestion) -> AsyncIterator[dict[str, Any] | None]:

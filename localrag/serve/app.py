@@ -108,7 +108,7 @@ EXPOSED_HEADERS = ("mcp-session-id",)  # response headers that pages of other or
 
 def all_routes(site: ServerContext, policy: AccessPolicy, pages: files.PageRenderer, mcp: McpHttp) -> Sequence[BaseRoute]:
     """All routes of the server."""
-    parts = (openai.openai_routes, api.question_routes, runs.status_routes, api.browse_routes, api.graph_routes)
+    parts = (openai.openai_routes, api.question_routes, api.model_routes, runs.status_routes, api.browse_routes, api.graph_routes)
     return [*page_routes(policy), *(route for part in parts for route in part(site)), *files.file_routes(site, pages), *mcp.routes()]
 
 

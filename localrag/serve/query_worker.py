@@ -18,6 +18,7 @@ from starlette.requests import Request
 from localrag import serializers
 from localrag.errors import LocalragError, NoIndex
 from localrag.filters import NO_FILTER, DocumentFilter
+from localrag.indexing.report_stage import pending_reports
 from localrag.project import Project, filter_project
 from localrag.query.answer import answer_question
 from localrag.query.conversation import suggest_opening_questions
@@ -41,16 +42,19 @@ class ServerBusy(LocalragError):
 class QueryWorker:
     """Answers questions on a thread that owns the opened project, between `start` and `close`. Until it is open, questions wait.
 
+    `opened` opens it, with the chat model of a name if one was chosen (`use_model`).
+
     Answering embeds, reads SQLite and walks the graph without awaiting, so it must not run on the event loop that serves connections. A
     cancelled question stops on the thread, and the engine frees its memory.
     """
 
-    def __init__(self, folder: Path, opened: Callable[[], AbstractContextManager[Project]]) -> None:
+    def __init__(self, folder: Path, opened: Callable[..., AbstractContextManager[Project]]) -> None:
         self._folder, self._opened = folder, opened
         self._ready: Future[asyncio.AbstractEventLoop] = Future()
         self._pending: Counter[bool] = Counter()  # by whether a person asks
         self._holder: AbstractContextManager[Project] | None = None
-        self._opened_as = (0, "")
+        self._opened_as = (0, "", "")
+        self._model = self._answers_with = ""
         self._thread = threading.Thread(target=self._run, name="localrag-questions", daemon=True)
 
     def start(self, failed: Callable[[BaseException], None] = lambda _: None) -> None:
@@ -76,6 +80,15 @@ class QueryWorker:
         """Numbers of questions being answered (`active`) and waiting (`waiting`)."""
         asked = self._pending.total()
         return {"active": min(MAX_CONCURRENT_QUESTIONS, asked), "waiting": max(0, asked - MAX_CONCURRENT_QUESTIONS)}
+
+    @property
+    def answers_with(self) -> str:
+        """The name of the chat model that answers; empty until it is known."""
+        return self._model or self._answers_with
+
+    def use_model(self, name: str) -> None:
+        """Answer with another chat model from the next question on; questions that run end with theirs."""
+        self._model = name
 
     async def ask(
         self,
@@ -163,7 +176,7 @@ class QueryWorker:
 
     async def _answer(self, text: str, options: QueryOptions, watch: AnswerCallbacks, history: Sequence[Answer], *, person: bool) -> Answer:
         async with self._limiter.slot(person=person), self._current_project() as project:
-            return await answer_question(text, project, options, watch, history)
+            return await answer_question(text, project, options, watch, history, pending_reports)
 
     @asynccontextmanager
     async def _current_project(self) -> AsyncIterator[Project]:
@@ -172,11 +185,11 @@ class QueryWorker:
         If the index was replaced or is bound to other models now, the project is reopened when no question uses it, so that the models of
         both are never in memory at once. Raises NoIndex and the errors of opening a project.
         """
-        if _index_identity(self._folder) != self._opened_as:
+        if self._identity() != self._opened_as:
             async with self._reopening:
                 while self._uses:
                     await self._unused.wait()
-                if (now := _index_identity(self._folder)) != self._opened_as:
+                if (now := self._identity()) != self._opened_as:
                     self._close_project()
                     self._open_project(now)
         self._uses += 1  # no await since the check above
@@ -188,12 +201,16 @@ class QueryWorker:
             if not self._uses:
                 self._unused.set()
 
-    def _open_project(self, identity: tuple[int, str]) -> None:
-        opened = self._opened()
+    def _identity(self) -> tuple[int, str, str]:
+        return (*_index_identity(self._folder), self._model)
+
+    def _open_project(self, identity: tuple[int, str, str]) -> None:
+        opened = self._opened(identity[2]) if identity[2] else self._opened()
         self._project, self._holder, self._opened_as = opened.__enter__(), opened, identity
+        self._answers_with = self._project.model.file.name
 
     def _close_project(self) -> None:
-        self._opened_as = (0, "")
+        self._opened_as = (0, "", "")
         if self._holder is not None:
             holder, self._holder = self._holder, None
             holder.__exit__(None, None, None)
@@ -206,7 +223,7 @@ class QueryWorker:
         self._uses, self._unused = 0, asyncio.Event()
         self._unused.set()
         try:
-            self._open_project(_index_identity(self._folder))
+            self._open_project(self._identity())
         except BaseException as error:  # noqa: BLE001 — passed on to everything that waits for the project
             try:
                 self._failed(error)  # before the waiting questions are, so that their retry finds the failure handled

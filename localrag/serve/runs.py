@@ -123,6 +123,7 @@ def site_status(site: ServerContext, pace: ShownProgress) -> dict[str, Any]:
         "read_only": site.read_only,
         "most_bytes": site.most_bytes,
         "model": bound.get("chat_model", {}).get("name", ""),
+        "answers_with": site.query_worker.answers_with,
         "style": settings.get("style", ""),
         "embedder": bound.get("embedder", {}).get("name", ""),
         "modes": list(QUERY_MODES),

@@ -68,7 +68,7 @@ def sentences(text: str) -> list[Span]:
     return spans
 
 
-SPLITTER_VERSION = 5  # version of `sentences`: stored spans of other versions are ignored
+SPLITTER_VERSION = 6  # version of `sentences`: stored spans of other versions are ignored
 MAX_CACHED_TEXTS = 100_000  # cached chunks, some 40 MB
 _bounds: OrderedDict[bytes, bytes] = OrderedDict()  # hash of a chunk's text → its packed sentence spans
 
@@ -281,14 +281,22 @@ def _is_one_sentence(before: str, after: str) -> bool:
     """Whether two spans belong to one sentence; of the first, only the last characters are given.
 
     They do if there is no full stop between them, or one that ends no sentence: in a list item's number, in a name like `httpx.Client`,
-    after a German ordinal number, or before mere punctuation such as a closing bracket.
+    after a title or a German ordinal number, or before mere punctuation such as a closing bracket.
     """
     inside = before[-1] == "." and after[0].isalnum()
     ended = _STOPPED.search(before) is not None
     ordinal = _GERMAN_ORDINAL.search(before) is not None or (_DAY.search(before) is not None and _GERMAN_MONTH.match(after) is not None)
-    return inside or not ended or ordinal or _MARKER.fullmatch(before) is not None or not any(map(str.isalnum, after))
+    return (
+        inside
+        or not ended
+        or ordinal
+        or _TITLE.search(before) is not None
+        or _MARKER.fullmatch(before) is not None
+        or not any(map(str.isalnum, after))
+    )
 
 
+_TITLE = re.compile(r"\b(?:Ms|approx)\.\s*$")  # that sentencex does not know
 _DAY = re.compile(r"(?:^|[\s(])[0-3]?\d\.\s*$")
 _GERMAN_MONTH = re.compile(r"(?:Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b")
 _GERMAN_ORDINAL = re.compile(r"\b(?:am|im|zum|vom|beim|der|die|das|dem|den|des|jede[rsnm]?|bis)\s+\d{1,3}\.\s*$", re.IGNORECASE)

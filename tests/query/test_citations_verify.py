@@ -205,6 +205,51 @@ def test_how_often_and_how_many_are_compared(claim, source):
     assert not contradiction(parse_sentence(source), parse_sentence(source))
 
 
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [
+        ("The boat costs 480,000 dollars.", "The boat costs 480,000 euros."),
+        ("The dose is 10 g a day.", "The dose is 10 mg a day."),
+        ("The cache keeps entries for two weeks.", "The cache keeps entries for two months."),
+        ("Updates are installed at 3 pm.", "Updates are installed at 3 am."),
+        ("Updates are installed on Mondays.", "Updates are installed every Sunday."),
+        ("A loan is renewed once.", "A loan is renewed twice."),
+        ("The report appears weekly.", "The report appears monthly."),
+        ("Children over 14 pay no fees.", "Children under 14 pay no fees."),
+        ("The tenant must repair it.", "The tenant may repair it."),
+        ("All of the birds die.", "Half of the birds die."),
+        ("The owner, not the insurer, pays the reward.", "The insurer, not the owner, pays the reward."),
+    ],
+)
+def test_a_detail_of_the_same_class_contradicts(claim, source):
+    """Another currency, measure, half of the day, weekday, frequency, bound, duty, share or contrast; none contradicts itself."""
+    assert not is_entailed(claim, source)
+    assert contradiction(parse_sentence(claim), parse_sentence(source))
+    assert is_entailed(source, source)
+    assert not contradiction(parse_sentence(source), parse_sentence(source))
+
+
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [
+        ("Brandt wrote to the association.", "Brandt will write to the association."),
+        ("Revenue was about 50 million.", "The board expects revenue of about 50 million."),
+        ("The theft was certainly planned by a guard.", "The theft was probably planned by a guard."),
+        ("A loan can be renewed, even if the book is reserved.", "A loan can be renewed unless the book is reserved."),
+    ],
+)
+def test_what_is_not_certain_proves_no_fact(claim, source):
+    """A plan, an expectation, a probability and a condition are not what the claim says."""
+    assert not is_entailed(claim, source)
+    assert is_entailed(source, source)
+
+
+def test_an_opposite_that_the_claim_has_too_is_no_contradiction():
+    """The tenant of a claim does not stand for the landlord, whom it names as well; nor does "first" for the verb "end"."""
+    claim = "In the first six months, the contract can be ended by either side."
+    assert not contradiction(parse_sentence(claim), parse_sentence("During the first six months either side may end the contract."))
+
+
 def test_not_all_are_some_and_how_many_is_no_quantifier():
     """A statement about "not all" does not support one about all; "how many" is no quantifier."""
     assert not is_entailed("All proxies set the headers.", "Not all proxies set the headers.")

@@ -65,7 +65,7 @@ def served_here(folder):
     config = uvicorn.Config(None, host="127.0.0.1", port=0, access_log=False, log_level="warning", lifespan="on", **uvicorn_limits())
     bound = config.bind_socket()
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
-    worker = QueryWorker(index, lambda: open_for_query(index, engine=EngineOptions(use_adapters=False)))
+    worker = QueryWorker(index, lambda name=None: open_for_query(index, model=name, engine=EngineOptions(use_adapters=False)))
     config.app = make_app(ServerContext(index, folder, worker, IndexProcess(index), folder / "inbox", address), door)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)

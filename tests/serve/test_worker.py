@@ -119,6 +119,34 @@ def test_a_question_that_is_given_up_does_not_hold_the_old_index(folder):
     assert index.said == ["opened", "gave up a", "closed", "opened", "counted bb by 2", "closed"]
 
 
+def test_another_model_answers_from_the_next_question_on(folder):
+    """A question that runs ends with the model it began with; then the index is opened with the chosen one."""
+    index, names = Watched(folder), []
+
+    def opened(*name):
+        names.append(name)
+        return index.opened()
+
+    worker = QueryWorker(folder, opened)
+    worker.start()
+
+    async def asked():
+        first = asyncio.create_task(worker.count(["a"]))
+        await asyncio.to_thread(index.counting.wait, SOON)
+        worker.use_model("other")
+        second = asyncio.create_task(worker.count(["bb"]))
+        await asyncio.wait({second}, timeout=0.5)
+        index.go_on.set()
+        return await first, await second, worker.answers_with
+
+    try:
+        assert in_time(asked()) == ([1], [2], "other")
+    finally:
+        worker.close()
+    assert names == [(), ("other",)]
+    assert index.said == ["opened", "counted a by 1", "closed", "opened", "counted bb by 2", "closed"]
+
+
 def test_a_worker_that_was_never_started_is_closed_at_once(tmp_path):
     """Closing a worker that never started does not block."""
     worker = QueryWorker(tmp_path, None)

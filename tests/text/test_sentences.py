@@ -148,3 +148,9 @@ def test_a_german_ordinal_number_ends_no_sentence(text):
     """A day before a month, and a number after an article."""
     whole = f"{text} Er ist 19. Sie ist 20."
     assert [whole[a:b] for a, b in sentences(whole)] == [text, "Er ist 19.", "Sie ist 20."]
+
+
+def test_a_title_ends_no_sentence():
+    """Ms. is one, wherever it stands."""
+    text = "The pier was late. Ms. Brandt will write to approx. forty members."
+    assert [text[a:b] for a, b in sentences(text)] == ["The pier was late.", "Ms. Brandt will write to approx. forty members."]

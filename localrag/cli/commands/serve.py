@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +23,7 @@ from localrag.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from localrag.project import Project
     from localrag.serve.auth import AccessPolicy
 
 
@@ -65,7 +66,11 @@ def serve_command(
     key = read_key(key_file, make=api_key_file is None)
     policy = AccessPolicy(key, (*OWN_NAMES, *(name.lower() for name in trust_host or ())), tuple(cors or ()))
     chosen = engine_options(engine)
-    worker = QueryWorker(folder, lambda: open_for_query(folder, model=model, reranker=reranker, engine=chosen))
+
+    def opened(name: str | None = model) -> "AbstractContextManager[Project]":
+        return open_for_query(folder, model=name, reranker=reranker, engine=chosen)
+
+    worker = QueryWorker(folder, opened)
     jobs, root = (
         IndexProcess(folder, [part for name in engine["allow_host"] or () for part in ("--allow-host", name)]),
         documents_root(folder),

@@ -29,6 +29,7 @@ export default {
   "ask.mode.basic": "Nur Textstellen",
   "ask.mode.ts": "Texte zusammengefasst",
   "ask.mode.ss": "Textstellen zusammengefasst",
+  "ask.model": "Modell, das antwortet",
   "ask.level": "Ebene der Themen",
   "ask.level.fits": "Passende Ebene",
   "ask.level.of": "Ebene {n}",

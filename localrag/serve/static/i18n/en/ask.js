@@ -29,6 +29,7 @@ export default {
   "ask.mode.basic": "Passages only",
   "ask.mode.ts": "All texts, summarized",
   "ask.mode.ss": "Passages, summarized",
+  "ask.model": "Model that answers",
   "ask.level": "Level of the themes",
   "ask.level.fits": "Suitable level",
   "ask.level.of": "level {n}",

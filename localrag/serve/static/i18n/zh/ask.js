@@ -29,6 +29,7 @@ export default {
   "ask.mode.basic": "仅用段落",
   "ask.mode.ts": "文本汇总",
   "ask.mode.ss": "段落汇总",
+  "ask.model": "回答所用的模型",
   "ask.level": "主题层级",
   "ask.level.fits": "合适的层级",
   "ask.level.of": "第 {n} 层",

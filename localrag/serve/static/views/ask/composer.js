@@ -1,9 +1,11 @@
 // Where a question is written, and how it is to be answered.
 
-import { html, signal, useEffect, useLayoutEffect, useRef } from "../../vendor/preact.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
+import { get, post } from "../../lib/api.js";
 import { t } from "../../lib/i18n.js";
 import { useKeys } from "../../lib/keys.js";
-import { status } from "../../lib/live.js";
+import { refresh, status } from "../../lib/live.js";
+import { useData } from "../../lib/parts.js";
 import { load, save } from "../../lib/storage.js";
 import { modeName } from "./answer.js";
 import { live, stop } from "./talk.js";
@@ -53,7 +55,22 @@ export function Composer({ send, given = "" }) {
   </form>`;
 }
 
-/** The menus of modes and levels, and whether only supported sentences are wanted. */
+/** The models on this machine, where there are several: whose turn it is counts for everyone who asks this server. */
+function Models() {
+  const { data } = useData((signal) => get("/api/models", signal), []);
+  const [refused, setRefused] = useState(null);
+  const now = status.value?.answers_with || data?.answers_with;
+  const names = [...new Set([...(now ? [now] : []), ...(data?.models ?? [])])];
+  if (names.length < 2 || status.value?.read_only) return null;
+  const choose = (event) => post(`/api/models/${encodeURIComponent(event.target.value)}`).then(() => setRefused(null), setRefused).finally(refresh);
+  return html`<label><span class="offscreen">${t("ask.model")}</span>
+    <select value=${now} title=${refused?.message ?? t("ask.model")} aria-invalid=${refused ? "true" : null} onChange=${choose}>
+      ${names.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
+    </select>
+  </label>`;
+}
+
+/** The menus of models, modes and levels, and whether only supported sentences are wanted. */
 function How() {
   const { mode, level, strict } = how.value;
   const modes = status.value?.modes ?? ["auto"];
@@ -72,6 +89,7 @@ function How() {
         ${levels.map((n) => html`<option key=${n} value=${n}>${t("ask.level.of", { n })}</option>`)}
       </select>
     </label>`}
+    <${Models} />
     <label class="check" title=${t("ask.strict.why")}>
       <input type="checkbox" checked=${strict} onChange=${(event) => set({ strict: event.target.checked })} />${t("ask.strict")}
     </label>
