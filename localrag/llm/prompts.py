@@ -48,8 +48,8 @@ class Prompt:
     def fill(self, **values: object) -> list[Message]:
         """The messages with every placeholder filled. Raises LocalragError if placeholders and values differ."""
         wanted = {n for _, text in self.messages for n in Template(text).get_identifiers()}
-        if wanted != values.keys():
-            odd = ", ".join(sorted(wanted ^ values.keys()))
+        if odd_names := (wanted ^ values.keys()) - (OPTIONAL_PLACEHOLDERS - wanted):
+            odd = ", ".join(sorted(odd_names))
             raise LocalragError(f"The prompt {self.name} and its values do not fit: {odd}.", "Correct the placeholders in that file.")
         return [{"role": role, "content": Template(text).substitute(values)} for role, text in self.messages]
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from localrag.llm.grammar import object_schema
 
+PERCENT: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": 100}
+
 
 @dataclass(frozen=True, slots=True)
 class Field:

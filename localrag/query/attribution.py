@@ -108,15 +108,10 @@ def _estimate(
 ) -> float | None:
     """The learned score of a sentence, in which names are those that the passages use."""
     claim = _with_names_of(normalize_sentence(sentence), " ".join(passage.text for passage in passages), aliases)
-    if views := scorer.views(claim, passages):
-        claim = next(
-            (
-                shorter
-                for place in dict.fromkeys(places(passage.chunk_id) for passage in passages)
-                if (shorter := strip_location(claim, place, " ".join(views))) != claim
-            ),
-            claim,
-        )
+    for place in dict.fromkeys(places(passage.chunk_id) for passage in passages):
+        if (shorter := strip_location(claim, place, " ".join(scorer.views(claim, passages) or ()))) != claim:
+            claim = shorter
+            break
     return scorer.estimate(claim, list(dict.fromkeys(passages)), is_proved=is_proved, language=detect_language(sentence))
 
 

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from localrag.llm.budgets import TokenDensity, max_json_tokens
-from localrag.llm.grammar import json_object, object_schema
+from localrag.llm.grammar import json_object
 from localrag.llm.model import CALL_ERRORS, EchoDetector, trim_strings
 from localrag.llm.prompts import load_prompt
+from localrag.llm.shapes import PERCENT, Field, schema_of, shape_text
 from localrag.project import Project
 from localrag.query.abstractive import effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
 from localrag.query.extractive import read_chunks
@@ -121,25 +122,29 @@ async def _prime(question: Question, report: Report, project: Project) -> tuple[
     """A report's answer to the question: its score, its point, and follow-up questions."""
     source = report_source(report)
     prompt = load_prompt("abstractive/primer", project.settings.prompts)
-    messages = prompt.fill(question=question.text, report=source.text)
     script = await TokenDensity.measure(project.model.count, question.text, source.text, language=project.settings.language)
-    schema = object_schema(
-        answer={"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_REPORT_ANSWER_CHARS)},
-        score={"type": "integer", "minimum": 0, "maximum": 100},
-        questions={
-            "type": "array",
-            "maxItems": 3,
-            "items": {"type": "string", "minLength": 8, "maxLength": script.max_chars(MAX_FOLLOW_UP_CHARS)},
-        },
-    )
+    fields = _primer_fields(script)
+    messages, schema = prompt.fill(question=question.text, report=source.text, shape=shape_text(fields)), schema_of(fields)
     answer = await try_ask_within_budget(
         question, project, "primer", messages, json_object(schema), await max_json_tokens(schema, script, project.model.count)
     )
     if answer is None:
         return 0.0, None, []
-    value, echo = trim_strings(json.loads(answer), schema), EchoDetector(prompt, question.text, source.text)
+    value, echo = trim_strings(json.loads(answer), schema), EchoDetector(prompt, question.text, source.text, shape_text(fields))
     point = None if echo.is_in(value["answer"]) else AnswerPoint(value["answer"], source.quotes, is_generated=True)
     return float(value["score"]), point, [collapse_whitespace(q) for q in value["questions"] if not echo.is_in(q)]
+
+
+def _primer_fields(script: TokenDensity) -> tuple[Field, ...]:
+    """The fields of a report's answer to a question."""
+    follow_up = {"type": "string", "minLength": 8, "maxLength": script.max_chars(MAX_FOLLOW_UP_CHARS)}
+    asked = "[up to three short questions about people, places or things of the report that would help to answer better]"
+    answer = {"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_REPORT_ANSWER_CHARS)}
+    return (
+        Field("answer", "one or two whole sentences of at most 60 words", answer),
+        Field("score", "from 0 (the report does not help) to 100 (it answers the question)", PERCENT),
+        Field("questions", asked, {"type": "array", "maxItems": 3, "items": follow_up}),
+    )
 
 
 async def _follow(question: Question, text: str, project: Project) -> AnswerDraft:

@@ -13,13 +13,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm.budgets import TokenDensity, max_json_tokens
-from localrag.llm.grammar import choice_of, json_object, object_schema
+from localrag.llm.grammar import choice_of, json_object
 from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_strings
 from localrag.llm.prompts import load_prompt
+from localrag.llm.shapes import PERCENT, Field, schema_of, shape_text
 from localrag.project import Project
 from localrag.query.abstractive import ask_within_budget, effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
 from localrag.query.basic_search import answer_from_passages, fit_budget, nearest_passages, passage_sources
@@ -461,9 +461,8 @@ async def _map(question: Question, batch: list[DraftSource], project: Project, p
     by_id = {f"C{n}": source for n, source in enumerate(batch, 1)}
     reports = "\n\n".join(f"{i}\n{source.text}" for i, source in by_id.items())
     script = await TokenDensity.measure(project.model.count, question.text, reports, language=project.settings.language)
-    schema = _points_schema(list(by_id), points, script)
-    prompt = load_prompt("abstractive/map", project.settings.prompts)
-    messages = prompt.fill(question=question.text, reports=reports)
+    fields, prompt = _point_fields(list(by_id), points, script), load_prompt("abstractive/map", project.settings.prompts)
+    schema, messages = schema_of(fields), prompt.fill(question=question.text, reports=reports, shape=shape_text(fields))
     max_tokens = await max_json_tokens(schema, script, project.model.count)
     try:
         answer = await ask_within_budget(question, project, "map", messages, json_object(schema), max_tokens)
@@ -476,7 +475,7 @@ async def _map(question: Question, batch: list[DraftSource], project: Project, p
     if answer is None:
         return []
     question.budget.texts_read += len(batch)
-    echo = EchoDetector(prompt, question.text, reports)
+    echo = EchoDetector(prompt, question.text, reports, shape_text(fields))
     return [
         (
             p["score"],
@@ -487,10 +486,13 @@ async def _map(question: Question, batch: list[DraftSource], project: Project, p
     ]
 
 
-def _points_schema(ids: list[str], points: int, script: TokenDensity) -> dict[str, Any]:
-    point = object_schema(
-        description={"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_POINT_CHARS)},
-        evidence={"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": ids}},
-        score={"type": "integer", "minimum": 0, "maximum": 100},
+def _point_fields(ids: Sequence[str], points: int, script: TokenDensity) -> tuple[Field, ...]:
+    """The field of a map call's answer: its points."""
+    description = {"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_POINT_CHARS)}
+    evidence = {"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": list(ids)}}
+    point = (
+        Field("description", "the point in one or two whole sentences of at most 40 words", description),
+        Field("evidence", "[the ids of the reports it comes from]", evidence),
+        Field("score", "from 0 (does not help) to 100 (answers the question)", PERCENT),
     )
-    return object_schema(points={"type": "array", "maxItems": points, "items": point})
+    return (Field("points", "the most helpful ones", {"maxItems": points}, point),)

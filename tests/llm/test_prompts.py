@@ -11,7 +11,7 @@ from secrets import token_hex
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
-from localrag.errors import UsageError
+from localrag.errors import LocalragError, UsageError
 from localrag.indexing import reports as reports_indexing
 from localrag.indexing.extraction import extract
 from localrag.indexing.pipeline import build_index
@@ -117,6 +117,16 @@ def test_a_file_that_stands_for_no_prompt_is_refused_with_the_nearest(tmp_path):
         load_overrides([tmp_path])
 
     assert "abstractive/report" in refused.value.hint
+
+
+def test_a_prompt_may_describe_the_object_in_its_own_words(tmp_path):
+    """Without `$shape` it is accepted and filled; no other placeholder may be missing."""
+    own(tmp_path, "abstractive/map", shipped_prompt("abstractive/map").replace("$shape", '{"points": […]}'))
+    prompt = load_prompt("abstractive/map", load_overrides([tmp_path]))
+
+    assert '{"points": […]}' in prompt.fill(reports="C1", question="Who?", shape="{}")[0]["content"]
+    with pytest.raises(LocalragError):
+        prompt.fill(reports="C1", shape="{}")
 
 
 def test_every_shipped_prompt_can_be_the_users(tmp_path):
