@@ -24,6 +24,7 @@ PARTICULAR = "particular"  # of a question that is not global, and nothing more 
 KIND_LABELS = frozenset({kind.value for kind in QuestionKind} | {PARTICULAR})
 MAX_FACT_WORDS, MAX_FACT_CHARS = 6, 12  # of a short answer; characters of a Chinese one
 WRITTEN_WEIGHT = 24.0  # of a question written for this project, beside 1 of a public one
+COLLECTION_QUESTIONS = Path(__file__).with_name("collection_questions.txt")  # about the files themselves, and others that resemble them
 LEANING = ("how come?", "Go on.", "and after that?", "Which one?", "wieso?", "¿y luego?", "et ensuite ?", "为何？", "然后呢？")
 TYPO_SHARE = 0.08  # of letters
 _NO_FACT = re.compile(

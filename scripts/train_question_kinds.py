@@ -3,8 +3,9 @@
     python -m scripts.train_question_kinds OUT DATA… [--share 1.0] [--seed 1]
 
 Each DATA folder holds some of the sets of `scripts/question_kinds_data.py`; a set that none has is left out. OUT gets
-question_kinds.safetensors, follow_ups.safetensors (whether the last line of a conversation is about the answer), and vectors.npz, which the
-same command reads instead of computing the vectors again. Prints what they get right of questions that they did not learn from: those of
+question_kinds.safetensors, follow_ups.safetensors (whether the last line of a conversation is about the answer),
+collection_questions.safetensors (whether a question is about the files themselves), and vectors.npz, which the same command reads instead
+of computing the vectors again. Prints what they get right of questions that they did not learn from: those of
 tests/query/data, and of DATA/docqa.jsonl where there is one.
 """
 
@@ -23,8 +24,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from localrag.llm.reader import PassageReader
+from localrag.query.collection_questions import COLLECTION_KINDS, MIN_COLLECTION, CollectionKind
 from localrag.query.question_kind import MIN_ABOUT_ANSWER, QUESTION_KINDS, KindClassifier, KindProbabilities, QuestionKind
 from scripts.question_kinds_data import (
+    COLLECTION_QUESTIONS,
     FOLLOW_UPS,
     PARTICULAR,
     LabelledQuestion,
@@ -142,6 +145,31 @@ def follow_ups(rng: random.Random, share: float) -> list[LabelledQuestion]:
     return [variant for q in rng.sample(rows, round(share * len(rows))) for variant in varied(q, rng)]
 
 
+def collection_questions(rng: random.Random, share: float) -> list[LabelledQuestion]:
+    """Questions about the files, and questions of all kinds about what they say."""
+    others = [replace(q, label=CollectionKind.OTHER, weight=q.weight / 4) for q in (*written_questions(), *written_questions(FOLLOW_UPS))]
+    rows = [*written_questions(COLLECTION_QUESTIONS), *others]
+    return [variant for q in rng.sample(rows, round(share * len(rows))) for variant in varied(q, rng)]
+
+
+def tell_collection_questions(classifier: KindClassifier, vectors: dict[str, Array]) -> None:
+    """Print how many of the kept questions about files are told right, and which not."""
+    wrong = []
+    for label, text in kept_collection_questions():
+        chances = classifier.probabilities(vectors[text])
+        best = max(range(len(COLLECTION_KINDS)), key=chances.__getitem__)
+        told = COLLECTION_KINDS[best] if chances[best] >= MIN_COLLECTION else CollectionKind.OTHER
+        wrong += [f"{text} ({told})"] if told != label else []
+    total = len(kept_collection_questions())
+    print(f"questions about the files: {total - len(wrong)} of {total} right; wrong: {', '.join(wrong)}", flush=True)
+
+
+def kept_collection_questions() -> list[tuple[str, str]]:
+    """Questions about the files and others, that nothing is learned from."""
+    rows = (line.split("\t") for line in (KEPT / "collection_questions.tsv").read_text(encoding="utf-8").splitlines())
+    return [(label, text) for label, text in rows]
+
+
 def tell_follow_ups(classifier: KindClassifier, vectors: dict[str, Array]) -> None:
     """Print how many of the kept last lines are told right, and which not."""
     wrong = [
@@ -172,11 +200,16 @@ def main() -> None:
     learned = examples(args.data, random.Random(args.seed), args.share)
     last_lines = follow_ups(random.Random(args.seed), args.share)
     measured = {**kept_questions(), "docqa": docqa_questions(args.data)}
-    texts = [*(q.text for q in (*learned, *last_lines)), *(text for rows in (*measured.values(), kept_follow_ups()) for _, text in rows)]
+    about_files = collection_questions(random.Random(args.seed), args.share)
+    kept = (*measured.values(), kept_follow_ups(), kept_collection_questions())
+    texts = [*(q.text for q in (*learned, *last_lines, *about_files)), *(text for rows in kept for _, text in rows)]
     vectors = vectors_of(texts, args.out / "vectors.npz")
     about_answer = fit(last_lines, vectors, FOLLOW_UP_KINDS)
     save(about_answer, args.out / "follow_ups.safetensors", FOLLOW_UP_KINDS, last_lines)
     tell_follow_ups(about_answer, vectors)
+    files = fit(about_files, vectors, COLLECTION_KINDS)
+    save(files, args.out / "collection_questions.safetensors", COLLECTION_KINDS, about_files)
+    tell_collection_questions(files, vectors)
     classifier = fit(learned, vectors)
     save(classifier, args.out / "question_kinds.safetensors", QUESTION_KINDS, learned)
     for name, rows in measured.items():

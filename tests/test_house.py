@@ -122,7 +122,7 @@ ROOMS = {
         {"extractive"},
         {"abstractive"},
         {"basic_search", "conversation"},
-        {"global_search", "local_search"},
+        {"collection_questions", "global_search", "local_search"},
         {"drift_search"},
         {"answer"},
     ],

@@ -14,6 +14,7 @@ from localrag.project import Project, resolve_answer_style
 from localrag.query.attribution import alias_lookup, place_lookup, support_checker
 from localrag.query.basic_search import ask_basic, ask_graph_walk, ask_vector_search
 from localrag.query.citations import CitedAnswer, Citer
+from localrag.query.collection_questions import collection_draft, file_filter
 from localrag.query.conversation import rewrite_standalone
 from localrag.query.drift_search import ask_drift
 from localrag.query.extractive import refusal_draft, refusal_text, refuse_unrelated
@@ -128,8 +129,10 @@ async def answer_question(
     with snapshot(project.folder) as db:
         history = history or (answers.conversation(db, options.conversation) if options.conversation else [])
         options = replace(options, selection=options.selection if options.selection is not None else _selection_of(history))
+        # Only this question is about the file that it names, not those that follow it.
+        selection = options.selection or (file_filter(text, replace(project, db=db)) if options.mode == "auto" else None) or NO_FILTER
         try:
-            filtered_project = replace(project, db=open_filtered(db, options.selection or NO_FILTER, project.root), search_cache={})
+            filtered_project = replace(project, db=open_filtered(db, selection, project.root), search_cache={})
         except NoMatchingDocuments as nothing:
             return keep(_no_documents_answer(text, options, nothing, watch))
         answer = await _produce_answer(text, filtered_project, options, watch, keep, history, pending_reports)
@@ -172,6 +175,9 @@ async def _produce_answer(
     check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
     citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=watch)
     question = replace(question, on_point=citer.add, watch=watch, pending_reports=pending_reports)
+    if options.mode == "auto" and not question.history and not options.context_only and (listed := collection_draft(question, project)):
+        cited = citer.result(listed)
+        return replace(_answer_of(text, question, cited), mode="mix", reason="it asks about the files", is_answerable=True)
     near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)  # while the reader, which the route needs, is loaded
     mode, reason = _route(question, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _available_mode(project, mode)

@@ -24,7 +24,6 @@ from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.records import Chunk, Quote
 from localrag.store import documents
 
-MAX_FILE_NAMES = 20  # of a question that are looked up
 _REFUSAL_TEXTS = {
     "en": ("The documents do not say.", "Closest:"),
     "de": ("Das steht nicht in den Dokumenten.", "Am nächsten kommt:"),
@@ -99,13 +98,7 @@ async def refuse_unrelated(question: Question, chunks: Sequence[Chunk], project:
 
 def _is_unanswered(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
     """Whether the documents do not answer a question, which names none of them."""
-    return is_unanswered(question, read, project) and not names_a_document(question.text, project)
-
-
-def names_a_document(question: str, project: Project) -> bool:
-    """Whether a question names an indexed file, as "summarize prices.csv" does."""
-    names = [word.strip("\"'«»“”„‘’()?!.,:;").rpartition("/")[2] for word in question.split()]
-    return any(documents.has_file(project.db, name) for name in [n for n in dict.fromkeys(names) if "." in n][:MAX_FILE_NAMES])
+    return is_unanswered(question, read, project) and not documents.named_paths(project.db, question.text)
 
 
 async def refusal_draft(question: Question, chunks: Sequence[Chunk], project: Project, said: str = "") -> AnswerDraft:

@@ -70,18 +70,20 @@ def question_kind(question: str, project: Project) -> KindProbabilities:
     """The kind of a question; unknown without a reader, or where a file of it is damaged, which is said once."""
     known: dict[Hashable, Any] = {} if project.search_cache is None else project.search_cache
     if ("kind", question) not in known:
-        known["kind", question] = KindProbabilities(tuple(_probabilities("question_kinds", question, project) or UNKNOWN_KIND.values))
+        known["kind", question] = KindProbabilities(
+            tuple(classifier_probabilities("question_kinds", question, project) or UNKNOWN_KIND.values)
+        )
     found: KindProbabilities = known["kind", question]
     return found
 
 
 def is_about_answer(question: str, project: Project) -> bool:
     """Whether the last line of a conversation is about the answer before it, as "Shorter, please" is, or thanks for it."""
-    about_answer, _ = _probabilities("follow_ups", question, project) or (0.0, 0.0)
+    about_answer, _ = classifier_probabilities("follow_ups", question, project) or (0.0, 0.0)
     return about_answer >= MIN_ABOUT_ANSWER
 
 
-def _probabilities(classifier: str, question: str, project: Project) -> list[float] | None:
+def classifier_probabilities(classifier: str, question: str, project: Project) -> list[float] | None:
     """What a classifier says of a question; None without a reader, or where a file is damaged, which is said once."""
     if project.reader is None:
         return None
@@ -114,7 +116,10 @@ class KindClassifier:
 
 @cache
 def load_classifier(name: str) -> KindClassifier:
-    """A classifier that ships: `question_kinds` or `follow_ups`. Raises ModelError if its file is missing or damaged."""
+    """A classifier that ships: `question_kinds`, `follow_ups` or `collection_questions`.
+
+    Raises ModelError if its file is missing or damaged.
+    """
     from safetensors.numpy import load
 
     entry = shipped_models()[name]

@@ -22,6 +22,7 @@ from localrag.store.tombstones import record_removal
 from localrag.system.files import FileStat
 from localrag.text.sentences import SPLITTER_VERSION
 
+MAX_FILE_NAMES = 20  # of a question that are looked up
 # The columns of a document without JSON.
 _DOCUMENT_COLUMNS = (
     "id",
@@ -173,11 +174,34 @@ def document_paths(db: Database) -> dict[str, str]:
     return {row["id"]: row["path"] for row in db.query("SELECT id, path FROM documents")}
 
 
-def has_file(db: Database, name: str) -> bool:
-    """Whether a document's file has this name, ignoring case."""
-    matches = "lower(path) = ? OR substr(lower(path), -length(?)) = ?"
-    wanted = name.lower()
-    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM documents WHERE {matches})", [wanted, f"/{wanted}", f"/{wanted}"]).fetchone()[0])
+def named_paths(db: Database, question: str) -> list[str]:
+    """The paths of the documents that a question names by file name or path, ignoring case, at most MAX_FILE_NAMES names of it."""
+    words = (word.strip("\"'«»“”„‘’()?!,:;`").rstrip(".").removeprefix("./").lower() for word in question.split())
+    names = [name for name in dict.fromkeys(words) if "." in name[1:-1]][:MAX_FILE_NAMES]
+    found = (
+        db.query("SELECT path FROM documents WHERE lower(path) = ? OR substr(lower(path), -length(?)) = ?", [n, f"/{n}", f"/{n}"])
+        for n in names
+    )
+    return list(dict.fromkeys(str(row["path"]) for rows in found for row in rows))
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """A document without its text, with the time its file changed; 0 for one without a file."""
+
+    path: str
+    title: str
+    date: str
+    date_source: str
+    added_at: str
+    mtime_ns: int
+
+
+def file_rows(db: Database) -> list[FileRow]:
+    """All documents by path."""
+    columns = "d.path, d.title, d.date, d.date_source, d.added_at, coalesce(s.mtime_ns, 0)"
+    rows = db.execute(f"SELECT {columns} FROM documents d LEFT JOIN file_stats s ON s.path = d.path ORDER BY d.path")
+    return [FileRow(*row) for row in rows]
 
 
 def document_path(db: Database, chunk_id: str) -> str:

@@ -17,7 +17,7 @@ from sqlite_utils import Database
 
 from localrag.store import runs
 from localrag.store.filtered import FilteredDatabase
-from localrag.text.sentences import STOP_WORDS, cjk_bigrams
+from localrag.text.sentences import STOP_WORDS, cjk_bigrams, is_cjk
 
 K1, B, MIN_IDF = 1.2, 0.75, 1e-6
 TokenPhrase = tuple[str, Sequence[str]]  # column, consecutive tokens
@@ -129,6 +129,16 @@ def _rare_terms(db: Database, words: Sequence[str], count: dict[str, int]) -> Se
         return []
     n_rare = sum(total <= MAX_SCORED_CHUNKS for total in accumulate(count[w] for w in order))
     return words if n_rare == len(order) else order[: max(1, n_rare)]
+
+
+def paths_with_phrase(db: Database, phrase: str) -> set[str]:
+    """The paths of the documents that contain the words of a phrase side by side, in any form that the index takes for the same."""
+    column, text = ("cjk", cjk_bigrams(phrase)) if is_cjk(phrase) else ("text", phrase.replace('"', " "))
+    if not any(map(str.isalnum, text)):
+        return set()
+    joined = "chunks_fts_rows r JOIN chunks c ON c.id = r.chunk_id JOIN documents d ON d.id = c.document_id"
+    matching = "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?"
+    return {path for (path,) in db.execute(f"SELECT DISTINCT d.path FROM {joined} WHERE r.row IN ({matching})", [f'{column} : "{text}"'])}
 
 
 def exists_chunk_with_all(db: Database, words: Sequence[str]) -> bool:

@@ -11,9 +11,9 @@ from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import answerability
 from localrag.query.answer import answer_question
-from localrag.query.extractive import names_a_document
 from localrag.query.question import QueryOptions
 from localrag.store import answers
+from localrag.store.documents import named_paths
 from tests.fakes import Scripted, answered_by
 
 
@@ -172,8 +172,8 @@ def test_what_is_asked_in_other_words_is_not_refused(works):
 def test_a_question_that_names_a_file_is_not_refused(works):
     """A question that names an indexed file need not share words with it; a file that is not indexed makes no difference."""
     assert asked(works, "What stands in xq-7.txt?", style="extractive").is_answerable
-    assert names_a_document('What stands in "XQ-7.txt"?', works)
-    assert not names_a_document("What stands in xq-8.txt?", works)
+    assert named_paths(works.db, 'What stands in "XQ-7.txt"?')
+    assert not named_paths(works.db, "What stands in xq-8.txt?")
 
 
 def test_a_large_collection_is_refused_by_the_reader_alone(project, monkeypatch):

@@ -1,0 +1,242 @@
+"""Questions about the files themselves: how many there are, which, the newest, which mention a word, what changed.
+
+A small classifier (`adapters/question_kinds.md`) tells such questions from those about what the files say. They are answered from the
+store, with and without a chat model, in the question's language where it is one of `_TEXTS`.
+"""
+
+import glob
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from localrag.filters import FILE_TYPE_FAMILIES, DocumentFilter, FilterCondition
+from localrag.project import Project
+from localrag.query.question import AnswerDraft, Question
+from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
+from localrag.query.question_kind import classifier_probabilities
+from localrag.query.retriever import content_stems, named_entities
+from localrag.store import documents, full_text
+from localrag.store.documents import FileRow
+
+MIN_COLLECTION = 0.7  # probability from which on a question is about the files
+MAX_LISTED = 50  # files in an answer
+MAX_TERM_WORDS = 5
+DEFAULT_PERIOD = timedelta(days=7)  # of "recently"
+
+
+class CollectionKind(StrEnum):
+    """What is asked about the files."""
+
+    COUNT = "count"
+    LIST = "list"
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    NEWEST_CONTENT = "newest_content"
+    MENTION = "mention"
+    CHANGED = "changed"
+    OTHER = "other"
+
+
+COLLECTION_KINDS = tuple(CollectionKind)
+# By language: documents; the newest; the oldest; how many contain a term; those changed since a date; none.
+_TEXTS = {
+    "en": ("{n} documents", "The newest", "The oldest",
+           "{n} of {total} documents contain “{term}”", "Added or changed since {date}", "none"),
+    "de": ("{n} Dokumente", "Das neueste", "Das älteste",
+           "{n} von {total} Dokumenten enthalten „{term}“", "Seit {date} neu oder geändert", "keine"),
+    "fr": ("{n} documents", "Le plus récent", "Le plus ancien",
+           "{n} documents sur {total} contiennent « {term} »", "Ajoutés ou modifiés depuis le {date}", "aucun"),
+    "es": ("{n} documentos", "El más reciente", "El más antiguo",
+           "{n} de {total} documentos contienen «{term}»", "Añadidos o modificados desde el {date}", "ninguno"),
+    "it": ("{n} documenti", "Il più recente", "Il più vecchio",
+           "{n} documenti su {total} contengono «{term}»", "Aggiunti o modificati dal {date}", "nessuno"),
+    "pt": ("{n} documentos", "O mais recente", "O mais antigo",
+           "{n} de {total} documentos contêm “{term}”", "Adicionados ou alterados desde {date}", "nenhum"),
+    "nl": ("{n} documenten", "Het nieuwste", "Het oudste",
+           "{n} van de {total} documenten bevatten “{term}”", "Toegevoegd of gewijzigd sinds {date}", "geen"),
+    "zh": ("共 {n} 份文档", "最新的", "最早的",
+           "{total} 份文档中有 {n} 份包含“{term}”", "自 {date} 以来新增或修改的", "无"),
+    "ja": ("文書は {n} 件です", "最も新しいもの", "最も古いもの",
+           "{total} 件中 {n} 件に「{term}」があります", "{date} 以降に追加・変更されたもの", "なし"),
+}  # fmt: skip
+_ABOUT_FILES = frozenset(
+    """
+    file files document documents doc docs text texts note notes list find show mention mentions mentioned contain contains containing word
+    name appear appears occur occurs refer refers talk talks about every all
+    datei dateien dokument dokumente dokumenten unterlagen wort name erwähnen erwähnt enthalten enthält kommt vorkommt vor etwas steht
+    fichier fichiers mentionnent mentionne contiennent apparaît parlent mot archivo archivos documentos mencionan contienen aparece palabra
+    documenti menzionano contengono compare parola bestanden documenten noemen bevatten woord arquivos mencionam contêm palavra
+    """.split()
+)
+_QUOTED = re.compile(r"[\"“„«「‘]([^\"”“»」’]{2,60})[\"”“»」’]")
+_WORD_PATTERN = re.compile(r"[^\W_]+(?:[-.'’][^\W_]+)*")
+_OWN_DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)[-_.]?(0[1-9]|1[0-2])(?:[-_.]?(0[1-9]|[12]\d|3[01]))?(?!\d)")
+
+_DATE_IN_WORDS = re.compile(r"(?<!\d)\d{1,2}\.? (?:de )?[^\W\d]{3,12}\.? (?:de )?\d{4}(?!\d)|\b[^\W\d]{3,12} \d{1,2}, \d{4}(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class DatedFile:
+    """A document's path and title, its date as text, `YYYY-MM-DD` or shorter, and whether that is its own and not that of the file."""
+
+    path: str
+    title: str
+    date: str
+    is_own_date: bool
+
+    @property
+    def line(self) -> str:
+        """The file as an item of a list."""
+        stem = self.path.rpartition("/")[2].rpartition(".")[0]
+        return f"- `{self.path}`" + f" — {self.title}" * (self.title not in ("", stem)) + f" ({self.date})" * bool(self.date)
+
+
+def collection_kind(question: str, project: Project) -> CollectionKind:
+    """What a question asks about the files; OTHER if it is about what they say, or where the classifier cannot be used."""
+    probabilities = classifier_probabilities("collection_questions", question, project)
+    if not probabilities:
+        return CollectionKind.OTHER
+    best = max(range(len(COLLECTION_KINDS)), key=probabilities.__getitem__)
+    return COLLECTION_KINDS[best] if probabilities[best] >= MIN_COLLECTION else CollectionKind.OTHER
+
+
+def file_filter(question: str, project: Project) -> DocumentFilter | None:
+    """The filter for a question about one file: that it names, or the newest one, of those that it describes; None for any other."""
+    named = documents.named_paths(project.db, question)
+    if not named and collection_kind(question, project) is CollectionKind.NEWEST_CONTENT:
+        named = [row.path for row in _by_date(_described(question, dated_files(project)))[:1]]
+    return DocumentFilter(",".join(str(FilterCondition("path", glob.escape(path))) for path in named)) if named else None
+
+
+def collection_draft(question: Question, project: Project) -> AnswerDraft | None:
+    """The answer to a question about the files; None for one about what they say."""
+    kind = collection_kind(question.text, project)
+    if kind is CollectionKind.OTHER:
+        return None
+    rows, texts = dated_files(project), _TEXTS.get(detect_language(question.text), _TEXTS["en"])
+    counted, newest, oldest, containing, since, none = texts
+    if kind in (CollectionKind.COUNT, CollectionKind.LIST):
+        chosen = _of_type(question.text, rows)
+        types = ", ".join(f"{n} {suffix}" for suffix, n in Counter(_suffix(row.path) for row in chosen).most_common())
+        head = f"{counted.format(n=len(chosen))} ({types})" if types else counted.format(n=len(chosen))
+        return _listed(head, chosen if kind is CollectionKind.LIST else [])
+    if kind in (CollectionKind.NEWEST, CollectionKind.OLDEST):
+        ordered = _by_date(_described(question.text, _of_type(question.text, rows)))
+        is_newest = kind is CollectionKind.NEWEST
+        return _listed(newest if is_newest else oldest, ordered[:1] if is_newest else ordered[-1:])
+    if kind is CollectionKind.MENTION and (term := _searched_term(question.text, project)):
+        paths = full_text.paths_with_phrase(project.db, term)
+        found = [row for row in rows if row.path in paths]
+        return _listed(containing.format(n=len(found), total=len(rows), term=term), found)
+    if kind is CollectionKind.CHANGED:
+        start = _start_of_period(question.text)
+        changed = [f for f in documents.file_rows(project.db) if _changed_at(f) >= start]
+        shown = [DatedFile(f.path, f.title, f"{_changed_at(f):%Y-%m-%d %H:%M}", False) for f in changed]
+        return _listed(f"{since.format(date=f'{start:%Y-%m-%d}')}: {len(shown) or none}", shown)
+    return None
+
+
+def dated_files(project: Project) -> list[DatedFile]:
+    """All documents by path. A date in a file's name or title is its own, like one of its metadata; else it is that of the file."""
+    return [_dated(row) for row in documents.file_rows(project.db)]
+
+
+def _dated(row: FileRow) -> DatedFile:
+    if row.date and row.date_source != "file":
+        return DatedFile(row.path, row.title, row.date, True)
+    for text in (row.path.rpartition("/")[2], row.title):
+        if found := _OWN_DATE.search(text):
+            return DatedFile(row.path, row.title, "-".join(filter(None, found.groups())), True)
+    if written := _written_date(row.title):
+        return DatedFile(row.path, row.title, written, True)
+    return DatedFile(row.path, row.title, row.date, False)
+
+
+def _written_date(text: str) -> str:
+    """A date with day, month and year in words, such as "4 June 2024"; empty if there is none."""
+    found = _DATE_IN_WORDS.search(text)
+    if found is None:
+        return ""
+    import dateparser  # slow import, seldom needed
+
+    date = dateparser.parse(found[0], settings={"REQUIRE_PARTS": ["day", "month", "year"]})
+    return f"{date:%Y-%m-%d}" if date else ""
+
+
+def _by_date(rows: Sequence[DatedFile]) -> list[DatedFile]:
+    """Newest first; only those with a date of their own, if there are such."""
+    return sorted([row for row in rows if row.is_own_date] or rows, key=lambda row: row.date, reverse=True)
+
+
+def _described(question: str, rows: Sequence[DatedFile]) -> Sequence[DatedFile]:
+    """The files that a question describes by a word of their path or title, as "latest minutes" does; all if it describes none."""
+    wanted = content_stems(question) - content_stems(" ".join(_ABOUT_FILES))
+    described = [row for row in rows if wanted & content_stems(f"{row.path} {row.title}".replace("-", " ").replace("_", " "))]
+    return described or rows
+
+
+def _of_type(question: str, rows: Sequence[DatedFile]) -> Sequence[DatedFile]:
+    """The files of a type that a question names, such as "PDFs" or "spreadsheets"; all if it names none."""
+    present = {_suffix(row.path) for row in rows}
+    for word in (word.lower().removesuffix("s") for word in _WORD_PATTERN.findall(question)):
+        suffixes = {word} & present or set(FILE_TYPE_FAMILIES.get(_TYPE_WORDS.get(word, ""), ()))
+        if suffixes:
+            return [row for row in rows if _suffix(row.path) in suffixes]
+    return rows
+
+
+_TYPE_WORDS = {
+    "spreadsheet": "sheet",
+    "slide": "slides",
+    "presentation": "slides",
+    "e-mail": "mail",
+    "email": "mail",
+    "markdown": "markdown",
+}
+
+
+def _suffix(path: str) -> str:
+    return path.rpartition("/")[2].rpartition(".")[2].lower() if "." in path.rpartition("/")[2] else ""
+
+
+def _searched_term(question: str, project: Project) -> str:
+    """What a question looks for in files: what it quotes, a name of the index, else the last words in it that the documents have."""
+    if quoted := _QUOTED.search(question):
+        return quoted[1].strip()
+    named = [n.text for n in named_entities(question, project) if n.text.lower() not in _ABOUT_FILES]
+    if named:
+        return max(named, key=len)
+    words = [m for m in _WORD_PATTERN.finditer(question)]
+    function_words = frozenset(FUNCTION_WORDS_BY_LANGUAGE.get(detect_language(question), FUNCTION_WORDS_BY_LANGUAGE["en"]).split())
+    telling = [m for m in words if m[0].lower() not in _ABOUT_FILES | function_words]
+    candidates = [
+        question[telling[a].start() : telling[b].end()]
+        for b in reversed(range(len(telling)))
+        for a in range(max(0, b + 1 - MAX_TERM_WORDS), b + 1)
+    ]
+    return next((c for c in candidates if full_text.paths_with_phrase(project.db, c)), candidates[0] if candidates else "")
+
+
+def _start_of_period(question: str) -> datetime:
+    """From when on a question asks for changes; the last days if it names no time."""
+    import dateparser.search  # slow import, seldom needed
+
+    found = dateparser.search.search_dates(question, settings={"PREFER_DATES_FROM": "past", "TIMEZONE": "UTC", "TO_TIMEZONE": "UTC"})
+    start = found[-1][1] if found else datetime.now() - DEFAULT_PERIOD
+    start = start.replace(tzinfo=UTC) if start.tzinfo is None else start
+    return start.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _changed_at(row: FileRow) -> datetime:
+    """When a document was added, or its file changed, whichever is later."""
+    added = datetime.fromisoformat(row.added_at).replace(tzinfo=UTC)
+    return max(added, datetime.fromtimestamp(row.mtime_ns / 1e9, UTC)) if row.mtime_ns else added
+
+
+def _listed(head: str, rows: Sequence[DatedFile]) -> AnswerDraft:
+    lines = [row.line for row in rows[:MAX_LISTED]]
+    more = [f"- … {len(rows) - MAX_LISTED}"] * (len(rows) > MAX_LISTED)
+    return AnswerDraft((), "\n".join([f"{head}:", "", *lines, *more]) if lines else f"{head}.")

@@ -1,0 +1,93 @@
+"""Questions about the files themselves are answered from the store; those about what the files say are not taken for them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from localrag.project import open_for_query
+from localrag.query.answer import answer_question
+from localrag.query.collection_questions import COLLECTION_KINDS, collection_kind
+from localrag.query.question import QueryOptions
+
+DOCUMENTS = {
+    "minutes-2023-03.md": "# Minutes of the board\n\nThe board met on a Tuesday. The kiln was repaired by Odile Marsh.\n",
+    "minutes-2024-06.md": "# Minutes of the board\n\nThe board elected Idris Kovac as chairman. Lena Brandl was absent.\n",
+    "charter.txt": "The works makes flasks of glass. It has a kiln and two halls.\n",
+    "letters/report.md": "# Report on the accident of 19 August 2022\n\nThe apprentice Mirko Sand was cut on the left hand.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(indexed, tmp_path_factory):
+    """An index of four files, three with a date in their name or title."""
+    return indexed(DOCUMENTS, "--extractor", "phrases")
+
+
+@pytest.fixture
+def ask(folder):
+    """A function that asks a question without a chat model."""
+
+    def asked(question, **options):
+        with open_for_query(folder / ".localrag", logs=False) as project:
+            return asyncio.run(answer_question(question, project, QueryOptions(style="extractive", **options)))
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("How many documents are there?", ["4 documents (3 md, 1 txt)."]),
+        ("How many markdown files are there?", ["3 documents (3 md)."]),
+        ("List all files", ["4 documents", "- `docs/charter.txt`", "- `docs/letters/report.md` — Report on the accident", "(2022-08-19)"]),
+        ("Which document is the latest?", ["The newest:", "minutes-2024-06.md", "(2024-06)"]),
+        ("Which file is the oldest?", ["The oldest:", "docs/letters/report.md"]),
+        ("Which documents mention the kiln?", ["2 of 4 documents contain “kiln”", "charter.txt", "minutes-2023-03.md"]),
+        ("Which files contain the word asbestos?", ["0 of 4 documents contain “asbestos”."]),
+        ("Wie viele Dokumente gibt es?", ["4 Dokumente"]),
+        ("列出所有文件", ["共 4 份文档"]),
+        ("Which files were added today?", ["Added or changed since", "charter.txt", "report.md"]),
+    ],
+)  # fmt: skip
+def test_a_question_about_the_files_is_answered_with_them(ask, question, said):
+    """How many, which, the newest and oldest, those that mention a word, those that changed; in the question's language."""
+    made = ask(question)
+
+    assert made.is_answerable
+    assert made.reason == "it asks about the files"
+    assert [part for part in said if part not in made.answer] == []
+
+
+def test_a_question_that_names_a_file_is_answered_from_it_alone(ask):
+    """Whatever other files say on the words of the question; the next question is about all files again."""
+    made = ask("Who was there, by minutes-2024-06.md?")
+    newest = ask("What does the newest document say?")
+
+    assert {passage.path for passage in made.passages} == {"docs/minutes-2024-06.md"}
+    assert {passage.path for passage in newest.passages} == {"docs/minutes-2024-06.md"}
+    assert made.filter_text == ""
+
+
+def test_a_mode_that_was_chosen_is_kept(ask):
+    """Who chooses a mode gets passages, also for a question about files."""
+    assert ask("How many documents are there?", mode="basic").reason == ""
+
+
+def test_questions_about_what_files_say_are_not_about_files(folder):
+    """Of sixty questions that nothing was learned from at least 57 are told right; none about content is taken for one about files."""
+    rows = [line.split("\t") for line in (Path(__file__).parent / "data" / "collection_questions.tsv").read_text("utf-8").splitlines()]
+    with open_for_query(folder / ".localrag", logs=False) as project:
+        told = [(label, collection_kind(text, project)) for label, text in rows]
+
+    assert {label for label, _ in rows} == set(COLLECTION_KINDS)
+    assert sum(label == kind for label, kind in told) >= 57
+    assert [kind for label, kind in told if label == "other" and kind != "other"] == []
+
+
+def test_a_changed_file_is_listed_by_the_time_of_its_file(indexed, tmp_path):
+    """None was added after a day that is still to come."""
+    with open_for_query(indexed(DOCUMENTS, "--extractor", "phrases") / ".localrag", logs=False) as project:
+        made = asyncio.run(answer_question("Which files were added after 3 May 2090?", project, QueryOptions(style="extractive")))
+
+    assert "charter.txt" not in made.answer
