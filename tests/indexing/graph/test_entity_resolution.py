@@ -58,6 +58,9 @@ def test_a_variant_belongs_to_the_fuller_name(variant, kind, full):
         ("ASR1603", "ASR1605", "organization"),
         ("GPT-3.5", "GPT-35", "organization"),
         ("Mexico", "Mexico City", "place"),
+        ("Siemens", "Siemens Healthineers", "organization"),
+        ("Quillmere", "Quillmere Glassworks", "organization"),
+        ("Quillmere", "Quillmere Glassworks", "place"),
         ("York", "New York", "place"),
         ("Johnson", "Johnston", "person"),
         ("Enix", "Square Enix", "organization"),
@@ -73,6 +76,16 @@ def test_names_that_only_look_alike_stay_apart(one, other, kind):
     found, _ = entities_of((one, kind), (other, kind))
 
     assert found[one] != found[other]
+
+
+@pytest.mark.parametrize("kind", ["person", "place", "thing"])
+def test_a_first_word_alone_makes_no_entity_of_two(kind):
+    """A village is not the works that are called after it, also where it is taken for a person."""
+    found, _ = entities_of(
+        ("Quillmere", kind), ("Quillmere Glassworks", "organization"), ("Siemens", kind), ("Siemens Energy", "organization")
+    )
+
+    assert len(set(found.values())) == 4
 
 
 def test_a_surname_shared_by_two_belongs_to_neither():
