@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 from localrag.text.sentences import is_cjk
 
@@ -55,43 +56,44 @@ FUNCTION_WORDS_BY_LANGUAGE = {
 }
 
 LANGUAGE_NAMES = {  # of the languages that are told apart
-    "en": "English",
-    "de": "German",
-    "es": "Spanish",
-    "fr": "French",
-    "it": "Italian",
-    "pt": "Portuguese",
-    "nl": "Dutch",
-    "sv": "Swedish",
-    "ru": "Russian",
-    "zh": "Chinese",
-    "ja": "Japanese",
-    "ko": "Korean",
-}
+    "en": "English", "de": "German", "es": "Spanish", "fr": "French", "it": "Italian", "pt": "Portuguese", "nl": "Dutch", "sv": "Swedish",
+    "ru": "Russian", "zh": "Chinese", "ja": "Japanese", "ko": "Korean", "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech",
+    "da": "Danish", "el": "Greek", "et": "Estonian", "fa": "Persian", "fi": "Finnish", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
+    "hu": "Hungarian", "id": "Indonesian", "lt": "Lithuanian", "lv": "Latvian", "no": "Norwegian", "pl": "Polish", "ro": "Romanian",
+    "sk": "Slovak", "sl": "Slovenian", "sr": "Serbian", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese",
+}  # fmt: skip
+MAX_CLASSIFIED_CHARS = 1000
+MIN_FUNCTION_WORDS = 2  # of one language, more than of any other, that decide
+MIN_LANGUAGE_PROBABILITY = 0.9  # from which on the language model decides a text without them
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 _KANA, _HANGUL = re.compile("[\u3040-\u30ff]"), re.compile("[\uac00-\ud7af]")
-_DISTINCTIVE_LETTERS = {
-    "de": "äöüß",
-    "es": "¿¡ñáíóú",
-    "fr": "çèêëîïôûœ",
-    "pt": "ãõ",
-}  # letters specific to one of the languages
-
 _FUNCTION_WORDS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def detect_language(text: str) -> str:
-    """The two-letter code of a text's language; English if undecided."""
+    """The two-letter code of a text's language, by its function words, else by py3langid; English if neither is sure."""
     if is_cjk(text):
         return "ja" if _KANA.search(text) else "ko" if _HANGUL.search(text) else "zh"
     words = _LETTERS.findall(text.lower())
-    score = {
-        code: sum(w in small for w in words) + 0.6 * any(c in text.lower() for c in _DISTINCTIVE_LETTERS.get(code, ""))
-        for code, small in _FUNCTION_WORDS.items()
-    }
-    return max(score, key=lambda code: (score[code], code == "en"))
+    counts = {code: sum(w in small for w in words) for code, small in _FUNCTION_WORDS.items()}
+    (best, n), (_, second) = sorted(counts.items(), key=lambda item: (-item[1], item[0] != "en"))[:2]
+    if n >= MIN_FUNCTION_WORDS and n > second:
+        return best
+    likeliest, probability = _language_model().classify(text[:MAX_CLASSIFIED_CHARS])
+    if probability >= MIN_LANGUAGE_PROBABILITY:
+        return str(likeliest)
+    return best if n > second else "en"
+
+
+@cache
+def _language_model() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # slow import
+
+    model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    model.set_languages(sorted(LANGUAGE_NAMES))
+    return model
 
 
 def has_few_words_beside(question: str, names: Sequence[str]) -> bool:
@@ -100,5 +102,5 @@ def has_few_words_beside(question: str, names: Sequence[str]) -> bool:
         question = question.replace(name, " ")
     if is_cjk(question):
         return len("".join(_LETTERS.findall(question))) <= MAX_BESIDE_CJK
-    small = _FUNCTION_WORDS[detect_language(question)]
+    small = _FUNCTION_WORDS.get(detect_language(question), frozenset())
     return sum(len(w) > 1 and w not in small for w in _LETTERS.findall(question.lower())) <= MAX_BESIDE
