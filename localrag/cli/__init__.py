@@ -1,5 +1,6 @@
 """The command line: the typer app, and errors as exit codes. Heavy imports wait until a command runs."""
 
+import io
 import logging
 import os
 import sys
@@ -121,12 +122,26 @@ app.add_typer(evaluate.eval_app, name="eval")
 app.add_typer(evaluate.bench_app, name="bench")
 
 
+def _as_utf8(word: str) -> str:
+    """An argument that is UTF-8, although the locale says that it is ASCII; any other as it is."""
+    if word.isascii() or not any("\ud800" <= c <= "\udfff" for c in word):
+        return word
+    try:
+        return os.fsencode(word).decode()
+    except UnicodeDecodeError:
+        return word
+
+
 def main() -> None:
     """Run a command. A LocalragError is printed with its hint; of any other error only type and location, without its message."""
     debug = os.environ.get("LOCALRAG_DEBUG") == "1"
     if not debug:  # default handlers of threads and tasks would print messages, which may contain text of documents
         threading.excepthook = lambda args: _print_unexpected(args.exc_value)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
+    for stream in (sys.stdout, sys.stderr):  # a terminal of another encoding gets "?" for what it cannot show
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    sys.argv[1:] = [_as_utf8(word) for word in sys.argv[1:]]
     try:
         app()
     except LocalragError as error:

@@ -43,24 +43,22 @@ class CollectionKind(StrEnum):
 COLLECTION_KINDS = tuple(CollectionKind)
 # By language: documents; the newest; the oldest; how many contain a term; those changed since a date; none.
 _TEXTS = {
-    "en": ("{n} documents", "The newest", "The oldest",
-           "{n} of {total} documents contain “{term}”", "Added or changed since {date}", "none"),
-    "de": ("{n} Dokumente", "Das neueste", "Das älteste",
-           "{n} von {total} Dokumenten enthalten „{term}“", "Seit {date} neu oder geändert", "keine"),
-    "fr": ("{n} documents", "Le plus récent", "Le plus ancien",
-           "{n} documents sur {total} contiennent « {term} »", "Ajoutés ou modifiés depuis le {date}", "aucun"),
-    "es": ("{n} documentos", "El más reciente", "El más antiguo",
-           "{n} de {total} documentos contienen «{term}»", "Añadidos o modificados desde el {date}", "ninguno"),
-    "it": ("{n} documenti", "Il più recente", "Il più vecchio",
-           "{n} documenti su {total} contengono «{term}»", "Aggiunti o modificati dal {date}", "nessuno"),
-    "pt": ("{n} documentos", "O mais recente", "O mais antigo",
-           "{n} de {total} documentos contêm “{term}”", "Adicionados ou alterados desde {date}", "nenhum"),
-    "nl": ("{n} documenten", "Het nieuwste", "Het oudste",
-           "{n} van de {total} documenten bevatten “{term}”", "Toegevoegd of gewijzigd sinds {date}", "geen"),
-    "zh": ("共 {n} 份文档", "最新的", "最早的",
-           "{total} 份文档中有 {n} 份包含“{term}”", "自 {date} 以来新增或修改的", "无"),
-    "ja": ("文書は {n} 件です", "最も新しいもの", "最も古いもの",
-           "{total} 件中 {n} 件に「{term}」があります", "{date} 以降に追加・変更されたもの", "なし"),
+    "en": ("Documents", "The newest", "The oldest", "“{term}” is in {n} of {total} documents", "Added or changed since {date}", "none"),
+    "de": ("Dokumente", "Das neueste", "Das älteste", "„{term}“ steht in {n} von {total} Dokumenten",
+           "Seit {date} neu oder geändert", "keine"),
+    "fr": ("Documents", "Le plus récent", "Le plus ancien", "« {term} » figure dans {n} sur {total} documents",
+           "Ajoutés ou modifiés depuis le {date}", "aucun"),
+    "es": ("Documentos", "El más reciente", "El más antiguo", "«{term}» está en {n} de {total} documentos",
+           "Añadidos o modificados desde el {date}", "ninguno"),
+    "it": ("Documenti", "Il più recente", "Il più vecchio", "«{term}» è in {n} di {total} documenti",
+           "Aggiunti o modificati dal {date}", "nessuno"),
+    "pt": ("Documentos", "O mais recente", "O mais antigo", "“{term}” está em {n} de {total} documentos",
+           "Adicionados ou alterados desde {date}", "nenhum"),
+    "nl": ("Documenten", "Het nieuwste", "Het oudste", "“{term}” staat in {n} van de {total} documenten",
+           "Toegevoegd of gewijzigd sinds {date}", "geen"),
+    "zh": ("文档数", "最新的", "最早的", "{total} 份文档中有 {n} 份包含“{term}”", "自 {date} 以来新增或修改的", "无"),
+    "ja": ("文書数", "最も新しいもの", "最も古いもの", "{total} 件中 {n} 件に「{term}」があります",
+           "{date} 以降に追加・変更されたもの", "なし"),
 }  # fmt: skip
 _ABOUT_FILES = frozenset(
     """
@@ -121,7 +119,7 @@ def collection_draft(question: Question, project: Project) -> AnswerDraft | None
     if kind in (CollectionKind.COUNT, CollectionKind.LIST):
         chosen = _of_type(question.text, rows)
         types = ", ".join(f"{n} {suffix}" for suffix, n in Counter(_suffix(row.path) for row in chosen).most_common())
-        head = f"{counted.format(n=len(chosen))} ({types})" if types else counted.format(n=len(chosen))
+        head = f"{counted}: {len(chosen)}" + f" ({types})" * bool(types)
         return _listed(head, chosen if kind is CollectionKind.LIST else [])
     if kind in (CollectionKind.NEWEST, CollectionKind.OLDEST):
         ordered = _by_date(_described(question.text, _of_type(question.text, rows)))
@@ -239,4 +237,4 @@ def _changed_at(row: FileRow) -> datetime:
 def _listed(head: str, rows: Sequence[DatedFile]) -> AnswerDraft:
     lines = [row.line for row in rows[:MAX_LISTED]]
     more = [f"- … {len(rows) - MAX_LISTED}"] * (len(rows) > MAX_LISTED)
-    return AnswerDraft((), "\n".join([f"{head}:", "", *lines, *more]) if lines else f"{head}.")
+    return AnswerDraft((), "\n".join([head, "", *lines, *more]) if lines else head)
