@@ -69,6 +69,12 @@ async def read_chat_request(body: Mapping[str, Any], site: ServerContext) -> Cha
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
         raise ValueError("`messages` is a list of objects.")
     base, mode = await split_model_name(body.get("model"), site)
+    return await asyncio.to_thread(_read_messages, body, messages, base, mode, site.max_seconds)  # they may be long
+
+
+def _read_messages(
+    body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], base: str, mode: str, max_seconds: float | None
+) -> ChatRequest:
     _check_parameters(body)
     spoken = [(str(m.get("role")), message_text(m)) for m in messages]
     stop, max_tokens = _stop_sequences(body.get("stop")), _max_tokens(body)
@@ -80,7 +86,7 @@ async def read_chat_request(body: Mapping[str, Any], site: ServerContext) -> Cha
     question, history, has_attached_text = _conversation(spoken, messages)
     seed = body.get("seed")
     selection = DocumentFilter(filter_text_of(body), (base.removeprefix(f"{MODEL_NAME}/"),) if base != MODEL_NAME else ())
-    options = QueryOptions(mode or "auto", seed=seed if isinstance(seed, int) else 0, selection=selection, max_seconds=site.max_seconds)
+    options = QueryOptions(mode or "auto", seed=seed if isinstance(seed, int) else 0, selection=selection, max_seconds=max_seconds)
     return ChatRequest(model, question, history, options, stop, max_tokens, has_attached_text=has_attached_text)
 
 

@@ -43,7 +43,7 @@ _KINDS = {
     "follow_ups": r"\bfollow ?ups\b|\bfollow ?up (?:questions|prompts)|\b(?:folge|anschluss)fragen"
     r"|\b(?:questions|prompts|replies)\b.* (?:next|user)\b",
     "tags": r"\b(?:tags|keywords|hashtags|categories|schlagwörter|stichwörter|étiquettes|etiquetas)\b",
-    "title": rf"\b(?:titles?|headline|titel|überschrift|titre|título|titulo)\b{_OF_ELSE}"
+    "title": rf"\b(?:titles?|header|headline|titel|überschrift|titre|título|titulo)\b{_OF_ELSE}"
     rf"|\b{_CONVERSATION}\b.* {_WEAK_TITLE}\b|\b{_WEAK_TITLE}\b{_OF_ELSE} (?:(?!and |und |et |y )\w+ ){{0,9}}?{_CONVERSATION}\b"
     rf"|^(?:name|label|entitle) (?:\w+ )?{_CONVERSATION}\b",
     "summary": r"\b(?:summary|summaries|recap|zusammenfassung|résumé|resumen)\b"
@@ -52,6 +52,11 @@ _KINDS = {
 }
 _KIND_PATTERNS = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
 _ANY_CONVERSATION = re.compile(rf"\b{_CONVERSATION}\b|对话|会话|聊天|消息|会話", re.IGNORECASE)
+_ANY_CONVERSATION_OR_QUERY = re.compile(
+    rf"{_ANY_CONVERSATION.pattern}"
+    r"|\b(?:the|this|user['’]?s) (?:following |previous |above |user['’]?s )?(?:query|prompt|question|request)\b",
+    re.IGNORECASE,
+)
 # The one before: "our conversation", "the discussion", but not "the discussion in the minutes".
 _CONVERSATION_BEFORE = re.compile(
     rf"\b(?:this|our|these|above|previous|preceding|diese[rs]?|unsere?[rs]?|cette|notre|esta|nuestra) {_CONVERSATION}\b"
@@ -149,7 +154,8 @@ def _task_of_message(message: str, history: tuple[Utterance, ...]) -> ClientTask
         return None
     if transcript and keys and (kind or instruction.startswith("#") or "task" in instruction.casefold()):
         return ClientTask(kind or keys[0], keys, instruction, transcript)
-    is_about_talk = _ANY_CONVERSATION.search(instruction) or any(_CONVERSATION_TAG.search(block.name) for block in blocks)
+    asked = _ANY_CONVERSATION if kind not in ("title", "tags", "emoji") or not is_strict else _ANY_CONVERSATION_OR_QUERY
+    is_about_talk = asked.search(instruction) or any(_CONVERSATION_TAG.search(block.name) for block in blocks)
     if not kind or not is_about_talk:
         return None
     if transcript:

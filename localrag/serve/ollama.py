@@ -91,7 +91,7 @@ async def show_endpoint(request: Request, site: ServerContext) -> Response:
 
 async def chat_endpoint(request: Request, site: ServerContext) -> Response:
     """`POST /api/chat`: one response, or, unless `stream` is false, a stream of checked sentences."""
-    body, started_at = json_body(await request.body(), ["model"]), time.monotonic()
+    body, started_at = await asyncio.to_thread(json_body, await request.body(), ["model"]), time.monotonic()
     lines = _ChatLines(str(body["model"]), started_at, shows_status=bool(body.get("think")))
     if not body.get("messages"):  # how its clients load a model
         await split_model_name(_model_name(body["model"]), site)

@@ -73,7 +73,7 @@ async def embeddings_endpoint(request: Request, site: ServerContext) -> Response
 
 async def chat_endpoint(request: Request, site: ServerContext) -> Response:
     """`POST /v1/chat/completions`: one response, or a stream of checked sentences."""
-    body = json_body(await request.body(), ["messages"])
+    body = await asyncio.to_thread(json_body, await request.body(), ["messages"])
     chat = await read_chat_request(body, site)
     builder = _ResponseBuilder(chat.model)
     if body.get("stream"):

@@ -1,8 +1,8 @@
 """The parts of a prompt that a chat program makes of its user's message: text that it attaches, and the user's own question.
 
-Programs mark what they attach by tags (`<context>…</context>`), fences named after a file, or lines of dashes, and the question by tags
-(`<user_query>`), a heading or a label (`Query:`), or by nothing: it is then what stands outside. Only this structure is read; the words of
-a program's template do not matter.
+Programs mark what they attach by tags (`<context>…</context>`, `[FILES]…[/FILES]`), fences named after a file, or lines of dashes, and the
+question by tags (`<user_query>`), a heading or a label (`Query:`), or by nothing: it is then what stands outside. Only this structure is
+read; the words of a program's template do not matter.
 """
 
 import re
@@ -10,7 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_TAG = re.compile(r"(^[ \t]{0,20})?<(/?)([A-Za-z_][\w.:-]{0,60})([ \t][^<>\n]{0,500})?>", re.MULTILINE)
+_TAG = re.compile(
+    r"(?P<indent>^[ \t]{0,20})?(?:<(?P<close>/?)(?P<name>[A-Za-z_][\w.:-]{0,60})(?P<attributes>[ \t][^<>\n]{0,500})?>"
+    r"|\[(?P<close_label>/|END )?(?P<label>[A-Z][A-Z\d_ ]{2,60})\])",
+    re.MULTILINE,
+)
 _FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _RULE = re.compile(r"^[ \t]{0,3}([-=_*#]{5,}|\"{3})[ \t]*$", re.MULTILINE)
 _ADJECTIVES = "(?:(?:my|the|a|new|next|last|latest|current|final|original|follow[- ]?up|users?|user['’]s|meine|die|ma|la|mi)[ \t]){0,4}"
@@ -23,6 +27,7 @@ _LABEL = re.compile(
 _STUB = re.compile(r"^[^\n:：]{1,60}[:：][ \t]*\**[ \t]*$")  # a line that the model is to complete: "Helpful Answer:"
 _GAP = "\x1e"  # stands for a block that was left out
 _SECTION = re.compile(r"^[ \t]{0,3}(?:#{1,6}[ \t]|[-=_*]{5,}[ \t]*$|\x1e)", re.MULTILINE)
+_STEP = re.compile(r"\[[^\n]{1,300}\][^\n?]{0,40}:")  # of an agent: "[read_file for 'a.md'] Result:"
 QUESTION_TAGS = frozenset(
     "userquery query question userquestion userrequest request usermessage userinput userprompt task feedback userfeedback".split()
 )
@@ -67,7 +72,8 @@ def read_prompt(text: str) -> UserPrompt:
     before, after = text[: blocks[0].start].strip(), text[blocks[-1].end :].strip()
     if len(before) > MAX_TEMPLATE_CHARS or re.search(r"^#{1,6} ", before, re.MULTILINE):
         before = "" if after else before
-    return UserPrompt("\n\n".join(filter(None, (before, after))), has_attached_text=True)
+    question = "\n\n".join(filter(None, (before, after)))
+    return UserPrompt("" if _STEP.fullmatch(question) else question, has_attached_text=True)
 
 
 def tagged_blocks(text: str) -> list[AttachedBlock]:
@@ -76,10 +82,10 @@ def tagged_blocks(text: str) -> list[AttachedBlock]:
     closings: dict[int, re.Match[str]] = {}
     openings = []
     for tag in _TAG.finditer(text):
-        name = tag[3].casefold()
+        name = _tag_name(tag)
         if name in HTML_TAGS:
             continue
-        if not tag[2]:
+        if not (tag["close"] or tag["close_label"]):
             open_tags[name].append(tag)
             openings.append(tag)
         elif open_tags[name]:
@@ -87,12 +93,16 @@ def tagged_blocks(text: str) -> list[AttachedBlock]:
     blocks: list[AttachedBlock] = []
     for tag in openings:
         closing = closings.get(tag.start())
-        if closing is None or tag[1] is None or (blocks and tag.start() < blocks[-1].end):
+        if closing is None or tag["indent"] is None or (blocks and tag.start() < blocks[-1].end):
             continue
-        name, inner = re.sub(r"[\W_]", "", tag[3].casefold()), text[tag.end() : closing.start()]
-        if name in QUESTION_TAGS or tag[4] or "\n" in inner:
+        name, inner = re.sub(r"[\W_]", "", _tag_name(tag)), text[tag.end() : closing.start()]
+        if name in QUESTION_TAGS or tag["attributes"] or "\n" in inner:
             blocks.append(AttachedBlock(tag.start(), closing.end(), inner, name))
     return blocks
+
+
+def _tag_name(tag: re.Match[str]) -> str:
+    return str(tag["name"] or tag["label"]).casefold()
 
 
 def fenced_blocks(text: str, *, named_only: bool = False) -> list[AttachedBlock]:

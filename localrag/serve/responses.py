@@ -3,6 +3,7 @@
 Nothing is kept between requests, so a response cannot refer to an earlier one.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -31,7 +32,7 @@ def responses_routes(site: ServerContext) -> list[Route]:
 
 async def responses_endpoint(request: Request, site: ServerContext) -> Response:
     """`POST /v1/responses`: one response, or a stream of typed events."""
-    body = json_body(await request.body(), ["input"])
+    body = await asyncio.to_thread(json_body, await request.body(), ["input"])
     chat = await read_chat_request(_chat_body(body), site)
     builder = _ResponseEvents(chat.model)
     if body.get("stream"):

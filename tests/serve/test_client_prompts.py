@@ -54,6 +54,8 @@ PROGRAMS = {
     "langchain": (
         f"Use the following pieces of context to answer the question at the end.\n\nfoo bar\n\nbaz\n\nQuestion: {QUESTION}\nHelpful Answer:"
     ),
+    "jan": f"{QUESTION}\n\n[ATTACHED_FILES]\n- file_id: 1, name: a.pdf\n[/ATTACHED_FILES]",
+    "anything-llm": f"[CONTEXT 0]\nThe skua is a bird.\n[END CONTEXT 0]\n\n{QUESTION}",
     "reminder": f"{QUESTION}\n\n<system-reminder>\nfoo\nbar\n</system-reminder>",
     "no-program": f'Here is what I found:\n<web_results>\n<result url="x">foo</result>\n</web_results>\n\nUser\'s question: {QUESTION}\n',
     "headings": f'# Documents\n<docs>\n<doc id="1">a\n</doc>\n</docs>\n# Question\n{QUESTION}',
@@ -119,8 +121,9 @@ def test_a_question_with_attached_text_is_answered_as_without_it(client, name):
 def test_a_message_of_attached_text_alone_does_not_replace_the_question(client):
     """As agents send after a step: the question before it is still the one."""
     before = [{"role": "user", "content": PROGRAMS["cline"]}, {"role": "assistant", "content": "I read the file."}]
-    step = {"role": "user", "content": "<environment_details>\n# Current Time\n2\n</environment_details>"}
-    assert "Lars Holm" in answered(client, *before, step)
+    for result in ("", "[read_file for 'a.md'] Result:\n<file>\nThe cook.\n</file>\n"):
+        step = {"role": "user", "content": f"{result}<environment_details>\n# Current Time\n2\n</environment_details>"}
+        assert "Lars Holm" in answered(client, *before, step)
 
 
 def test_the_user_is_told_that_attached_text_is_not_searched(client):

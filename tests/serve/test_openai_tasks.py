@@ -31,6 +31,19 @@ BEFORE = [("user", ASKED), ("assistant", SAID)]
 # What programs send, each shortened to its parts: (messages, kind, the whole answer or its beginning).
 PROGRAMS = {
     "open-webui-title": (one(TITLE), "title", '{"title": "Who bought the ferry Skua"}'),
+    "open-webui-title-before": (
+        one(
+            f"Here is the query:\n{ASKED}\n\nCreate a concise, 3-5 word phrase with an emoji as a title for the previous query. Suitable"
+            " emojis can be used. RESPOND ONLY WITH THE TITLE TEXT.\n\nExamples of titles:\n📉 Stock Market Trends"
+        ),
+        "title",
+        "Who bought the ferry Skua",
+    ),
+    "open-webui-header": (
+        one(f"Create a concise, 3-5 word phrase as a header for the following query, strictly adhering to the 3-5 word limit: {ASKED}"),
+        "title",
+        "Who bought the ferry Skua",
+    ),
     "open-webui-tags": (
         one(f'### Task:\nGenerate 1-3 broad tags for the chat history.\n### Output:\nJSON format: {{ "tags": ["tag1"] }}\n{HISTORY}'),
         "tags",
@@ -147,6 +160,14 @@ PROGRAMS = {
         [("system", "你是一名擅长会话的助理，你需要将用户的会话总结为 10 个字以内的标题，不要使用标点符号"), ("user", "谁买下了渡轮？")],
         "title",
         "谁买下了渡轮",
+    ),
+    "big-agi": (
+        one(
+            "Analyze the given short conversation (every line is truncated) and extract a concise chat title that summarizes it.\nOnly"
+            f" respond with the lowercase short title and nothing else.\n\n```\n- user: {ASKED}\n- assistant: {SAID}\n```\n"
+        ),
+        "title",
+        "Who bought the ferry Skua in 1974",
     ),
     "jan": (
         one(f"Summarize in a 10-word Title. Give the title only. Here is the message: {ASKED}"),
