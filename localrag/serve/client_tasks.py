@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localrag.serve.prompt_parts import AttachedBlock, fenced_blocks, outermost, outside_text, ruled_blocks, tagged_blocks
+from localrag.text.markdown import neutralize
 
 Utterance = tuple[str, str]  # "user" or "assistant", and the text
 MAX_TITLE_WORDS = 8
@@ -328,4 +329,4 @@ def _summary(task: ClientTask) -> str:
         parts.append(
             f"{'User' if role == 'user' else 'Assistant'}: {line if len(line) <= MAX_SUMMARY_CHARS else line[:MAX_SUMMARY_CHARS] + '…'}"
         )
-    return "\n".join(filter(None, parts))
+    return neutralize("\n".join(filter(None, parts))).text  # it may quote documents, and a program may show it

@@ -64,7 +64,7 @@ def read_prompt(text: str) -> UserPrompt:
     """The user's question in a message of a chat program; the whole message if nothing in it is marked."""
     blocks = outermost([*tagged_blocks(text), *fenced_blocks(text, named_only=True)])
     if asked := [block.text.strip() for block in blocks if block.is_question and block.text.strip()]:
-        return UserPrompt(asked[-1], has_attached_text=True)
+        return UserPrompt(asked[-1], has_attached_text=any(not block.is_question for block in blocks))
     if labelled := _labelled_question(text, blocks):
         return UserPrompt(labelled, has_attached_text=True)
     if not blocks:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localrag.serve.prompt_parts import read_prompt
+from localrag.serve.prompt_parts import UserPrompt, read_prompt
 from tests.serve.server import served_here
 
 QUESTION = "Who is the mate of the Skua?"
@@ -68,6 +68,11 @@ def test_the_question_is_found_in_the_prompt_of_a_program(name):
     prompt = read_prompt(PROGRAMS[name])
     assert prompt.question == QUESTION
     assert prompt.has_attached_text
+
+
+def test_a_question_in_a_tag_of_its_own_has_nothing_attached():
+    """There is nothing to tell the user then."""
+    assert read_prompt(f"<user_query>\n{QUESTION}\n</user_query>") == UserPrompt(QUESTION)
 
 
 @pytest.mark.parametrize(

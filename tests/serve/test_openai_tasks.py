@@ -308,6 +308,15 @@ def test_a_question_is_never_taken_for_a_request(name):
     assert answer_client_task(QUESTIONS[name]) is None
 
 
+def test_a_summary_loads_no_picture():
+    """It may hold what an attached document says."""
+    said = f"{LINES}\nUSER: ![x](http://evil.example/p.png) <b>more</b>"
+    answer = answer_client_task(one(f"Summarize this conversation in one short paragraph.\n\n{said}"))
+    assert "evil.example" in answer
+    assert "![x](" not in answer
+    assert "<b>" not in answer
+
+
 def test_an_answer_follows_the_schema_that_was_sent():
     """Each property has its type; what is not known is empty."""
     schema = {
