@@ -41,6 +41,7 @@ SENDS_WITHIN = 30.0  # seconds for a body, plus the time that the received bytes
 SLOWEST = 10_000  # bytes a second
 CODE_LIFETIME = 600.0  # seconds for which the page's link is valid
 BODYLESS_METHODS = ("GET", "HEAD", "OPTIONS", "DELETE")  # requests without a body
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SLASHES = re.compile("/{2,}")
 _HOST = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]+)(?::[0-9]+)?")
 SECURITY_HEADERS = {
@@ -201,6 +202,8 @@ def json_body(data: bytes, required: Sequence[str] = ()) -> dict[str, object]:
     """Parse a JSON object with the required keys. Raises ValueError with a message for the client."""
     try:
         body = json.loads(data)
+        if _SURROGATE.search(data):
+            json.dumps(body, ensure_ascii=False).encode()  # raises for half a character
     except (ValueError, RecursionError) as error:
         raise ValueError(f"The body is not valid JSON: {type(error).__name__}.") from None
     if not isinstance(body, dict):

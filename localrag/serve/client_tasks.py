@@ -274,12 +274,19 @@ def _answer_task(task: ClientTask, schema: dict[str, Any] | None) -> str:
     """A request's answer, as JSON if it wants that."""
     properties = schema.get("properties") if schema else None
     if isinstance(properties, dict) and properties:
-        values = {key: _value(task, key, part.get("type") if isinstance(part, dict) else None) for key, part in properties.items()}
+        values = {key: _value(task, key, _json_type(part)) for key, part in properties.items()}
         return json.dumps(values, ensure_ascii=False)
     if task.keys:
         return json.dumps({key: _value(task, key, None) for key in task.keys}, ensure_ascii=False)
     value = _value(task, task.kind, None)
     return value if isinstance(value, str) else _last_question(task) if task.kind == "queries" else ""
+
+
+def _json_type(part: Any) -> str | None:
+    """The JSON type of a property, the first one of several; None if the schema does not say."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    kinds = kind if isinstance(kind, list) else [kind]
+    return next((k for k in kinds if isinstance(k, str) and k != "null"), None)
 
 
 def _value(task: ClientTask, key: str, kind: str | None) -> Any:

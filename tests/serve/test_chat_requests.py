@@ -156,6 +156,20 @@ def test_odd_characters_of_documents_and_questions_stay(client):
     assert stored["question"] == question
 
 
+def test_half_a_character_is_refused_and_a_whole_one_stays(client):
+    """A sign beyond the first 65,536 may come as two escapes; one of them alone is no text."""
+    head = '{"model": "localrag:mix", "messages": [{"role": "user", "content": "Who is the mate of the Skua? '
+    half, whole = (
+        client.post("/v1/chat/completions", content=f'{head}{x}"}}]}}', headers={"content-type": "application/json"})
+        for x in ("\\ud83d", "\\ud83d\\ude00")
+    )
+    stored = client.get("/api/answers/" + whole.json()["citations"][0].rsplit("/", 2)[1]).json()
+
+    assert half.status_code == 400
+    assert "not valid JSON" in half.json()["error"]["message"]
+    assert stored["question"].endswith("Skua? 😀")
+
+
 @pytest.mark.parametrize(
     "messages",
     [
@@ -187,3 +201,52 @@ def test_a_conversation_without_a_question_is_refused(client, messages, words):
     refused = said(client, messages=messages, tools=[TOOL])
     assert refused.status_code == 400
     assert words in refused.json()["error"]["message"]
+
+
+VALUES = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    10**30,
+    "",
+    "x",
+    "\ud800",
+    [],
+    {},
+    [None],
+    [[]],
+    [{}],
+    {"a": []},
+    {"type": []},
+    {"type": "text", "text": {}},
+)
+FIELDS = {
+    "/v1/chat/completions": "model messages stream stream_options stop max_tokens n seed tools tool_choice response_format filter logprobs",
+    "/v1/responses": "model input instructions stream text max_output_tokens tool_choice previous_response_id seed where",
+    "/api/chat": "model messages stream options format think tools",
+    "/api/show": "model name",
+    "/v1/embeddings": "input dimensions encoding_format model",
+}
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_no_value_of_a_field_is_unexpected(client, path):
+    """Each is accepted or refused with a reason; nothing else happens, whichever field has it."""
+    title = "Give this conversation a title of at most 3 words, nothing else.\n\nUser: Who is the mate?\nAI: Lars Holm."
+    asked = {"model": "localrag:mix", "messages": [{"role": "user", "content": title}]}
+    good = asked | ({"input": title} if path.startswith("/v1") else {})
+    inner = [{"messages": [{"role": value, "content": value}]} for value in VALUES]
+    inner += [{"messages": [{"role": "user", "content": [{"type": "text", "text": value}]}], "n": 2} for value in VALUES]
+    inner += [{"response_format": {"type": "json_schema", "json_schema": value}} for value in VALUES]
+    inner += [
+        {"response_format": {"type": "json_schema", "schema": {"properties": {"title": value, "a": {"type": value}}}}} for value in VALUES
+    ]
+    inner += [{"options": {"stop": value, "num_predict": value, "seed": value}} for value in VALUES]
+    for changes in [{field: value} for field in FIELDS[path].split() for value in VALUES] + inner:
+        body = json.dumps(good | changes).encode()
+        said = client.post(path, content=body, headers={"content-type": "application/json"})
+        assert said.status_code in (200, 400, 404), (changes, said.text)
+        assert "Something unexpected" not in said.text, changes
+        assert "codec" not in said.text, changes
