@@ -118,7 +118,7 @@ ROOMS = {
         {"attribution", "reading_budget"},
         {"citations"},
         {"passages"},
-        {"answerability"},
+        {"answerability", "attached_text"},
         {"extractive"},
         {"abstractive"},
         {"basic_search", "conversation"},

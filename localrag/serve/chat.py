@@ -17,7 +17,6 @@ from localrag.serve.query_worker import RunningQuestion, answer_unless_disconnec
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
 
 MAX_QUOTE_CHARS = 160  # of a quote in the title of a citation
-ATTACHED_TEXT_STATUS = "Text that the program attached is not searched: only the indexed documents are."
 CountTokens = Callable[[Sequence[str]], Awaitable[list[int]]]
 ChatEvent = tuple[str, Any]  # "text" or "status" and a text, "waiting" and None, at the end "reply" and a ChatReply
 ChatEvents = AsyncGenerator[ChatEvent, None]
@@ -91,7 +90,8 @@ async def complete_chat(request: ChatRequest, site: ServerContext, connection: R
     asked = start_question(site.query_worker, request.question, request.options, request.history)
     answer = await answer_unless_disconnected(asked, connection)
     neutral = neutralize(answer.answer)
-    text = await limit.write(neutral.text + source_list(answer, site), is_last=True)
+    attached = await _attached_part(request, answer, site)
+    text = await limit.write(neutral.text + attached + source_list(answer, site), is_last=True)
     return _reply(text, answer, neutral, site, limit)
 
 
@@ -104,14 +104,12 @@ async def stream_chat(request: ChatRequest, site: ServerContext) -> ChatEvents:
         yield "reply", ChatReply(text, limit.finish)
         return
     asked = start_question(site.query_worker, request.question, request.options, request.history)
-    if request.has_attached_text:
-        yield "status", ATTACHED_TEXT_STATUS
-    async with aclosing(answer_events(asked, limit, site)) as events:
+    async with aclosing(answer_events(asked, limit, site, request)) as events:
         async for event in events:
             yield event
 
 
-async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: ServerContext) -> ChatEvents:
+async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: ServerContext, request: ChatRequest | None = None) -> ChatEvents:
     """The events of a question that is being answered; at the end, or when they are closed, it is ended."""
     heard, sent, stream = "", "", NeutralStream()
     try:
@@ -133,7 +131,8 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             rest = f"{stream.finish()}\n\n"
             shift = limit.length + len(rest)
             rest += neutral.text
-        text = await limit.write(rest + source_list(answer, site), is_last=True)
+        attached = await _attached_part(request, answer, site) if request else ""
+        text = await limit.write(rest + attached + source_list(answer, site), is_last=True)
         yield "text", text
         yield "reply", _reply(sent + text, answer, neutral, site, limit, shift)
     finally:  # also after a disconnect
@@ -144,6 +143,18 @@ def _reply(text: str, answer: Answer, neutral: NeutralMarkdown, site: ServerCont
     """The reply for an answer whose text begins at `shift`; citations whose mark was cut off are left out of the annotations."""
     cited = [note for note in annotations(answer, neutral, site, shift) if note["end_index"] <= limit.length]
     return ChatReply(text, limit.finish, cited, sources(answer, neutral, site), answer.prompt_tokens, answer.output_tokens)
+
+
+async def _attached_part(request: ChatRequest, answer: Answer, site: ServerContext) -> str:
+    """The passage of the attached text that answers the question better than the documents do, below its name; empty without one."""
+    if not request.attached:
+        return ""
+    passage = await site.query_worker.find_attached(request.question, request.attached)
+    if passage is None or (answer.is_answerable and passage.confidence <= (1.0 if answer.confidence is None else answer.confidence)):
+        return ""
+    name = f"**{to_one_line(passage.name)}**\n\n" if passage.name else ""
+    quoted = "\n".join(f"> {line}" for line in escape_marks(passage.text).splitlines())
+    return "\n\n" + neutralize(name + quoted).text
 
 
 def source_list(answer: Answer, site: ServerContext) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from localrag.errors import NoIndex
 from localrag.filters import DocumentFilter
 from localrag.query.answer import MODE_FUNCTIONS
+from localrag.query.attached_text import AttachedText
 from localrag.query.question import QueryOptions
 from localrag.records import Answer
 from localrag.serve.client_tasks import answer_client_task
@@ -28,7 +29,7 @@ class ChatRequest:
     """A question with the conversation before it and its options; `stop` and `max_tokens` cut the text of the answer.
 
     `task_answer`: the answer to a request that the program made on its own, which needs no index; None for a question of the user.
-    `has_attached_text`: whether the program put text of its own into the user's message.
+    `attached`: the texts that the program put into the user's message.
     """
 
     model: str
@@ -38,7 +39,7 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     task_answer: str | None = None
-    has_attached_text: bool = False
+    attached: tuple[AttachedText, ...] = ()
 
 
 def base_model_names(site: ServerContext) -> list[str]:
@@ -83,11 +84,11 @@ def _read_messages(
         return ChatRequest(model, "", (), QueryOptions(), stop, max_tokens, task_answer)
     if schema is not None:
         raise ValueError("This model answers questions in Markdown: `response_format` can only be of the type text.")
-    question, history, has_attached_text = _conversation(spoken, messages)
+    question, history, attached = _conversation(spoken, messages)
     seed = body.get("seed")
     selection = DocumentFilter(filter_text_of(body), (base.removeprefix(f"{MODEL_NAME}/"),) if base != MODEL_NAME else ())
     options = QueryOptions(mode or "auto", seed=seed if isinstance(seed, int) else 0, selection=selection, max_seconds=max_seconds)
-    return ChatRequest(model, question, history, options, stop, max_tokens, has_attached_text=has_attached_text)
+    return ChatRequest(model, question, history, options, stop, max_tokens, attached=attached)
 
 
 def message_text(message: Mapping[str, Any]) -> str:
@@ -98,8 +99,10 @@ def message_text(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _conversation(spoken: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Answer, ...], bool]:
-    """The last question of the user, the questions and replies before it, and whether text was attached to it. Raises ValueError."""
+def _conversation(
+    spoken: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]
+) -> tuple[str, tuple[Answer, ...], tuple[AttachedText, ...]]:
+    """The last question of the user, the questions and replies before it, and the texts attached since. Raises ValueError."""
     turns = [n for n, (role, text) in enumerate(spoken) if role == "user" and text.strip()][-MAX_HISTORY_TURNS:]
     prompts = {n: read_prompt(spoken[n][1]) for n in turns}
     asked = [n for n in turns if prompts[n].question]
@@ -108,10 +111,11 @@ def _conversation(spoken: Sequence[tuple[str, str]], messages: Sequence[Mapping[
         what = "Pictures, sound and files are not read. " if has_picture else ""
         raise ValueError(f"{what}No message of the user has a text.")
     if not asked:  # nothing but marked text
-        return spoken[turns[-1]][1].strip(), (), False
+        return spoken[turns[-1]][1].strip(), (), ()
     replies = [next((text for role, text in spoken[n + 1 :] if role == "assistant"), "") for n in asked[:-1]]
     history = tuple(Answer(prompts[n].question, reply, "mix") for n, reply in zip(asked[:-1], replies, strict=True))
-    return prompts[asked[-1]].question, history, prompts[asked[-1]].has_attached_text
+    attached = tuple(text for n in turns if n >= asked[-1] for text in prompts[n].attached)
+    return prompts[asked[-1]].question, history, attached
 
 
 def _check_parameters(body: Mapping[str, Any]) -> None:

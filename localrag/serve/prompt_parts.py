@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from localrag.query.attached_text import AttachedText
+
 _TAG = re.compile(
     r"(?P<indent>^[ \t]{0,20})?(?:<(?P<close>/?)(?P<name>[A-Za-z_][\w.:-]{0,60})(?P<attributes>[ \t][^<>\n]{0,500})?>"
     r"|\[(?P<close_label>/|END )?(?P<label>[A-Z][A-Z\d_ ]{2,60})\])",
@@ -28,6 +30,9 @@ _STUB = re.compile(r"^[^\n:：]{1,60}[:：][ \t]*\**[ \t]*$")  # a line that the
 _GAP = "\x1e"  # stands for a block that was left out
 _SECTION = re.compile(r"^[ \t]{0,3}(?:#{1,6}[ \t]|[-=_*]{5,}[ \t]*$|\x1e)", re.MULTILINE)
 _STEP = re.compile(r"\[[^\n]{1,300}\][^\n?]{0,40}:")  # of an agent: "[read_file for 'a.md'] Result:"
+_SOURCE_TAG = re.compile(r"context|source|document|docs?$|file|attach|knowledge|reference|search|result|page|passage|chunk|data|note")
+_LABEL_ATTRIBUTE = re.compile(r"\b(?:name|path|title|url|file|filename|source)[ \t]?=[ \t]?[\"']([^\"'\n]{1,200})[\"']")
+_OWN_LABEL = re.compile(r"<(?:file_?name|source_?name|title)>([^<\n]{1,200})</[a-z_]{1,20}>", re.IGNORECASE)
 QUESTION_TAGS = frozenset(
     "userquery query question userquestion userrequest request usermessage userinput userprompt task feedback userfeedback".split()
 )
@@ -39,12 +44,16 @@ MAX_TEMPLATE_CHARS = 300  # before attached text: a longer text is a template, a
 
 @dataclass(frozen=True, slots=True)
 class AttachedBlock:
-    """A marked part of a prompt from `start` to `end`: its inner text and the name of its tag, empty for fences and lines of dashes."""
+    """A marked part of a prompt from `start` to `end`: its inner text, and the name of its tag, empty for fences and lines of dashes.
+
+    `label`: the file or address that it comes from, if that is said.
+    """
 
     start: int
     end: int
     text: str
     name: str = ""
+    label: str = ""
 
     @property
     def is_question(self) -> bool:
@@ -54,26 +63,45 @@ class AttachedBlock:
 
 @dataclass(frozen=True, slots=True)
 class UserPrompt:
-    """The user's own question in a prompt, empty if there is none, and whether the program attached text of its own."""
+    """The user's own question in a prompt, empty if there is none, and the texts that the program attached.
+
+    `is_marked`: whether the program marked anything; the texts may still be none, as the state of an editor is.
+    """
 
     question: str
-    has_attached_text: bool = False
+    attached: tuple[AttachedText, ...] = ()
+    is_marked: bool = False
 
 
 def read_prompt(text: str) -> UserPrompt:
     """The user's question in a message of a chat program; the whole message if nothing in it is marked."""
     blocks = outermost([*tagged_blocks(text), *fenced_blocks(text, named_only=True)])
     if asked := [block.text.strip() for block in blocks if block.is_question and block.text.strip()]:
-        return UserPrompt(asked[-1], has_attached_text=any(not block.is_question for block in blocks))
-    if labelled := _labelled_question(text, blocks):
-        return UserPrompt(labelled, has_attached_text=True)
+        return UserPrompt(asked[-1], _attached_texts(blocks), is_marked=True)
+    marked = outermost([*blocks, *fenced_blocks(text), *ruled_blocks(text)])
+    if labelled := _labelled_question(text, marked):
+        return UserPrompt(labelled, _attached_texts(marked), is_marked=True)
     if not blocks:
         return UserPrompt(text.strip())
     before, after = text[: blocks[0].start].strip(), text[blocks[-1].end :].strip()
     if len(before) > MAX_TEMPLATE_CHARS or re.search(r"^#{1,6} ", before, re.MULTILINE):
         before = "" if after else before
     question = "\n\n".join(filter(None, (before, after)))
-    return UserPrompt("" if _STEP.fullmatch(question) else question, has_attached_text=True)
+    return UserPrompt("" if _STEP.fullmatch(question) else question, _attached_texts(blocks), is_marked=True)
+
+
+def _attached_texts(blocks: list[AttachedBlock]) -> tuple[AttachedText, ...]:
+    """The texts of sources and files, without those that only describe the user's surroundings; a tag within a tag is one text."""
+    texts = []
+    for block in blocks:
+        if block.name and not _SOURCE_TAG.search(block.name):
+            continue
+        inner = [part for part in tagged_blocks(block.text) if _SOURCE_TAG.search(part.name)]
+        parts = [deeper for part in inner for deeper in [d for d in tagged_blocks(part.text) if _SOURCE_TAG.search(d.name)] or [part]]
+        for part in parts or [block]:
+            if part.text.strip():
+                texts.append(AttachedText(part.label or block.label, _OWN_LABEL.sub("", part.text).strip()))
+    return tuple(texts)
 
 
 def tagged_blocks(text: str) -> list[AttachedBlock]:
@@ -97,7 +125,8 @@ def tagged_blocks(text: str) -> list[AttachedBlock]:
             continue
         name, inner = re.sub(r"[\W_]", "", _tag_name(tag)), text[tag.end() : closing.start()]
         if name in QUESTION_TAGS or tag["attributes"] or "\n" in inner:
-            blocks.append(AttachedBlock(tag.start(), closing.end(), inner, name))
+            label = _LABEL_ATTRIBUTE.search(tag["attributes"] or "") or _OWN_LABEL.search(inner)
+            blocks.append(AttachedBlock(tag.start(), closing.end(), inner, name, label[1].strip() if label else ""))
     return blocks
 
 
@@ -113,7 +142,8 @@ def fenced_blocks(text: str, *, named_only: bool = False) -> list[AttachedBlock]
             opening = fence
         elif fence[1].startswith(opening[1]) and not fence[2].strip():
             if not named_only or re.search(r"[./\\]", opening[2]):
-                blocks.append(AttachedBlock(opening.start(), fence.end(), text[opening.end() : fence.start()]))
+                label = opening[2].strip() if re.search(r"[./\\]", opening[2]) else ""
+                blocks.append(AttachedBlock(opening.start(), fence.end(), text[opening.end() : fence.start()], label=label))
             opening = None
     return blocks
 
@@ -149,9 +179,8 @@ def _gaps(text: str, blocks: list[AttachedBlock]) -> Iterator[str]:
     yield text[start:]
 
 
-def _labelled_question(text: str, tagged: list[AttachedBlock]) -> str:
+def _labelled_question(text: str, blocks: list[AttachedBlock]) -> str:
     """The text behind the last label of a question outside attached text; empty without one, or if nothing is attached."""
-    blocks = outermost([*tagged, *fenced_blocks(text), *ruled_blocks(text)])
     outside = outside_text(text, blocks, f"\n{_GAP}\n").rstrip()
     last_line = outside[outside.rfind("\n") + 1 :]
     is_template = bool(_STUB.match(last_line)) and outside.count("\n") > 1

@@ -1,9 +1,13 @@
 """Prompts that programs make of their user's message: the question is found in them, and what they attach is not taken for it."""
 
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 
-from localrag.serve.prompt_parts import UserPrompt, read_prompt
-from tests.serve.server import served_here
+from localrag.serve.prompt_parts import read_prompt
+from tests.serve.server import served, served_here
 
 QUESTION = "Who is the mate of the Skua?"
 ATTACHED = '<source id="1" name="birds.pdf">The skua is a bird.\n\nQuestion: What is a bird?\n</source>'
@@ -67,12 +71,26 @@ def test_the_question_is_found_in_the_prompt_of_a_program(name):
     """By tags, fences, headings and labels, whatever the words around it are."""
     prompt = read_prompt(PROGRAMS[name])
     assert prompt.question == QUESTION
-    assert prompt.has_attached_text
+    assert prompt.is_marked
 
 
-def test_a_question_in_a_tag_of_its_own_has_nothing_attached():
-    """There is nothing to tell the user then."""
-    assert read_prompt(f"<user_query>\n{QUESTION}\n</user_query>") == UserPrompt(QUESTION)
+@pytest.mark.parametrize(
+    ("name", "attached"),
+    [
+        ("open-webui-file", [("birds.pdf", "The skua is a bird.")]),
+        ("open-webui-search", [("https://a.example", "News.")]),
+        ("cline", []),
+        ("continue", [("src/a.py (1-3)", "def f():")]),
+        ("chatbox", [("a.md", "# Title")]),
+        ("llama-index", [("", "foo")]),
+        ("no-program", [("x", "foo")]),
+    ],
+)
+def test_attached_texts_have_the_names_that_the_program_gave(name, attached):
+    """The state of an editor is none."""
+    texts = read_prompt(PROGRAMS[name]).attached
+    assert [text.name for text in texts] == [label for label, _ in attached]
+    assert all(text.text.startswith(beginning) for text, (_, beginning) in zip(texts, attached, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +110,7 @@ def test_a_message_without_attached_text_is_the_question(text):
     """To the letter."""
     prompt = read_prompt(text)
     assert prompt.question == text
-    assert not prompt.has_attached_text
+    assert not prompt.is_marked
 
 
 def test_a_short_text_before_an_attached_one_belongs_to_the_question():
@@ -131,12 +149,6 @@ def test_a_message_of_attached_text_alone_does_not_replace_the_question(client):
         assert "Lars Holm" in answered(client, *before, step)
 
 
-def test_the_user_is_told_that_attached_text_is_not_searched(client):
-    """In a stream, among the steps."""
-    body = {"model": "localrag:mix", "messages": [{"role": "user", "content": PROGRAMS["open-webui-file"]}], "stream": True}
-    assert "attached is not searched" in client.post("/v1/chat/completions", json=body).text
-
-
 def test_parts_of_a_message_are_one_prompt(client):
     """Cline sends the task and its surroundings as two."""
     parts = [{"type": "text", "text": text} for text in PROGRAMS["cline"].split("\n\n", 1)]
@@ -159,3 +171,23 @@ def test_a_title_in_a_schema_has_that_form(client):
     schema = {"type": "object", "properties": {"title": {"type": "string"}, "language": {"type": "string"}}}
     form = {"type": "json_schema", "json_schema": {"name": "title", "schema": schema}}
     assert answered(client, {"role": "user", "content": asked}, response_format=form) == '{"title": "Who is the", "language": ""}'
+
+
+@pytest.mark.ci
+def test_a_passage_of_an_attached_file_is_shown_where_the_documents_do_not_answer(plain_town, tmp_path):
+    """Below its name, as a quote, whole and streamed; its picture is not active. Where the documents answer, the file is left out."""
+    folder = Path(shutil.copytree(plain_town, tmp_path / "town"))
+    lamp = "The lamp of the lighthouse at Vardby is green since 1931 ![x](http://evil.example/p.png) [1]."
+    file = f'<context>\n<source id="1" name="lamps.pdf">{lamp}</source>\n</context>\n\n'
+    asked = [{"role": "user", "content": f"{RAG}{file}What colour is the lamp of the lighthouse at Vardby?"}]
+    with served(folder) as running, running.client() as client:
+        whole = answered(client, *asked)
+        lines = client.post("/api/chat", json={"model": "localrag:mix", "messages": asked}).text.splitlines()
+        known = answered(client, {"role": "user", "content": f"{RAG}{file}{QUESTION}"})
+
+    assert "**lamps.pdf**\n\n> The lamp of the lighthouse at Vardby is green" in whole
+    assert "![x](" not in whole
+    assert r"\[1\]" in whole
+    assert "".join(json.loads(line)["message"]["content"] for line in lines) == whole
+    assert "Lars Holm" in known
+    assert "lamps.pdf" not in known
