@@ -203,25 +203,7 @@ def test_a_conversation_without_a_question_is_refused(client, messages, words):
     assert words in refused.json()["error"]["message"]
 
 
-VALUES = (
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    10**30,
-    "",
-    "x",
-    "\ud800",
-    [],
-    {},
-    [None],
-    [[]],
-    [{}],
-    {"a": []},
-    {"type": []},
-    {"type": "text", "text": {}},
-)
+VALUES = (None, True, -1, 10**30, "\ud800", [], {}, [None], {"type": []})
 FIELDS = {
     "/v1/chat/completions": "model messages stream stream_options stop max_tokens n seed tools tool_choice response_format filter logprobs",
     "/v1/responses": "model input instructions stream text max_output_tokens tool_choice previous_response_id seed where",
@@ -237,13 +219,16 @@ def test_no_value_of_a_field_is_unexpected(client, path):
     title = "Give this conversation a title of at most 3 words, nothing else.\n\nUser: Who is the mate?\nAI: Lars Holm."
     asked = {"model": "localrag:mix", "messages": [{"role": "user", "content": title}]}
     good = asked | ({"input": title} if path.startswith("/v1") else {})
-    inner = [{"messages": [{"role": value, "content": value}]} for value in VALUES]
-    inner += [{"messages": [{"role": "user", "content": [{"type": "text", "text": value}]}], "n": 2} for value in VALUES]
-    inner += [{"response_format": {"type": "json_schema", "json_schema": value}} for value in VALUES]
-    inner += [
-        {"response_format": {"type": "json_schema", "schema": {"properties": {"title": value, "a": {"type": value}}}}} for value in VALUES
-    ]
-    inner += [{"options": {"stop": value, "num_predict": value, "seed": value}} for value in VALUES]
+    inner = {
+        "/v1/chat/completions": [
+            *({"messages": [{"role": "user", "content": [{"type": "text", "text": value}]}], "n": 2} for value in VALUES),
+            *(
+                {"response_format": {"type": "json_schema", "schema": {"properties": {"a": value, "b": {"type": value}}}}}
+                for value in VALUES
+            ),
+        ],
+        "/api/chat": [{"options": {"stop": value, "num_predict": value, "seed": value}} for value in VALUES],
+    }.get(path, [])
     for changes in [{field: value} for field in FIELDS[path].split() for value in VALUES] + inner:
         body = json.dumps(good | changes).encode()
         said = client.post(path, content=body, headers={"content-type": "application/json"})
