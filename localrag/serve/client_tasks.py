@@ -184,7 +184,9 @@ def _task_of_system(system: str, last: str, history: tuple[Utterance, ...]) -> C
     """The request in a system prompt about the user's messages: about the last one if that is a conversation, else a title of them all."""
     kind, keys = _kind_of(system[:MAX_INSTRUCTION_CHARS]), _json_keys(system[-MAX_INSTRUCTION_CHARS:])
     blocks = outermost([*tagged_blocks(last), *fenced_blocks(last)])
-    transcript = _transcript(outside_text(last, blocks), blocks)
+    # A block alone is no conversation here: a question with code would be taken for a request of a long system prompt.
+    is_conversation = bool(_ROLE_LINE.search(last) or _JSON_ROLE.search(last))
+    transcript = _transcript(outside_text(last, blocks), blocks) if is_conversation else ()
     if transcript and keys and (kind or "task" in system.casefold()):
         return ClientTask(kind or keys[0], keys, system, transcript)
     if not kind or not _ANY_CONVERSATION.search(system) or not _STRICT.search(system):

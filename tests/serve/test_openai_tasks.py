@@ -278,6 +278,10 @@ QUESTIONS = {
         ("system", "Answer from the documents. At the end suggest three follow-up questions about the conversation. Only short answers."),
         ("user", "Who is the mate?"),
     ],
+    "own-system-with-code": [
+        ("system", "Answer from the documents. At the end suggest three follow-up questions about the conversation. Only short answers."),
+        ("user", "What does this do?\n```\nprint(1)\n```"),
+    ],
     "json-system": [("system", 'Return only JSON with the key {"text": ""}. Keep the conversation short.'), ("user", "Who is the mate?")],
     "attached": one(
         '### Task:\nRespond to the user query using the provided context.\n### Example\n{"title": "x"}\n<context>\n'
