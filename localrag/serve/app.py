@@ -26,7 +26,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from localrag.serve import api, files, openai, runs
+from localrag.serve import api, files, ollama, openai, responses, runs
 from localrag.serve.auth import AccessMiddleware, AccessPolicy, announce_server, json_body, openai_error
 from localrag.serve.context import ServerContext, error_response
 from localrag.serve.files import remove_partial_uploads
@@ -108,8 +108,10 @@ EXPOSED_HEADERS = ("mcp-session-id",)  # response headers that pages of other or
 
 def all_routes(site: ServerContext, policy: AccessPolicy, pages: files.PageRenderer, mcp: McpHttp) -> Sequence[BaseRoute]:
     """All routes of the server."""
-    parts = (openai.openai_routes, api.question_routes, api.model_routes, runs.status_routes, api.browse_routes, api.graph_routes)
-    return [*page_routes(policy), *(route for part in parts for route in part(site)), *files.file_routes(site, pages), *mcp.routes()]
+    programs = (openai.openai_routes, responses.responses_routes, ollama.ollama_routes)
+    page = (api.question_routes, api.model_routes, runs.status_routes, api.browse_routes, api.graph_routes)
+    routes = [route for part in (*programs, *page) for route in part(site)]
+    return [*page_routes(policy), *routes, *files.file_routes(site, pages), *mcp.routes()]
 
 
 def make_app(site: ServerContext, policy: AccessPolicy) -> Starlette:

@@ -34,11 +34,15 @@ OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 PAGE_PATH = "/"  # may be opened by a link on any site: it contains no data
 PUBLIC_PATHS = (PAGE_PATH, "/healthz", "/api/session")  # answer without a key, and so does everything below /static/
 FILES_PATH = "/api/files/"  # the only path for large bodies that are not JSON
+CHAT_PATHS = ("/v1/chat/completions", "/v1/responses", "/api/chat")  # conversations, which may contain pictures
 MAX_BODY_BYTES = 1 << 20
+MAX_CHAT_BODY_BYTES = 32 << 20
 SENDS_WITHIN = 30.0  # seconds for a body, plus the time that the received bytes take at SLOWEST
 SLOWEST = 10_000  # bytes a second
 CODE_LIFETIME = 600.0  # seconds for which the page's link is valid
 BODYLESS_METHODS = ("GET", "HEAD", "OPTIONS", "DELETE")  # requests without a body
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SLASHES = re.compile("/{2,}")
 _HOST = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]+)(?::[0-9]+)?")
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -138,6 +142,9 @@ class AccessMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if "//" in scope["path"]:  # of an address that ends with a slash, joined with a path that begins with one
+            path = _SLASHES.sub("/", scope["path"])
+            scope = {**scope, "path": path, "raw_path": path.encode()}
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -150,7 +157,14 @@ class AccessMiddleware:
             status, kind, text = refusal
             await openai_error(status, text, kind)(scope, receive, sent)
             return
-        await self._app(scope, _limited_receive(receive, None if _is_file(scope) else MAX_BODY_BYTES), sent)
+        await self._app(scope, _limited_receive(receive, _body_limit(scope)), sent)
+
+
+def _body_limit(scope: Scope) -> int | None:
+    """The largest body of a request in bytes; None if its own handler limits it."""
+    if _is_file(scope):
+        return None
+    return MAX_CHAT_BODY_BYTES if scope["path"] in CHAT_PATHS else MAX_BODY_BYTES
 
 
 def _limited_receive(receive: Receive, limit: int | None) -> Receive:
@@ -188,6 +202,8 @@ def json_body(data: bytes, required: Sequence[str] = ()) -> dict[str, object]:
     """Parse a JSON object with the required keys. Raises ValueError with a message for the client."""
     try:
         body = json.loads(data)
+        if _SURROGATE.search(data):
+            json.dumps(body, ensure_ascii=False).encode()  # raises for half a character
     except (ValueError, RecursionError) as error:
         raise ValueError(f"The body is not valid JSON: {type(error).__name__}.") from None
     if not isinstance(body, dict):

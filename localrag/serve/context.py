@@ -113,6 +113,10 @@ class FileUnavailable(LocalragError):
     """The file of a document is missing or cannot be shown."""
 
 
+class UnknownModel(LocalragError):
+    """A request names a model that this server does not have."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerContext:
     """The served index, shared by all request handlers.
@@ -153,6 +157,7 @@ _HTTP_STATUSES: Mapping[type, tuple[int, str, str | None]] = {
     IndexBusy: (409, "invalid_request_error", "index_busy"),
     NoIndex: (503, "server_error", "no_index"),
     NotFound: (404, "invalid_request_error", "not_found"),
+    UnknownModel: (404, "invalid_request_error", "model_not_found"),
     UsageError: (400, "invalid_request_error", None),
 }
 

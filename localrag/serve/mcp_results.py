@@ -4,6 +4,7 @@ A result has at most about 8,000 tokens. If something was left out, it says so a
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,6 +21,26 @@ ResultRow = dict[str, Any]
 MAX_RESULT_BYTES = 24_000  # about 8,000 tokens: common tokenizers make at most one token of three bytes of prose
 MAX_ITEM_BYTES = 1_000  # of a description, a quote or a name in it
 DOCUMENT, REPORT = "localrag://doc/{+path}", "localrag://report/{id}"
+TOOL_OF_COMMAND = {
+    "ask": "ask",
+    "chat": "ask",
+    "search": "search",
+    "files": "documents",
+    "tree": "communities",
+    "entity": "entity",
+    "source": "passage",
+    "report": "report",
+}
+OTHER_COMMANDS = (
+    "index questions logs status check doctor rm gc reembed export demo init tune layout pack unpack serve mcp worker help import models"
+    " collections config prompts merges sessions eval bench"
+).split()
+# A command with its subcommand, options, and values in capitals, in quotes or with a slash; not the words of a sentence behind it.
+_COMMAND = re.compile(
+    rf"`?\blocalrag ({'|'.join([*TOOL_OF_COMMAND, *OTHER_COMMANDS])})\b"
+    r"((?: (?:(?:rm|add|use|pull|set|trust|list|show|chat|embedder)\b|--[a-z][a-z-]*|[A-Z]{2,}[A-Z|]*\b"
+    r"|\"[^\"]*\"|'[^']*'|\.{0,2}/[^\s,;]*[^\s,;.]))*)`?"
+)
 _ESCAPED = str.maketrans({"%": "%25", "#": "%23", "?": "%3F"})  # kept by `{+path}`, but special in a URI
 
 
@@ -200,6 +221,16 @@ class DocumentsResult(BaseModel):
     next: int | None
 
 
+def for_assistant(text: str) -> str:
+    """A message or a note for an assistant: commands become the tools that do the same, or something that only the user can do."""
+    return _COMMAND.sub(_tool_or_request, text).replace("--filter", "`filter`")
+
+
+def _tool_or_request(command: re.Match[str]) -> str:
+    tool = TOOL_OF_COMMAND.get(command[1])
+    return f"the tool `{tool}`" if tool else f"`{command[0].strip('`')}` (a command that only the user can run: ask for it)"
+
+
 def passages_result(rows: Sequence[ResultRow]) -> CallToolResult:
     """The result of `search`, from the rows of `QueryWorker.search`."""
     if not rows:
@@ -221,6 +252,7 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
     """The result of `ask`, from a serialized answer; `late`: it was stopped because time ran out."""
     note = answer["note"]
     complete = not late and "Stopped" not in note
+    note = for_assistant(note)
     if not complete:
         note = f"{note} {NARROW_QUESTION_HINT}".strip()
     sources: list[CitationResult] = []

@@ -19,10 +19,12 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.types import CallToolResult, Completion, Resource, ToolAnnotations
 from pydantic import Field
+from sqlite_utils import Database
 
 from localrag import __version__, serializers
 from localrag.errors import LocalragError, error_location
 from localrag.filters import NO_FILTER, DocumentFilter, parse_collection_names
+from localrag.query.citations import to_one_line
 from localrag.query.question import QueryOptions
 from localrag.serializers import NotFound
 from localrag.serve import mcp_results
@@ -42,6 +44,7 @@ ReportProgress = Callable[[float, float, str], Awaitable[None]]  # elapsed secon
 ANSWER_TIMEOUT_S = 45  # most clients give up after 60
 STOP_GRACE_S = 5.0  # after the timeout, to return the best answer so far; then the question is cancelled
 PROGRESS_EVERY_S = 2.0
+MAX_NAMED_DOCUMENTS = 6  # listed where a name means several
 MAX_RESOURCES = 100  # listed documents; others can be read by their URI
 MAX_COMPLETIONS = 20
 READ_ONLY_TOOL = ToolAnnotations(read_only_hint=True, open_world_hint=False, idempotent_hint=True)
@@ -152,9 +155,21 @@ class IndexMcpServer(MCPServer[Any]):
         return []
 
 
+def _document_id(db: Database, name: str) -> str:
+    """The id of the one document that a name means. Raises NotFound, with the paths if there are several."""
+    rows = browse.documents_called(db, name, MAX_NAMED_DOCUMENTS)
+    if not rows:
+        raise NotFound(f"There is no document {name}.", "Find its path with the tools `documents` or `search`.")
+    if len(rows) > 1:
+        paths = ", ".join(to_one_line(row["path"]) for row in rows)
+        more = " and others" if len(rows) == MAX_NAMED_DOCUMENTS else ""
+        raise NotFound(f"Several documents are called {name}: {paths}{more}.", "Name one by its whole path.")
+    return str(rows[0]["id"])
+
+
 def _error_text(failed: BaseException) -> str:
     if isinstance(failed, LocalragError):
-        return f"{failed} {failed.hint}".strip()
+        return mcp_results.for_assistant(f"{failed} {failed.hint}".strip())
     if isinstance(failed, ValueError) and type(failed) is ValueError:  # raised with a message for the client
         return str(failed)
     return f"Something unexpected happened: {error_location(failed)}."
@@ -214,13 +229,13 @@ def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
 def _add_reading(server: IndexMcpServer, folder: Path) -> None:
     @server.tool(title="Read a document", annotations=READ_ONLY_TOOL)
     def passage(
-        document: Annotated[str, Field(description="A document's path, or its id")],
+        document: Annotated[str, Field(description="A document's path, its file name, or its id")],
         start: Annotated[int, Field(ge=0, description="First character")] = 0,
         end: Annotated[int | None, Field(ge=0, description="The character after the last; left out: as far as fits")] = None,
     ) -> Annotated[CallToolResult, mcp_results.DocumentTextResult]:
         """Read the characters `start` to `end` of a document."""
         with snapshot(folder) as db:
-            document_id = browse.document_id_at(db, document) or document
+            document_id = document if browse.document_summary(db, document) else _document_id(db, document)
             return mcp_results.document_text_result(serializers.serialize_document(db, document_id, start, end, None))
 
     @server.tool(title="List the documents", annotations=READ_ONLY_TOOL)
@@ -242,7 +257,7 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
         with snapshot(folder) as db:
             matches = browse.search_entity_names(db, name.strip(), MAX_COMPLETIONS)
             if not matches:
-                raise NotFound(f"There is no entity called {name}.", "Search for it in the text: search.")
+                raise NotFound(f"There is no entity called {name}.", "Look for it in the text with the tool `search`.")
             best = next((r for r in matches if r["name"].casefold() == name.strip().casefold()), matches[0])
             return mcp_results.entity_result(
                 serializers.serialize_entity(best["id"], db), [r["name"] for r in matches if r["id"] != best["id"]]
@@ -275,10 +290,7 @@ def _add_resources(server: IndexMcpServer, folder: Path) -> None:
     def document(path: str) -> str:
         """The text of a document of the index."""
         with snapshot(folder) as db:
-            document_id = browse.document_id_at(db, path)
-            if document_id is None:
-                raise NotFound(f"There is no document {path}.", "List them: documents.")
-            return mcp_results.whole_document(serializers.serialize_document(db, document_id, 0, None, None))
+            return mcp_results.whole_document(serializers.serialize_document(db, _document_id(db, path), 0, None, None))
 
     @server.resource(mcp_results.REPORT, name="report", title="A report", mime_type="text/markdown")
     def report(id: str) -> str:

@@ -21,6 +21,7 @@ from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.indexing.report_stage import pending_reports
 from localrag.project import Project, filter_project
 from localrag.query.answer import answer_question
+from localrag.query.attached_text import AttachedPassage, AttachedText, find_attached_passage
 from localrag.query.conversation import suggest_opening_questions
 from localrag.query.question import NO_CALLBACKS, AnswerCallbacks, QueryOptions
 from localrag.query.retriever import retrieve
@@ -119,6 +120,15 @@ class QueryWorker:
                 with filter_project(full_project, documents) as project:
                     vector = project.embedder.embed([query])[0]
                     return serializers.serialize_passages(query, vector, retrieve(query, vector, project, k), project)
+
+        return await self._run_in_worker(find())
+
+    async def find_attached(self, question: str, attached: Sequence[AttachedText]) -> AttachedPassage | None:
+        """The passage of texts that were sent with a question that answers it best; None without one."""
+
+        async def find() -> AttachedPassage | None:
+            async with self._current_project() as project:
+                return await asyncio.to_thread(find_attached_passage, question, attached, project)
 
         return await self._run_in_worker(find())
 

@@ -1,6 +1,7 @@
 """Bounded reads for people: pages of lists, windows of texts, entities with their surroundings, search by name, status."""
 
 import json
+import posixpath
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -66,6 +67,25 @@ def document_summary(db: Database, document_id: str) -> ViewRow | None:
 def document_id_at(db: Database, path: str) -> str | None:
     """The id of the document stored under a path; None if there is none."""
     return next((r["id"] for r in db.query("SELECT id FROM documents WHERE path = ?", [path])), None)
+
+
+def documents_called(db: Database, name: str, limit: int) -> list[ViewRow]:
+    """The documents (id, path) that a name means: a path in any spelling, its last parts, or a longer path that ends with it.
+
+    The first of these that finds any counts. Several documents are returned by path, at most `limit`.
+    """
+    path = posixpath.normpath(name.strip().replace("\\", "/")) if name.strip() else ""
+    conditions = (
+        ("path = :path OR path = :name", "path"),
+        ("path = :tail OR substr(path, -length(:tail) - 1) = '/' || :tail", "path"),
+        ("substr(:path, -length(path) - 1) = '/' || path", "length(path) DESC"),
+        ("lower(path) = lower(:tail) OR lower(substr(path, -length(:tail) - 1)) = lower('/' || :tail)", "path"),
+    )
+    values = {"path": path, "name": name, "tail": path.lstrip("/"), "limit": limit}
+    for condition, order in conditions:
+        if rows := list(db.query(f"SELECT id, path FROM documents WHERE {condition} ORDER BY {order} LIMIT :limit", values)):
+            return rows[:1] if "DESC" in order else rows
+    return []
 
 
 def text_window(db: Database, document_id: str, start: int, end: int) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
 
+from localrag.cli import app
 from localrag.engine.settings import EngineOptions
 from localrag.project import open_for_query
 from localrag.query.answer import MODE_FUNCTIONS
@@ -30,7 +32,8 @@ STRANGE = "50% #1?.md"
 @pytest.fixture(scope="module")
 def folder(indexed):
     strange = "Odd names are read, too: Greta Lind counts seals 😀 near Vardby.\n"
-    return indexed(TOWN | {STRANGE: strange, "long.txt": LONG * 2000}, "--extractor", "phrases")
+    more = {STRANGE: strange, "long.txt": LONG * 2000, "deep/b.md": "Mia Berg cooks.\n", "other/b.md": "Nils Berg sails.\n"}
+    return indexed(TOWN | more, "--extractor", "phrases")
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +251,89 @@ def test_what_there_is_not_is_said_in_words(door):
     assert "max_seconds" in endless.content[0].text
 
 
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("./docs/b.txt", "docs/b.txt"),
+        ("docs//x/../b.txt", "docs/b.txt"),
+        ("docs\\b.txt", "docs/b.txt"),
+        ("b.txt", "docs/b.txt"),
+        ("/b.txt", "docs/b.txt"),
+        ("B.TXT", "docs/b.txt"),
+        ("/home/ada/town/docs/b.txt", "docs/b.txt"),
+        ("deep/b.md", "docs/deep/b.md"),
+        (STRANGE, f"docs/{STRANGE}"),
+    ],
+)
+def test_a_document_is_found_by_any_spelling_of_its_path(worker, folder, name, path):
+    """By a tool and as a resource; one that is not of the index opens no file."""
+
+    async def made():
+        async with Client(make_server(folder / ".localrag", LocalBackend(worker))) as client:
+            read = await client.call_tool("passage", {"document": name})
+            return read, await client.read_resource(mcp_results.document_uri(name))
+
+    read, resource = asyncio.run(made())
+    assert read.structured_content["path"] == path
+    assert resource.contents[0].text.startswith(read.structured_content["text"][:20])
+
+
+def test_a_name_of_several_documents_is_told_with_their_paths(worker, folder):
+    """So that the assistant can choose."""
+
+    async def made():
+        async with Client(make_server(folder / ".localrag", LocalBackend(worker))) as client:
+            return [await client.call_tool("passage", {"document": name}) for name in ("b.md", "no.md", "  ")]
+
+    several, none, empty = asyncio.run(made())
+    assert several.is_error and none.is_error and empty.is_error
+    assert "docs/deep/b.md, docs/other/b.md" in several.content[0].text
+    assert "`documents`" in none.content[0].text
+
+
+def test_hints_name_what_an_assistant_can_do(worker, folder):
+    """Tools instead of commands, and commands only as something to ask the user for."""
+
+    async def made():
+        async with Client(make_server(folder / ".localrag", LocalBackend(worker))) as client:
+            calls = (
+                ("passage", {"document": "no.md"}),
+                ("report", {"id": "9.999"}),
+                ("entity", {"name": "Zaphod"}),
+                ("search", {"query": "a", "filter": "colour=red"}),
+                ("search", {"query": "a", "collections": "none"}),
+            )
+            return [(await client.call_tool(*call)).content[0].text for call in calls]
+
+    no_document, no_report, no_entity, no_key, no_collection = asyncio.run(made())
+    assert "`documents`" in no_document
+    assert "`communities`" in no_report
+    assert "`search`" in no_entity
+    assert "`filter`" in no_key
+    assert "only the user can run" in no_collection
+    for text in (no_document, no_report, no_entity, no_key):
+        assert not re.search(r"localrag [a-z]+|--[a-z]+", text)
+
+
+def test_every_command_is_translated_for_an_assistant():
+    """With its options; the words of a sentence stay, and so does the name of the program."""
+    for command in [c.name or c.callback.__name__ for c in app.registered_commands] + [g.name for g in app.registered_groups]:
+        text = mcp_results.for_assistant(f"Do it: localrag {command} --all. Then go on.")
+        assert ("the tool `" in text) != ("only the user can run" in text), command
+        assert text.endswith("Then go on.")
+    assert mcp_results.for_assistant("List them: localrag files") == "List them: the tool `documents`"
+    assert "`localrag models add FILE --kind chat` (" in mcp_results.for_assistant("Try localrag models add FILE --kind chat or wait.")
+    assert mcp_results.for_assistant("A name that localrag gives.") == "A name that localrag gives."
+
+
+def test_a_note_of_an_answer_is_for_the_assistant():
+    """Commands in it, too."""
+    answer = mcp_results.EMPTY_ANSWER | {"note": "These quote; to have the model write them: localrag index --write-reports"}
+    result = mcp_results.answer_result(answer)
+    assert "`localrag index --write-reports` (a command that only the user can run: ask for it)" in result.structured_content["note"]
+    assert "only the user can run" in result.content[0].text
+
+
 def test_documents_and_reports_are_resources(door):
     """Those that are listed can be read, whatever their name; a path that is not of the index opens no file."""
 
@@ -307,7 +393,7 @@ def test_a_name_of_another_tool_is_refused(door):
     failed, after = through(door, unknown, tool("documents"))
 
     assert failed
-    assert after.structured_content["total"] == 5
+    assert after.structured_content["total"] == 7
 
 
 class Slow(QueryWorker):

@@ -4,36 +4,344 @@ import json
 
 import pytest
 
-from localrag.serve.openai import answer_client_task
+from localrag.serve.client_tasks import answer_client_task, find_client_task
 
-TITLE = """### Task:
+ASKED, SAID = "Who bought the ferry Skua in 1974?", "Ingrid Holm bought it. [1]"
+LINES = f"USER: {ASKED}\nASSISTANT: {SAID}"
+HISTORY = f"### Chat History:\n<chat_history>\n{LINES}\n</chat_history>"
+TITLE = f"""### Task:
 Generate a concise, 3-5 word title with an emoji summarizing the chat history.
 ### Output:
-JSON format: { "title": "your concise title here" }
-### Chat History:
-<chat_history>
-USER: Who bought the ferry Skua in 1974?
-ASSISTANT: Ingrid Holm.
-</chat_history>"""
-
-
-def test_a_task_is_answered_without_the_index():
-    """A title is made of the question's words; tags, follow-ups and queries are empty lists."""
-    assert json.loads(answer_client_task(TITLE)) == {"title": "Who bought the ferry Skua in 1974"}
-    for key in ("tags", "follow_ups", "queries"):
-        assert json.loads(answer_client_task(TITLE.replace('"title"', f'"{key}"'))) == {key: []}
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "What is the title of the book?",
-        '### Task: list the tasks of the council that have a "title"',
-        "Summarize the chat history of USER: Ruth Sand",
-        'In which file does "tags" stand?',
-        TITLE.replace("### Task:", "Please explain:"),
-    ],
+JSON format: {{ "title": "your concise title here" }}
+### Examples:
+- {{ "title": "📉 Stock Market Trends" }},
+{HISTORY}"""
+SYSTEM_TITLE = (
+    "You are an assistant skilled in conversation. You need to summarize the user's conversation into a title within 10 words."
+    " The language of the title should be consistent with the user's primary language. Do not use punctuation marks"
 )
-def test_a_question_is_never_taken_for_a_task(message):
-    """One of the three signs, or two, are not enough."""
-    assert answer_client_task(message) is None
+
+
+def one(text):
+    """A conversation of one message."""
+    return [("user", text)]
+
+
+BEFORE = [("user", ASKED), ("assistant", SAID)]
+# What programs send, each shortened to its parts: (messages, kind, the whole answer or its beginning).
+PROGRAMS = {
+    "open-webui-title": (one(TITLE), "title", '{"title": "Who bought the ferry Skua"}'),
+    "open-webui-title-before": (
+        one(
+            f"Here is the query:\n{ASKED}\n\nCreate a concise, 3-5 word phrase with an emoji as a title for the previous query. Suitable"
+            " emojis can be used. RESPOND ONLY WITH THE TITLE TEXT.\n\nExamples of titles:\n📉 Stock Market Trends"
+        ),
+        "title",
+        "Who bought the ferry Skua",
+    ),
+    "open-webui-header": (
+        one(f"Create a concise, 3-5 word phrase as a header for the following query, strictly adhering to the 3-5 word limit: {ASKED}"),
+        "title",
+        "Who bought the ferry Skua",
+    ),
+    "open-webui-tags": (
+        one(f'### Task:\nGenerate 1-3 broad tags for the chat history.\n### Output:\nJSON format: {{ "tags": ["tag1"] }}\n{HISTORY}'),
+        "tags",
+        '{"tags": []}',
+    ),
+    "open-webui-follow-ups": (
+        one(
+            "### Task:\nSuggest 3-5 relevant follow-up questions or prompts that the user might naturally ask next.\n### Output:\n"
+            f'JSON format: {{ "follow_ups": ["Question 1?"] }}\n{HISTORY}'
+        ),
+        "follow_ups",
+        '{"follow_ups": []}',
+    ),
+    "open-webui-queries": (
+        one(
+            "### Task:\nAnalyze the chat history to determine the necessity of generating search queries.\n### Output:\n"
+            f'Strictly return in JSON format: \n{{\n  "queries": ["query1", "query2"]\n}}\n\n{HISTORY}'
+        ),
+        "queries",
+        '{"queries": []}',
+    ),
+    "open-webui-picture": (
+        one(
+            f'### Task:\nGenerate a detailed prompt for am image generation task.\n### Output:\n{{\n    "prompt": "Here."\n}}\n\n{HISTORY}'
+        ),
+        "prompt",
+        '{"prompt": ""}',
+    ),
+    "open-webui-autocomplete": (
+        one(
+            '### Task:\nYou are an autocompletion system. Continue the text in `<text>`.\n- If unsure, return: `{ "text": "" }`.\n'
+            '### Examples:\n<type>General</type>\n<text>The sun was</text>\nOutput:\n{ "text": "setting" }\n---\n### Context:\n'
+            f"<chat_history>\n{LINES}\n</chat_history>\n<type>search query</type>\n<text>Who bought the</text>\n#### Output:\n"
+        ),
+        "text",
+        '{"text": ""}',
+    ),
+    "open-webui-emoji": (
+        one(
+            "Your task is to reflect the speaker's likely facial expression through a fitting emoji. Interpret emotions from the message"
+            f" and reflect their facial expression.\n\nMessage: ```{ASKED}```"
+        ),
+        "emoji",
+        "💬",
+    ),
+    "open-webui-tools": (
+        [
+            (
+                "system",
+                'Available Tools: [{"name":"x"}]\n\nYour task is to choose and return the correct tool(s) from the list of available tools.'
+                ' Return only the JSON object: {\n  "tool_calls": [\n {"name": "toolName1"}]}',
+            ),
+            ("user", f'Query: History:\nUSER: """{ASKED}"""\nASSISTANT: """{SAID}"""\nQuery: And then?'),
+        ],
+        "tool_calls",
+        '{"tool_calls": []}',
+    ),
+    "librechat-structured": (
+        one(
+            "Analyze this conversation and provide:\n1. The detected language of the conversation\n2. A concise title in the detected"
+            f" language (5 words or less, no punctuation or quotation)\n\nUser: {ASKED}\nAI: {SAID}"
+        ),
+        "title",
+        "Who bought the ferry Skua",
+    ),
+    "librechat-completion": (
+        one(
+            "Provide a concise, 5-word-or-less title for the conversation, using title case conventions. Only return the title itself.\n\n"
+            f"Conversation:\nUser: {ASKED}\nAI: {SAID}"
+        ),
+        "title",
+        "Who bought the ferry Skua",
+    ),
+    "librechat-assistants": (
+        one(f"Please generate a concise title (max 40 characters) for a conversation that starts with:\nUser: {ASKED}\nAI: x\n\nTitle:"),
+        "title",
+        "Who bought the ferry Skua in 1974",
+    ),
+    "librechat-before": (
+        one(
+            "Detect user language and write in the same language an extremely concise title for this conversation.\nWrite in the detected"
+            f' language. Title in 5 Words or Less.\n\n||>User:\n"{ASKED}"\n||>Response:\n"{SAID}"\n\n||>Title:'
+        ),
+        "title",
+        "Who bought the ferry Skua",
+    ),
+    "librechat-summary": (
+        one(
+            "Summarize the conversation by integrating new lines into the current summary.\n\nEXAMPLE:\nCurrent summary:\nAn example.\n\n"
+            f"Current summary:\nThe harbour was talked about.\n\nNew lines:\nHuman: {ASKED}\nAI: {SAID}\n\nNew summary:"
+        ),
+        "summary",
+        f"The harbour was talked about.\nUser: {ASKED}\nAssistant: {SAID}",
+    ),
+    "chatbox-name": (
+        one(
+            "Based on the chat history, give this conversation a name.\nKeep it short - 10 words max, no quotes.\nUse English.\nJust"
+            f" provide the name, nothing else.\n\nHere's the conversation:\n\n```\n{ASKED}\n\n---------\n\n{SAID}\n```\n\nThe name is:"
+        ),
+        "title",
+        "Who bought the ferry Skua in 1974",
+    ),
+    "cherry-studio": (
+        [("system", SYSTEM_TITLE), ("user", json.dumps([{"role": "user", "mainText": ASKED}, {"role": "assistant", "mainText": SAID}]))],
+        "title",
+        "Who bought the ferry Skua in 1974",
+    ),
+    "cherry-studio-messages": (
+        [("system", SYSTEM_TITLE), *BEFORE, ("user", "And who sold it?")],
+        "title",
+        "Who bought the ferry Skua in 1974",
+    ),
+    "cherry-studio-chinese": (
+        [("system", "你是一名擅长会话的助理，你需要将用户的会话总结为 10 个字以内的标题，不要使用标点符号"), ("user", "谁买下了渡轮？")],
+        "title",
+        "谁买下了渡轮",
+    ),
+    "big-agi": (
+        one(
+            "Analyze the given short conversation (every line is truncated) and extract a concise chat title that summarizes it.\nOnly"
+            f" respond with the lowercase short title and nothing else.\n\n```\n- user: {ASKED}\n- assistant: {SAID}\n```\n"
+        ),
+        "title",
+        "Who bought the ferry Skua in 1974",
+    ),
+    "jan": (
+        one(f"Summarize in a 10-word Title. Give the title only. Here is the message: {ASKED}"),
+        "title",
+        "Who bought the ferry Skua in 1974",
+    ),
+    "nextchat-title": (
+        [
+            *BEFORE,
+            (
+                "user",
+                "Please generate a four to five word title summarizing our conversation without any lead-in, punctuation, quotation marks,"
+                " periods, symbols, bold text, or additional text.",
+            ),
+        ],
+        "title",
+        "Who bought the ferry Skua in 1974",
+    ),
+    "nextchat-summary": (
+        [*BEFORE, ("system", "Summarize the discussion briefly in 200 words or less to use as a prompt for future context.")],
+        "summary",
+        f"User: {ASKED}",
+    ),
+    "continue-title": (
+        one(
+            "Given the following... please reply with a title for the chat that is 3-4 words in length, all words used should be directly"
+            f" related to the content of the chat, no additional text or explanation.\n\n{SAID}"
+        ),
+        "title",
+        "Ingrid Holm bought it",
+    ),
+    "continue-completion": (one("<fim_prefix>def f(x):\n<fim_suffix>\n    return y<fim_middle>"), "completion", ""),
+    "continue-hole": (one("You are a HOLE FILLER.\n<QUERY>\nfunction sum(){\n {{FILL_HERE}}\n}</QUERY>\nTASK: Fill it."), "completion", ""),
+    "langchain-condense": (
+        one(
+            "Given the following conversation and a follow up question, rephrase the follow up question to be a standalone question.\n\n"
+            f"Chat History:\nHuman: {ASKED}\nAssistant: {SAID}\nFollow Up Input: Who is her brother?\nStandalone question:"
+        ),
+        "queries",
+        "Who is her brother?",
+    ),
+}
+# Wordings of no program, written after the rule was made: only the structure is the same.
+UNSEEN = {
+    "six-words": (one(f"Come up with a snappy headline of at most six words for the dialogue below, nothing else.\n\n{LINES}"), "title"),
+    "german": (
+        one(f"Erstelle einen kurzen Titel (höchstens 5 Wörter) für die folgende Unterhaltung.\n\nNutzer: {ASKED}\nBot: {SAID}"),
+        "title",
+    ),
+    "chinese": (one(f"请为下面的对话生成一个不超过10个字的标题，只返回标题。\n\n用户：{ASKED}\n助手：{SAID}"), "title"),
+    "french": (one(f"Génère un titre de 5 mots maximum pour cette conversation, sans ponctuation.\n\nUtilisateur: {ASKED}"), "title"),
+    "spanish": (one(f"Crea un título breve de máximo 6 palabras para esta conversación.\n\nUsuario: {ASKED}"), "title"),
+    "label": (one(f"Please provide a brief label (2-4 words) that captures what this chat is about.\n\nuser: {ASKED}"), "title"),
+    "tagged": (
+        one(f"<instructions>\nYou name chats. Write a title. Respond with the title only.\n</instructions>\n<chat>\n{LINES}\n</chat>"),
+        "title",
+    ),
+    "dashes": (one(f"Label this chat with a subject line. Reply with just the subject.\n---------\n{LINES}\n---------"), "title"),
+    "json-messages": (one(f'Write a name for this thread. Max 30 characters.\n\n[{{"role":"user","content":"{ASKED}"}}]'), "title"),
+    "two-keys": (one(f'Read this chat and return JSON like {{"title": "...", "tags": ["..."]}}.\n\n{LINES}'), "tags"),
+    "keywords": (
+        one(f"Extract up to five keywords from the messages below, as a JSON array only.\n<conversation>\n{LINES}\n</conversation>"),
+        "tags",
+    ),
+    "next-questions": (
+        one(f"# Instructions\nPropose three questions the user may want to ask next.\n<messages>\n{LINES}\n</messages>"),
+        "follow_ups",
+    ),
+    "replies": (one(f"Suggest short replies the user could send next in this conversation. No numbering.\n\n{LINES}"), "follow_ups"),
+    "recap": (one(f"Condense the dialogue so far into a short recap that can replace it.\n\n{LINES}"), "summary"),
+    "query": (one(f"Rewrite the last user message as a standalone search query.\n\n{LINES}\nUser: Who repaired it?\n\nQuery:"), "queries"),
+    "short-system": ([("system", "Write a conversation title. Maximum 5 words, no punctuation."), ("user", ASKED)], "title"),
+    "afterwards": ([*BEFORE, ("user", "Now write a title for our chat, five words or fewer, plain text.")], "title"),
+}
+QUESTIONS = {
+    "title": one("What is the title of the book?"),
+    "task-heading": one('### Task: list the tasks of the council that have a "title"'),
+    "history": one("Summarize the chat history of USER: Ruth Sand"),
+    "tags": one('In which file does "tags" stand?'),
+    "about-a-prompt": one('Please explain what a prompt with "### Task", <chat_history> and { "title": "" } does.'),
+    "summary": one("Give me a short summary of the letters of Lars Holm."),
+    "one-word": one("What title did Ruth Sand have? Answer in one word only."),
+    "report-title": one("Write a short title for the report on the ferry."),
+    "headline": one("Give me a headline for the ferry story in five words."),
+    "last-answer": [*BEFORE, ("user", "Summarize that in five words.")],
+    "minutes": [*BEFORE, ("user", "What was said in the discussion in the council? Only names.")],
+    "minutes-summary": one("Summarize the discussion in the minutes of May in two sentences only."),
+    "role": one("User: who is the mate of the Skua?"),
+    "messages": one("List all messages that Lars Holm wrote to the mayor."),
+    "message-date": one("Find the message in which Lars Holm says that the Skua leaks, and give only its date."),
+    "follow-up-actions": one("Generate a list of follow-up actions from the minutes."),
+    "contract": [*BEFORE, ("user", "Give the title of the contract in one word, only the title.")],
+    "person": [*BEFORE, ("user", "Give only the name of the person who sent the message.")],
+    "letter": [*BEFORE, ("user", "Suggest a title for a letter to her, at most five words.")],
+    "e-mail": one("Write an e-mail with a subject and a short message to Ruth Sand about the leak.\nUse only facts."),
+    "may-you": one("Can you suggest a title for the exchange of letters?\n\nUse only names from the documents."),
+    "german": one("Gib mir nur den Namen des Steuermanns."),
+    "chinese": one("总结一下渡轮的历史，只用一句话。"),
+    "anything-llm": [
+        (
+            "system",
+            "Given the following conversation, relevant context, and a follow up question, reply with an answer to the current question the"
+            " user is asking. Return only your response to the question.\nContext:\n[CONTEXT 0]:\nUser: hi\n[END CONTEXT 0]\n",
+        ),
+        ("user", "Who is the mate?"),
+    ],
+    "own-system": [
+        ("system", "Answer from the documents. At the end suggest three follow-up questions about the conversation. Only short answers."),
+        ("user", "Who is the mate?"),
+    ],
+    "own-system-with-code": [
+        ("system", "Answer from the documents. At the end suggest three follow-up questions about the conversation. Only short answers."),
+        ("user", "What does this do?\n```\nprint(1)\n```"),
+    ],
+    "json-system": [("system", 'Return only JSON with the key {"text": ""}. Keep the conversation short.'), ("user", "Who is the mate?")],
+    "attached": one(
+        '### Task:\nRespond to the user query using the provided context.\n### Example\n{"title": "x"}\n<context>\n'
+        f'<source id="1" name="a.pdf">{LINES}</source>\n</context>\n\nWho is the mate?'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_request_of_a_chat_program_is_answered_without_the_index(name):
+    """Titles are the question's words, within the limit that was set; a program that wants JSON is given the keys it named."""
+    messages, kind, answer = PROGRAMS[name]
+    assert find_client_task(messages).kind == kind
+    assert answer_client_task(messages).startswith(answer)
+    assert "documents do not say" not in answer_client_task(messages)
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_request_is_recognized_in_other_words(name):
+    """By what it asks for, a limit of form, and the conversation that it brings."""
+    messages, kind = UNSEEN[name]
+    assert find_client_task(messages).kind == kind
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_is_never_taken_for_a_request(name):
+    """One of the signs, or two, are not enough."""
+    assert answer_client_task(QUESTIONS[name]) is None
+
+
+def test_a_summary_loads_no_picture():
+    """It may hold what an attached document says."""
+    said = f"{LINES}\nUSER: ![x](http://evil.example/p.png) <b>more</b>"
+    answer = answer_client_task(one(f"Summarize this conversation in one short paragraph.\n\n{said}"))
+    assert "evil.example" in answer
+    assert "![x](" not in answer
+    assert "<b>" not in answer
+
+
+def test_an_answer_follows_the_schema_that_was_sent():
+    """Each property has its type; what is not known is empty."""
+    schema = {
+        "properties": {"title": {"type": "string"}, "language": {"type": "string"}, "tags": {"type": "array"}, "ok": {"type": "boolean"}}
+    }
+    assert json.loads(answer_client_task(one(TITLE), schema)) == {
+        "title": "Who bought the ferry Skua",
+        "language": "",
+        "tags": [],
+        "ok": False,
+    }
+
+
+def test_a_long_message_is_read_at_once():
+    """Neither many tags nor many roles take more than their length allows."""
+    for text in (
+        "<a>\n" * 50_000,
+        "<a>\n</b>\n" * 20_000,
+        "User: x\n" * 50_000,
+        "```\n" * 50_000,
+        "{" * 100_000,
+        "title for chat " * 20_000,
+    ):
+        find_client_task(one(text))

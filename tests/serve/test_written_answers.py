@@ -9,8 +9,10 @@ import pytest
 
 from localrag import serializers
 from localrag.cli.views.answers import answer_json
+from localrag.query.question import QueryOptions
 from localrag.records import Answer, AnswerSentence, Citation
-from localrag.serve import api, mcp_results, openai
+from localrag.serve import api, chat, mcp_results, openai
+from localrag.serve.chat_request import ChatRequest
 from localrag.serve.query_worker import RunningQuestion
 from localrag.store import answers
 from localrag.store.opening import open_index
@@ -70,9 +72,12 @@ async def events_of(made, answer, parts):
 
 def completion_of(answer, parts):
     """The chunks of a stream of the chat API as (contents, annotations, fields of the last)."""
-    made = asyncio.run(
-        events_of(lambda asked: openai._stream_response(asked, openai._ResponseBuilder("m"), SITE, usage=False), answer, parts)
-    )
+    limit = chat.OutputLimit(ChatRequest("m", "", (), QueryOptions()), None)
+
+    def stream(asked):
+        return openai._stream_response(chat.answer_events(asked, limit, SITE), openai._ResponseBuilder("m"), usage=False)
+
+    made = asyncio.run(events_of(stream, answer, parts))
     chunks = [json.loads(event.removeprefix("data: ")) for event in made if "[DONE]" not in event]
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
     return "".join(d.get("content", "") for d in deltas), [a for d in deltas for a in d.get("annotations", [])], chunks[-1]
@@ -103,7 +108,7 @@ def test_a_stream_and_a_whole_answer_are_the_same_also_if_cut(cut):
     answer = answer_of(PARTS[:cut])
     text, *_ = completion_of(answer, PARTS[:cut])
 
-    assert text == serializers.serialize_answer(answer)["answer"] + openai._source_list(answer, SITE)
+    assert text == serializers.serialize_answer(answer)["answer"] + chat.source_list(answer, SITE)
     assert text.count("```") % 2 == 0
     assert "\n\nSources\n\n" in text
 
@@ -159,7 +164,7 @@ def test_ten_thousand_words_in_one_list():
     parts = [f"{n}. Item <b>{n}</b> of `the` list is here and goes on. [1]\n" for n in range(900)]
     answer = answer_of(parts)
 
-    assert completion_of(answer, parts)[0] == serializers.serialize_answer(answer)["answer"] + openai._source_list(answer, SITE)
+    assert completion_of(answer, parts)[0] == serializers.serialize_answer(answer)["answer"] + chat.source_list(answer, SITE)
 
 
 def test_stored_answers_have_headings_and_older_ones_none(tmp_path):

@@ -1,0 +1,212 @@
+"""Answers to chat programs, whole and in parts, before a wire format is chosen: text, citations as annotations, list of sources."""
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+
+from localrag import serializers
+from localrag.query.citations import escape_marks, to_one_line
+from localrag.records import SUPPORTED_STATE, Answer, Citation
+from localrag.serve.chat_request import ChatRequest
+from localrag.serve.context import ServerContext
+from localrag.serve.query_worker import RunningQuestion, answer_unless_disconnected, question_events, start_question
+from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
+
+MAX_QUOTE_CHARS = 160  # of a quote in the title of a citation
+CountTokens = Callable[[Sequence[str]], Awaitable[list[int]]]
+ChatEvent = tuple[str, Any]  # "text" or "status" and a text, "waiting" and None, at the end "reply" and a ChatReply
+ChatEvents = AsyncGenerator[ChatEvent, None]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """The end of an answer: its whole `text`, `finish` (stop, or length if it was cut at the largest number of tokens).
+
+    `annotations`: a flat `url_citation` for each citation, at its first mark in `text`. `sources`: further fields, as in Perplexity's API.
+    """
+
+    text: str
+    finish: str = "stop"
+    annotations: list[dict[str, Any]] = field(default_factory=list)
+    sources: dict[str, Any] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+
+
+class OutputLimit:
+    """Cuts a text that comes in parts before the first stop sequence, and after a number of tokens.
+
+    `length` is the number of characters so far, `finish` the reason in OpenAI's words.
+    """
+
+    def __init__(self, request: ChatRequest, count_tokens: CountTokens) -> None:
+        self._stop, self._tokens_left, self._count_tokens = request.stop, request.max_tokens, count_tokens
+        self._held = ""
+        self.length, self.finish, self.is_reached = 0, "stop", False
+
+    async def write(self, part: str, *, is_last: bool = False) -> str:
+        """As much of the text so far as is new and cannot belong to a stop sequence."""
+        if self.is_reached:
+            return ""
+        text, self._held = self._held + part, ""
+        if stops := [at for stop in self._stop if (at := text.find(stop)) >= 0]:
+            text, self.is_reached = text[: min(stops)], True
+        elif not is_last:
+            n_held = next((n for n in range(self._longest_stop(text), 0, -1) if any(s.startswith(text[-n:]) for s in self._stop)), 0)
+            text, self._held = text[: len(text) - n_held], text[len(text) - n_held :]
+        if self._tokens_left is not None and text:
+            text = await self._fit(text, self._tokens_left)
+        self.length += len(text)
+        return text
+
+    def _longest_stop(self, text: str) -> int:
+        return min(len(text), max(map(len, self._stop), default=1) - 1)
+
+    async def _fit(self, text: str, tokens_left: int) -> str:
+        """As many words of a text as the remaining tokens allow."""
+        (n_tokens,) = await self._count_tokens([text])
+        if n_tokens <= tokens_left:
+            self._tokens_left = tokens_left - n_tokens
+            return text
+        self.is_reached, self.finish, fitting = True, "length", []
+        words = re.findall(r"\s*\S+", text)[: tokens_left + 1]  # a word has at least one token
+        for word, n_tokens in zip(words, await self._count_tokens(words), strict=True):
+            tokens_left -= n_tokens
+            if tokens_left < 0:
+                break
+            fitting.append(word)
+        return "".join(fitting)
+
+
+async def complete_chat(request: ChatRequest, site: ServerContext, connection: Request) -> ChatReply:
+    """The whole answer. If the client disconnects, the question is cancelled. Raises the errors of a question."""
+    limit = OutputLimit(request, site.query_worker.count)
+    if request.task_answer is not None:
+        return ChatReply(await limit.write(request.task_answer, is_last=True), limit.finish)
+    asked = start_question(site.query_worker, request.question, request.options, request.history)
+    answer = await answer_unless_disconnected(asked, connection)
+    neutral = neutralize(answer.answer)
+    attached = await _attached_part(request, answer, site)
+    text = await limit.write(neutral.text + attached + source_list(answer, site), is_last=True)
+    return _reply(text, answer, neutral, site, limit)
+
+
+async def stream_chat(request: ChatRequest, site: ServerContext) -> ChatEvents:
+    """The events of an answer, the last one its reply; it has to be closed. Raises the errors of a question."""
+    limit = OutputLimit(request, site.query_worker.count)
+    if request.task_answer is not None:
+        text = await limit.write(request.task_answer, is_last=True)
+        yield "text", text
+        yield "reply", ChatReply(text, limit.finish)
+        return
+    asked = start_question(site.query_worker, request.question, request.options, request.history)
+    async with aclosing(answer_events(asked, limit, site, request)) as events:
+        async for event in events:
+            yield event
+
+
+async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: ServerContext, request: ChatRequest | None = None) -> ChatEvents:
+    """The events of a question that is being answered; at the end, or when they are closed, it is ended."""
+    heard, sent, stream = "", "", NeutralStream()
+    try:
+        async for kind, value in question_events(asked):
+            if kind == "text":
+                heard += value
+                if text := await limit.write(stream.write(value).text):
+                    sent += text
+                    yield "text", text
+            elif kind == "status":
+                yield "status", value
+            elif kind == "nothing":
+                yield "waiting", None
+        answer = asked.task.result()
+        neutral, shift = neutralize(answer.answer), 0
+        if answer.answer.startswith(heard):
+            rest = stream.write(answer.answer[len(heard) :]).text + stream.finish()
+        else:  # it was reworded
+            rest = f"{stream.finish()}\n\n"
+            shift = limit.length + len(rest)
+            rest += neutral.text
+        attached = await _attached_part(request, answer, site) if request else ""
+        text = await limit.write(rest + attached + source_list(answer, site), is_last=True)
+        yield "text", text
+        yield "reply", _reply(sent + text, answer, neutral, site, limit, shift)
+    finally:  # also after a disconnect
+        await asked.end()
+
+
+def _reply(text: str, answer: Answer, neutral: NeutralMarkdown, site: ServerContext, limit: OutputLimit, shift: int = 0) -> ChatReply:
+    """The reply for an answer whose text begins at `shift`; citations whose mark was cut off are left out of the annotations."""
+    cited = [note for note in annotations(answer, neutral, site, shift) if note["end_index"] <= limit.length]
+    return ChatReply(text, limit.finish, cited, sources(answer, neutral, site), answer.prompt_tokens, answer.output_tokens)
+
+
+async def _attached_part(request: ChatRequest, answer: Answer, site: ServerContext) -> str:
+    """The passage of the attached text that answers the question better than the documents do, below its name; empty without one."""
+    if not request.attached:
+        return ""
+    passage = await site.query_worker.find_attached(request.question, request.attached)
+    if passage is None or (answer.is_answerable and passage.confidence <= (1.0 if answer.confidence is None else answer.confidence)):
+        return ""
+    name = f"**{to_one_line(passage.name)}**\n\n" if passage.name else ""
+    quoted = "\n".join(f"> {line}" for line in escape_marks(passage.text).splitlines())
+    return "\n\n" + neutralize(name + quoted).text
+
+
+def source_list(answer: Answer, site: ServerContext) -> str:
+    """The list of sources below an answer, for clients that show no annotations."""
+    if not site.list_sources or not answer.citations:
+        return ""
+    lines = [f"- [{c.n}] {_state(answer, c)}{_title(c)}" for c in answer.citations]
+    return "\n\nSources\n\n" + neutralize("\n".join(lines)).text
+
+
+def _state(answer: Answer, c: Citation) -> str:
+    """The state of a source in brackets; empty for supported."""
+    state = answer.state_of(c.n)
+    return "" if state == SUPPORTED_STATE else f"({state}) "
+
+
+def _title(c: Citation) -> str:
+    place = to_one_line(c.place())
+    quote = to_one_line(c.quote)
+    return escape_marks(f"{place} — “{quote if len(quote) <= MAX_QUOTE_CHARS else quote[: MAX_QUOTE_CHARS - 1] + '…'}”")
+
+
+def _address(answer: Answer, c: Citation, site: ServerContext) -> str:
+    """URL of a citation on the page; for an answer that was not stored, of the file with a character range (RFC 5147)."""
+    if answer.id:
+        return f"{site.address}/#/source/{answer.id}/{c.n}"
+    return f"{(site.root / c.path).absolute().as_uri()}#char={c.start},{c.end}"
+
+
+def annotations(answer: Answer, neutral: NeutralMarkdown, site: ServerContext, shift: int = 0) -> list[dict[str, Any]]:
+    """A flat `url_citation` per citation, at its first mark in the neutralized answer, which begins at `shift`."""
+    first = {n: at for at, n in reversed(answer.citation_marks)}
+    notes = []
+    for c in answer.citations:
+        at = shift + neutral.offset(first[c.n]) if c.n in first else 0
+        end = at + len(f"[{c.n}]") if c.n in first else 0
+        cited = {"url": _address(answer, c, site), "title": _title(c), "headings": list(c.headings), "state": answer.state_of(c.n)}
+        notes.append({"type": "url_citation"} | cited | {"start_index": at, "end_index": end})
+    return notes
+
+
+def sources(answer: Answer, neutral: NeutralMarkdown, site: ServerContext) -> dict[str, Any]:
+    """Further fields of a response: citations as Perplexity's API has them, the standalone question, and sentences with their states."""
+    results = [
+        {"title": _title(c), "url": _address(answer, c, site), "snippet": c.quote, "headings": list(c.headings)}
+        | {"state": answer.state_of(c.n)}
+        for c in answer.citations
+    ]
+    sentences = [{k: s[k] for k in ("text", "state", "citations")} for s in serializers.sentences(answer, neutral)]
+    return {
+        "citations": [r["url"] for r in results],
+        "search_results": results,
+        "asked": answer.standalone_question,
+        "sentences": sentences,
+    }

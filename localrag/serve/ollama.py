@@ -1,0 +1,168 @@
+"""Ollama's API (`/api/chat`, `/api/tags`, `/api/show`, `/api/version`): the same questions and answers in another wire format.
+
+Its streams are JSON lines. A client has to send the key, as for the other interfaces.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime
+from functools import wraps
+from hashlib import sha256
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from localrag import __version__
+from localrag.serve.auth import json_body
+from localrag.serve.chat import ChatEvents, ChatReply, complete_chat, stream_chat
+from localrag.serve.chat_request import all_model_names, read_chat_request, split_model_name
+from localrag.serve.context import ServerContext, error_response
+
+DEFAULT_TAG = ":latest"  # that Ollama's clients append to a name without one
+FIXED_AT = "1970-01-01T00:00:00Z"  # models have no time of change
+DETAILS = {
+    "parent_model": "",
+    "format": "localrag",
+    "family": "localrag",
+    "families": ["localrag"],
+    "parameter_size": "",
+    "quantization_level": "",
+}
+Endpoint = Callable[[Request, ServerContext], Awaitable[Response]]
+
+
+def ollama_routes(site: ServerContext) -> list[Route]:
+    """The routes of Ollama's API, whose errors are texts."""
+    return [
+        Route("/api/tags", _with_text_errors(tags_endpoint, site)),
+        Route("/api/version", _with_text_errors(version_endpoint, site)),
+        Route("/api/show", _with_text_errors(show_endpoint, site), methods=["POST"]),
+        Route("/api/chat", _with_text_errors(chat_endpoint, site), methods=["POST"]),
+    ]
+
+
+def _with_text_errors(endpoint: Endpoint, site: ServerContext) -> Callable[[Request], Awaitable[Response]]:
+    """A request handler whose errors have Ollama's form."""
+
+    @wraps(endpoint)
+    async def handled(request: Request) -> Response:
+        try:
+            return await endpoint(request, site)
+        except Exception as failed:  # noqa: BLE001 — any failure becomes an error response, and the server keeps running
+            return JSONResponse({"error": _error_text(failed)}, error_response(failed).status_code)
+
+    return handled
+
+
+def _error_text(failed: BaseException) -> str:
+    error = json.loads(bytes(error_response(failed).body))["error"]
+    return " ".join(filter(None, (error["message"], error["hint"])))
+
+
+async def version_endpoint(_request: Request, _site: ServerContext) -> Response:
+    """`GET /api/version`: the version of localrag."""
+    return JSONResponse({"version": __version__})
+
+
+async def tags_endpoint(_request: Request, site: ServerContext) -> Response:
+    """`GET /api/tags`: the index and each of its collections, in every mode."""
+    names = await asyncio.to_thread(all_model_names, site)
+    return JSONResponse({"models": [_model(name) for name in names]})
+
+
+def _model(name: str) -> dict[str, Any]:
+    digest = sha256(name.encode()).hexdigest()
+    return {"name": name, "model": name, "modified_at": FIXED_AT, "size": 0, "digest": digest, "details": DETAILS}
+
+
+async def show_endpoint(request: Request, site: ServerContext) -> Response:
+    """`POST /api/show`: what a model can do."""
+    body = json_body(await request.body())
+    await split_model_name(_model_name(body.get("model") or body.get("name")), site)
+    model_info = {"general.architecture": "localrag"}
+    more = {"modelfile": "", "parameters": "", "template": "", "license": "", "modified_at": FIXED_AT}
+    return JSONResponse({"details": DETAILS, "model_info": model_info, "capabilities": ["completion"]} | more)
+
+
+async def chat_endpoint(request: Request, site: ServerContext) -> Response:
+    """`POST /api/chat`: one response, or, unless `stream` is false, a stream of checked sentences."""
+    body, started_at = await asyncio.to_thread(json_body, await request.body(), ["model"]), time.monotonic()
+    lines = _ChatLines(str(body["model"]), started_at, shows_status=bool(body.get("think")))
+    if not body.get("messages"):  # how its clients load a model
+        await split_model_name(_model_name(body["model"]), site)
+        return JSONResponse(lines.part() | {"done": True, "done_reason": "load"})
+    chat = await read_chat_request(_chat_body(body), site)
+    if body.get("stream", True):
+        return StreamingResponse(_stream_lines(stream_chat(chat, site), lines), media_type="application/x-ndjson")
+    reply = await complete_chat(chat, site, request)
+    return JSONResponse(lines.part(reply.text) | lines.end(reply))
+
+
+def _model_name(name: Any) -> Any:
+    return name.removesuffix(DEFAULT_TAG) if isinstance(name, str) else name
+
+
+def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The same request as a body of the chat completions API. Raises ValueError."""
+    given = body.get("options")
+    options = given if isinstance(given, dict) else {}
+    max_tokens = options.get("num_predict")
+    wanted = body.get("format")
+    more: dict[str, Any] = {"model": _model_name(body["model"]), "messages": body["messages"]}
+    more |= {"stop": options.get("stop") or None, "seed": options.get("seed")}
+    more["max_tokens"] = None if max_tokens in (-1, -2) else max_tokens  # without a limit, and until the window is full
+    more["response_format"] = {"type": "json_schema", "schema": wanted} if isinstance(wanted, dict) else _named_format(wanted)
+    return more | {name: body.get(name) for name in ("filter", "where")}
+
+
+def _named_format(wanted: Any) -> dict[str, Any] | None:
+    """A format that is given by its name. Raises ValueError."""
+    if wanted in (None, ""):
+        return None
+    if wanted == "json":
+        return {"type": "json_object"}
+    raise ValueError("`format` is json or a JSON schema.")
+
+
+async def _stream_lines(events: ChatEvents, lines: "_ChatLines") -> AsyncIterator[bytes]:
+    try:
+        async with aclosing(events):
+            async for kind, value in events:
+                if kind == "text":
+                    yield _json_line(lines.part(value))
+                elif kind == "waiting":  # a client parses every line
+                    yield _json_line(lines.part())
+                elif kind == "status" and lines.shows_status:
+                    yield _json_line(lines.part(thinking=f"{value}\n"))
+                elif kind == "reply":
+                    yield _json_line(lines.part() | lines.end(value))
+    except Exception as failed:  # noqa: BLE001 — any failure becomes a line, and the server keeps running
+        yield _json_line({"error": _error_text(failed)})
+
+
+def _json_line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+class _ChatLines:
+    """Builds the lines of one response; `shows_status`: with the steps of the answer as thoughts."""
+
+    def __init__(self, model: str, started_at: float, *, shows_status: bool) -> None:
+        self._model, self._started_at, self.shows_status = model, started_at, shows_status
+
+    def part(self, text: str = "", thinking: str = "") -> dict[str, Any]:
+        """A part of the answer."""
+        message = {"role": "assistant", "content": text} | ({"thinking": thinking} if thinking else {})
+        return {"model": self._model, "created_at": datetime.now(UTC).isoformat(), "message": message, "done": False}
+
+    def end(self, reply: ChatReply) -> dict[str, Any]:
+        """The fields of the last line, with the citations as further ones."""
+        nanoseconds = int((time.monotonic() - self._started_at) * 1e9)
+        counts = {"prompt_eval_count": reply.prompt_tokens, "eval_count": reply.output_tokens}
+        durations = {"total_duration": nanoseconds, "load_duration": 0, "prompt_eval_duration": 0, "eval_duration": nanoseconds}
+        return {"done": True, "done_reason": reply.finish} | durations | counts | reply.sources

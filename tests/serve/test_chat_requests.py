@@ -1,0 +1,237 @@
+"""Parameters and messages of chat requests: each is followed, or refused with a reason; none is passed over in silence."""
+
+import json
+
+import openai
+import pytest
+
+from localrag.serve import auth
+from tests.conftest import TOWN
+
+ODD = "The cook of the Skua is Mia\u200b Berg, who says that a <b and c &lt; d for the price of the fish.\n"
+ASKED = [{"role": "user", "content": "Who is the mate of the Skua?"}]
+
+
+@pytest.fixture(scope="module")
+def folder(indexed):
+    return indexed(TOWN | {"odd.md": ODD}, "--extractor", "phrases")
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with server.client() as made:
+        yield made
+
+
+def said(client, **changes):
+    return client.post("/v1/chat/completions", json={"model": "localrag:mix", "messages": ASKED} | changes)
+
+
+def streamed(client, **changes):
+    """The text and the last reason of a stream."""
+    lines = [line.removeprefix("data: ") for line in said(client, stream=True, **changes).text.splitlines() if line.startswith("data: {")]
+    choices = [json.loads(line)["choices"][0] for line in lines]
+    return "".join(c["delta"].get("content", "") for c in choices), choices[-1]["finish_reason"]
+
+
+TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}}, "response_format"),
+        ({"response_format": "json"}, "response_format"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "look_up"}}}, "tool_choice"),
+        ({"functions": [], "function_call": {"name": "look_up"}}, "function_call"),
+        ({"n": 2}, "`n`"),
+        ({"logprobs": True}, "logprobs"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"stop": 5}, "stop"),
+        ({"stop": [""]}, "stop"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"max_completion_tokens": -1}, "max_completion_tokens"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(client, changes, named):
+    """With 400 in OpenAI's form, before the question is asked."""
+    refused = said(client, **changes)
+    assert refused.status_code == 400
+    assert named in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"response_format": {"type": "text"}},
+        {"tools": [TOOL], "tool_choice": "auto"},
+        {"n": 1, "stop": None, "max_tokens": None, "logprobs": False},
+        {"modalities": ["text"]},
+    ],
+)
+def test_what_changes_nothing_is_accepted(client, changes):
+    """Programs send their defaults."""
+    assert "Lars Holm" in said(client, **changes).json()["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("stop", ["Sources", ["never", "Holm"], ["\n\nSou"]])
+def test_a_stop_sequence_ends_the_text_before_it(client, stop):
+    """In a stream as in the whole, also where it lies in two parts; no annotation is beyond the end."""
+    full = said(client).json()["choices"][0]["message"]["content"]
+    choice = said(client, stop=stop).json()["choices"][0]
+    ends = [full.index(s) for s in ([stop] if isinstance(stop, str) else stop) if s in full]
+
+    assert choice["message"]["content"] == full[: min(ends)]
+    assert choice["finish_reason"] == "stop"
+    assert all(a["url_citation"]["end_index"] <= min(ends) for a in choice["message"]["annotations"])
+    assert streamed(client, stop=stop) == (full[: min(ends)], "stop")
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_the_largest_number_of_tokens_is_kept(client, name):
+    """The text ends at a word, and the reason is told; a limit that is not reached changes nothing."""
+    full = said(client).json()["choices"][0]["message"]["content"]
+    choice = said(client, **{name: 6}).json()["choices"][0]
+
+    assert full.startswith(choice["message"]["content"])
+    assert 1 <= len(choice["message"]["content"].split()) <= 6
+    assert choice["finish_reason"] == "length"
+    assert streamed(client, **{name: 6}) == (choice["message"]["content"], "length")
+    assert said(client, **{name: 5000}).json()["choices"][0]["finish_reason"] == "stop"
+
+
+def test_embeddings_have_their_own_dimensions_only(openai_client):
+    """The model's own number may be named; vectors are never cut."""
+    made = openai_client.embeddings.create(model="localrag", input="the ferry", encoding_format="float").data[0].embedding
+    assert openai_client.embeddings.create(model="localrag", input="the ferry", dimensions=len(made)).data
+    with pytest.raises(openai.BadRequestError, match=f"{len(made)} dimensions"):
+        openai_client.embeddings.create(model="localrag", input="the ferry", dimensions=8)
+
+
+def test_a_model_is_found_by_its_name(openai_client):
+    """As the list names it; another one is not."""
+    assert openai_client.models.retrieve("localrag:mix").id == "localrag:mix"
+    for name in ("gpt-9", "localrag:fast"):
+        with pytest.raises(openai.NotFoundError):
+            openai_client.models.retrieve(name)
+
+
+def test_two_slashes_are_one_for_everybody(client, server):
+    """An address that ends with a slash works; the key is asked for as ever, and pages of others are kept out."""
+    for path in ("//v1/models", "/v1//models", "//v1///models"):
+        assert client.get(f"{server.address}{path}").status_code == 200
+        assert client.get(f"{server.address}{path}", headers={"authorization": ""}).status_code == 401
+        assert client.get(f"{server.address}{path}", headers={"origin": "http://evil.example"}).status_code == 403
+    assert client.get(f"{server.address}//api//documents", headers={"authorization": ""}).status_code == 401
+
+
+def test_pictures_in_the_conversation_do_not_matter(client):
+    """Two of a megabyte, in an earlier message and in the last one, whose text is the question."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1_400_000}}
+    earlier = [
+        {"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]},
+        {"role": "assistant", "content": "A ship."},
+    ]
+    last = {"role": "user", "content": [picture, {"type": "text", "text": ASKED[0]["content"]}]}
+    assert "Lars Holm" in said(client, messages=[*earlier, last]).json()["choices"][0]["message"]["content"]
+
+
+def test_a_conversation_has_a_largest_size(client, monkeypatch):
+    """More is refused, not cut."""
+    monkeypatch.setattr(auth, "MAX_CHAT_BODY_BYTES", 1000)
+    assert said(client, messages=[{"role": "user", "content": "x" * 2000}]).status_code == 413
+
+
+def test_odd_characters_of_documents_and_questions_stay(client):
+    """Signs of HTML, entities and characters without width, in quotes and in questions."""
+    question = "What does Mia\u200b Berg, the cook, say about &lt; and <b?"
+    answer = said(client, messages=[{"role": "user", "content": question}]).json()
+    quotes = [result["snippet"] for result in answer["search_results"]]
+    stored = client.get("/api/answers/" + answer["citations"][0].rsplit("/", 2)[1]).json()
+
+    assert any("Mia\u200b Berg, who says that a <b and c &lt; d" in quote for quote in quotes)
+    assert stored["question"] == question
+
+
+def test_half_a_character_is_refused_and_a_whole_one_stays(client):
+    """A sign beyond the first 65,536 may come as two escapes; one of them alone is no text."""
+    head = '{"model": "localrag:mix", "messages": [{"role": "user", "content": "Who is the mate of the Skua? '
+    half, whole = (
+        client.post("/v1/chat/completions", content=f'{head}{x}"}}]}}', headers={"content-type": "application/json"})
+        for x in ("\\ud83d", "\\ud83d\\ude00")
+    )
+    stored = client.get("/api/answers/" + whole.json()["citations"][0].rsplit("/", 2)[1]).json()
+
+    assert half.status_code == 400
+    assert "not valid JSON" in half.json()["error"]["message"]
+    assert stored["question"].endswith("Skua? 😀")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Speak English."}, *ASKED],
+        [{"role": "developer", "content": "Be brief."}, *ASKED],
+        [*ASKED, {"role": "assistant", "content": None, "tool_calls": []}, {"role": "tool", "content": "x", "tool_call_id": "1"}],
+        [*ASKED, {"role": "system", "content": "Answer now."}],
+    ],
+)
+def test_prompts_of_the_system_and_tools_do_not_keep_the_question_away(client, messages):
+    """Two of them, another name for one, results of tools, and one at the end."""
+    assert "Lars Holm" in said(client, messages=messages).json()["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([], "No message of the user"),
+        ([{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Be kind."}], "No message of the user"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}], "Pictures"),
+        ([{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}]}], "sound"),
+        ([{"role": "user", "content": ["?"]}], "No message of the user"),
+        (["?"], "list of objects"),
+        ("?", "list of objects"),
+    ],
+)
+def test_a_conversation_without_a_question_is_refused(client, messages, words):
+    """Tools only, system prompts only, a picture only: it is said what is missing."""
+    refused = said(client, messages=messages, tools=[TOOL])
+    assert refused.status_code == 400
+    assert words in refused.json()["error"]["message"]
+
+
+VALUES = (None, True, -1, 10**30, "\ud800", [], {}, [None], {"type": []})
+FIELDS = {
+    "/v1/chat/completions": "model messages stream stream_options stop max_tokens n seed tools tool_choice response_format filter logprobs",
+    "/v1/responses": "model input instructions stream text max_output_tokens tool_choice previous_response_id seed where",
+    "/api/chat": "model messages stream options format think tools",
+    "/api/show": "model name",
+    "/v1/embeddings": "input dimensions encoding_format model",
+}
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_no_value_of_a_field_is_unexpected(client, path):
+    """Each is accepted or refused with a reason; nothing else happens, whichever field has it."""
+    title = "Give this conversation a title of at most 3 words, nothing else.\n\nUser: Who is the mate?\nAI: Lars Holm."
+    asked = {"model": "localrag:mix", "messages": [{"role": "user", "content": title}]}
+    good = asked | ({"input": title} if path.startswith("/v1") else {})
+    inner = {
+        "/v1/chat/completions": [
+            *({"messages": [{"role": "user", "content": [{"type": "text", "text": value}]}], "n": 2} for value in VALUES),
+            *(
+                {"response_format": {"type": "json_schema", "schema": {"properties": {"a": value, "b": {"type": value}}}}}
+                for value in VALUES
+            ),
+        ],
+        "/api/chat": [{"options": {"stop": value, "num_predict": value, "seed": value}} for value in VALUES],
+    }.get(path, [])
+    for changes in [{field: value} for field in FIELDS[path].split() for value in VALUES] + inner:
+        body = json.dumps(good | changes).encode()
+        said = client.post(path, content=body, headers={"content-type": "application/json"})
+        assert said.status_code in (200, 400, 404), (changes, said.text)
+        assert "Something unexpected" not in said.text, changes
+        assert "codec" not in said.text, changes
