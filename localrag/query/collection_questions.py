@@ -21,7 +21,7 @@ from localrag.query.retriever import content_stems, named_entities
 from localrag.store import documents, full_text
 from localrag.store.documents import FileRow
 
-MIN_COLLECTION = 0.7  # probability from which on a question is about the files
+MIN_COLLECTION = 0.85  # probability from which on a question is about the files
 MAX_LISTED = 50  # files in an answer
 MAX_TERM_WORDS = 5
 DEFAULT_PERIOD = timedelta(days=7)  # of "recently"

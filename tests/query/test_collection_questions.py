@@ -75,13 +75,13 @@ def test_a_mode_that_was_chosen_is_kept(ask):
 
 
 def test_questions_about_what_files_say_are_not_about_files(folder):
-    """Of sixty questions that nothing was learned from at least 57 are told right; none about content is taken for one about files."""
+    """Of 88 questions that nothing was learned from at least 78 are told right; none about content is taken for one about files."""
     rows = [line.split("\t") for line in (Path(__file__).parent / "data" / "collection_questions.tsv").read_text("utf-8").splitlines()]
     with open_for_query(folder / ".localrag", logs=False) as project:
         told = [(label, collection_kind(text, project)) for label, text in rows]
 
     assert {label for label, _ in rows} == set(COLLECTION_KINDS)
-    assert sum(label == kind for label, kind in told) >= 57
+    assert sum(label == kind for label, kind in told) >= 78
     assert [kind for label, kind in told if label == "other" and kind != "other"] == []
 
 
