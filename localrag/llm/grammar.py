@@ -24,6 +24,7 @@ MAX_NAME_CHARS = 60
 MIN_DESCRIPTION_CHARS, MAX_DESCRIPTION_CHARS = 6, 200
 ENTITY_BYTES, PAIR_BYTES = 3500, 2500  # a list ends after the line that exceeds this: a small model would fill any limit
 MAX_CLAIM_BYTES = 2500
+WRITTEN_PAIR_BYTES, WRITTEN_PAIR_TOKENS = 5000, 2600  # of pairs with descriptions, which larger models write and end themselves
 ENTITY_TOKENS, PAIR_TOKENS, CLAIM_TOKENS = 1800, 1500, 1500  # room for this and one more line, so that no list is truncated
 LEAST_LIST = 300  # tokens; with less room the text is split, since a list would be too incomplete
 FOR_PAIRS = 0.5  # share of the free window reserved for the turns after a list of entities
@@ -215,7 +216,8 @@ def pair_lines(
     `described`: lines `{"source", "target", "description", "strength"}` instead. The model decides when the list ends, after at most `most`
     lines; it fits into `tokens`.
     """
-    most, enough = min(most, _lines_in(tokens, LINE_TOKENS)), _bytes_in(tokens, PAIR_TOKENS, PAIR_BYTES)
+    full_tokens, full_bytes = (WRITTEN_PAIR_TOKENS, WRITTEN_PAIR_BYTES) if described else (PAIR_TOKENS, PAIR_BYTES)
+    most, enough = min(most, _lines_in(tokens, LINE_TOKENS)), _bytes_in(tokens, full_tokens, full_bytes)
     allowed = {frozenset(p): p for p in pairs}
     names = list(dict.fromkeys(n for p in pairs for n in p))
     head, middle, tail = (

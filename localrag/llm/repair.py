@@ -10,6 +10,7 @@ from localrag.text.sentences import collapse_whitespace
 
 STRAIGHT_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-"})
 MIN_TYPE_SIMILARITY = 0.75  # of a type's spelling, as "organisation" has to "organization"
+_ARTICLE = re.compile(r"^(?:the|an?|der|die|das|den|dem|le|la|les|el|los|las|il|gli)\s+(?=\w{2})|^l'(?=\w{2})")
 _AROUND = " \t\n\"'“”‘’.,;:()[]"
 
 
@@ -31,11 +32,12 @@ def _folded(text: str) -> str:
 
 
 def _variants(name: str) -> Iterator[str]:
-    """The name in lower case, then without quotes or a possessive, then in the singular and the plural."""
+    """The name in lower case, then without quotes, a possessive or an article, then in the singular and the plural."""
     folded = _folded(name).strip('" ')
     yield collapse_whitespace(folded)
     bare = re.sub(r"'s?$", "", collapse_whitespace(folded).strip(_AROUND))
     yield bare
+    yield (bare := _ARTICLE.sub("", bare))
     yield re.sub(r"(?<=..)(?:ies)$", "y", bare)
     yield re.sub(r"(?<=...)(?<!s)(?:es|s)$", "", bare)
     yield re.sub(r"(?<=...)(?<!s)s$", "", bare)

@@ -28,12 +28,14 @@ TEXT = "The O’Brien ferries “Skua” and “Tern” sail in May for the Nort
         ('"Skua"', "Skua"),
         ("'Tern'", "Tern"),
         ("Northern Lines", "Northern Line"),
+        ("The Northern Line", "Northern Line"),
+        ("the Skua", "Skua"),
         ("US", "US"),
         ("Atlantis", "Atlantis"),
     ],
 )
 def test_a_name_is_found_in_the_text_in_another_spelling(written, found):
-    """Case, quotes and number are the text's; a name that the text does not have stays as it was."""
+    """Case, quotes, number and articles are the text's; a name that the text does not have stays as it was."""
     assert verbatim_name(written, TEXT) == found
 
 
@@ -44,6 +46,17 @@ def test_a_name_is_found_in_the_text_in_another_spelling(written, found):
 def test_a_type_is_known_in_another_spelling(written, kind):
     """Case, number and British spelling do not matter; an unknown type stays one."""
     assert known_option(written, DEFAULT_ENTITY_TYPES) == kind
+
+
+def test_a_writer_may_list_many_pairs():
+    """A list with descriptions has room for forty pairs; one of a small model, which does not stop by itself, ends before."""
+    names = [f"Ship {n}" for n in range(1, 42)]
+    pairs = list(pairwise(names))
+    rows = [json.dumps({"source": a, "target": b, "description": f"{a} sails in the wake of {b}.", "strength": 5}) for a, b in pairs]
+    text = "".join(f"{row}\n" for row in rows[:39])
+
+    assert pair_lines(pairs, described=True, most=60).next_grammar(text) is not None
+    assert pair_lines(pairs, most=30).next_grammar("".join(f'["{a}", "{b}"]\n' for a, b in pairs[:30])) is None
 
 
 def test_an_end_of_a_relationship_is_one_of_the_names():

@@ -36,6 +36,7 @@ from localrag.llm.grammar import (
     LEAST_LIST,
     NO_OBJECT,
     PAIR_TOKENS,
+    WRITTEN_PAIR_TOKENS,
     choice_of,
     claim_lines,
     described_lines,
@@ -168,7 +169,7 @@ async def extract_claims(
     return claims
 
 
-MAX_PAIRS = 30  # of one list: small models do not stop by themselves
+MAX_PAIRS, MAX_WRITTEN_PAIRS = 30, 60  # of one list: small models do not stop by themselves
 
 
 def extraction_hash(
@@ -350,15 +351,15 @@ async def _extract_abstractive(
     entities = _named_in([ExtractedEntity(**row) for row in described_lines(listed.text, script)], passage)
     missed, gleaned = await glean(passage, [e.name for e in entities], model, settings, "abstractive", lost, listed)
     entities = [*entities, *missed]
-    pairs = [(a, b) for a, b in combinations([e.name for e in entities], 2) if a not in b and b not in a]
+    pairs = list(combinations(dict.fromkeys(e.name for e in entities), 2))
     if not pairs:
         return entities, [], listed
 
     def pairs_in(tokens: int) -> Grammar:
-        return pair_lines(pairs, described=True, most=min(MAX_PAIRS, 2 * len(entities)), script=script, tokens=tokens)
+        return pair_lines(pairs, described=True, most=min(MAX_WRITTEN_PAIRS, 2 * len(entities)), script=script, tokens=tokens)
 
     messages = load_prompt("abstractive/relationships", settings.prompts).fill()
-    ask = partial(model.ask_within, "relationships", messages, max_tokens=PAIR_TOKENS, least=LEAST_LIST, grammar=pairs_in)
+    ask = partial(model.ask_within, "relationships", messages, max_tokens=WRITTEN_PAIR_TOKENS, least=LEAST_LIST, grammar=pairs_in)
     try:
         try:
             reply = await ask(after=gleaned or listed)
