@@ -13,7 +13,7 @@ from typing import Any
 from localrag.engine.sampler import Grammar
 from localrag.llm.budgets import DEFAULT_TOKENS_PER_CHAR, TokenDensity
 from localrag.llm.model import end_at_sentence
-from localrag.llm.repair import known_name, known_option, line_of_text, rows_of, strength, verbatim_name
+from localrag.llm.repair import conformed, known_name, known_option, line_of_text, rows_of, strength, verbatim_name
 from localrag.records import content_id
 from localrag.text.sentences import is_cjk
 
@@ -141,7 +141,7 @@ def json_object(schema: dict[str, Any]) -> Grammar:
     """One JSON object of this schema, written with ", " and ": " and no other whitespace."""
     options = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     grammar = from_lark("start: %json " + json.dumps(schema | {"x-guidance": options}, ensure_ascii=False))
-    return replace(grammar, schema=schema, from_json=lambda value: [_json(value)])
+    return replace(grammar, schema=schema, from_json=lambda value: [_json(conformed(value, schema))])
 
 
 def entity_lines(
@@ -192,7 +192,8 @@ def entity_lines(
         schema = object_schema(**{n: {"enum": [*types, DEFAULT_ENTITY_TYPE]} if n in phrases else kind for n in names})
 
         def lines(value: Any) -> list[str]:
-            return [_json({"name": n, "type": value[n]}) + "\n" for n in names]
+            types_of = {n: part["enum"] for n, part in schema["properties"].items()}
+            return [_json({"name": n, "type": known_option(value[n], types_of[n])}) + "\n" for n in names]
 
     return Grammar(content_id("entities", *names, *types, span_of, described, most, *known, "phrases", *phrases), following, schema, lines)
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from localrag.engine.remote.client import GrammarFilter
+from localrag.engine.remote.replies import GrammarFilter
 from localrag.index import Index
 from localrag.indexing.reports import report_fields
 from localrag.llm.budgets import MIN_BUDGETS
