@@ -39,7 +39,7 @@ __all__ = ["RemoteEngine", "check_host", "with_server_info"]
 MAX_LOST_CONNECTIONS, MAX_SERVER_FAILURES = 5, 3  # per request, before the request itself fails
 MARKER_TOKENS = 8  # of a chat template around each message
 MIN_LEARNED_WINDOW = 1024  # where a server does not tell by how much a request was too long
-SMALLER_SHARE = 0.9  # of a rejected request's size: what is taken to fit
+SMALLER_SHARE = 0.75  # of a rejected request's size: what is taken to fit
 LONG_REQUEST_TOKENS = 3000  # of a request that may be too long for a server that tells no window
 NEAR_WINDOW_SHARE = 0.75  # of the window, from which on an unexplained error means that a request is too long
 
@@ -157,7 +157,8 @@ class RemoteEngine:
         tries.forms = tries.forms or forms_of(request, server.form.value, known)
         without, is_sure = known, True
         while True:
-            extra = await self._extra_tokens(server, request, tries)
+            level = max(server.reasoning_level, int(tries.form == "thinking"))
+            extra = await self._extra_tokens(server, request, tries, level)
             body = request_body(server.info.model or self._file.name, request, without, form=tries.form, extra_tokens=extra)
             streams = shown if request.on_text else None
             answer = GrammarFilter(request.grammar, streams, is_shown_at_end=server.has_hidden_start)
@@ -172,10 +173,10 @@ class RemoteEngine:
                     raise
                 without, is_sure = omitted[0], is_sure and omitted[1]
                 continue
-            if not exchange.was_cut_while_thinking or server.reasoning_level + 1 == len(REASONING_TOKENS):
+            if not exchange.was_cut_while_thinking or level + 1 == len(REASONING_TOKENS):
                 break
-            server.reasoning_level += 1
-            if await self._extra_tokens(server, request, tries) <= extra:
+            server.reasoning_level = max(server.reasoning_level, level + 1)
+            if await self._extra_tokens(server, request, tries, level + 1) <= extra:
                 break
         if without != known and is_sure:
             server.omitted_fields.value |= without
@@ -251,14 +252,14 @@ class RemoteEngine:
                 "Switch its thinking off in the server, or use a model that does not think.",
             )
 
-    async def _extra_tokens(self, server: PooledServer, request: Request, tries: _RetryState) -> int:
-        """Tokens that an answer may have beyond those asked for: for JSON syntax and thinking, as far as the window has room for them.
+    async def _extra_tokens(self, server: PooledServer, request: Request, tries: _RetryState, level: int = 0) -> int:
+        """Tokens that an answer may have beyond those asked for: for JSON syntax and thinking (`level` of REASONING_TOKENS), as far as the
+        window has room for them.
 
         Some servers truncate silently, so a request that exceeds the window is not sent. A text has at most as many tokens as bytes; tokens
         are counted only if its bytes do not fit, with the server's vocabulary if possible. Raises ContextTooSmall, ConnectionLost.
         """
         text, markers = _text_of(request, tries.form)
-        level = max(server.reasoning_level, int(tries.form == "thinking"))
         spare = json_tokens(request) + REASONING_TOKENS[level] if tries.allow_extra_tokens else 0
         if not server.window or len(text.encode(errors="replace")) + request.max_tokens + markers + spare <= server.window:
             return spare
@@ -314,7 +315,7 @@ class RemoteEngine:
                 server.is_reported_busy = True
                 self._pool.notify(f"{server.url} has no model loaded at the moment; waiting for it …")
             if time.perf_counter() - tries.submitted_at > down_timeout(request.priority):
-                raise EngineError(f"{server.url} has been too busy for {down_timeout(request.priority):.0f} s.", "Lower --parallel.")
+                raise _still_failing(server, error, down_timeout(request.priority))
             return min(max(error.retry_after, backoff_delay(tries.busy)), down_timeout(request.priority))
         tries.failed += 1
         if error.status in SERVER_FAILED and tries.failed < MAX_SERVER_FAILURES:
@@ -417,6 +418,15 @@ def _no_room(server: PooledServer, subject: str, remaining: int = 0) -> ContextT
         f"{subject} does not fit into {window} of {server.url}.",
         "Give the server a larger context, or use a smaller chunk size.",
         remaining,
+    )
+
+
+def _still_failing(server: PooledServer, error: HttpError, seconds: float) -> EngineError:
+    """The error for a server whose fault has not passed within these seconds."""
+    if error.status in BUSY:
+        return EngineError(f"{server.url} has been too busy for {seconds:.0f} s.", "Lower --parallel.")
+    return EngineError(
+        f"{server.url} has had no model loaded for {seconds:.0f} s.", "Load the model in the server and run the command again."
     )
 
 
