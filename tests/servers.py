@@ -21,7 +21,7 @@ class Server:
     """
 
     def __init__(self, answer, gets=None, port=0, certificate=None):
-        self.bodies, self.headers, self.asked, self.under_way, self.most = [], [], [], 0, 0
+        self.bodies, self.headers, self.asked, self.posted, self.under_way, self.most = [], [], [], [], 0, 0
         lock, outer = threading.Lock(), self
 
         class Handler(BaseHTTPRequestHandler):
@@ -33,6 +33,7 @@ class Server:
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.posted.append(self.path)
                 if not self.path.endswith("/chat/completions"):
                     told = (gets or {}).get(self.path)
                     return reply(self, 404 if told is None else 200, json.dumps(told and told(body)).encode())

@@ -341,10 +341,12 @@ class RemoteEngine:
         """Remember that a request did not fit: the window that the error names, else a smaller one than the request."""
         size = self._size(request, tries.form)
         told, known = window_in(error, size), server.window
-        guessed = max(MIN_LEARNED_WINDOW, server.longest_answered, int(SMALLER_SHARE * min(size, known or size)))
-        learned = told if told and (told < known or not known) else guessed
-        server.learned_window = min(learned, known or learned)
-        remaining = server.learned_window - (size - request.max_tokens)
+        if told and (told < known or not known):
+            server.learned_window = told
+        elif not known or size <= known:  # else it was sent before the window was known
+            guessed = max(MIN_LEARNED_WINDOW, server.longest_answered, int(SMALLER_SHARE * size))
+            server.learned_window = min(guessed, known or guessed)
+        remaining = server.window - (size - request.max_tokens)
         return _no_room(server, f"A request of about {size} tokens", min(remaining, request.max_tokens - 1))
 
     def _after_unreadable(self, server: PooledServer, tries: _RetryState, shown: "_MonotonicStream", error: MalformedResponse) -> None:
