@@ -25,13 +25,13 @@ from localrag.engine.remote.refusals import (
     next_omitted_fields,
     window_in,
 )
-from localrag.engine.remote.replies import GrammarFilter, MalformedResponse, StreamState
+from localrag.engine.remote.replies import EmptyResponse, GrammarFilter, MalformedResponse, StreamState
 from localrag.engine.remote.request_body import REASONING_TOKENS, forms_of, json_tokens, request_body, request_messages
 from localrag.engine.remote.servers import PooledServer, ServerPool, backoff_delay, down_timeout, with_server_info
 from localrag.engine.request import EngineMetrics, Generation, Request
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokenizer import Tokenizer
-from localrag.errors import ContextTooSmall, EngineError, LocalragError, ModelError, error_location
+from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError, LocalragError, ModelError, error_location
 from localrag.model_files import ModelFile, ServerInfo
 
 __all__ = ["RemoteEngine", "check_host", "with_server_info"]
@@ -205,12 +205,9 @@ class RemoteEngine:
         if is_complete and request.on_text and answer.has_hidden_start:
             server.has_hidden_start = True  # its next answers are shown at their end
         try:
-            if is_complete:
-                text = answer.finish("".join(state.reasoning), can_drop_all=len(tries.forms or ()) < 2)
-            else:
-                text = answer.accepted_text if request.on_text else answer.text
-        except MalformedResponse as error:
-            raise error if str(error) else MalformedResponse(state.why_empty()) from error
+            text = answer.finish("".join(state.reasoning)) if is_complete else answer.accepted_text if request.on_text else answer.text
+        except EmptyResponse as error:
+            raise EmptyResponse(state.why_empty()) from error
         counts = (state.prompt_tokens, state.cached_tokens, state.output_tokens, 0)
         seconds = time.perf_counter() - tries.submitted_at
         self._count(request.task, counts, seconds, tries.waited)
@@ -247,7 +244,7 @@ class RemoteEngine:
             server.learned_window = used
             raise _no_room(server, "The request", used - state.prompt_tokens)
         if exchange.has_reasoning and not exchange.answer.has_answer:
-            raise EngineError(
+            raise EmptyAnswer(
                 f"{server.url}: the model thought for {exchange.body.get('max_tokens', limit)} tokens without an answer.",
                 "Switch its thinking off in the server, or use a model that does not think.",
             )
@@ -354,6 +351,8 @@ class RemoteEngine:
         if tries.forms and len(tries.forms) > 1 and not shown.text:
             del tries.forms[0]
             return
+        if isinstance(error, EmptyResponse):
+            raise EmptyAnswer(f"{server.url} gave no answer: {error}.", "See the server's own log, or try another model.") from error
         raise EngineError(
             f"{server.url} gave no usable answer: {error}.", "Try a larger model, or a server that supports response_format."
         ) from error

@@ -55,6 +55,10 @@ class MalformedResponse(Exception):
     """The answer is no JSON, no event stream, or too long; the message never quotes it."""
 
 
+class EmptyResponse(MalformedResponse):
+    """The model wrote nothing."""
+
+
 @dataclass(slots=True)
 class StreamState:
     """What a server's events have reported so far, besides the text."""
@@ -268,10 +272,10 @@ class GrammarFilter:
             except (KeyError, TypeError, ValueError, AttributeError):
                 return  # incomplete or malformed: `finish` decides
 
-    def finish(self, reasoning: str = "", *, can_drop_all: bool = True) -> str:
+    def finish(self, reasoning: str = "") -> str:
         """The whole answer in the grammar's form; `reasoning` is read where the answer is empty.
 
-        Raises MalformedResponse if the grammar allows none of it, or if there is none; unless `can_drop_all`, also if it drops every row.
+        Raises MalformedResponse if the grammar allows none of it, if its rows are all of another form, or if there is none.
         """
         text = self._answer.text
         if not text.strip() and reasoning:
@@ -279,11 +283,9 @@ class GrammarFilter:
         if self._grammar is None:
             self._keep(text)
             if not text.strip():
-                raise MalformedResponse("")
+                raise EmptyResponse("nothing")
         else:
             self._finish(self._grammar, text)
-            if self.dropped_rows and not self.accepted_text and not can_drop_all:
-                raise MalformedResponse("rows of another form")
         try:
             self.accepted_text.encode()
         except UnicodeEncodeError as error:
@@ -293,8 +295,10 @@ class GrammarFilter:
     def _finish(self, grammar: Grammar, text: str) -> None:
         try:
             if not text.strip():
-                raise MalformedResponse("")
+                raise EmptyResponse("nothing")
             value = read_value(text, grammar.schema or {}) if grammar.from_json else None
+            if not _has_row_of(grammar.schema or {}, value):
+                raise ValueError("no row of the schema")
             parts = grammar.from_json(value) if grammar.from_json else [text]
             self._take(grammar, parts)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
@@ -316,6 +320,13 @@ class GrammarFilter:
         if text != self.accepted_text and self._on_kept:
             self._on_kept(text)
         self.accepted_text = text
+
+
+def _has_row_of(schema: dict[str, Any], value: Any) -> bool:
+    """Whether a list has a row with the schema's fields; also for an empty list, or another schema."""
+    row = schema.get("properties", {}).get("items", {}).get("items", {})
+    rows = value["items"] if "properties" in row and isinstance(value, dict) else []
+    return not rows or any(isinstance(part, dict) and part.keys() >= row["properties"].keys() for part in rows)
 
 
 def _accepts(lark: str, text: str) -> bool:

@@ -10,7 +10,7 @@ from localrag.engine.remote import remote_engine
 from localrag.engine.remote.remote_engine import RemoteEngine
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
-from localrag.errors import ContextTooSmall, EngineError
+from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError
 from localrag.index import Index
 from localrag.llm.grammar import choice_of, entity_lines
 from localrag.model_files import find_chat_model
@@ -68,7 +68,7 @@ def test_what_a_server_cannot_be_held_to_is_asked_for_in_words():
 
 
 def test_rows_that_are_all_of_another_form_are_asked_for_again():
-    """A list of which nothing could be kept is not taken for an empty one."""
+    """A list of which nothing can be read is no empty one; one of names that the text does not have is not asked for again."""
 
     def answer(body):
         key = "name" if "Answer with JSON" in body["messages"][-1]["content"] else "entity"
@@ -77,6 +77,8 @@ def test_rows_that_are_all_of_another_form_are_asked_for_again():
     texts, bodies = answers_of(answer, request(NAMES))
 
     assert (texts, len(bodies)) == (['{"name": "Skua", "type": "thing"}\n'], 2)
+    texts, bodies = answers_of(lambda _: '{"items": [{"name": "Atlantis", "type": "place"}]}', request(NAMES))
+    assert (texts, len(bodies)) == ([""], 1)
 
 
 def test_thinking_is_switched_on_where_switching_it_off_disables_the_schema():
@@ -372,7 +374,7 @@ def test_the_answer_is_found_wherever_it_stands(said):
 def test_an_empty_answer_fails_with_its_reason():
     """A model that only thinks and then stops has no answer; it is asked once more with thinking, and then said why."""
     empty = stream({"role": "assistant", "content": ""}, ended="content_filter")
-    with Server(lambda _: empty) as server, pytest.raises(EngineError, match="content filter withheld"):
+    with Server(lambda _: empty) as server, pytest.raises(EmptyAnswer, match="content filter withheld"):
         asyncio.run(engine_of(server).generate(request()))
     assert len(server.bodies) == 2
 
