@@ -344,7 +344,7 @@ class RemoteEngine:
             guessed = max(MIN_LEARNED_WINDOW, server.longest_answered, int(SMALLER_SHARE * size))
             server.learned_window = min(guessed, known or guessed)
         remaining = server.window - (size - request.max_tokens)
-        return _no_room(server, f"A request of about {size} tokens", min(remaining, request.max_tokens - 1))
+        return _no_room(server, f"A request of about {size} tokens", min(remaining, int(SMALLER_SHARE * request.max_tokens)))
 
     def _after_unreadable(self, server: PooledServer, tries: _RetryState, shown: "_MonotonicStream", error: MalformedResponse) -> None:
         """Ask for an answer that could not be read in the next form. Raises EngineError if there is none, or if its text was shown."""
