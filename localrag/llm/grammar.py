@@ -264,6 +264,18 @@ def _repaired_pair(row: Any, names: Sequence[str], script: TokenDensity | None) 
     return fixed | _repaired_description(row, f"{fixed['source']} and {fixed['target']}", script)
 
 
+def _repaired_claim(row: Any, names: Sequence[str], text: str, script: TokenDensity | None) -> Any:
+    if not isinstance(row, dict):
+        return row
+    fixed = row | {
+        "subject": known_name(row.get("subject"), names),
+        "object": known_name(row.get("object") or NO_OBJECT, [*names, NO_OBJECT]),
+    }
+    fixed |= {"source": verbatim_name(str(row.get("source")), text), "type": line_of_text(row.get("type"), 30)}
+    fixed |= {"status": known_option(row.get("status"), CLAIM_STATUSES), "from": row.get("from") or "", "to": row.get("to") or ""}
+    return fixed | _repaired_description(row, str(fixed["subject"]), script)
+
+
 def _repaired_description(row: dict[str, Any], about: str, script: TokenDensity | None) -> dict[str, Any]:
     """The description as the grammar allows it, if the row has one."""
     if "description" not in row:
@@ -346,7 +358,11 @@ def claim_lines(
     }
     shape |= {"from": any_string, "to": any_string} | ({"description": _PROSE} if described else {})
     schema = object_schema(items={"type": "array", "items": object_schema(**shape), "maxItems": most})
-    return Grammar(content_id("claims", *names, text, described, most), following, schema, _items)
+
+    def lines(value: Any) -> list[str]:
+        return [_json(_repaired_claim(row, names, text, script)) + "\n" for row in rows_of(value, schema)]
+
+    return Grammar(content_id("claims", *names, text, described, most), following, schema, lines)
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:
@@ -356,10 +372,6 @@ def object_schema(**properties: Any) -> dict[str, Any]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _items(value: Any) -> list[str]:
-    return [_json(row) + "\n" for row in value["items"]]
 
 
 def _description_limit(script: TokenDensity | None) -> int:

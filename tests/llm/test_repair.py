@@ -103,6 +103,23 @@ def test_relationships_are_repaired_too():
     assert dropped == 1
 
 
+def test_claims_are_repaired_too():
+    """Fields in another order, names, status and quotation in another spelling, no object and no dates."""
+    row = {
+        "status": "True",
+        "type": "praise",
+        "subject": "US",
+        "object": None,
+        "from": None,
+        "to": "",
+        "source": "the us ambassador praised IT staff",
+    }
+    rows, dropped = kept(claim_lines(["US", "Skua"], TEXT), json.dumps([row, row | {"subject": "Atlantis"}]))
+
+    assert [list(r.values()) for r in rows] == [["US", "NONE", "The US ambassador praised IT staff", "praise", "TRUE", "", ""]]
+    assert dropped == 1
+
+
 def answers(entities, relationships=()):
     """A function that answers a chunk's conversation with these rows."""
 

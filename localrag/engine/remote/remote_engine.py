@@ -173,7 +173,7 @@ class RemoteEngine:
                     raise
                 without, is_sure = omitted[0], is_sure and omitted[1]
                 continue
-            if not exchange.was_cut_while_thinking or level + 1 == len(REASONING_TOKENS):
+            if not exchange.was_cut_while_thinking or level + 1 == len(REASONING_TOKENS) or (level and answer.has_answer):
                 break
             server.reasoning_level = max(server.reasoning_level, level + 1)
             if await self._extra_tokens(server, request, tries, level + 1) <= extra:
@@ -224,6 +224,7 @@ class RemoteEngine:
         """Check that an answer came to its end. One that nothing ends is complete if it comes twice. Raises ConnectionLost."""
         state = exchange.state
         if state.choices and (exchange.is_complete or state.finish_reason):
+            server.ends_silently.observe(False, time.monotonic())
             return
         if exchange.is_complete:
             raise MalformedResponse("nothing")

@@ -23,11 +23,11 @@ _MAX_SHOWN_OPTIONS = 40
 
 
 def forms_of(request: Request, first: str, without: frozenset[str]) -> list[str]:
-    """The forms in which to ask for an answer, beginning with `first`; without those that are the same on this server."""
+    """The forms in which to ask for an answer, beginning with `first`; without those that are the same for it on this server."""
     has_schema = bool(request.grammar and request.grammar.schema)
     can_think = not without.issuperset(_NO_THINKING)
     forms = ["schema"] + ["words"] * has_schema + ["thinking"] * can_think
-    return [first, *(f for f in forms if f != first)] if first in forms else forms
+    return [first, *(f for f in forms if f != first)] if has_schema and first in forms else forms
 
 
 def request_messages(request: Request, form: str) -> list[dict[str, str]]:

@@ -510,9 +510,10 @@ class ServerPool:
             )
             self.notify(f"{server.error} It is not used.")
             return
-        if server.is_reported_down:
+        if server.is_reported_down:  # it may have been started with another window
             self.notify(f"{server.url} is back.")
-        server.info, server.down_since, server.is_reported_down = facts, 0.0, False
+            server.learned_window, server.longest_answered = 0, 0
+        server.info, server.down_since, server.is_reported_down, server.is_info_current = facts, 0.0, False, False
 
     def _wake(self) -> None:
         """Wake all waiters, the most urgent first."""

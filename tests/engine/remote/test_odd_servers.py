@@ -94,6 +94,18 @@ def test_thinking_is_switched_on_where_switching_it_off_disables_the_schema():
     assert bodies[-1]["max_tokens"] > 2000
 
 
+def test_prose_is_written_without_thinking_where_a_schema_needs_it():
+    """What was found out about schemas is no reason to think before an answer in prose."""
+
+    def answer(body):
+        return stream({"reasoning": "Hm."}, '{"answer": "yes"}') if schema_of(body) and thinks(body) else "Well, well."
+
+    texts, bodies = answers_of(answer, *[request(YES_OR_NO)] * 3, request())
+
+    assert texts == ["yes"] * 3 + ["Well, well."]
+    assert [thinks(b) for b in bodies[-2:]] == [True, False]
+
+
 def test_one_odd_answer_changes_nothing():
     """A server that disobeys once is asked as before; one that disobeys every time ends its request after three attempts."""
     said = iter(["Hm.", '{"answer": "yes"}', '{"answer": "no"}', '{"answer": "no"}'])
@@ -190,6 +202,26 @@ def test_a_request_that_is_too_long_is_known_and_the_window_remembered(refuse, m
     assert sent <= 3
     assert "does not fit" in str(error.value)
     assert engine.window < 4400
+
+
+def test_a_window_that_was_found_out_is_forgotten_when_its_server_comes_back():
+    """It may have been started again with a larger one."""
+    servers = [Server(with_window(512, lambda _: "yes", lambda size: refusal(400, OVERFLOW.format(512, size))))]
+    port, long = servers[0].port, request(text=TEXT * 100)
+
+    def on_notice(text):
+        if "does not answer" in text:
+            servers.append(Server(lambda _: "yes", port=port))
+
+    engine = RemoteEngine(find_chat_model(f"{servers[0].url}#m"), EngineOptions(notify=on_notice))
+    with pytest.raises(ContextTooSmall):
+        asyncio.run(engine.generate(long))
+    servers[0].close()
+    try:
+        assert asyncio.run(engine.generate(request())).text == "yes"
+        assert asyncio.run(engine.generate(long)).text == "yes"
+    finally:
+        servers[-1].close()
 
 
 def test_a_window_is_found_out_by_an_answer_that_fills_it():
