@@ -206,6 +206,7 @@ class ServerInfo:
     chinese_token_ratio: float = 1.0
     is_window_assumed: bool = False  # it tells its window only once the model is loaded
     suffix: str = ""  # what the address lacks: "/v1"
+    hides_thinking: bool = False  # its answers begin with thinking whose start mark is missing
 
 
 @dataclass(frozen=True, slots=True)

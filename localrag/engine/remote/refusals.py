@@ -30,7 +30,7 @@ _TOO_LONG = re.compile(
 )
 _UNSUPPORTED = re.compile(
     r"not (?:be )?(?:supported|permitted|allowed|available|implemented|recogni[sz]ed)|(?:does not|doesn't) support|unsupported|unknown"
-    r"|unexpected|unrecogni[sz]ed|unavailable|invalid|extra (?:inputs|fields)|disabled|only|must be"
+    r"|unexpected|unrecogni[sz]ed|unavailable|invalid|extra (?:inputs|fields)|disabled|only|(?:must|should) be"
 )
 _PASSING = re.compile(
     r"\bunload(?:ed|ing)\b|\bmodel (?:\S{1,100} )?(?:is )?(?:still |currently |being )?(?:re)?loading\b|\bmodel is being (?:re)?loaded"

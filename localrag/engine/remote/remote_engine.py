@@ -161,7 +161,7 @@ class RemoteEngine:
             extra = await self._extra_tokens(server, request, tries, level)
             body = request_body(server.info.model or self._file.name, request, without, form=tries.form, extra_tokens=extra)
             streams = shown if request.on_text else None
-            answer = GrammarFilter(request.grammar, streams, is_shown_at_end=server.has_hidden_start)
+            answer = GrammarFilter(request.grammar, streams, is_shown_at_end=server.info.hides_thinking)
             exchange = _Exchange(body, time.perf_counter(), StreamState(), answer)
             try:
                 await self._exchange(server, exchange)
@@ -202,8 +202,12 @@ class RemoteEngine:
         is_complete = state.finish_reason != "length"
         if not is_complete:
             self._check_cut(server, request, exchange)
-        if is_complete and request.on_text and answer.has_hidden_start:
-            server.has_hidden_start = True  # its next answers are shown at their end
+        if is_complete and answer.has_hidden_start:
+            servers_remote.save_hidden_thinking(server, self._file.name)
+            if answer.accepted_text:
+                raise EngineError(
+                    f"The thinking of {server.url} could not be told from its answer.", "Ask again: its answers are now shown at their end."
+                )
         try:
             text = answer.finish("".join(state.reasoning)) if is_complete else answer.accepted_text if request.on_text else answer.text
         except EmptyResponse as error:

@@ -10,6 +10,7 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import count
@@ -109,23 +110,16 @@ async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInf
 
     Raises EngineError for a missing key, a model that the server does not have, and one that cannot chat.
     """
-    suffix = ""
     try:
-        try:
-            models = await get(wire, f"{url}/models", PROBE_TIMEOUT_S)
-        except (HttpError, MalformedResponse) as error:
-            if url.endswith("/v1") or (isinstance(error, HttpError) and error.status not in (400, 404, 405)):
-                raise
-            suffix = "/v1"
-            models = await get(wire, f"{url}{suffix}/models", PROBE_TIMEOUT_S)
+        models, suffix = await _list_models(wire, url)
     except ConnectionLost:
         return None
     except HttpError as error:
         if error.status in (401, 403):
             raise key_refused(wire, url) from error
-        return None if error.status in (*BUSY, *GATEWAY) else ServerInfo()
+        return None if error.status in (*BUSY, *GATEWAY) else _with_hidden_thinking(f"{url}#{file.name}", ServerInfo())
     except MalformedResponse:
-        return ServerInfo()
+        return _with_hidden_thinking(f"{url}#{file.name}", ServerInfo())
     entry = find_served_model(models, file.name)
     if entry.get("owned_by") == "llamacpp" and not isinstance(entry.get("meta"), dict):
         return None  # it is still loading the model
@@ -133,9 +127,31 @@ async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInf
         facts = await _read_server_info(wire, f"{url}{suffix}", entry, file)
         if not entry:
             await _check_unlisted(wire, url, models, replace(facts, suffix=suffix), file)
-        return _save_server_info(f"{url}#{file.name}", await _with_scale(wire, url, replace(facts, suffix=suffix), file))
+        facts = await _with_scale(wire, url, replace(facts, suffix=suffix), file)
+        return _save_server_info(f"{url}#{file.name}", _with_hidden_thinking(f"{url}#{file.name}", facts))
     except ConnectionLost:
         return None
+
+
+async def _list_models(wire: HttpConfig, url: str) -> tuple[Any, str]:
+    """A server's list of models, and what its address lacks: "/v1" where only that has a list. Raises what `get` raises."""
+    refusal: HttpError | MalformedResponse | None = None
+    models: Any = None
+    try:
+        models = await get(wire, f"{url}/models", PROBE_TIMEOUT_S)
+    except (HttpError, MalformedResponse) as error:
+        if url.endswith("/v1") or (isinstance(error, HttpError) and error.status not in (400, 404, 405)):
+            raise
+        refusal = error
+    if _listed(models) or url.endswith("/v1"):
+        return models, ""
+    with suppress(HttpError, MalformedResponse):
+        below = await get(wire, f"{url}/v1/models", PROBE_TIMEOUT_S)
+        if refusal or _listed(below):
+            return below, "/v1"
+    if refusal:
+        raise refusal
+    return models, ""
 
 
 def _listed(models: Any) -> list[dict[str, Any]]:
@@ -316,6 +332,18 @@ def _save_server_info(key: str, facts: ServerInfo) -> ServerInfo:
     return facts
 
 
+def _with_hidden_thinking(key: str, facts: ServerInfo) -> ServerInfo:
+    """The info of a server with what was remembered of the same model's answers."""
+    before = _cached_info().get(key)
+    return replace(facts, hides_thinking=before is not None and before.digest == facts.digest and before.hides_thinking)
+
+
+def save_hidden_thinking(server: "PooledServer", name: str) -> None:
+    """Remember, also for other processes, that a server's answers begin with thinking whose start mark is missing."""
+    if not server.info.hides_thinking:
+        server.info = _save_server_info(f"{server.url}#{name}", replace(server.info, hides_thinking=True))
+
+
 def parallel_requests(facts: ServerInfo, options: EngineOptions) -> int:
     """Number of parallel requests to a server."""
     return options.parallel_requests or facts.slots or DEFAULT_PARALLEL_REQUESTS
@@ -383,7 +411,6 @@ class PooledServer:
     omitted_fields: Conclusion[frozenset[str]] = field(default_factory=lambda: Conclusion(frozenset()))  # that it rejected
     form: Conclusion[str] = field(default_factory=lambda: Conclusion(FORMS[0]))  # in which it is asked first
     ends_silently: Conclusion[bool] = field(default_factory=lambda: Conclusion(False))  # nothing marks the end of its answers
-    has_hidden_start: bool = False  # its answers begin with thinking whose start mark is missing
     reasoning_level: int = 0  # of REASONING_TOKENS: thinks although told not to
     learned_window: int = 0  # by requests that did not fit
     longest_answered: int = 0  # tokens of the longest request that it answered

@@ -435,12 +435,14 @@ def test_endless_thinking_fails_with_its_reason():
 
 
 def test_thinking_that_begins_without_a_mark_is_shown_once():
-    """Whoever watches sees it the first time, and is told to ask again; from then on answers are shown when they are complete."""
+    """Whoever watches sees it the first time, and is told to ask again; from then on, in other processes too, answers are shown at their
+    end.
+    """
     said, shown = stream("Is it?", "</think>", "It is."), []
     with Server(lambda _: said) as server:
-        engine = engine_of(server)
-        with pytest.raises(EngineError):
-            asyncio.run(engine.generate(request(on_text=lambda _: None)))
+        with pytest.raises(EngineError, match="could not be told from its answer"):
+            asyncio.run(engine_of(server).generate(request(on_text=lambda _: None)))
+        engine = RemoteEngine(find_chat_model(f"{server.url}#m"), EngineOptions())
         assert asyncio.run(engine.generate(request(on_text=shown.append))).text == "It is."
     assert "".join(shown) == "It is."
 

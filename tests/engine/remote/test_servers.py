@@ -344,6 +344,14 @@ def test_an_address_is_found_with_and_without_its_end(path):
     assert one.posted == ["/v1/chat/completions"]
 
 
+def test_an_address_is_found_where_a_server_answers_everything():
+    """LM Studio describes its errors with status 200; a web page is no list of models either."""
+    for told in ({"error": "Unexpected endpoint or method. (GET /models)"}, "<html></html>"):
+        with Server(lambda _: "a", {"/models": told, "/v1/models": {"data": [{"id": "m"}]}}) as one:
+            asyncio.run(RemoteEngine(known(f"http://127.0.0.1:{one.port}"), EngineOptions()).generate(question()))
+        assert one.posted == ["/v1/chat/completions"]
+
+
 def test_an_address_without_its_scheme_is_told_from_a_file():
     """One line says what it should be."""
     with pytest.raises(ModelError, match="begins with http") as error:
