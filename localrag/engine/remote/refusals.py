@@ -32,11 +32,12 @@ _UNSUPPORTED = re.compile(
     r"not (?:be )?(?:supported|permitted|allowed|available|implemented|recogni[sz]ed)|(?:does not|doesn't) support|unsupported|unknown"
     r"|unexpected|unrecogni[sz]ed|unavailable|invalid|extra (?:inputs|fields)|disabled|only|(?:must|should) be"
 )
+# "Try again" is none of these words: errors that never pass say so, too.
 _PASSING = re.compile(
     r"\bunload(?:ed|ing)\b|\bmodel (?:\S{1,100} )?(?:is )?(?:still |currently |being )?(?:re)?loading\b|\bmodel is being (?:re)?loaded"
     r"|\bnot (?:yet |currently )?loaded\b|\bno (?:\w{1,40} )?models? (?:\w{1,40} ){0,2}loaded|\bloading model|\bswapping|overloaded"
-    r"|temporarily|\btry again|\bplease retry|currently unavailable|\bno (?:available )?slots?\b|\b(?:server|system) (?:is )?(?:too )?busy"
-    r"|queue (?:is )?full|shutting down|restarting|starting up|warming up|not (?:yet )?ready|resource_exhausted|rate.?limit"
+    r"|currently unavailable|\bno (?:available )?slots?\b|\b(?:server|system) (?:is )?(?:too )?busy|queue (?:is )?full|shutting down"
+    r"|restarting|starting up|warming up|not (?:yet )?ready|resource_exhausted|rate.?limit"
 )
 _UNKNOWN_MODEL = re.compile(
     r"model.{0,160}?(?:not (?:be )?found|does(?: not|n't) exist|not exist|unknown|invalid model|not a valid)"

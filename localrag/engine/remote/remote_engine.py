@@ -315,7 +315,7 @@ class RemoteEngine:
             tries.busy += 1
             if error.status not in BUSY and not server.is_reported_busy:
                 server.is_reported_busy = True
-                self._pool.notify(f"{server.url} has no model loaded at the moment; waiting for it …")
+                self._pool.notify(f"{server.url} is busy, or has its model not loaded at the moment; waiting for it …")
             if time.perf_counter() - tries.submitted_at > down_timeout(request.priority):
                 raise _still_failing(server, error, down_timeout(request.priority))
             return min(max(error.retry_after, backoff_delay(tries.busy)), down_timeout(request.priority))
@@ -432,7 +432,7 @@ def _still_failing(server: PooledServer, error: HttpError, seconds: float) -> En
     if error.status in BUSY:
         return EngineError(f"{server.url} has been too busy for {seconds:.0f} s.", "Lower --parallel.")
     return EngineError(
-        f"{server.url} has had no model loaded for {seconds:.0f} s.", "Load the model in the server and run the command again."
+        f"{server.url} has been busy or without its model for {seconds:.0f} s.", "Load the model in the server, and run the command again."
     )
 
 

@@ -339,7 +339,7 @@ def test_a_model_that_stays_unloaded_ends_the_request(monkeypatch):
     """A person is told after the time for which a server is waited for."""
     monkeypatch.setattr(remote_engine, "backoff_delay", lambda _: 0.0)
     monkeypatch.setattr(remote_engine, "down_timeout", lambda _: 0.1)
-    with Server(lambda _: refusal(400, "Model unloaded.")) as server, pytest.raises(EngineError, match="no model loaded"):
+    with Server(lambda _: refusal(400, "Model unloaded.")) as server, pytest.raises(EngineError, match="without its model"):
         asyncio.run(engine_of(server).generate(request()))
 
 
@@ -393,8 +393,10 @@ def test_a_stream_that_nothing_ends_is_complete_when_it_comes_twice():
         stream("<|channel|>analysis<|message|>JSON like {}?<|end|><|start|>assistant<|channel|>final<|message|>", '{"answer": "yes"}'),
         stream("[THINK]JSON like {}?[/THINK]", '{"answer": "yes"}', "<|im_end|>"),
         json.dumps(answered([{"type": "text", "text": '{"answer": "yes"}'}])).encode(),
+        b": ping\r\n\r\n" + stream('{"answer": ', '"yes"}').replace(b"data: ", b"data:").replace(b"\n", b"\r\n"),
+        stream('{"answer": "yes"}', usage={"prompt_tokens": -3, "completion_tokens": 1.5}),
     ],
-    ids=["parts", "in the field of thinking", "harmony", "tags with braces", "parts in one piece"],
+    ids=["parts", "in the field of thinking", "harmony", "tags with braces", "parts in one piece", "CRLF and comments", "odd counts"],
 )
 def test_the_answer_is_found_wherever_it_stands(said):
     """In one request, whatever the server wraps it in."""

@@ -93,6 +93,8 @@ def test_a_fault_that_passes_is_known_in_any_wording(status, message):
         (400, "model 'm' not found"),
         (500, "model requires more system memory (8 GiB) than is available (4 GiB)"),
         (500, "llama runner process has terminated: exit status 2"),
+        (500, "Internal error, please try again later"),
+        (400, "Invalid request, please correct it and try again"),
         (401, "the token has expired; it exceeds the limit"),
         (400, "invalid reasoning value: none"),
     ],
