@@ -199,8 +199,7 @@ def _may_end(text: str) -> bool:
 def strip_reasoning(text: str) -> str:
     """The text after thinking blocks, whose start tag a template may have written, without end marks; empty while a block is open."""
     start = text.lstrip()
-    if not start.startswith(_OPENERS) and (closers := [c for c in _CLOSERS if c in start]):
-        start = start.partition(min(closers, key=start.index))[2].lstrip()
+    start = start[_end_of_hidden_thinking(start) :].lstrip()
     for _ in range(MAX_THINKING_BLOCKS):
         if (opened := _opening_tags(start)) is None:
             break
@@ -208,6 +207,13 @@ def strip_reasoning(text: str) -> str:
     if start and any(mark.startswith(start) for mark in (*_OPENERS, *_ANSWER_MARKS)):
         return ""
     return _without_end_marks(start.removeprefix(next((m for m in _ANSWER_MARKS if start.startswith(m)), "")).lstrip())
+
+
+def _end_of_hidden_thinking(start: str) -> int:
+    """Where the first thinking ends whose start mark is missing; 0 if there is none. JSON may hold such marks as text."""
+    if start.startswith(("{", "[", *_OPENERS)):
+        return 0
+    return min((at + len(closer) for closer in _CLOSERS if (at := start.find(closer)) >= 0), default=0)
 
 
 def _opening_tags(start: str) -> tuple[str, str] | None:
@@ -221,7 +227,7 @@ def _without_end_marks(text: str) -> str:
         while last and text[last - 1].isspace():
             last -= 1
         mark = next((m for m in _END_MARKS if text.endswith(m, 0, last)), "")
-        if not mark:
+        if not mark or (mark == "</s>" and "<s>" in text):  # in HTML it ends a struck-out text
             return text[:end]
         end = last - len(mark)
 
@@ -256,7 +262,7 @@ class GrammarFilter:
     @property
     def has_hidden_start(self) -> bool:
         """Whether thinking ends in the text whose start mark is missing: it cannot be told from the answer before."""
-        return not self.has_reasoning and any(closer in self.text for closer in _CLOSERS)
+        return not self.has_reasoning and _end_of_hidden_thinking(self.text.lstrip()) > 0
 
     def add(self, new: str) -> None:
         """Add text; with a callback, complete list items and plain text outside thinking are accepted at once."""

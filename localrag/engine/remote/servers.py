@@ -121,8 +121,8 @@ async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInf
     except MalformedResponse:
         return _with_hidden_thinking(f"{url}#{file.name}", ServerInfo())
     entry = find_served_model(models, file.name)
-    if entry.get("owned_by") == "llamacpp" and not isinstance(entry.get("meta"), dict):
-        return None  # it is still loading the model
+    if entry.get("owned_by") == "llamacpp" and not isinstance(entry.get("meta"), dict) and "status" not in entry:
+        return None  # it is still loading the model; one with a status loads it for the first request
     try:
         facts = await _read_server_info(wire, f"{url}{suffix}", entry, file)
         if not entry:

@@ -195,6 +195,14 @@ def test_thinking_whose_start_the_template_wrote_is_taken_off():
     assert strip_reasoning("<think>a</think><think>b</think>c") == "c"
 
 
+def test_marks_that_an_answer_is_about_stay_in_it():
+    """Within JSON they are text, and struck-out text in HTML is no end of an answer."""
+    row = {"name": "Skua", "type": "thing", "description": "A tag like </think> or [/THINK] in a text"}
+
+    assert parse_lines(kept(entity_lines([], ["thing"], span_of=TEXT, described=True), json.dumps([row]))) == [row]
+    assert kept(None, "It is <s>two</s>") == "It is <s>two</s>"
+
+
 def test_content_may_come_as_parts():
     """Texts are joined; what a part calls thinking is none of the answer."""
     state = StreamState()

@@ -432,6 +432,14 @@ def test_a_server_that_is_still_loading_is_waited_for():
         assert len(looked) > 3
 
 
+def test_a_server_that_loads_its_models_when_they_are_asked_is_not_waited_for():
+    """llama-server with several models lists them with their status; the first request loads one."""
+    entries = [{"id": name, "owned_by": "llamacpp", "status": {"value": "unloaded"}} for name in ("m", "other")]
+    with Server(lambda _: "a", {"/v1/models": {"data": entries}}) as one:
+        assert asyncio.run(RemoteEngine(known(one.url), EngineOptions()).generate(question())).text == "a"
+    assert [b["model"] for b in one.bodies] == ["m"]
+
+
 def test_a_prompt_that_cannot_fit_is_not_sent():
     """The server's own vocabulary counts a prompt that may be too long; one that is gets no answer, one that is not does."""
     with Server(lambda _: "a", llama(window=100)) as one:
