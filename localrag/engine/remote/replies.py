@@ -46,6 +46,12 @@ _END_MARKS = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|return|>", "<|endoftext|>", "<|end_of_text|>", "<|END_RESPONSE|>"),
     *("<end_of_turn>", "<turn|>", "<eos>", "</s>", "</answer>", "<|assistant|>", "<|user|>", "<｜end▁of▁sentence｜>"),
 )
+# Beginnings of thinking, which is no answer although a server may pass it on where an answer would stand.
+_DELIBERATION = re.compile(
+    r"(?:ok(?:ay)?|alright|hmm+|wait|let(?:'s| me| us)|(?:the|this) (?:user|question)|we (?:need|have|are|must|should|can)|got it|thinking"
+    r"|i(?:'ll|'m| will| need| should| have| must)|(?:so|first|now)(?=,))\b",
+    re.IGNORECASE,
+)
 _OPENERS = tuple(opener for opener, _ in _REASONING_TAGS)
 _CLOSERS = tuple(dict.fromkeys(closer for _, closer in _REASONING_TAGS))
 _LONGEST_MARK = max(map(len, (*_OPENERS, *_CLOSERS, *_END_MARKS, *_ANSWER_MARKS)))
@@ -284,8 +290,8 @@ class GrammarFilter:
         Raises MalformedResponse if the grammar allows none of it, if its rows are all of another form, or if there is none.
         """
         text = self._answer.text
-        if not text.strip() and reasoning:
-            text = strip_reasoning(reasoning)
+        if not text.strip() and not _DELIBERATION.match(answer := strip_reasoning(reasoning)):
+            text = answer
         if self._grammar is None:
             self._keep(text)
             if not text.strip():

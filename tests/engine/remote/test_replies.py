@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from localrag.engine.remote.refusals import HttpError
-from localrag.engine.remote.replies import GrammarFilter, MalformedResponse, StreamState, read_value, strip_reasoning
+from localrag.engine.remote.replies import EmptyResponse, GrammarFilter, MalformedResponse, StreamState, read_value, strip_reasoning
 from localrag.llm.grammar import choice_of, entity_lines, json_object, pair_lines, parse_lines, question_lines, single_line, standalone_line
 from localrag.llm.shapes import PERCENT, Field, schema_of
 
@@ -231,6 +231,17 @@ def test_an_answer_in_the_field_of_thinking_is_found(name):
         answer.add(state.read({"choices": [{"delta": {"content": None, name: text}}]}))
 
     assert answer.finish("".join(state.reasoning)) == "yes"
+
+
+@pytest.mark.parametrize(
+    "thought", ["Okay, the user asks about a ferry.", "Hmm. Is it yes?", "We need to answer yes or no.", "So, a ferry?"]
+)
+def test_thoughts_are_no_answer(thought):
+    """What begins like thinking is not shown in the place of an answer that is missing."""
+    for grammar in (None, choice_of(["yes", "no"])):
+        with pytest.raises(EmptyResponse):
+            GrammarFilter(grammar).finish(thought)
+    assert GrammarFilter(None).finish("Oklahoma waits for the Skua.") == "Oklahoma waits for the Skua."
 
 
 @pytest.mark.parametrize(
